@@ -1,0 +1,100 @@
+"""From a list of edges to the arrays of a CompactAdj, in linear time."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, _ops
+
+INT32_MAX = (1 << 31) - 1
+
+
+class Rows(NamedTuple):
+    """The arrays of a CompactAdj; see there."""
+
+    rowptr: Tensor
+    col: Tensor
+    edge_id: Tensor | None
+    edge_weight: Tensor | None
+    edge_time: Tensor | None
+
+
+def endpoints(edge_index: Any, direction: str) -> tuple[Tensor, Tensor]:
+    """(row, col) [m]: the node where a walker stands and the one it may go to."""
+    edge_index = _check.integers("edge_index", edge_index, rank=2)
+    if edge_index.shape[0] != 2:
+        _check.fail("edge_index", "must have shape [2, m]", list(edge_index.shape))
+    source, target = edge_index[0], edge_index[1]
+    return (target, source) if direction == "in" else (source, target)
+
+
+def sizes(row: Tensor, col: Tensor, num_nodes: Any, direction: str) -> tuple[int, int]:
+    """(num_rows, num_cols), from `num_nodes` or from the largest ids."""
+    if num_nodes is None:
+        largest = [int(ids.max()) if ids.numel() else -1 for ids in (row, col)]
+        return max(largest) + 1, max(largest) + 1
+    if isinstance(num_nodes, tuple):
+        if len(num_nodes) != 2:
+            rule = "must be one number, or (sources, targets)"
+            _check.fail("num_nodes", rule, num_nodes)
+        sources, targets = (_check.size("num_nodes", size) for size in num_nodes)
+        return (targets, sources) if direction == "in" else (sources, targets)
+    size = _check.size("num_nodes", num_nodes)
+    return size, size
+
+
+def weights(value: Any, col: Tensor) -> Tensor | None:
+    """Checked weights beside the entries of `col`, if there are any."""
+    if value is None:
+        return None
+    return _check.weights("edge_weight", value, col.numel()).to(col.device)
+
+
+def times(edge_time: Any, node_time: Any, col: Tensor, num_cols: int) -> Tensor | None:
+    """Checked times beside the entries of `col`, if there are any."""
+    if node_time is not None:
+        if edge_time is not None:
+            _check.fail("node_time", "excludes 'edge_time'", "both")
+        node_time = _check.times("node_time", node_time, num_cols, "node")
+        return node_time.to(col.device).index_select(0, col)
+    if edge_time is None:
+        return None
+    return _check.times("edge_time", edge_time, col.numel(), "edge").to(col.device)
+
+
+def narrow(ids: Tensor, upper: int) -> Tensor:
+    """`ids` as int32 if every id below `upper` fits, to halve the memory traffic."""
+    return ids.to(torch.int32) if upper <= INT32_MAX else ids.to(torch.int64)
+
+
+def rows_from_edges(
+    row: Tensor,
+    col: Tensor,
+    num_rows: int,
+    num_cols: int,
+    weight: Tensor | None,
+    time: Tensor | None,
+    sort_by_time: bool,
+) -> Rows:
+    """Sorts the edges by row, stably, and inside a row by time if asked to."""
+    row = narrow(row, num_rows)
+    earlier = None
+    if time is not None and sort_by_time:
+        earlier = time.sort(stable=True).indices
+        row = row.index_select(0, earlier)
+    rowptr, order = _ops.sort_rows(row, num_rows)
+    del row
+    if earlier is not None:
+        order = earlier if order is None else earlier.index_select(0, order)
+        if bool((order[1:] > order[:-1]).all()):
+            order = None
+    col = narrow(col, num_cols)
+    if order is None:
+        return Rows(rowptr, col.contiguous(), None, weight, time)
+    order = narrow(order, order.numel())
+    if weight is not None:
+        weight = weight.index_select(0, order)
+    if time is not None:
+        time = time.index_select(0, order)
+    return Rows(rowptr, col.index_select(0, order), order, weight, time)

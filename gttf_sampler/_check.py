@@ -1,0 +1,232 @@
+"""Checks of what the caller passes: the only place that words errors."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+INTEGERS = (torch.int32, torch.int64)
+MAX_DEGREE = (1 << 31) - 1
+
+
+def fail(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
+    """Raises the ValueError that every value check ends in."""
+    tail = f"; {cure}" if cure else ""
+    raise ValueError(f"'{name}' {rule} (got {got}){tail}")
+
+
+def mistyped(name: str, rule: str, got: object) -> NoReturn:
+    """Raises the TypeError that every type check ends in."""
+    raise TypeError(f"'{name}' {rule} (got {got})")
+
+
+def one_of(name: str, value: str, options: Collection[str]) -> str:
+    """`value`, which must be one of `options`."""
+    if value not in options:
+        fail(name, f"must be one of {', '.join(map(repr, options))}", repr(value))
+    return value
+
+
+def size(name: str, value: Any) -> int:
+    """`value` as a count, which must be an integer >= 0."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        mistyped(name, "must be an integer", repr(value))
+    number = int(value)
+    if number < 0:
+        fail(name, "must not be negative", number)
+    return number
+
+
+def positive(name: str, value: float) -> float:
+    """`value`, which must be a finite number > 0."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        mistyped(name, "must be a number", repr(value))
+    if not 0 < value < float("inf"):
+        fail(name, "must be finite and greater than 0", value)
+    return float(value)
+
+
+def tensor(name: str, value: Any, rank: int = 1) -> Tensor:
+    """`value` as a tensor of the given rank."""
+    if not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError):
+            mistyped(name, "must be a tensor", type(value).__name__)
+        if value.numel() == 0 and not value.dtype.is_complex:
+            value = value.to(torch.int64)  # an empty list has no dtype of its own
+    if value.layout is not torch.strided:
+        mistyped(name, "must be a dense tensor", value.layout)
+    if value.dim() != rank:
+        fail(name, f"must have {rank} dimension(s)", f"shape {list(value.shape)}")
+    return value
+
+
+def integers(name: str, value: Any, rank: int = 1) -> Tensor:
+    """`value` as an int32 or int64 tensor of the given rank."""
+    result = tensor(name, value, rank)
+    if result.dtype not in INTEGERS:
+        mistyped(name, "must have dtype int32 or int64", result.dtype)
+    return result
+
+
+def within(name: str, value: Tensor, upper: int, what: str = "nodes") -> Tensor:
+    """`value`, whose entries must lie in [0, upper)."""
+    if value.numel():
+        low, high = (int(bound) for bound in value.aminmax())
+        if low < 0:
+            fail(name, "must not hold negative ids", low)
+        if high >= upper:
+            fail(name, f"must hold ids below the number of {what} {upper}", high)
+    return value
+
+
+def length(name: str, value: Tensor, expected: int, of: str) -> Tensor:
+    """`value`, which must have one entry per element of `of`."""
+    if value.numel() != expected:
+        fail(name, f"must have one entry per {of}, {expected} in all", value.numel())
+    return value
+
+
+def weights(name: str, value: Any, edges: int) -> Tensor:
+    """`value` as one finite weight >= 0 per edge; integers are fine."""
+    result = length(name, tensor(name, value), edges, "edge")
+    if result.dtype.is_complex or result.dtype is torch.bool:
+        mistyped(name, "must hold real numbers", result.dtype)
+    if result.numel():
+        low, high = (float(bound) for bound in result.aminmax())
+        if low != low:  # aminmax propagates NaN
+            fail(name, "must not hold NaN", "NaN")
+        if low < 0:
+            fail(name, "must not hold negative weights", low)
+        if high == float("inf"):
+            fail(name, "must hold finite weights", high)
+    return result
+
+
+def times(name: str, value: Any, entries: int, of: str) -> Tensor:
+    """`value` as one integer or float time without NaN per element of `of`."""
+    result = length(name, tensor(name, value), entries, of)
+    if result.dtype.is_complex or result.dtype is torch.bool:
+        mistyped(name, "must hold integer or float times", result.dtype)
+    if result.is_floating_point() and bool(result.isnan().any()):
+        fail(name, "must not hold NaN", "NaN")
+    return result
+
+
+def row_pointer(name: str, value: Any, edges: int) -> Tensor:
+    """`value` as the int64 row pointer of `edges` edges."""
+    result = integers(name, value).to(torch.int64)
+    if result.numel() == 0:
+        fail(name, "must have one entry more than there are rows", "no entry")
+    first, last = int(result[0]), int(result[-1])
+    if first != 0:
+        fail(name, "must start at 0", first)
+    if last != edges:
+        fail(name, f"must end at the number of edges {edges}", last)
+    degree = result.diff()
+    if degree.numel():
+        low, high = (int(bound) for bound in degree.aminmax())
+        if low < 0:
+            fail(name, "must not decrease", f"a step of {low}")
+        if high > MAX_DEGREE:
+            fail(name, f"must keep every degree at or below {MAX_DEGREE}", high)
+    return result
+
+
+def seeds(value: Any, upper: int, device: torch.device) -> Tensor:
+    """`value` as int64 node ids [b] on `device`, every one below `upper`.
+
+    Ids that are on an accelerator already are checked there without waiting for it, so
+    that a forest needs no host synchronisation.
+    """
+    result = integers("seeds", value)
+    if result.device.type == "cpu":
+        within("seeds", result, upper)
+    elif result.numel():
+        inside = ((result >= 0) & (result < upper)).all()
+        torch._assert_async(inside, f"'seeds' must hold ids in [0, {upper})")
+    return result.to(device=device, dtype=torch.int64)
+
+
+def fanouts(value: Any, *, allow_all: bool, name: str = "fanouts") -> list[int]:
+    """`value` as a list of fanouts; `allow_all` admits 0 and -1 (all neighbours)."""
+    cure = "" if allow_all else "'sample_rooted' takes -1 and 0"
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        mistyped(name, "must be a list of integers", repr(value))
+    entries: list[int] = []
+    for fanout in value:
+        if isinstance(fanout, bool) or not hasattr(fanout, "__index__"):
+            mistyped(name, "must be a list of integers", repr(value))
+        entries.append(int(fanout))
+    if allow_all:
+        return [max(fanout, -1) for fanout in entries]
+    if any(fanout < 1 for fanout in entries):
+        fail(name, "must hold positive integers", entries, cure)
+    return entries
+
+
+def bias_weights(value: Any, entries: int) -> Tensor:
+    """What a BiasFn returned, as one weight per entry of the neighbourhood."""
+    if not isinstance(value, Tensor):
+        mistyped("bias", "must return a tensor", type(value).__name__)
+    if value.shape != (entries,):
+        rule = f"must return one weight per neighbour, shape [{entries}]"
+        fail("bias", rule, f"shape {list(value.shape)}")
+    if value.device.type == "cpu":
+        return weights("bias", value.detach(), entries)
+    sound = (value.detach().double() >= 0).logical_and_(value.isfinite()).all()
+    torch._assert_async(sound, "'bias' must return finite weights >= 0")
+    return value.detach()
+
+
+def one_node_set(name: str, num_rows: int, num_cols: int, depth: int) -> None:
+    """Refuses to walk more than one step between two different sets of nodes."""
+    if num_rows != num_cols and depth > 1:
+        rule = "must have one set of nodes to be walked more than once"
+        cure = "give 'sample_rooted' a mapping of edge types"
+        fail(name, rule, f"{num_rows} rows and {num_cols} columns", cure)
+
+
+def known_types(name: str, value: Any, known: list[Any], of: str) -> None:
+    """Refuses keys of a mapping that are not among the `known` types."""
+    for key in value:
+        if key not in known:
+            fail(name, f"must use the {of} of 'adj', {known}", repr(key))
+
+
+def node_types(adjs: Any) -> dict[str, int]:
+    """The node types of all relations and how many nodes each has."""
+    sizes: dict[str, int] = {}
+    if not adjs:
+        fail("adj", "must hold at least one edge type", "none")
+    for kind, adj in adjs.items():
+        if not isinstance(kind, tuple) or len(kind) != 3:
+            rule = "must have keys (source, relation, target)"
+            fail("adj", rule, repr(kind))
+        for node_type, count in ((kind[0], adj.num_cols), (kind[2], adj.num_rows)):
+            if sizes.setdefault(node_type, count) != count:
+                rule = f"must agree on the number of {node_type!r} nodes"
+                fail("adj", rule, f"{sizes[node_type]} and {count} in {kind}")
+    devices = {str(adj.device) for adj in adjs.values()}
+    if len(devices) > 1:
+        fail("adj", "must have all relations on one device", sorted(devices))
+    return sizes
+
+
+def typed_fanouts(value: Any, edge_types: list[Any]) -> dict[Any, list[int]]:
+    """`value` as one list of fanouts per edge type, all of one length."""
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(edge_types, fanouts(value, allow_all=True))
+    known_types("fanouts", value, edge_types, "edge types")
+    missing = [kind for kind in edge_types if kind not in value]
+    if missing:
+        fail("fanouts", "must name every edge type", f"none for {missing[0]}")
+    hops = {kind: fanouts(value[kind], allow_all=True) for kind in edge_types}
+    lengths = {len(entry) for entry in hops.values()}
+    if len(lengths) > 1:
+        fail("fanouts", "must have one length for all edge types", sorted(lengths))
+    return hops

@@ -1,0 +1,268 @@
+"""The hop loop of rooted sampling, over one relation or many.
+
+In a hop all relations draw first, then each type of nodes numbers its new ones, and then
+the host asks the device, once, how many there are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _ops, random
+from gttf_sampler._scratch import NodeTable, relabel
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.draw import BiasFn, Walkers, all_edges, draw_edges
+
+
+class Relation(NamedTuple):
+    """One kind of edges: rows of `adj` are nodes of type `to`, columns of type `by`."""
+
+    adj: CompactAdj
+    to: str
+    by: str
+    fanouts: list[int]
+    bias: BiasFn | None
+
+
+@dataclass
+class NodeSet:
+    """The nodes of one type that have been reached, in order of discovery.
+
+    Attributes:
+        node: [n], global ids; the position is the local id.
+        root: [n], the number of the seed a node was reached from first.
+        path: [frontier, hop], how the nodes of the last hop were reached.
+        size: how many nodes of this type the graph has.
+        table: scratch for relabelling; None if the trees are disjoint.
+        hops: how many nodes were new at each hop, seeds first.
+    """
+
+    node: Tensor
+    root: Tensor
+    path: Tensor
+    size: int
+    table: NodeTable | None
+    hops: list[int]
+
+    @classmethod
+    def of(
+        cls, seeds: Tensor, first_root: int, size: int, table: NodeTable | None
+    ) -> "NodeSet":
+        """The seeds alone; their trees are numbered from `first_root` on."""
+        stop = first_root + seeds.numel()
+        root = torch.arange(first_root, stop, device=seeds.device)
+        path = seeds.new_empty(seeds.numel(), 0)
+        return cls(seeds, root, path, size, table, [seeds.numel()])
+
+    def identity(self, node: Tensor, root: Tensor) -> Tensor:
+        """What makes two nodes the same: the id, and the tree if those are disjoint."""
+        if self.table is not None:
+            return node
+        return (root * self.size + node).masked_fill_(node < 0, -1)
+
+    def frontier(self) -> tuple[int, Tensor, Tensor]:
+        """The first local id of the last hop's new nodes, their ids and their roots."""
+        start = self.node.numel() - self.hops[-1]
+        return start, self.node[start:], self.root[start:]
+
+
+@dataclass
+class EdgeSet:
+    """The edges of one relation that have been taken, one tensor per hop."""
+
+    row: list[Tensor] = field(default_factory=list)
+    col: list[Tensor] = field(default_factory=list)
+    edge: list[Tensor] = field(default_factory=list)
+
+    def add(self, row: Tensor, col: Tensor, edge: Tensor) -> None:
+        """Appends the edges of one hop."""
+        self.row.append(row)
+        self.col.append(col)
+        self.edge.append(edge)
+
+
+class _Draw(NamedTuple):
+    """What one relation drew in one hop.
+
+    Attributes:
+        walkers: one per node of the frontier.
+        edge: [e], positions in `adj.col`; -1 where there was nothing to draw.
+        to: [e], positions in the frontier.
+        node: [e], the nodes at the other end.
+    """
+
+    walkers: Walkers
+    edge: Tensor
+    to: Tensor
+    node: Tensor
+
+
+class _Arrivals(NamedTuple):
+    """The nodes of one type that a hop has reached, of all relations end to end.
+
+    Attributes:
+        node: [e], global ids, -1 for none.
+        local: [e], local ids.
+        new: [e], whether an entry introduces a node.
+        parent: [e], positions in `root` and `path`.
+        root, path: the tree of every parent, and the way to it and through it.
+    """
+
+    node: Tensor
+    local: Tensor
+    new: Tensor
+    parent: Tensor
+    root: Tensor
+    path: Tensor
+
+
+def grow(
+    relations: Sequence[Relation],
+    nodes: dict[str, NodeSet],
+    depth: int,
+    replace: bool,
+    key: Tensor,
+) -> list[EdgeSet]:
+    """Expands `nodes` in place, hop by hop; returns the edges of every relation."""
+    edges = [EdgeSet() for _ in relations]
+    totals = _first_totals(relations, nodes, depth)
+    for hop in range(depth):
+        hop_key = random.fold(key, hop)
+        draws = []
+        for number, relation in enumerate(relations):
+            relation_key = random.fold(hop_key, number)
+            here, total = nodes[relation.to], totals[number]
+            draws.append(_draw(relation, here, hop, replace, relation_key, total))
+        arrivals = {
+            by: _arrive(
+                nodes[by],
+                [d for d, r in zip(draws, relations, strict=True) if r.by == by],
+            )
+            for by in nodes
+        }
+        taken, new, totals = _ask(
+            [(draw.edge >= 0).sum() for draw in draws],
+            [arrival.new.sum() for arrival in arrivals.values()],
+            _next_totals(relations, arrivals, hop + 1),
+        )
+        _collect(relations, nodes, draws, arrivals, taken, edges)
+        for (by, arrival), count in zip(arrivals.items(), new, strict=True):
+            _settle(nodes[by], arrival, count)
+    return edges
+
+
+def _draw(
+    relation: Relation,
+    here: NodeSet,
+    hop: int,
+    replace: bool,
+    key: Tensor,
+    total: int,
+) -> _Draw:
+    """Draws for every node of the frontier of one relation."""
+    adj, fanout = relation.adj, relation.fanouts[hop]
+    _, node, root = here.frontier()
+    stream = random.stream(key, here.identity(node, root))
+    walkers = Walkers(adj, here.path, node, root, stream)
+    if fanout < 0:
+        edge, to = all_edges(walkers, relation.bias, total)
+    elif fanout == 0 or node.numel() == 0:
+        edge = to = node.new_empty(0)
+    else:
+        edge = draw_edges(walkers, relation.bias, fanout, replace).view(-1)
+        to = torch.arange(node.numel(), device=node.device).repeat_interleave(fanout)
+    return _Draw(walkers, edge, to, _ops.take_or_none(adj.col, edge))
+
+
+def _arrive(nodes: NodeSet, draws: list[_Draw]) -> _Arrivals:
+    """Numbers what the draws have reached, in their order."""
+    if not draws:
+        none = nodes.node.new_empty(0)
+        return _Arrivals(none, none, none.to(torch.bool), none, none, nodes.path[:0])
+    parent, width = [], 0
+    for draw in draws:
+        parent.append(draw.to + width)
+        width += draw.walkers.node.numel()
+    node = torch.cat([draw.node for draw in draws])
+    root = torch.cat([draw.walkers.root for draw in draws])
+    path = torch.cat(
+        [torch.cat([d.walkers.path, d.walkers.node[:, None]], dim=1) for d in draws]
+    )
+    owner = torch.cat(parent)
+    known = nodes.identity(nodes.node, nodes.root)
+    reached = node
+    if nodes.table is None:
+        reached = nodes.identity(node, _ops.take(root, owner))
+    local, new = relabel(known, reached, nodes.table)
+    return _Arrivals(node, local, new, owner, root, path)
+
+
+def _collect(
+    relations: Sequence[Relation],
+    nodes: dict[str, NodeSet],
+    draws: list[_Draw],
+    arrivals: dict[str, _Arrivals],
+    taken: list[int],
+    edges: list[EdgeSet],
+) -> None:
+    """Appends the edges of a hop, without the places where nothing was drawn."""
+    offset = dict.fromkeys(arrivals, 0)
+    for relation, draw, count, kept in zip(relations, draws, taken, edges, strict=True):
+        size, begin = draw.edge.numel(), offset[relation.by]
+        offset[relation.by] += size
+        local = arrivals[relation.by].local[begin : begin + size]
+        start, _, _ = nodes[relation.to].frontier()
+        columns = local, draw.to + start, draw.edge
+        if count < size:
+            chosen = _ops.compress(draw.edge >= 0, count)
+            columns = tuple(_ops.take(column, chosen) for column in columns)
+        kept.add(*columns)
+
+
+def _settle(nodes: NodeSet, arrivals: _Arrivals, count: int) -> None:
+    """Appends the `count` new nodes of a hop."""
+    chosen = _ops.compress(arrivals.new, count)
+    parent = _ops.take(arrivals.parent, chosen)
+    nodes.node = torch.cat([nodes.node, _ops.take(arrivals.node, chosen)])
+    nodes.root = torch.cat([nodes.root, _ops.take(arrivals.root, parent)])
+    nodes.path = arrivals.path.index_select(0, parent)
+    nodes.hops.append(count)
+
+
+def _first_totals(
+    relations: Sequence[Relation], nodes: dict[str, NodeSet], depth: int
+) -> list[int]:
+    """How many edges the seeds have, for relations that take them all."""
+    if not any(depth and relation.fanouts[0] < 0 for relation in relations):
+        return [0] * len(relations)
+    return _ask([_degree_sum(r.adj, nodes[r.to].node) for r in relations])[0]
+
+
+def _next_totals(
+    relations: Sequence[Relation], arrivals: dict[str, _Arrivals], hop: int
+) -> list[Tensor]:
+    """The same for the new nodes, which the host has not counted yet."""
+    sums = []
+    for relation in relations:
+        there = arrivals[relation.to]
+        if hop < len(relation.fanouts) and relation.fanouts[hop] < 0:
+            new = there.node.masked_fill(~there.new, -1)
+            sums.append(_degree_sum(relation.adj, new))
+        else:
+            sums.append(there.node.new_zeros(()))
+    return sums
+
+
+def _degree_sum(adj: CompactAdj, node: Tensor) -> Tensor:
+    """The number of edges in front of the nodes, left on the device."""
+    return adj.row_range(node)[1].sum()
+
+
+def _ask(*groups: list[Tensor]) -> list[list[int]]:
+    """The numbers behind 0-dim tensors: the one time that a hop waits for the device."""
+    flat = [number for group in groups for number in group]
+    numbers = iter(torch.stack(flat).tolist() if flat else [])
+    return [[next(numbers) for _ in group] for group in groups]

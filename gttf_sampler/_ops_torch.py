@@ -1,0 +1,219 @@
+"""The reference backend: every hot loop as torch operations, on any device.
+
+Shapes are static wherever they can be, so nothing here waits for a device except
+`sort_rows`, which runs once per graph, and `compress` on the CPU, where there is nothing
+to wait for. -1 means "none" in every array of edges, nodes or offsets.
+"""
+
+import torch
+from torch import Tensor
+
+from gttf_sampler.random import below, below_wide, bits
+
+MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
+NONE_LAST = 1 << 62  # sorts behind every position
+
+
+def sort_rows(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor | None]:
+    """Row pointer [n+1] and stable order [m] of `index`; None if it is sorted already.
+
+    Torch sorts integers by radix, on the CPU and on GPUs: linear time.
+    """
+    rowptr = index.new_zeros(num_rows + 1, dtype=torch.int64)
+    torch.cumsum(index.bincount(minlength=num_rows), 0, out=rowptr[1:])
+    if index.numel() < 2 or bool((index[1:] >= index[:-1]).all()):
+        return rowptr, None
+    return rowptr, index.sort(stable=True).indices
+
+
+def expand(start: Tensor, count: Tensor, total: int) -> tuple[Tensor, Tensor]:
+    """The ranges [start, start + count) end to end: owner [e] and position [e]."""
+    owner = torch.arange(start.numel(), device=start.device)
+    owner = owner.repeat_interleave(count, output_size=total)
+    shift = (start + count - count.cumsum(0)).index_select(0, owner)
+    return owner, shift.add_(torch.arange(total, device=start.device))
+
+
+def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> Tensor:
+    """Offsets [w, f] in [0, count), uniform; -1 where there is nothing to draw."""
+    if replace:
+        draw = torch.arange(fanout, device=stream.device)
+        offset = below(bits(stream[:, None], draw), count[:, None])
+        return offset.masked_fill_((count == 0)[:, None], -1)
+    return _draw_distinct(stream, count, fanout)
+
+
+def _draw_distinct(stream: Tensor, count: Tensor, fanout: int) -> Tensor:
+    """Floyd's method: every subset of min(f, count) offsets is equally likely."""
+    chosen = count.new_empty(count.numel(), fanout)
+    for i in range(fanout):
+        last = count - (fanout - i)  # negative only in rows that are overwritten below
+        pick = below(bits(stream, i), (last + 1).clamp_(min=1))
+        taken = (chosen[:, :i] == pick[:, None]).any(1)
+        chosen[:, i] = torch.where(taken, last, pick)
+    slot = torch.arange(fanout, device=count.device)
+    every = slot.where(slot < count[:, None], -1)
+    return chosen.where((count > fanout)[:, None], every)
+
+
+def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
+    """Cumulative integer mass [m] of each row: what `draw_weighted` searches.
+
+    A weight becomes its share of the row's largest one, in units of a power of two
+    small enough for the row to sum to less than 2**62: no rounding depends on the order
+    of summation. Positive weights keep a positive mass, zero weights get none.
+    """
+    weight = weight.to(torch.float64)
+    degree = rowptr.diff()
+    top = torch.segment_reduce(weight, "max", offsets=rowptr, initial=0.0, unsafe=True)
+    length = torch.frexp(degree.to(torch.float64)).exponent  # of the degree, in bits
+    unit = 1 << (MASS_BITS - length.to(torch.int64))
+    top, unit = (
+        row.repeat_interleave(degree, output_size=weight.numel()) for row in (top, unit)
+    )
+    mass = (weight / top).mul_(unit).to(torch.int64).clamp_(min=1)
+    mass.masked_fill_(weight <= 0, 0)
+    cumulative = mass.cumsum(0)  # wraps around; differences within a row are exact
+    before = torch.cat([cumulative.new_zeros(1), cumulative])[rowptr[:-1]]
+    return cumulative.sub_(before.repeat_interleave(degree, output_size=mass.numel()))
+
+
+def upper_bound(
+    values: Tensor, low: Tensor, high: Tensor, bound: Tensor, longest: int
+) -> Tensor:
+    """The first position in [low, high) whose value is > bound, else high.
+
+    Binary search in every range at once; `longest` bounds the length of a range.
+    """
+    if values.numel() == 0:
+        return low
+    for _ in range(longest.bit_length()):
+        middle = (low + high) >> 1
+        value = take(values, middle.clamp(max=values.numel() - 1))
+        right = (value <= bound).logical_and_(low < high)
+        low = torch.where(right, middle + 1, low)
+        high = torch.where(right, high, torch.minimum(middle, high))
+    return low
+
+
+def draw_weighted(
+    stream: Tensor,
+    table: Tensor,
+    low: Tensor,
+    high: Tensor,
+    before: Tensor,
+    fanout: int,
+    replace: bool,
+    longest: int,
+) -> Tensor:
+    """Positions [w, f] in [low, high), drawn by the mass in `table`; -1 for none.
+
+    `before` [w] is the mass of the row in front of `low`. Without replacement each draw
+    is made from the mass that is left, and positions come out in ascending order.
+    """
+    if table.numel() == 0:
+        return low.new_full((low.numel(), fanout), -1)
+    end = take(table, (high - 1).clamp_(min=0))
+    total = torch.where(high > low, end - before, 0)
+    if not replace:
+        return _draw_distinct_weighted(
+            stream, table, low, high, before, total, fanout, longest
+        )
+    low, high, before, total = (x[:, None] for x in (low, high, before, total))
+    draw = torch.arange(fanout, device=stream.device)
+    target = below_wide(bits(stream[:, None], draw), total) + before
+    position = upper_bound(table, low, high, target, longest)
+    return position.masked_fill(total == 0, -1)
+
+
+def _draw_distinct_weighted(
+    stream: Tensor,
+    table: Tensor,
+    low: Tensor,
+    high: Tensor,
+    before: Tensor,
+    total: Tensor,
+    fanout: int,
+    longest: int,
+) -> Tensor:
+    """Successive sampling: aim into the mass that is left, then step over what is gone.
+
+    `gone` holds the start of every position taken so far, measured in the mass that is
+    left in front of it, and `mass` its mass: a target at or beyond `gone` moves on.
+    """
+    chosen, gone, mass = (total.new_zeros(total.numel(), fanout) for _ in range(3))
+    for i in range(fanout):
+        target = below_wide(bits(stream, i), total)
+        skipped = mass[:, :i].where(gone[:, :i] <= target[:, None], 0).sum(1)
+        position = upper_bound(table, low, high, target + skipped + before, longest)
+        start = torch.where(
+            position > low, take(table, (position - 1).clamp_(min=0)), before
+        )
+        own = take(table, position.clamp(max=table.numel() - 1)) - start
+        own = own.masked_fill_(total == 0, 0)
+        mine = (start - before - skipped)[:, None]
+        gone[:, :i] -= own[:, None].where(gone[:, :i] > mine, 0)
+        gone[:, i], mass[:, i] = mine[:, 0], own
+        chosen[:, i] = position.masked_fill(total == 0, NONE_LAST)
+        total = total - own
+    chosen = chosen.sort(1).values
+    return chosen.masked_fill_(chosen == NONE_LAST, -1)
+
+
+def take(values: Tensor, index: Tensor) -> Tensor:
+    """values[index] for an index of any shape: index_select is the fastest gather."""
+    return values.index_select(0, index.reshape(-1)).view(index.shape)
+
+
+def take_or_none(values: Tensor, index: Tensor) -> Tensor:
+    """values[index] as int64, and -1 where the index is -1."""
+    if values.numel() == 0:
+        return torch.full_like(index, -1)
+    found = take(values, index.clamp(min=0)).to(torch.int64)
+    return found.masked_fill_(index < 0, -1)
+
+
+def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
+    """Where the id of each entry stands first in `ids` [e].
+
+    `table` int32 [n + 1] holds nothing below `floor` + e on entry: its cells are won by
+    the smallest position, and what an earlier call left there is larger. The last cell
+    takes the entries that are -1.
+    """
+    cell = ids.where(ids >= 0, table.numel() - 1)
+    position = torch.arange(
+        floor, floor + ids.numel(), dtype=torch.int32, device=ids.device
+    )
+    table.scatter_reduce_(0, cell, position, "amin")
+    return take(table, cell).to(torch.int64).sub_(floor)
+
+
+def first_position_sorted(ids: Tensor) -> Tensor:
+    """The same by sorting, for ids too large for a table."""
+    ordered, order = ids.sort(stable=True)
+    position = torch.arange(ids.numel(), device=ids.device)
+    starts = torch.ones_like(ids, dtype=torch.bool)
+    starts[1:] = ordered[1:] != ordered[:-1]
+    group = position.where(starts, 0).cummax(0).values
+    return torch.empty_like(ids).scatter_(0, order, take(order, group))
+
+
+def compress(mask: Tensor, size: int) -> Tensor:
+    """The `size` positions where `mask` holds, without asking the device for `size`."""
+    if mask.device.type == "cpu":
+        return mask.nonzero().view(-1)
+    target = mask.cumsum(0).sub_(1).masked_fill_(~mask, size)
+    positions = torch.arange(mask.numel(), device=mask.device)
+    return positions.new_empty(size + 1).scatter_(0, target, positions)[:size]
+
+
+def has_edge(
+    rowptr: Tensor, sorted_col: Tensor, source: Tensor, target: Tensor, longest: int
+) -> Tensor:
+    """Whether row `source` holds `target`; columns ascend within every row."""
+    if sorted_col.numel() == 0:
+        return torch.zeros_like(source, dtype=torch.bool)
+    low, high = take(rowptr, source), take(rowptr, source + 1)
+    position = upper_bound(sorted_col, low, high, target - 1, longest)
+    value = take(sorted_col, position.clamp(max=sorted_col.numel() - 1))
+    return (position < high).logical_and_(value == target)

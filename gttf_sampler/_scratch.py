@@ -1,0 +1,78 @@
+"""Node-sized scratch tables, stamped instead of cleared: cost follows the batch."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _ops
+
+_TOP = (1 << 31) - 1
+
+
+class NodeTable:
+    """An int32 cell per node. Each use writes numbers below all earlier ones.
+
+    An old entry therefore loses against any new one and never has to be erased; only
+    when the numbers run out, after 2³¹ ids, is the table filled again.
+    """
+
+    def __init__(self, num_nodes: int, device: torch.device) -> None:
+        self._cell = torch.full(
+            (num_nodes + 1,), _TOP, dtype=torch.int32, device=device
+        )
+        self._floor = _TOP
+
+    def first_position(self, ids: Tensor) -> Tensor:
+        """Where the id of each entry stands first in `ids` [e]; -1 counts as an id."""
+        if self._floor < ids.numel():
+            self._cell.fill_(_TOP)
+            self._floor = _TOP
+        self._floor -= ids.numel()
+        return _ops.first_position(ids, self._cell, self._floor)
+
+
+class ScratchPool:
+    """Tables that wait for their next use; safe to share among threads."""
+
+    def __init__(self) -> None:
+        self._idle: dict[int, list[NodeTable]] = {}
+
+    def __reduce__(self) -> tuple[type["ScratchPool"], tuple[()]]:
+        """Copies and pickles start empty: scratch is never worth carrying along."""
+        return ScratchPool, ()
+
+    @contextmanager
+    def borrow(self, num_nodes: int, device: torch.device) -> Iterator[NodeTable]:
+        """A table nobody else holds; it returns to the pool unless the user raised."""
+        idle = self._idle.setdefault(num_nodes, [])
+        try:
+            table = idle.pop()  # atomic, so that no two threads get the same
+        except IndexError:
+            table = NodeTable(num_nodes, device)
+        yield table
+        idle.append(table)
+
+
+def relabel(
+    known: Tensor, ids: Tensor, table: NodeTable | None
+) -> tuple[Tensor, Tensor]:
+    """Local ids [e] of `ids`, and which entries [e] introduce a new node.
+
+    `known` [k] are the nodes that have local ids 0 .. k-1 already (of a repeated one, the
+    first counts); new nodes are numbered from k on in the order of `ids`. -1 stays -1.
+    Without a table, which serves ids beyond any table's size, the ids are sorted.
+    """
+    every = torch.cat([known, ids])
+    if table is None:
+        first = _ops.first_position_sorted(every)
+    else:
+        first = table.first_position(every)
+    first = first[known.numel() :]
+    position = torch.arange(known.numel(), every.numel(), device=ids.device)
+    new = (first == position).logical_and_(ids >= 0)
+    rank = torch.cat([position.new_zeros(known.numel()), new.cumsum(0)])
+    local = _ops.take(rank, first).add_(known.numel() - 1)
+    local = torch.where(first < known.numel(), first, local)
+    return local.masked_fill_(ids < 0, -1), new

@@ -1,0 +1,329 @@
+"""CompactAdj: the paper's degree vector δ and left-packed neighbour rows Â."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _build, _check, _ops, _storage
+from gttf_sampler._scratch import NodeTable, ScratchPool
+
+DIRECTIONS = ("in", "out")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompactAdj:
+    """A graph as rows of neighbours: row u lists where a walker at u may go.
+
+    >>> edge_index = torch.tensor([[0, 2, 3], [1, 1, 2]])  # 0 → 1, 2 → 1, 3 → 2
+    >>> adj = CompactAdj.from_edge_index(edge_index, num_nodes=4)
+    >>> adj
+    CompactAdj(4 nodes, 3 edges, direction='in', max_degree=2, 52 bytes on cpu)
+    >>> adj.degree.tolist()
+    [0, 2, 1, 0]
+    >>> adj.neighbor(torch.tensor([1, 1]), torch.tensor([0, 1])).tolist()
+    [0, 2]
+
+    Message passing walks against the edges (`direction="in"`), random walks along them
+    (`"out"`). Make one with a `from_...` constructor: they check what they are given.
+
+    Attributes:
+        rowptr: int64 [n + 1]; row u is `col[rowptr[u]:rowptr[u + 1]]`.
+        col: int32 or int64 [m], the rows of Â end to end.
+        num_cols: how many nodes `col` may name; not the number of rows in a bipartite
+            graph.
+        direction: "in" if a row lists the sources of the edges into its node, "out" if
+            the targets of the edges out of it.
+        edge_id: [m], position of each entry in the caller's edge order; None if the
+            two orders are the same.
+        edge_weight: [m] in the order of `col`, or None.
+        edge_time: [m] in the order of `col`, or None.
+    """
+
+    rowptr: Tensor
+    col: Tensor
+    num_cols: int
+    direction: str = "in"
+    edge_id: Tensor | None = None
+    edge_weight: Tensor | None = None
+    edge_time: Tensor | None = None
+    _cache: dict[str, Any] = field(default_factory=dict, init=False)
+    _scratch: ScratchPool = field(default_factory=ScratchPool, init=False)
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Any,
+        num_nodes: int | tuple[int, int] | None = None,
+        *,
+        direction: str = "in",
+        edge_weight: Any = None,
+        edge_time: Any = None,
+        node_time: Any = None,
+        sort_by_time: bool = True,
+    ) -> CompactAdj:
+        """Sorts edges into rows in O(n + m); a row keeps the caller's edge order.
+
+        Args:
+            edge_index: [2, m], sources above targets.
+            num_nodes: one number, or (sources, targets) of a bipartite graph; by
+                default the largest id + 1.
+            direction: "in" walks from target to source, "out" from source to target.
+            edge_weight: [m], finite and >= 0.
+            edge_time: [m], integer or float.
+            node_time: [num_cols] instead of `edge_time`: an edge then has the time of
+                the node it leads a walker to.
+            sort_by_time: if there are times, sort each row by them, stably.
+        """
+        _check.one_of("direction", direction, DIRECTIONS)
+        row, col = _build.endpoints(edge_index, direction)
+        num_rows, num_cols = _build.sizes(row, col, num_nodes, direction)
+        _check.within("edge_index", row, num_rows)
+        _check.within("edge_index", col, num_cols)
+        weight = _build.weights(edge_weight, col)
+        time = _build.times(edge_time, node_time, col, num_cols)
+        rows = _build.rows_from_edges(
+            row, col, num_rows, num_cols, weight, time, sort_by_time
+        )
+        _check.row_pointer("edge_index", rows.rowptr, rows.col.numel())
+        return cls(
+            rows.rowptr,
+            rows.col,
+            num_cols,
+            direction,
+            rows.edge_id,
+            rows.edge_weight,
+            rows.edge_time,
+        )
+
+    @classmethod
+    def from_csr(
+        cls,
+        rowptr: Any,
+        col: Any,
+        num_cols: int | None = None,
+        *,
+        direction: str = "in",
+        edge_id: Any = None,
+        edge_weight: Any = None,
+        edge_time: Any = None,
+    ) -> CompactAdj:
+        """Takes rows as they are: no copy if `rowptr` is int64 and `col` contiguous.
+
+        `num_cols` defaults to the number of rows; see the class for the rest.
+        """
+        _check.one_of("direction", direction, DIRECTIONS)
+        col = _check.integers("col", col)
+        rowptr = _check.row_pointer("rowptr", rowptr, col.numel()).to(col.device)
+        if num_cols is None:
+            num_cols = rowptr.numel() - 1
+        num_cols = _check.size("num_cols", num_cols)
+        _check.within("col", col, num_cols)
+        if edge_id is not None:
+            edge_id = _check.integers("edge_id", edge_id).to(col.device)
+            _check.length("edge_id", edge_id, col.numel(), "edge")
+            _check.within("edge_id", edge_id, col.numel(), "edges")
+        weight = _build.weights(edge_weight, col)
+        time = _build.times(edge_time, None, col, num_cols)
+        return cls(rowptr, col.contiguous(), num_cols, direction, edge_id, weight, time)
+
+    @classmethod
+    def from_scipy(
+        cls, matrix: Any, *, direction: str = "in", weighted: bool = False
+    ) -> CompactAdj:
+        """Takes a scipy sparse matrix or array whose entry (i, j) is an edge i → j.
+
+        No copy for CSR with `direction="out"` and for CSC with `"in"`. `weighted` makes
+        the stored values edge weights; edge ids count the values as they are stored.
+        """
+        _check.one_of("direction", direction, DIRECTIONS)
+        if not hasattr(matrix, "tocoo") or not hasattr(matrix, "shape"):
+            rule = "must be a scipy sparse matrix"
+            _check.mistyped("matrix", rule, type(matrix).__name__)
+        sources, targets = matrix.shape
+        if matrix.format == ("csr" if direction == "out" else "csc"):
+            return cls.from_csr(
+                matrix.indptr,
+                matrix.indices,
+                targets if direction == "out" else sources,
+                direction=direction,
+                edge_weight=matrix.data if weighted else None,
+            )
+        entries = matrix.tocoo()
+        ends = [torch.as_tensor(end) for end in (entries.row, entries.col)]
+        return cls.from_edge_index(
+            torch.stack(ends),
+            (sources, targets),
+            direction=direction,
+            edge_weight=entries.data if weighted else None,
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """The number of nodes a walker may stand on."""
+        return self.rowptr.numel() - 1
+
+    @property
+    def num_edges(self) -> int:
+        """The number of entries of all rows, m."""
+        return self.col.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows are, and where everything drawn from them will be."""
+        return self.col.device
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all arrays."""
+        return sum(a.numel() * a.element_size() for a in self.arrays().values())
+
+    @property
+    def degree(self) -> Tensor:
+        """δ, int64 [n]: the length of every row."""
+        return self.cached("degree", self.rowptr.diff)
+
+    @property
+    def max_degree(self) -> int:
+        """The length of the longest row."""
+        return self.cached(
+            "max_degree", lambda: int(self.degree.max()) if self.num_rows else 0
+        )
+
+    def neighbor(self, node: Any, slot: Any) -> Tensor:
+        """Â[node, slot], int64: neighbour number `slot` of each node, 0 <= slot < δ."""
+        node = torch.as_tensor(node, device=self.device)
+        slot = torch.as_tensor(slot, device=self.device)
+        _check.within("node", node, self.num_rows)
+        degree = self.rowptr[node + 1] - self.rowptr[node]
+        if bool(((slot < 0) | (slot >= degree)).any()):
+            rule = "must lie in [0, degree) of its node"
+            _check.fail("slot", rule, f"{slot.tolist()} for degrees {degree.tolist()}")
+        return self.col[self.rowptr[node] + slot].to(torch.int64)
+
+    def original_edge(self, edge: Tensor) -> Tensor:
+        """Positions in the caller's edge order of positions in `col`; -1 stays -1."""
+        if self.edge_id is None:
+            return edge
+        return _ops.take_or_none(self.edge_id, edge)
+
+    def row_range(self, node: Tensor) -> tuple[Tensor, Tensor]:
+        """Start and length [w] of the row of each node; length 0 where it is -1."""
+        here = node.clamp(min=0)
+        if self.num_rows == 0:
+            return here, torch.zeros_like(node)
+        start = _ops.take(self.rowptr, here)
+        count = _ops.take(self.rowptr, here + 1).sub_(start)
+        return start, count.masked_fill_(node < 0, 0)
+
+    def borrow_table(self, num_nodes: int) -> AbstractContextManager[NodeTable]:
+        """A scratch table for `num_nodes` nodes, kept with this graph between uses."""
+        return self._scratch.borrow(num_nodes, self.device)
+
+    def to_edge_index(self) -> Tensor:
+        """int64 [2, m], sources above targets, in the caller's order of edges."""
+        row = torch.arange(self.num_rows, device=self.device)
+        row = row.repeat_interleave(self.degree, output_size=self.num_edges)
+        ends = torch.stack([row, self.col.to(torch.int64)])
+        if self.direction == "in":
+            ends = ends.flip(0)
+        if self.edge_id is None:
+            return ends
+        return torch.empty_like(ends).index_copy_(1, self.edge_id.to(torch.int64), ends)
+
+    def arrays(self) -> dict[str, Tensor]:
+        """The arrays that are there, by name."""
+        names = ("rowptr", "col", "edge_id", "edge_weight", "edge_time")
+        found = {name: getattr(self, name) for name in names}
+        return {name: array for name, array in found.items() if array is not None}
+
+    def to(
+        self, device: torch.device | str, *, non_blocking: bool = False
+    ) -> CompactAdj:
+        """The same rows on another device."""
+        return self._map(lambda array: array.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> CompactAdj:
+        """The same rows in page-locked memory, for fast copies to a GPU."""
+        return self._map(Tensor.pin_memory)
+
+    def share_memory_(self) -> CompactAdj:
+        """Moves the arrays to shared memory, so that worker processes do not copy."""
+        for array in self.arrays().values():
+            array.share_memory_()
+        return self
+
+    def validate(self) -> CompactAdj:
+        """Reads every array once and raises the first fault found; returns self."""
+        _check.row_pointer("rowptr", self.rowptr, self.num_edges)
+        _check.within("col", self.col, self.num_cols)
+        if self.edge_id is not None:
+            _check.length("edge_id", self.edge_id, self.num_edges, "edge")
+            _check.within("edge_id", self.edge_id, self.num_edges, "edges")
+            if self.edge_id.unique().numel() != self.num_edges:
+                _check.fail("edge_id", "must name every edge once", "a repeated id")
+        _build.weights(self.edge_weight, self.col)
+        _build.times(self.edge_time, None, self.col, self.num_cols)
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a directory of plain arrays and a JSON header, atomically."""
+        header = {"num_cols": self.num_cols, "direction": self.direction}
+        _storage.save(path, self.arrays(), header)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        mmap: bool = True,
+        *,
+        verify: bool | None = None,
+    ) -> CompactAdj:
+        """Opens what `save` wrote; `mmap` leaves the arrays on disk until touched.
+
+        `verify` compares checksums, which reads every byte; by default it is done
+        whenever that is cheap: without `mmap`, and up to 1 GiB with it.
+        """
+        arrays, header = _storage.load(path, mmap, verify)
+        _check.row_pointer("rowptr", arrays["rowptr"], arrays["col"].numel())
+        return cls(num_cols=header["num_cols"], direction=header["direction"], **arrays)
+
+    def __repr__(self) -> str:
+        """Says what a person wants to know first."""
+        nodes = f"{self.num_rows:,} nodes"
+        if self.num_rows != self.num_cols:
+            nodes = f"{self.num_rows:,} × {self.num_cols:,} nodes"
+        present = self.arrays()
+        extras = [name for name in ("edge_weight", "edge_time") if name in present]
+        return (
+            f"CompactAdj({nodes}, {self.num_edges:,} edges, "
+            f"direction={self.direction!r}, max_degree={self.max_degree}, "
+            + "".join(f"{name}, " for name in extras)
+            + f"{_readable(self.nbytes)} on {self.device})"
+        )
+
+    def cached(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` returned the first time this graph was asked for `name`."""
+        if name not in self._cache:
+            self._cache[name] = make()
+        return self._cache[name]
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> CompactAdj:
+        """A CompactAdj of changed arrays; what was cached is made anew there."""
+        return replace(self, **{n: change(a) for n, a in self.arrays().items()})
+
+
+def _readable(nbytes: int) -> str:
+    """A number of bytes as a person writes it."""
+    size, unit = float(nbytes), "bytes"
+    for larger in ("kB", "MB", "GB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"

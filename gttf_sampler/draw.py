@@ -1,0 +1,168 @@
+"""One step of Algorithm 1: walkers at their nodes → the edges they take.
+
+A BiasFn says how likely each neighbour is. It is a function of the walkers' paths and of
+their ragged neighbourhoods, and every entry of those is looked at. A bias that can do
+better than that (the uniform one looks at one entry per draw, whatever the degree) has a
+method `draw` as well, which is called instead.
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, _ops, _tables
+from gttf_sampler.compact import CompactAdj
+
+
+class Neighborhood(NamedTuple):
+    """The rows of the graph in front of the walkers, end to end: e entries in all.
+
+    Attributes:
+        adj: the graph.
+        walker: [e], which walker an entry is in front of.
+        neighbor: [e], the node the entry leads to.
+        edge: [e], the position of the entry in `adj.col`.
+        ptr: [w + 1]; the entries of walker i are `ptr[i]` to `ptr[i + 1]`.
+        root: [w], the number of the seed each walker started from.
+    """
+
+    adj: CompactAdj
+    walker: Tensor
+    neighbor: Tensor
+    edge: Tensor
+    ptr: Tensor
+    root: Tensor
+
+
+class BiasFn(Protocol):
+    """BiasFn(T, u) of the paper, for all walkers at once.
+
+    An object may also have a method `begin(adj, seeds)`, called before the first step.
+    """
+
+    def __call__(
+        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
+    ) -> Tensor:
+        """Weights >= 0, one per entry of the neighbourhood; no mass stops a walker.
+
+        Args:
+            path: [w, k], the nodes visited before `node`, seed first.
+            node: [w], where the walkers stand, -1 where they have stopped.
+            neighborhood: where each of them may go.
+        """
+
+
+class Walkers(NamedTuple):
+    """Everything a draw may depend on.
+
+    Attributes:
+        adj: the graph.
+        path: [w, k], the nodes visited before `node`, seed first.
+        node: [w], where the walkers stand, -1 where they have stopped.
+        root: [w], the number of the seed each walker started from.
+        stream: [w], the random stream of each walker; see `gttf_sampler.random`.
+    """
+
+    adj: CompactAdj
+    path: Tensor
+    node: Tensor
+    root: Tensor
+    stream: Tensor
+
+
+@runtime_checkable
+class DrawingBias(Protocol):
+    """A BiasFn that draws by itself, without looking at every neighbour."""
+
+    def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
+        """Positions in `adj.col` [w, fanout], -1 where nothing is drawn."""
+
+
+def draw_edges(
+    walkers: Walkers, bias: BiasFn | None, fanout: int, replace: bool
+) -> Tensor:
+    """The edges [w, fanout] taken, as positions in `adj.col`; -1 where none is."""
+    if bias is None:
+        return draw_within(
+            walkers, *walkers.adj.row_range(walkers.node), fanout, replace
+        )
+    if isinstance(bias, DrawingBias):
+        return bias.draw(walkers, fanout, replace)
+    return draw_by_weight(walkers, bias, fanout, replace)
+
+
+def draw_within(
+    walkers: Walkers, start: Tensor, count: Tensor, fanout: int, replace: bool
+) -> Tensor:
+    """Uniform draws from `count` edges that stand together from `start` on."""
+    offset = _ops.draw_uniform(walkers.stream, count, fanout, replace)
+    return (start[:, None] + offset).masked_fill_(offset < 0, -1)
+
+
+def draw_within_weighted(
+    walkers: Walkers, start: Tensor, count: Tensor, fanout: int, replace: bool
+) -> Tensor:
+    """Draws by edge weight from `count` edges that stand together from `start` on."""
+    adj = walkers.adj
+    table = _tables.weight_table(adj)
+    row_start = adj.row_range(walkers.node)[0]
+    before = torch.zeros_like(start)
+    if table.numel():
+        ahead = _ops.take(table, (start - 1).clamp_(min=0))
+        before = ahead.masked_fill_(start == row_start, 0)
+    return _ops.draw_weighted(
+        walkers.stream,
+        table,
+        start,
+        start + count,
+        before,
+        fanout,
+        replace,
+        adj.max_degree,
+    )
+
+
+def draw_by_weight(
+    walkers: Walkers, bias: BiasFn, fanout: int, replace: bool
+) -> Tensor:
+    """Draws by the weights that `bias` gives to every neighbour."""
+    hood = neighborhood(walkers)
+    weight = _check.bias_weights(
+        bias(walkers.path, walkers.node, hood), hood.edge.numel()
+    )
+    low, high = hood.ptr[:-1], hood.ptr[1:]
+    position = _ops.draw_weighted(
+        walkers.stream,
+        _ops.weight_table(weight, hood.ptr),
+        low,
+        high,
+        torch.zeros_like(low),
+        fanout,
+        replace,
+        walkers.adj.max_degree,
+    )
+    return _ops.take_or_none(hood.edge, position)
+
+
+def all_edges(
+    walkers: Walkers, bias: BiasFn | None, total: int
+) -> tuple[Tensor, Tensor]:
+    """Every edge [total] in front of the walkers and its walker; -1 if it weighs 0."""
+    hood = neighborhood(walkers, total)
+    if bias is None:
+        return hood.edge, hood.walker
+    weight = _check.bias_weights(
+        bias(walkers.path, walkers.node, hood), hood.edge.numel()
+    )
+    return hood.edge.masked_fill(weight <= 0, -1), hood.walker
+
+
+def neighborhood(walkers: Walkers, total: int | None = None) -> Neighborhood:
+    """The ragged neighbourhoods; waits for the device unless told their `total`."""
+    adj = walkers.adj
+    start, count = adj.row_range(walkers.node)
+    ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    walker, edge = _ops.expand(start, count, int(ptr[-1]) if total is None else total)
+    neighbor = _ops.take(adj.col, edge).to(torch.int64)
+    return Neighborhood(adj, walker, neighbor, edge, ptr, walkers.root)

@@ -1,0 +1,110 @@
+"""WalkForest: one [batch, width] tensor of nodes per depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler.compact import CompactAdj
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WalkForest:
+    """The trees of walkers that grew from a batch of seeds; Ω of the paper.
+
+    `nodes[k][u, i]` is Ω(u, k, i): walker i at depth k in the tree of seed number u. Its
+    parent is walker i // fanouts[k - 1] at depth k - 1. -1 means that it has stopped.
+
+    Attributes:
+        adj: the graph walked on.
+        fanouts: f₁ … f_h; the width at depth k is f₁ ⋯ f_k.
+        nodes: per depth 0 … h, int64 [b, width].
+        edges: per depth, int64 [b, width]: the position in `adj.col` of the edge that
+            led there; -1 at the seeds, where a walker has stopped, and where it stayed
+            because its node has no neighbour.
+    """
+
+    adj: CompactAdj
+    fanouts: tuple[int, ...]
+    nodes: list[Tensor] = field(default_factory=list)
+    edges: list[Tensor] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        """The number of steps taken, h when the traversal is over."""
+        return len(self.nodes) - 1
+
+    def path(self, k: int) -> Tensor:
+        """[b · width, k + 1]: for each walker at depth k, its nodes from seed to now."""
+        self._check_depth(k)
+        width = self.nodes[k].shape[1]
+        levels = [
+            level.repeat_interleave(width // level.shape[1], dim=1).reshape(-1)
+            for level in self.nodes[: k + 1]
+        ]
+        return torch.stack(levels, dim=1)
+
+    def walk_weight(self, k: int) -> Tensor:
+        """η [b, width]: what each walker at depth k counts; 0 where it has stopped.
+
+        1 / (f₁ ⋯ f_k) as long as every walker draws f children. Where a row is shorter
+        than the fanout (`replace=False`) its children share the weight of their parent.
+        """
+        self._check_depth(k)
+        batch = self.nodes[0].shape[0]
+        weight = torch.ones(batch, 1, device=self.adj.device)
+        for depth in range(1, k + 1):
+            alive = self.nodes[depth] >= 0
+            family = alive.view(batch, weight.shape[1], -1)
+            share = weight / family.sum(-1).clamp(min=1)
+            weight = share[:, :, None].mul(family).view(alive.shape)
+        return weight
+
+    def edge_index(self) -> Tensor:
+        """int64 [2, e]: every step taken along an edge, from above to, depth by depth."""
+        pairs = []
+        for depth in range(1, self.depth + 1):
+            taken = self.edges[depth] >= 0
+            before = self.nodes[depth - 1].repeat_interleave(
+                self.fanouts[depth - 1], dim=1
+            )
+            pairs.append(torch.stack([before[taken], self.nodes[depth][taken]]))
+        if not pairs:
+            return self.nodes[0].new_empty(2, 0)
+        return torch.cat(pairs, dim=1)
+
+    def to(self, device: torch.device | str) -> WalkForest:
+        """The same forest, and its graph, on another device."""
+        nodes = [level.to(device) for level in self.nodes]
+        edges = [level.to(device) for level in self.edges]
+        return WalkForest(self.adj.to(device), self.fanouts, nodes, edges)
+
+    def draw(self, tree: int | None = None) -> Any:
+        """A picture: a matplotlib figure if that is installed, else text.
+
+        `tree` picks the tree of one seed; by default all of them are drawn.
+        """
+        from gttf_sampler import _picture
+
+        return _picture.draw(self, tree)
+
+    def text(self, tree: int | None = None) -> str:
+        """The trees as indented lines of text."""
+        from gttf_sampler import _picture
+
+        return _picture.text(self, tree)
+
+    def __repr__(self) -> str:
+        """Says how many trees there are and how wide they have grown."""
+        widths = " → ".join(str(level.shape[1]) for level in self.nodes)
+        trees = self.nodes[0].shape[0] if self.nodes else 0
+        return f"WalkForest({trees} trees, width {widths} on {self.adj.device})"
+
+    def _check_depth(self, k: int) -> None:
+        """Refuses depths that the forest does not have."""
+        if not 0 <= k <= self.depth:
+            _check.fail("k", f"must be a depth from 0 to {self.depth}", k)

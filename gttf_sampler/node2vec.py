@@ -1,0 +1,141 @@
+"""Node2VecBias: second-order walks, drawn by rejection."""
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, _ops, _tables
+from gttf_sampler.bias import Bias
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.draw import (
+    Neighborhood,
+    Walkers,
+    draw_by_weight,
+    draw_within,
+    draw_within_weighted,
+)
+from gttf_sampler.random import bits
+
+REFUSED, LARGEST = -2, (1 << 63) - 1
+ROUNDS = 12  # after so many refused proposals the neighbours are weighed exactly
+
+
+class Node2VecBias(Bias):
+    """1/p for the way back, 1 for neighbours of the last node, 1/q for the others.
+
+    >>> path = CompactAdj.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], direction="out")
+    >>> onward = Node2VecBias(p=1e9, q=1.0)  # hardly ever turns round
+    >>> traverse(path, [0, 2], [1, 1], bias=onward).nodes[2].tolist()
+    [[2], [0]]
+
+    A neighbour counts as adjacent to the last node if its row holds that node, as in the
+    authors' code and in DGL; it matters on directed graphs only.
+
+    Differs from the paper: GTTF's N2vBias asks for a common neighbour, which the current
+    node always is on an undirected graph, so that q cancels. This is node2vec's rule.
+
+    Args:
+        p: return parameter, > 0.
+        q: in-out parameter, > 0.
+        weighted: multiply by `adj.edge_weight`.
+    """
+
+    def __init__(
+        self, p: float = 1.0, q: float = 1.0, *, weighted: bool = False
+    ) -> None:
+        self.p, self.q = _check.positive("p", p), _check.positive("q", q)
+        self.weighted = weighted
+
+    def __call__(
+        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
+    ) -> Tensor:
+        """The weights of all neighbours, by one search per neighbour."""
+        adj, neighbor = neighborhood.adj, neighborhood.neighbor
+        weight = torch.ones(neighbor.numel(), dtype=torch.float64, device=adj.device)
+        if path.shape[1]:
+            last = _ops.take(path[:, -1], neighborhood.walker)
+            alpha = weight.new_tensor(self._alpha())
+            weight = _ops.take(alpha, _relation(adj, last, neighbor))
+        if self.weighted:
+            weight = weight * _ops.take(_tables.edge_weight(adj), neighborhood.edge)
+        return weight
+
+    def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
+        """Proposes a neighbour, accepts it with its share of the largest weight.
+
+        A proposal costs O(log δ). Whoever was refused `ROUNDS` times, at a leaf with a
+        large p for instance, weighs its neighbours and draws exactly.
+        """
+        if walkers.path.shape[1] == 0:
+            return self._propose(walkers, fanout, replace)
+        if not replace:
+            return draw_by_weight(walkers, self, fanout, replace)
+        walkers = _one_per_draw(walkers, fanout)
+        edge = torch.full_like(walkers.node, REFUSED)
+        waiting, some = torch.arange(edge.numel(), device=edge.device), walkers
+        for turn in range(ROUNDS):
+            found, before = self._try(some, turn), _ops.take(edge, waiting)
+            edge[waiting] = torch.where(before == REFUSED, found, before)
+            if edge.device.type == "cpu":  # elsewhere, asking costs more than trying
+                refused = (found == REFUSED).nonzero().view(-1)
+                waiting, some = waiting[refused], _select(some, refused)
+                if waiting.numel() == 0:
+                    break
+        waiting = (edge == REFUSED).nonzero().view(-1)
+        if waiting.numel():
+            some = _select(walkers, waiting)
+            edge[waiting] = draw_by_weight(some, self, 1, replace)[:, 0]
+        return edge.view(-1, fanout)
+
+    def _propose(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
+        """First-order draws: uniform, or by edge weight."""
+        draw = draw_within_weighted if self.weighted else draw_within
+        start, count = walkers.adj.row_range(walkers.node)
+        return draw(walkers, start, count, fanout, replace)
+
+    def _try(self, walkers: Walkers, turn: int) -> Tensor:
+        """One proposal per walker: an edge [w], REFUSED, or -1 where there is none."""
+        adj, last = walkers.adj, walkers.path[:, -1]
+        once = walkers._replace(stream=bits(walkers.stream, 2 * turn))
+        edge = self._propose(once, 1, True)[:, 0]
+        to = _ops.take_or_none(adj.col, edge)
+        relation = _relation(adj, last, to.clamp(min=0))
+        threshold = torch.tensor(self._thresholds(), device=adj.device)
+        coin = (bits(walkers.stream, 2 * turn + 1) >> 1).bitwise_and_(LARGEST)
+        accepted = (coin <= _ops.take(threshold, relation)) | (edge < 0)
+        return edge.masked_fill_(~accepted, REFUSED)
+
+    def _alpha(self) -> tuple[float, float, float]:
+        """The weight of the way back, of a common neighbour, of the rest."""
+        return 1 / self.p, 1.0, 1 / self.q
+
+    def _thresholds(self) -> list[int]:
+        """The same as shares of the largest, in units of 2⁻⁶³ less one."""
+        top = max(self._alpha())
+        return [int(alpha / top * (LARGEST + 1)) - 1 for alpha in self._alpha()]
+
+    def __repr__(self) -> str:
+        """The call that makes it."""
+        weighted = ", weighted=True" if self.weighted else ""
+        return f"Node2VecBias(p={self.p:g}, q={self.q:g}{weighted})"
+
+
+def _relation(adj: CompactAdj, last: Tensor, to: Tensor) -> Tensor:
+    """0 where a step leads back to `last`, 1 where next to it, 2 where away from it."""
+    adjacent = _ops.has_edge(
+        adj.rowptr, _tables.sorted_col(adj), to, last, adj.max_degree
+    )
+    return torch.where(to == last, 0, torch.where(adjacent, 1, 2))
+
+
+def _one_per_draw(walkers: Walkers, fanout: int) -> Walkers:
+    """Every walker `fanout` times, each copy with a stream of its own."""
+    draw = torch.arange(fanout, device=walkers.node.device)
+    owner = torch.arange(walkers.node.numel(), device=draw.device)
+    copies = _select(walkers, owner.repeat_interleave(fanout))
+    return copies._replace(stream=bits(walkers.stream[:, None], draw).view(-1))
+
+
+def _select(walkers: Walkers, index: Tensor) -> Walkers:
+    """The walkers at the given positions."""
+    path, node, root, stream = (x.index_select(0, index) for x in walkers[1:])
+    return Walkers(walkers.adj, path, node, root, stream)

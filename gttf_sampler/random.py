@@ -1,0 +1,87 @@
+"""The counter-based generator: key → bits, identical on every backend and device.
+
+    bits(key, slot, draw) = mix(mix(key + slot·γ) + draw·γ)
+
+`mix` is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014; the variant
+Stafford numbered 13) and γ its golden-ratio increment, so every slot owns a SplitMix64
+stream that starts at a hashed position. A value depends on its coordinates alone, never
+on the order in which values are asked for: that is what makes a batch the same on one
+thread or on sixty-four, on a CPU or on a GPU.
+
+Torch has no unsigned arithmetic, so 64-bit words travel as int64: products wrap, and a
+logical shift is an arithmetic one with the sign bits masked off.
+"""
+
+import torch
+from torch import Tensor
+
+Randomness = torch.Generator | int | None
+
+
+def _signed(word: int) -> int:
+    """The int64 that has the bits of an unsigned 64-bit `word`."""
+    word &= (1 << 64) - 1
+    return word - (1 << 64) if word >> 63 else word
+
+
+GOLDEN = _signed(0x9E3779B97F4A7C15)
+MULTIPLIERS = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+LOW32 = 0xFFFFFFFF
+
+
+def new_key(generator: Randomness = None) -> Tensor:
+    """A key [] on the CPU, or on the generator's device, drawn from `generator`.
+
+    None means torch's default CPU generator, whatever device the graph is on, so that
+    `torch.manual_seed` gives one batch everywhere. An integer is the key itself.
+    """
+    if isinstance(generator, int):
+        return mix(torch.tensor(_signed(generator)))
+    device = None if generator is None else generator.device
+    low, high = -(1 << 63), (1 << 63) - 1
+    return torch.randint(low, high, (), generator=generator, device=device)
+
+
+def mix(word: Tensor) -> Tensor:
+    """SplitMix64's finaliser: a bijection of 64-bit words that hides their order."""
+    word = word.bitwise_xor((word >> 30).bitwise_and_((1 << 34) - 1))
+    word.mul_(MULTIPLIERS[0])
+    word.bitwise_xor_((word >> 27).bitwise_and_((1 << 37) - 1))
+    word.mul_(MULTIPLIERS[1])
+    return word.bitwise_xor_((word >> 31).bitwise_and_((1 << 33) - 1))
+
+
+def fold(key: Tensor, number: int) -> Tensor:
+    """The key of sub-task `number` (a hop, a depth, a relation) of `key`."""
+    return mix(key + _signed(GOLDEN * (number + 1)))
+
+
+def stream(key: Tensor, slot: Tensor) -> Tensor:
+    """The stream of every slot, [w]: where the draws of one walker or node start."""
+    return mix((slot * GOLDEN).add_(key))
+
+
+def bits(stream: Tensor, draw: int | Tensor) -> Tensor:
+    """64 random bits for draw number `draw` of each stream (the two broadcast)."""
+    if isinstance(draw, int):
+        return mix(stream + _signed(GOLDEN * (draw + 1)))
+    return mix(stream + (draw + 1) * GOLDEN)
+
+
+def below(word: Tensor, bound: Tensor) -> Tensor:
+    """⌊word · bound / 2⁶⁴⌋: uniform on [0, bound), for 0 <= bound < 2³¹.
+
+    Exact integer arithmetic: each value's probability is within 2⁻⁶⁴ of 1 / bound.
+    """
+    carry = word.bitwise_and(LOW32).mul_(bound).bitwise_right_shift_(32)
+    high = (word >> 32).bitwise_and_(LOW32).mul_(bound)
+    return high.add_(carry).bitwise_right_shift_(32)
+
+
+def below_wide(word: Tensor, bound: Tensor) -> Tensor:
+    """The same for 0 <= bound < 2⁶³, by schoolbook multiplication of 32-bit limbs."""
+    w0, w1 = word & LOW32, (word >> 32) & LOW32
+    b0, b1 = bound & LOW32, bound >> 32
+    middle = w1 * b0 + ((w0 * b0) >> 32 & LOW32)
+    lower = w0 * b1 + (middle & LOW32)
+    return w1 * b1 + (middle >> 32 & LOW32) + (lower >> 32 & LOW32)

@@ -1,0 +1,180 @@
+"""sample_rooted(): the fused path from seeds to a Subgraph."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, random
+from gttf_sampler._grow import NodeSet, Relation, grow
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.draw import BiasFn
+from gttf_sampler.hetero import EdgeType, HeteroSubgraph
+from gttf_sampler.subgraph import Subgraph
+
+
+@overload
+def sample_rooted(
+    adj: CompactAdj,
+    seeds: Any,
+    fanouts: Sequence[int],
+    *,
+    replace: bool = ...,
+    bias: BiasFn | None = ...,
+    disjoint: bool = ...,
+    generator: random.Randomness = ...,
+) -> Subgraph: ...
+
+
+@overload
+def sample_rooted(
+    adj: Mapping[EdgeType, CompactAdj],
+    seeds: Mapping[str, Any],
+    fanouts: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+    *,
+    replace: bool = ...,
+    bias: BiasFn | Mapping[EdgeType, BiasFn] | None = ...,
+    disjoint: bool = ...,
+    generator: random.Randomness = ...,
+) -> HeteroSubgraph: ...
+
+
+def sample_rooted(
+    adj: Any,
+    seeds: Any,
+    fanouts: Any,
+    *,
+    replace: bool = False,
+    bias: Any = None,
+    disjoint: bool = False,
+    generator: random.Randomness = None,
+) -> Subgraph | HeteroSubgraph:
+    """Samples the rooted adjacency of a batch: RootedAdjAcc under NoRevisitBias.
+
+    >>> star = CompactAdj.from_edge_index([[1, 2, 3, 4], [0, 0, 0, 2]])
+    >>> sample_rooted(star, seeds=[0], fanouts=[-1, -1])
+    Subgraph(5 nodes, hops 1 + 3 + 1, 4 edges on cpu)
+
+    A node is expanded once, when it is first reached. What it draws depends on the key,
+    the hop and its id alone, so copies of a repeated seed draw the same neighbours.
+
+    Args:
+        adj: the graph, or a mapping from edge types (source, relation, target) to the
+            graph of each; rows are then the nodes of the target type.
+        seeds: int [b], may repeat; per node type if there are types.
+        fanouts: neighbours per hop: -1 takes all, 0 none; `[]` gives the seeds. With
+            types, one list for all or one per edge type.
+        replace: draw `fanout` neighbours independently instead of min(fanout, degree)
+            different ones.
+        bias: weights of the neighbours, one for all edge types or per edge type; a
+            neighbour of weight zero is never taken.
+        disjoint: give every seed a tree of its own, whose nodes no other tree shares.
+            Implied by a bias that treats seeds differently, like `TemporalBias`.
+        generator: a torch.Generator, an integer, or None for torch's default generator.
+    """
+    if isinstance(adj, Mapping):
+        return _sample_types(adj, seeds, fanouts, replace, bias, disjoint, generator)
+    if not isinstance(adj, CompactAdj):
+        rule = "must be a CompactAdj or a mapping from edge types to them"
+        _check.mistyped("adj", rule, type(adj).__name__)
+    start = _check.seeds(seeds, adj.num_rows, adj.device)
+    hops = _check.fanouts(fanouts, allow_all=True)
+    _check.one_node_set("adj", adj.num_rows, adj.num_cols, len(hops))
+    disjoint = disjoint or getattr(bias, "per_root", False)
+    _begin(bias, adj, start)
+    with ExitStack() as stack:
+        table = None
+        if not disjoint:
+            table = stack.enter_context(adj.borrow_table(adj.num_rows))
+        nodes = NodeSet.of(start, 0, adj.num_rows, table)
+        relation = Relation(adj, "", "", hops, bias)
+        (taken,) = grow(
+            [relation], {"": nodes}, len(hops), replace, random.new_key(generator)
+        )
+    return Subgraph(
+        nodes.node,
+        _joined(taken.row, start),
+        _joined(taken.col, start),
+        _joined(taken.edge, start),
+        nodes.root if disjoint else None,
+        nodes.hops,
+        [hop.numel() for hop in taken.edge],
+    )
+
+
+def _sample_types(
+    adjs: Mapping[EdgeType, CompactAdj],
+    seeds: Any,
+    fanouts: Any,
+    replace: bool,
+    bias: Any,
+    disjoint: bool,
+    generator: random.Randomness,
+) -> HeteroSubgraph:
+    """The same over several types of nodes and edges."""
+    sizes = _check.node_types(adjs)
+    device = next(iter(adjs.values())).device
+    hops = _check.typed_fanouts(fanouts, list(adjs))
+    biases = bias if isinstance(bias, Mapping) else dict.fromkeys(adjs, bias)
+    _check.known_types("bias", biases, list(adjs), "edge types")
+    starts = _typed_seeds(seeds, sizes, device)
+    every = torch.cat(list(starts.values()))
+    for edge_type, part in biases.items():
+        disjoint = disjoint or getattr(part, "per_root", False)
+        _begin(part, adjs[edge_type], every)
+    relations = [
+        Relation(adj, target, source, hops[kind], biases.get(kind))
+        for kind, adj in adjs.items()
+        for source, _, target in [kind]
+    ]
+    nodes: dict[str, NodeSet] = {}
+    with ExitStack() as stack:
+        root = 0
+        for name, start in starts.items():
+            table, size = None, sizes[name]
+            if not disjoint:
+                owner = next(r.adj for r in relations if name in (r.to, r.by))
+                table = stack.enter_context(owner.borrow_table(size))
+            nodes[name] = NodeSet.of(start, root, size, table)
+            root += start.numel()
+        depth = len(next(iter(hops.values())))
+        taken = grow(relations, nodes, depth, replace, random.new_key(generator))
+    edges = dict(zip(adjs, taken, strict=True))
+    return HeteroSubgraph(
+        {name: nodes[name].node for name in sizes},
+        {kind: _joined(some.row, every) for kind, some in edges.items()},
+        {kind: _joined(some.col, every) for kind, some in edges.items()},
+        {kind: _joined(some.edge, every) for kind, some in edges.items()},
+        {name: nodes[name].root for name in sizes} if disjoint else None,
+        {name: nodes[name].hops for name in sizes},
+        {kind: [hop.numel() for hop in some.edge] for kind, some in edges.items()},
+    )
+
+
+def _typed_seeds(
+    seeds: Any, sizes: dict[str, int], device: torch.device
+) -> dict[str, Tensor]:
+    """The seeds of every node type, trees numbered in the order of `seeds`."""
+    if not isinstance(seeds, Mapping):
+        rule = "must map node types to ids, as there are several types"
+        _check.mistyped("seeds", rule, type(seeds).__name__)
+    _check.known_types("seeds", seeds, list(sizes), "node types")
+    named = {
+        name: _check.seeds(ids, sizes[name], device) for name, ids in seeds.items()
+    }
+    for name in sizes:
+        named.setdefault(name, torch.empty(0, dtype=torch.int64, device=device))
+    return named
+
+
+def _begin(bias: Any, adj: CompactAdj, seeds: Tensor) -> None:
+    """Tells a bias that keeps state, or needs to check its own, that it starts."""
+    if hasattr(bias, "begin"):
+        bias.begin(adj, seeds)
+
+
+def _joined(parts: list[Tensor], like: Tensor) -> Tensor:
+    """The tensors of all hops end to end."""
+    return torch.cat(parts) if parts else like.new_empty(0)

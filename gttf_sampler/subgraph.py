@@ -1,0 +1,174 @@
+"""Subgraph: sampled nodes and edges with local ids, ready for a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, _ops
+from gttf_sampler._scratch import relabel
+from gttf_sampler.compact import CompactAdj
+
+SCHEMES = ("unbiased", "paper", "sampled")
+
+
+class GCNWeight(NamedTuple):
+    """The entries of a normalised adjacency with self-loops.
+
+    Attributes:
+        edge: [e], one per edge of the subgraph.
+        loop: [n], one per node: the weight of its self-loop.
+    """
+
+    edge: Tensor
+    loop: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Subgraph:
+    """The rooted adjacency Ã of a batch, relabelled to 0 … n-1.
+
+    Nodes are the seeds as given, then the others in the order of their discovery; edges
+    are grouped by hop, and `col` never decreases.
+
+    Attributes:
+        node: int64 [n], global ids.
+        row: int64 [e], the local id of the node an edge brings messages from.
+        col: int64 [e], the local id of the node it brings them to.
+        edge: int64 [e], the position of the edge in `adj.col`; `adj.original_edge`
+            turns it into a position in the caller's edge_index.
+        batch: int64 [n], the number of the seed whose tree a node belongs to; None if
+            the trees share nodes.
+        num_sampled_nodes: new nodes per hop, seeds first; None if edges were added.
+        num_sampled_edges: edges per hop; None if edges were added.
+    """
+
+    node: Tensor
+    row: Tensor
+    col: Tensor
+    edge: Tensor
+    batch: Tensor | None = None
+    num_sampled_nodes: list[int] | None = None
+    num_sampled_edges: list[int] | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes, repeated seeds included."""
+        return self.node.numel()
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges."""
+        return self.edge.numel()
+
+    @property
+    def edge_index(self) -> Tensor:
+        """int64 [2, e]: `row` above `col`."""
+        return torch.stack([self.row, self.col])
+
+    def bidirectional(self) -> Subgraph:
+        """Adds the reverse of every edge; each pair once, sorted by (col, row).
+
+        Both directions carry the position of the edge that was sampled.
+        """
+        row, col = torch.cat([self.row, self.col]), torch.cat([self.col, self.row])
+        edge = torch.cat([self.edge, self.edge])
+        pair = col * self.num_nodes + row
+        order = pair.sort(stable=True).indices
+        pair = pair[order]
+        first = torch.ones_like(pair, dtype=torch.bool)
+        first[1:] = pair[1:] != pair[:-1]
+        order = order[first]
+        return self._with_edges(row[order], col[order], edge[order])
+
+    def induced(self, adj: CompactAdj) -> Subgraph:
+        """All edges of `adj` between the nodes, sorted by `col`; within a tree only.
+
+        Of a repeated seed every copy receives, and the first one sends.
+        """
+        start, count = adj.row_range(self.node)
+        col, edge = _ops.expand(start, count, int(count.sum()))
+        neighbor = _ops.take(adj.col, edge).to(torch.int64)
+        if self.batch is None:
+            with adj.borrow_table(adj.num_cols) as table:
+                row, _ = relabel(self.node, neighbor, table)
+        else:
+            tree = self.batch * adj.num_cols
+            row, _ = relabel(self.node + tree, neighbor + _ops.take(tree, col), None)
+        inside = (row < self.num_nodes).nonzero().view(-1)
+        return self._with_edges(row[inside], col[inside], edge[inside])
+
+    def gcn_weight(self, adj: CompactAdj, scheme: str = "unbiased") -> GCNWeight:
+        """The weights of D'^-½ (A + I) D'^-½ as seen through the sample, eq. (3).
+
+        "unbiased" gives a self-loop 1 / (δ+1) and each of the |S| sampled neighbours
+        δ / ((δ+1) |S|), times √(δ'ᵤ / δ'ᵥ): its expectation is the full matrix.
+        "paper" gives all of them 1 / (|S|+1), as printed; its self-loops are too heavy
+        wherever |S| < δ. "sampled" uses the degrees of the sample alone.
+
+        Holds for uniform draws, and for nodes whose neighbours were sampled: those of
+        the last hop have none and are not meant to receive.
+        """
+        _check.one_of("scheme", scheme, SCHEMES)
+        _check.one_node_set("adj", adj.num_rows, adj.num_cols, 2)
+        ones = torch.ones(self.num_edges, device=self.node.device)
+        sampled = torch.zeros(self.num_nodes, device=self.node.device)
+        sampled.scatter_add_(0, self.col, ones)  # |S| of every node
+        if scheme == "sampled":
+            scale = (sampled + 1).rsqrt()
+            edge = _ops.take(scale, self.row) * _ops.take(scale, self.col)
+            return GCNWeight(edge, scale.square())
+        degree = adj.row_range(self.node)[1].to(ones.dtype)
+        if scheme == "unbiased":
+            loop = 1 / (degree + 1)
+            mean = degree / ((degree + 1) * sampled.clamp(min=1))
+        else:
+            loop = mean = 1 / (sampled + 1)
+        root = (degree + 1).sqrt()
+        edge = _ops.take(mean * root, self.col) / _ops.take(root, self.row)
+        return GCNWeight(edge, loop)
+
+    def to_sparse(self, weight: GCNWeight | Tensor | None = None) -> Tensor:
+        """A sparse [n, n] matrix, receivers down and senders across.
+
+        Entries are the sum of the weights of parallel edges, or their number; a
+        `GCNWeight` puts its loops on the diagonal.
+        """
+        row, col = self.row, self.col
+        if isinstance(weight, GCNWeight):
+            loops = torch.arange(self.num_nodes, device=self.node.device)
+            row, col = torch.cat([row, loops]), torch.cat([col, loops])
+            value = torch.cat(weight)
+        elif weight is None:
+            value = torch.ones(self.num_edges, device=self.node.device)
+        else:
+            value = _check.length("weight", weight, self.num_edges, "edge")
+        size = (self.num_nodes, self.num_nodes)
+        return torch.sparse_coo_tensor(
+            torch.stack([col, row]), value, size, check_invariants=False
+        ).coalesce()
+
+    def _with_edges(self, row: Tensor, col: Tensor, edge: Tensor) -> Subgraph:
+        """The same nodes with other edges, which belong to no hop."""
+        return replace(
+            self,
+            row=row,
+            col=col,
+            edge=edge,
+            num_sampled_nodes=None,
+            num_sampled_edges=None,
+        )
+
+    def __repr__(self) -> str:
+        """Says how much was sampled, hop by hop where that is known."""
+        hops = ""
+        if self.num_sampled_nodes is not None:
+            hops = f", hops {' + '.join(map(str, self.num_sampled_nodes))}"
+        trees = "" if self.batch is None else ", disjoint"
+        return (
+            f"Subgraph({self.num_nodes:,} nodes{hops}, {self.num_edges:,} edges{trees} "
+            f"on {self.node.device})"
+        )

@@ -1,0 +1,129 @@
+"""TemporalBias: no walker sees what happened after its seed's time."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, _ops, _tables
+from gttf_sampler.bias import Bias
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.draw import (
+    Neighborhood,
+    Walkers,
+    draw_within,
+    draw_within_weighted,
+)
+
+STRATEGIES = ("uniform", "last")
+
+
+class TemporalBias(Bias):
+    """Neighbours no later than the time of the seed the walker started from.
+
+    >>> edges, time = [[0, 1, 2], [3, 3, 3]], [10, 20, 30]
+    >>> adj = CompactAdj.from_edge_index(edges, edge_time=time)
+    >>> seen = sample_rooted(adj, [3, 3], [-1], bias=TemporalBias([10, 25]))
+    >>> seen.node.tolist(), seen.batch.tolist()
+    ([3, 3, 0, 0, 1], [0, 1, 0, 1, 1])
+
+    Rows sorted by time make the admissible neighbours one range, found by binary search.
+
+    Args:
+        seed_time: [b], the time of every seed, integer if the edges' times are.
+        strategy: "uniform" draws among the admissible neighbours, "last" takes the
+            latest (with replacement: draws from the `fanout` latest).
+        window: admit only times >= seed_time - window.
+        weighted: draw by `adj.edge_weight` instead of uniformly.
+    """
+
+    per_root = True  # trees of different seeds must not share nodes: sample disjointly
+
+    def __init__(
+        self,
+        seed_time: Any,
+        *,
+        strategy: str = "uniform",
+        window: float | None = None,
+        weighted: bool = False,
+    ) -> None:
+        self.strategy = _check.one_of("strategy", strategy, STRATEGIES)
+        time = _check.tensor("seed_time", seed_time)
+        self.seed_time = _check.times("seed_time", time, time.numel(), "seed")
+        if window is not None and not 0 <= window < float("inf"):
+            _check.fail("window", "must be finite and not negative", window)
+        if weighted and strategy == "last":
+            _check.fail("weighted", "needs strategy='uniform'", "strategy='last'")
+        self.window, self.weighted = window, weighted
+
+    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
+        """Checks that every seed has a time."""
+        _check.length("seed_time", self.seed_time, seeds.numel(), "seed")
+
+    def __call__(
+        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
+    ) -> Tensor:
+        """One, or the edge weight, for admissible neighbours, zero for the others."""
+        adj = neighborhood.adj
+        time = _ops.take(_tables.sorted_time(adj), neighborhood.edge)
+        latest = _ops.take(self._time_of(neighborhood.root, time), neighborhood.walker)
+        admitted = time <= latest
+        if self.window is not None:
+            admitted &= time >= self._earliest(latest)
+        if not self.weighted:
+            return admitted.to(torch.float64)
+        return admitted * _ops.take(_tables.edge_weight(adj), neighborhood.edge)
+
+    def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
+        """Finds the admissible range of every row in O(log δ) and draws inside it."""
+        start, count = self._admitted(walkers)
+        if self.strategy == "last":
+            skipped = (count - fanout).clamp_(min=0)
+            start, count = start + skipped, count - skipped
+        draw = draw_within_weighted if self.weighted else draw_within
+        return draw(walkers, start, count, fanout, replace)
+
+    def _admitted(self, walkers: Walkers) -> tuple[Tensor, Tensor]:
+        """Start and length [w] of the admissible part of every row."""
+        adj = walkers.adj
+        time = _tables.sorted_time(adj)
+        latest = self._time_of(walkers.root, time)
+        start, count = adj.row_range(walkers.node)
+        stop = _ops.upper_bound(time, start, start + count, latest, adj.max_degree)
+        if self.window is not None:
+            early = _just_before(self._earliest(latest))
+            start = _ops.upper_bound(time, start, stop, early, adj.max_degree)
+        return start, stop - start
+
+    def _time_of(self, root: Tensor, time: Tensor) -> Tensor:
+        """The time [w] of each walker's seed, comparable with the edges' times."""
+        own = self.seed_time
+        if time.is_floating_point():
+            own = own.to(time.dtype)  # equal times must stay equal
+        elif own.is_floating_point():
+            _check.mistyped("seed_time", "must be integer like the edges'", own.dtype)
+        else:
+            own = own.to(torch.int64)
+        return _ops.take(own.to(root.device), root)
+
+    def _earliest(self, latest: Tensor) -> Tensor:
+        """The first time [w] inside the window."""
+        window = self.window or 0
+        return latest - (window if latest.is_floating_point() else math.floor(window))
+
+    def __repr__(self) -> str:
+        """What it admits and how it chooses."""
+        window = "" if self.window is None else f", window={self.window}"
+        weighted = ", weighted=True" if self.weighted else ""
+        return (
+            f"TemporalBias({self.seed_time.numel()} seeds, "
+            f"strategy={self.strategy!r}{window}{weighted})"
+        )
+
+
+def _just_before(time: Tensor) -> Tensor:
+    """The largest value below each time."""
+    if time.is_floating_point():
+        return time.nextafter(torch.full_like(time, -float("inf")))
+    return time - 1

@@ -1,0 +1,118 @@
+"""traverse(): Algorithm 1 of the paper, for a whole batch at once."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, _ops, random
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.draw import BiasFn, Walkers, draw_edges
+from gttf_sampler.forest import WalkForest
+
+
+class AccumulateFn(Protocol):
+    """AccumulateFn(T, u, f) of the paper, called once per depth for all walkers.
+
+    An object may also have a method `begin(forest)`, called before the first step with
+    the forest that is about to grow: what is not in the arguments can be read there.
+    """
+
+    def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:
+        """Records what a model or a loss needs.
+
+        Args:
+            path: [w, k], the nodes visited before `node`, seed first.
+            node: [w], where the walkers have just arrived, -1 where they have stopped.
+            fanout: how many walkers each of the nodes `path[:, -1]` has sent out.
+        """
+
+
+def traverse(
+    adj: CompactAdj,
+    seeds: Any,
+    fanouts: Sequence[int],
+    bias: BiasFn | None = None,
+    accumulate: AccumulateFn | Sequence[AccumulateFn] | None = None,
+    *,
+    replace: bool = True,
+    generator: random.Randomness = None,
+) -> WalkForest:
+    """Walks from every seed; each walker splits into `fanout` walkers at every depth.
+
+    >>> ring = CompactAdj.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]], direction="out")
+    >>> forest = traverse(ring, [0, 2], fanouts=[1, 1, 1])  # random walks of 3 steps
+    >>> forest.path(3).tolist()
+    [[0, 1, 2, 3], [2, 3, 0, 1]]
+
+    A node without neighbours keeps its walkers, as if it had an edge to itself; one
+    whose neighbours all have weight zero stops them for good (-1).
+
+    Differs from the paper: depth by depth instead of depth first, and the fanouts of
+    deeper levels are used where Algorithm 1 prints the current one again.
+
+    Args:
+        adj: where to walk. The work is done on its device, without waiting for it.
+        seeds: int [b], the nodes to start from; they may repeat.
+        fanouts: how many walkers each walker becomes, per depth.
+        bias: weights of the neighbours; None draws uniformly.
+        accumulate: one function or several, called in turn at every depth.
+        replace: draw `fanout` neighbours independently, as the paper does; False draws
+            min(fanout, degree) different ones, in no particular order.
+        generator: a torch.Generator, an integer, or None for torch's default generator.
+    """
+    start = _check.seeds(seeds, adj.num_rows, adj.device)
+    forest = WalkForest(adj, tuple(_check.fanouts(fanouts, allow_all=False)))
+    _check.one_node_set("adj", adj.num_rows, adj.num_cols, len(forest.fanouts))
+    forest.nodes.append(start[:, None])
+    forest.edges.append(torch.full_like(forest.nodes[0], -1))
+    callbacks = _as_list(accumulate)
+    if hasattr(bias, "begin"):
+        bias.begin(adj, start)
+    for callback in callbacks:
+        if hasattr(callback, "begin"):
+            callback.begin(forest)
+
+    key = random.new_key(generator)
+    path, node = start.new_empty(start.numel(), 0), start
+    for depth, fanout in enumerate(forest.fanouts):
+        walkers = _walkers(forest, path, node, random.fold(key, depth))
+        edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
+        arrived = _arrive(adj, node, edge, replace)
+        path = torch.cat([path, node[:, None]], dim=1)
+        path = path.repeat_interleave(fanout, dim=0)  # [w · fanout, depth + 1]
+        node = arrived.view(-1)
+        forest.nodes.append(arrived.view(start.numel(), -1))
+        forest.edges.append(edge.view(start.numel(), -1))
+        for callback in callbacks:
+            callback(path, node, fanout)
+    return forest
+
+
+def _walkers(forest: WalkForest, path: Tensor, node: Tensor, key: Tensor) -> Walkers:
+    """The walkers of one depth, each with its own random stream."""
+    slot = torch.arange(node.numel(), device=node.device)
+    root = slot // forest.nodes[-1].shape[1]
+    return Walkers(forest.adj, path, node, root, random.stream(key, slot))
+
+
+def _arrive(adj: CompactAdj, node: Tensor, edge: Tensor, replace: bool) -> Tensor:
+    """Where the edges [w, f] lead; at a dead end the walker stays where it is."""
+    arrived = _ops.take_or_none(adj.col, edge)
+    stuck = (adj.row_range(node)[1] == 0) & (node >= 0)
+    stay = torch.where(stuck, node, -1)[:, None]
+    if not replace:  # one edge to itself gives one walker, the other draws find none
+        return torch.cat([torch.maximum(arrived[:, :1], stay), arrived[:, 1:]], dim=1)
+    return torch.maximum(arrived, stay)
+
+
+def _as_list(
+    accumulate: AccumulateFn | Sequence[AccumulateFn] | None,
+) -> Sequence[AccumulateFn]:
+    """`accumulate` as a list of functions."""
+    if accumulate is None:
+        return []
+    if isinstance(accumulate, Sequence):
+        return accumulate
+    return [accumulate]

@@ -56,8 +56,8 @@ def times(edge_time: Any, node_time: Any, col: Tensor, num_cols: int) -> Tensor 
     if node_time is not None:
         if edge_time is not None:
             _check.fail("node_time", "excludes 'edge_time'", "both")
-        node_time = _check.times("node_time", node_time, num_cols, "node")
-        return node_time.to(col.device).index_select(0, col)
+        time = _check.times("node_time", node_time, num_cols, "node")
+        return time.to(col.device).index_select(0, col)
     if edge_time is None:
         return None
     return _check.times("edge_time", edge_time, col.numel(), "edge").to(col.device)

@@ -49,18 +49,20 @@ def positive(name: str, value: float) -> float:
 
 def tensor(name: str, value: Any, rank: int = 1) -> Tensor:
     """`value` as a tensor of the given rank."""
-    if not isinstance(value, Tensor):
+    if isinstance(value, Tensor):
+        result = value
+    else:
         try:
-            value = torch.as_tensor(value)
+            result = torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError):
             mistyped(name, "must be a tensor", type(value).__name__)
-        if value.numel() == 0 and not value.dtype.is_complex:
-            value = value.to(torch.int64)  # an empty list has no dtype of its own
-    if value.layout is not torch.strided:
-        mistyped(name, "must be a dense tensor", value.layout)
-    if value.dim() != rank:
-        fail(name, f"must have {rank} dimension(s)", f"shape {list(value.shape)}")
-    return value
+        if result.numel() == 0:  # an empty list has no dtype of its own
+            result = result.to(torch.int64)
+    if result.layout is not torch.strided:
+        mistyped(name, "must be a dense tensor", result.layout)
+    if result.dim() != rank:
+        fail(name, f"must have {rank} dimension(s)", f"shape {list(result.shape)}")
+    return result
 
 
 def integers(name: str, value: Any, rank: int = 1) -> Tensor:
@@ -87,6 +89,21 @@ def length(name: str, value: Tensor, expected: int, of: str) -> Tensor:
     if value.numel() != expected:
         fail(name, f"must have one entry per {of}, {expected} in all", value.numel())
     return value
+
+
+def edge_ids(value: Any, edges: int, *, once: bool = False) -> Tensor:
+    """`value` as one position in the caller's edge order per edge."""
+    result = length("edge_id", integers("edge_id", value), edges, "edge")
+    within("edge_id", result, edges, "edges")
+    if once and not bool((result.sort().values.diff() == 1).all()):
+        fail("edge_id", "must name every edge once", "a repeated id")
+    return result
+
+
+def scipy_matrix(name: str, value: Any) -> None:
+    """Refuses what is not a sparse matrix, without importing scipy."""
+    if not hasattr(value, "tocoo") or not hasattr(value, "format"):
+        mistyped(name, "must be a scipy sparse matrix or array", type(value).__name__)
 
 
 def weights(name: str, value: Any, edges: int) -> Tensor:

@@ -1,7 +1,7 @@
 """The hop loop of rooted sampling, over one relation or many.
 
-In a hop all relations draw first, then each type of nodes numbers its new ones, and then
-the host asks the device, once, how many there are.
+In a hop all relations draw first, then each type of nodes numbers its new ones, and
+then the host asks the device, once, how many there are.
 """
 
 from collections.abc import Sequence
@@ -215,10 +215,10 @@ def _collect(
         offset[relation.by] += size
         local = arrivals[relation.by].local[begin : begin + size]
         start, _, _ = nodes[relation.to].frontier()
-        columns = local, draw.to + start, draw.edge
+        columns = [local, draw.to + start, draw.edge]
         if count < size:
             chosen = _ops.compress(draw.edge >= 0, count)
-            columns = tuple(_ops.take(column, chosen) for column in columns)
+            columns = [_ops.take(column, chosen) for column in columns]
         kept.add(*columns)
 
 
@@ -262,7 +262,7 @@ def _degree_sum(adj: CompactAdj, node: Tensor) -> Tensor:
 
 
 def _ask(*groups: list[Tensor]) -> list[list[int]]:
-    """The numbers behind 0-dim tensors: the one time that a hop waits for the device."""
+    """The numbers behind 0-dim tensors: the one time a hop waits for the device."""
     flat = [number for group in groups for number in group]
     numbers = iter(torch.stack(flat).tolist() if flat else [])
     return [[next(numbers) for _ in group] for group in groups]

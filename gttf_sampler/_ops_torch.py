@@ -1,8 +1,8 @@
 """The reference backend: every hot loop as torch operations, on any device.
 
 Shapes are static wherever they can be, so nothing here waits for a device except
-`sort_rows`, which runs once per graph, and `compress` on the CPU, where there is nothing
-to wait for. -1 means "none" in every array of edges, nodes or offsets.
+`sort_rows`, which runs once per graph, and `compress` on the CPU, where there is
+nothing to wait for. -1 means "none" in every array of edges, nodes or offsets.
 """
 
 import torch

@@ -60,8 +60,9 @@ def relabel(
 ) -> tuple[Tensor, Tensor]:
     """Local ids [e] of `ids`, and which entries [e] introduce a new node.
 
-    `known` [k] are the nodes that have local ids 0 .. k-1 already (of a repeated one, the
-    first counts); new nodes are numbered from k on in the order of `ids`. -1 stays -1.
+    `known` [k] are the nodes that have local ids 0 .. k-1 already (of a repeated one,
+    the first counts); new ones are numbered from k on in the order of `ids`. -1 stays
+    -1.
     Without a table, which serves ids beyond any table's size, the ids are sorted.
     """
     every = torch.cat([known, ids])

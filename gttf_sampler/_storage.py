@@ -140,7 +140,7 @@ def _read_header(file: Path) -> dict[str, Any]:
 
 
 def _expected_bytes(entry: dict[str, Any]) -> int:
-    return int(entry["length"]) * np.dtype(entry["dtype"]).itemsize
+    return int(entry["length"] * np.dtype(entry["dtype"]).itemsize)
 
 
 def _read(file: Path, entry: dict[str, Any], mmap: bool, verify: bool) -> Tensor:

@@ -12,14 +12,15 @@ from gttf_sampler.subgraph import Subgraph
 class RootedAdjAcc:
     """Records every edge walked on: the rooted adjacency Ã of the batch.
 
+    >>> from gttf_sampler import CompactAdj, NoRevisitBias, traverse
     >>> star = CompactAdj.from_edge_index([[1, 2, 3], [0, 0, 0]])
     >>> rooted = RootedAdjAcc()
     >>> forest = traverse(star, [0], [3], NoRevisitBias(), rooted, replace=False)
     >>> rooted.result().edge_index.tolist()
     [[1, 2, 3], [0, 0, 0]]
 
-    `sample_rooted` gives the same distribution in one fused pass, except that there each
-    copy of a repeated seed is expanded, and here the first one only.
+    `sample_rooted` gives the same distribution in one fused pass, except that there
+    each copy of a repeated seed is expanded, and here the first one only.
 
     Differs from the paper: the row is the parent, which receives; as printed, the
     child's row would be set and `NoRevisitBias` stop every child.
@@ -69,8 +70,8 @@ class TransitionAcc:
 
     Entry (u, v) is the weight of the walkers from seed number u that stand at v after k
     steps: unbiased for draws with replacement, and without (Proposition 1). Siblings
-    share their parent, so the variance bound 1 / (4 fᵏ) of Proposition 2 holds for k = 1
-    or f = 1 and is not a theorem beyond.
+    share their parent, so the variance bound 1 / (4 fᵏ) of Proposition 2 holds for
+    k = 1 or f = 1 and is not a theorem beyond.
     """
 
     def __init__(self, k: int) -> None:

@@ -1,7 +1,7 @@
 """Where to walk: the biases that plug into `traverse` and `sample_rooted`.
 
-Each is a BiasFn, so that any two can be multiplied (`a * b`, also with a plain function);
-those with a `draw` method are fast on their own, see `gttf_sampler.draw`.
+Each is a BiasFn, so that any two can be multiplied (`a * b`, also with a plain
+function); those with a `draw` method are fast on their own, see `gttf_sampler.draw`.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class ProductBias(Bias):
 class EdgeWeightBias(Bias):
     """Neighbours in proportion to `adj.edge_weight`; weight zero is never drawn.
 
+    >>> from gttf_sampler import CompactAdj, traverse
     >>> adj = CompactAdj.from_edge_index([[0, 1], [2, 2]], edge_weight=[0.0, 1.0])
     >>> traverse(adj, [2, 2, 2], [1], bias=EdgeWeightBias()).nodes[1].tolist()
     [[1], [1], [1]]

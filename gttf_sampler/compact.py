@@ -21,6 +21,8 @@ DIRECTIONS = ("in", "out")
 class CompactAdj:
     """A graph as rows of neighbours: row u lists where a walker at u may go.
 
+    >>> import torch
+    >>> from gttf_sampler import CompactAdj
     >>> edge_index = torch.tensor([[0, 2, 3], [1, 1, 2]])  # 0 → 1, 2 → 1, 3 → 2
     >>> adj = CompactAdj.from_edge_index(edge_index, num_nodes=4)
     >>> adj
@@ -121,14 +123,10 @@ class CompactAdj:
         _check.one_of("direction", direction, DIRECTIONS)
         col = _check.integers("col", col)
         rowptr = _check.row_pointer("rowptr", rowptr, col.numel()).to(col.device)
-        if num_cols is None:
-            num_cols = rowptr.numel() - 1
-        num_cols = _check.size("num_cols", num_cols)
-        _check.within("col", col, num_cols)
+        num_cols = rowptr.numel() - 1 if num_cols is None else num_cols
+        _check.within("col", col, _check.size("num_cols", num_cols))
         if edge_id is not None:
-            edge_id = _check.integers("edge_id", edge_id).to(col.device)
-            _check.length("edge_id", edge_id, col.numel(), "edge")
-            _check.within("edge_id", edge_id, col.numel(), "edges")
+            edge_id = _check.edge_ids(edge_id, col.numel()).to(col.device)
         weight = _build.weights(edge_weight, col)
         time = _build.times(edge_time, None, col, num_cols)
         return cls(rowptr, col.contiguous(), num_cols, direction, edge_id, weight, time)
@@ -143,25 +141,18 @@ class CompactAdj:
         the stored values edge weights; edge ids count the values as they are stored.
         """
         _check.one_of("direction", direction, DIRECTIONS)
-        if not hasattr(matrix, "tocoo") or not hasattr(matrix, "shape"):
-            rule = "must be a scipy sparse matrix"
-            _check.mistyped("matrix", rule, type(matrix).__name__)
+        _check.scipy_matrix("matrix", matrix)
         sources, targets = matrix.shape
-        if matrix.format == ("csr" if direction == "out" else "csc"):
-            return cls.from_csr(
-                matrix.indptr,
-                matrix.indices,
-                targets if direction == "out" else sources,
-                direction=direction,
-                edge_weight=matrix.data if weighted else None,
-            )
+        ready, num_cols = ("csr", targets) if direction == "out" else ("csc", sources)
+        if matrix.format == ready:
+            weight = matrix.data if weighted else None
+            rows = matrix.indptr, matrix.indices, num_cols
+            return cls.from_csr(*rows, edge_weight=weight, direction=direction)
         entries = matrix.tocoo()
-        ends = [torch.as_tensor(end) for end in (entries.row, entries.col)]
+        weight = entries.data if weighted else None
+        ends = torch.stack([torch.as_tensor(e) for e in (entries.row, entries.col)])
         return cls.from_edge_index(
-            torch.stack(ends),
-            (sources, targets),
-            direction=direction,
-            edge_weight=entries.data if weighted else None,
+            ends, (sources, targets), edge_weight=weight, direction=direction
         )
 
     @property
@@ -187,14 +178,15 @@ class CompactAdj:
     @property
     def degree(self) -> Tensor:
         """δ, int64 [n]: the length of every row."""
-        return self.cached("degree", self.rowptr.diff)
+        degree: Tensor = self.cached("degree", self.rowptr.diff)
+        return degree
 
     @property
     def max_degree(self) -> int:
         """The length of the longest row."""
-        return self.cached(
-            "max_degree", lambda: int(self.degree.max()) if self.num_rows else 0
-        )
+        if self.num_rows == 0:
+            return 0
+        return int(self.cached("max_degree", lambda: int(self.degree.max())))
 
     def neighbor(self, node: Any, slot: Any) -> Tensor:
         """Â[node, slot], int64: neighbour number `slot` of each node, 0 <= slot < δ."""
@@ -264,10 +256,7 @@ class CompactAdj:
         _check.row_pointer("rowptr", self.rowptr, self.num_edges)
         _check.within("col", self.col, self.num_cols)
         if self.edge_id is not None:
-            _check.length("edge_id", self.edge_id, self.num_edges, "edge")
-            _check.within("edge_id", self.edge_id, self.num_edges, "edges")
-            if self.edge_id.unique().numel() != self.num_edges:
-                _check.fail("edge_id", "must name every edge once", "a repeated id")
+            _check.edge_ids(self.edge_id, self.num_edges, once=True)
         _build.weights(self.edge_weight, self.col)
         _build.times(self.edge_time, None, self.col, self.num_cols)
         return self
@@ -299,13 +288,13 @@ class CompactAdj:
         nodes = f"{self.num_rows:,} nodes"
         if self.num_rows != self.num_cols:
             nodes = f"{self.num_rows:,} × {self.num_cols:,} nodes"
-        present = self.arrays()
-        extras = [name for name in ("edge_weight", "edge_time") if name in present]
+        parts = [nodes, f"{self.num_edges:,} edges", f"direction={self.direction!r}"]
+        parts.append(f"max_degree={self.max_degree}")
+        parts += [
+            name for name in self.arrays() if name in ("edge_weight", "edge_time")
+        ]
         return (
-            f"CompactAdj({nodes}, {self.num_edges:,} edges, "
-            f"direction={self.direction!r}, max_degree={self.max_degree}, "
-            + "".join(f"{name}, " for name in extras)
-            + f"{_readable(self.nbytes)} on {self.device})"
+            f"CompactAdj({', '.join(parts)}, {_readable(self.nbytes)} on {self.device})"
         )
 
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
@@ -315,8 +304,11 @@ class CompactAdj:
         return self._cache[name]
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> CompactAdj:
-        """A CompactAdj of changed arrays; what was cached is made anew there."""
-        return replace(self, **{n: change(a) for n, a in self.arrays().items()})
+        """A CompactAdj of changed arrays; its tables are made anew when needed."""
+        arrays: dict[str, Any] = {n: change(a) for n, a in self.arrays().items()}
+        changed = replace(self, **arrays)
+        changed._cache["max_degree"] = self.max_degree
+        return changed
 
 
 def _readable(nbytes: int) -> str:

@@ -1,9 +1,9 @@
 """One step of Algorithm 1: walkers at their nodes → the edges they take.
 
-A BiasFn says how likely each neighbour is. It is a function of the walkers' paths and of
-their ragged neighbourhoods, and every entry of those is looked at. A bias that can do
-better than that (the uniform one looks at one entry per draw, whatever the degree) has a
-method `draw` as well, which is called instead.
+A BiasFn says how likely each neighbour is. It is a function of the walkers' paths and
+of their ragged neighbourhoods, and every entry of those is looked at. A bias that can
+do better (the uniform one looks at one entry per draw, whatever the degree) also has a
+method `draw`, which is called instead.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable

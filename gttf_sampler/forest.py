@@ -16,8 +16,8 @@ from gttf_sampler.compact import CompactAdj
 class WalkForest:
     """The trees of walkers that grew from a batch of seeds; Ω of the paper.
 
-    `nodes[k][u, i]` is Ω(u, k, i): walker i at depth k in the tree of seed number u. Its
-    parent is walker i // fanouts[k - 1] at depth k - 1. -1 means that it has stopped.
+    `nodes[k][u, i]` is Ω(u, k, i): walker i at depth k in the tree of seed number u.
+    Its parent is walker i // fanouts[k - 1] at depth k - 1. -1: it has stopped.
 
     Attributes:
         adj: the graph walked on.
@@ -39,7 +39,7 @@ class WalkForest:
         return len(self.nodes) - 1
 
     def path(self, k: int) -> Tensor:
-        """[b · width, k + 1]: for each walker at depth k, its nodes from seed to now."""
+        """[b · width, k + 1]: the nodes of each walker at depth k, seed first."""
         self._check_depth(k)
         width = self.nodes[k].shape[1]
         levels = [
@@ -65,7 +65,7 @@ class WalkForest:
         return weight
 
     def edge_index(self) -> Tensor:
-        """int64 [2, e]: every step taken along an edge, from above to, depth by depth."""
+        """int64 [2, e]: every step along an edge, from above to, depth by depth."""
         pairs = []
         for depth in range(1, self.depth + 1):
             taken = self.edges[depth] >= 0

@@ -22,16 +22,18 @@ ROUNDS = 12  # after so many refused proposals the neighbours are weighed exactl
 class Node2VecBias(Bias):
     """1/p for the way back, 1 for neighbours of the last node, 1/q for the others.
 
+    >>> from gttf_sampler import CompactAdj, traverse
     >>> path = CompactAdj.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], direction="out")
     >>> onward = Node2VecBias(p=1e9, q=1.0)  # hardly ever turns round
     >>> traverse(path, [0, 2], [1, 1], bias=onward).nodes[2].tolist()
     [[2], [0]]
 
-    A neighbour counts as adjacent to the last node if its row holds that node, as in the
-    authors' code and in DGL; it matters on directed graphs only.
+    A neighbour counts as adjacent to the last node if its row holds that node, as in
+    node2vec's own code and in DGL; it matters on directed graphs only.
 
-    Differs from the paper: GTTF's N2vBias asks for a common neighbour, which the current
-    node always is on an undirected graph, so that q cancels. This is node2vec's rule.
+    Differs from the paper: GTTF's N2vBias asks for a common neighbour, which the
+    current node always is on an undirected graph, so that q cancels. This is node2vec's
+    rule.
 
     Args:
         p: return parameter, > 0.
@@ -53,8 +55,7 @@ class Node2VecBias(Bias):
         weight = torch.ones(neighbor.numel(), dtype=torch.float64, device=adj.device)
         if path.shape[1]:
             last = _ops.take(path[:, -1], neighborhood.walker)
-            alpha = weight.new_tensor(self._alpha())
-            weight = _ops.take(alpha, _relation(adj, last, neighbor))
+            weight = _by_relation(adj, last, neighbor, self._alpha(), weight.dtype)
         if self.weighted:
             weight = weight * _ops.take(_tables.edge_weight(adj), neighborhood.edge)
         return weight
@@ -98,20 +99,20 @@ class Node2VecBias(Bias):
         once = walkers._replace(stream=bits(walkers.stream, 2 * turn))
         edge = self._propose(once, 1, True)[:, 0]
         to = _ops.take_or_none(adj.col, edge)
-        relation = _relation(adj, last, to.clamp(min=0))
-        threshold = torch.tensor(self._thresholds(), device=adj.device)
+        share = _by_relation(adj, last, to.clamp(min=0), self._shares(), torch.int64)
         coin = (bits(walkers.stream, 2 * turn + 1) >> 1).bitwise_and_(LARGEST)
-        accepted = (coin <= _ops.take(threshold, relation)) | (edge < 0)
+        accepted = (coin <= share) | (edge < 0)
         return edge.masked_fill_(~accepted, REFUSED)
 
     def _alpha(self) -> tuple[float, float, float]:
         """The weight of the way back, of a common neighbour, of the rest."""
         return 1 / self.p, 1.0, 1 / self.q
 
-    def _thresholds(self) -> list[int]:
-        """The same as shares of the largest, in units of 2⁻⁶³ less one."""
+    def _shares(self) -> tuple[int, int, int]:
+        """The same as shares of the largest, in units of 2⁻⁶³, less one."""
         top = max(self._alpha())
-        return [int(alpha / top * (LARGEST + 1)) - 1 for alpha in self._alpha()]
+        back, near, away = (int(a / top * (LARGEST + 1)) - 1 for a in self._alpha())
+        return back, near, away
 
     def __repr__(self) -> str:
         """The call that makes it."""
@@ -119,12 +120,20 @@ class Node2VecBias(Bias):
         return f"Node2VecBias(p={self.p:g}, q={self.q:g}{weighted})"
 
 
-def _relation(adj: CompactAdj, last: Tensor, to: Tensor) -> Tensor:
-    """0 where a step leads back to `last`, 1 where next to it, 2 where away from it."""
+def _by_relation(
+    adj: CompactAdj,
+    last: Tensor,
+    to: Tensor,
+    values: tuple[float, float, float],
+    dtype: torch.dtype,
+) -> Tensor:
+    """The value for the way back to `last`, for a step next to it, or away from it."""
+    back, near, away = values
     adjacent = _ops.has_edge(
         adj.rowptr, _tables.sorted_col(adj), to, last, adj.max_degree
     )
-    return torch.where(to == last, 0, torch.where(adjacent, 1, 2))
+    chosen = torch.full_like(to, away, dtype=dtype).masked_fill_(adjacent, near)
+    return chosen.masked_fill_(to == last, back)
 
 
 def _one_per_draw(walkers: Walkers, fanout: int) -> Walkers:

@@ -29,17 +29,18 @@ MULTIPLIERS = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
 LOW32 = 0xFFFFFFFF
 
 
-def new_key(generator: Randomness = None) -> Tensor:
-    """A key [] on the CPU, or on the generator's device, drawn from `generator`.
+def new_key(generator: Randomness, device: torch.device) -> Tensor:
+    """A key [] for draws on `device`: on the CPU, or with a generator that is there.
 
     None means torch's default CPU generator, whatever device the graph is on, so that
     `torch.manual_seed` gives one batch everywhere. An integer is the key itself.
     """
     if isinstance(generator, int):
         return mix(torch.tensor(_signed(generator)))
-    device = None if generator is None else generator.device
+    home = torch.device("cpu") if generator is None else generator.device
     low, high = -(1 << 63), (1 << 63) - 1
-    return torch.randint(low, high, (), generator=generator, device=device)
+    key = torch.randint(low, high, (), generator=generator, device=home)
+    return key if home == device else key.cpu()
 
 
 def mix(word: Tensor) -> Tensor:

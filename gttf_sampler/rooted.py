@@ -53,6 +53,7 @@ def sample_rooted(
 ) -> Subgraph | HeteroSubgraph:
     """Samples the rooted adjacency of a batch: RootedAdjAcc under NoRevisitBias.
 
+    >>> from gttf_sampler import CompactAdj, sample_rooted
     >>> star = CompactAdj.from_edge_index([[1, 2, 3, 4], [0, 0, 0, 2]])
     >>> sample_rooted(star, seeds=[0], fanouts=[-1, -1])
     Subgraph(5 nodes, hops 1 + 3 + 1, 4 edges on cpu)
@@ -90,9 +91,8 @@ def sample_rooted(
             table = stack.enter_context(adj.borrow_table(adj.num_rows))
         nodes = NodeSet.of(start, 0, adj.num_rows, table)
         relation = Relation(adj, "", "", hops, bias)
-        (taken,) = grow(
-            [relation], {"": nodes}, len(hops), replace, random.new_key(generator)
-        )
+        key = random.new_key(generator, adj.device)
+        (taken,) = grow([relation], {"": nodes}, len(hops), replace, key)
     return Subgraph(
         nodes.node,
         _joined(taken.row, start),
@@ -140,7 +140,8 @@ def _sample_types(
             nodes[name] = NodeSet.of(start, root, size, table)
             root += start.numel()
         depth = len(next(iter(hops.values())))
-        taken = grow(relations, nodes, depth, replace, random.new_key(generator))
+        key = random.new_key(generator, device)
+        taken = grow(relations, nodes, depth, replace, key)
     edges = dict(zip(adjs, taken, strict=True))
     return HeteroSubgraph(
         {name: nodes[name].node for name in sizes},

@@ -22,13 +22,14 @@ STRATEGIES = ("uniform", "last")
 class TemporalBias(Bias):
     """Neighbours no later than the time of the seed the walker started from.
 
+    >>> from gttf_sampler import CompactAdj, sample_rooted
     >>> edges, time = [[0, 1, 2], [3, 3, 3]], [10, 20, 30]
     >>> adj = CompactAdj.from_edge_index(edges, edge_time=time)
     >>> seen = sample_rooted(adj, [3, 3], [-1], bias=TemporalBias([10, 25]))
     >>> seen.node.tolist(), seen.batch.tolist()
     ([3, 3, 0, 0, 1], [0, 1, 0, 1, 1])
 
-    Rows sorted by time make the admissible neighbours one range, found by binary search.
+    Rows sorted by time make the admissible neighbours one range, found by bisection.
 
     Args:
         seed_time: [b], the time of every seed, integer if the edges' times are.

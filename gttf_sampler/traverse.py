@@ -41,6 +41,7 @@ def traverse(
 ) -> WalkForest:
     """Walks from every seed; each walker splits into `fanout` walkers at every depth.
 
+    >>> from gttf_sampler import CompactAdj, traverse
     >>> ring = CompactAdj.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]], direction="out")
     >>> forest = traverse(ring, [0, 2], fanouts=[1, 1, 1])  # random walks of 3 steps
     >>> forest.path(3).tolist()
@@ -68,13 +69,13 @@ def traverse(
     forest.nodes.append(start[:, None])
     forest.edges.append(torch.full_like(forest.nodes[0], -1))
     callbacks = _as_list(accumulate)
-    if hasattr(bias, "begin"):
+    if bias is not None and hasattr(bias, "begin"):
         bias.begin(adj, start)
     for callback in callbacks:
         if hasattr(callback, "begin"):
             callback.begin(forest)
 
-    key = random.new_key(generator)
+    key = random.new_key(generator, adj.device)
     path, node = start.new_empty(start.numel(), 0), start
     for depth, fanout in enumerate(forest.fanouts):
         walkers = _walkers(forest, path, node, random.fold(key, depth))

@@ -1,0 +1,65 @@
+# Every target runs its tools from a virtual environment that is made on first use.
+
+VENV ?= .venv
+PYTHON ?= python3
+ARGS ?=
+
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+
+# A stamp is written last, so an interrupted set-up has none. MADE marks an
+# environment as ours: only such a one is ever thrown away.
+READY := $(VENV)/.ready-$(VERSION)
+BENCH := $(VENV)/.bench-$(VERSION)
+MADE := $(VENV)/.made-by-make
+
+.PHONY: help demo test check bench-scaling clean python
+
+help:
+	@echo "make demo           run the two examples; the first writes figure1.png"
+	@echo "make test           run the tests and doctests; ARGS='-k forest' is passed on"
+	@echo "make check          check format, lint and types"
+	@echo "make bench-scaling  time a traversal while the graph grows"
+	@echo "make clean          remove the environment and everything generated"
+	@echo "PYTHON (now $(PYTHON)) makes the environment in VENV (now $(VENV))."
+
+demo: $(READY)
+	$(PY) examples/walk_forest.py --png figure1.png
+	$(PY) examples/torch_gcn.py
+
+test: $(READY)
+	$(PY) -m pytest -q $(ARGS)
+
+check: $(READY)
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+bench-scaling: $(BENCH)
+	$(PY) examples/bench_scaling.py $(ARGS)
+
+clean:
+	@if [ -e $(MADE) ]; then rm -rf $(VENV); fi
+	rm -rf build dist *.egg-info figure1.png
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find adapters examples gttf_sampler tests -name __pycache__ -prune -exec rm -rf {} +
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	    echo "gttf-sampler needs Python 3.10 or newer, but '$(PYTHON)' is" \
+	    "$(or $(VERSION),not there); name another one with PYTHON=." >&2; exit 2; }
+
+$(READY): setup.cfg pyproject.toml constraints.txt | python
+	@if [ -e $(MADE) ] && [ ! -e $@ ]; then rm -rf $(VENV); fi
+	@[ -e $(VENV) ] || { mkdir -p $(VENV) && touch $(MADE); }
+	@rm -f $@
+	@echo "Setting up $(VENV) (a minute or two the first time)."
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	@$(PIP) setuptools
+	@$(PIP) --no-build-isolation -e '.[dev]'
+	@touch $@
+
+$(BENCH): $(READY)
+	@$(PIP) --no-build-isolation -e '.[bench]'
+	@touch $@

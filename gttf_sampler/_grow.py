@@ -36,6 +36,7 @@ class NodeSet:
         root: [n], the number of the seed a node was reached from first.
         path: [frontier, hop], how the nodes of the last hop were reached.
         size: how many nodes of this type the graph has.
+        biased: whether anything asks for `root` and `path`; else they stay blank.
         table: scratch for relabelling; None if the trees are disjoint.
         hops: how many nodes were new at each hop, seeds first.
     """
@@ -44,18 +45,24 @@ class NodeSet:
     root: Tensor
     path: Tensor
     size: int
+    biased: bool
     table: NodeTable | None
     hops: list[int]
 
     @classmethod
     def of(
-        cls, seeds: Tensor, first_root: int, size: int, table: NodeTable | None
+        cls,
+        seeds: Tensor,
+        first_root: int,
+        size: int,
+        biased: bool,
+        table: NodeTable | None,
     ) -> "NodeSet":
         """The seeds alone; their trees are numbered from `first_root` on."""
         stop = first_root + seeds.numel()
         root = torch.arange(first_root, stop, device=seeds.device)
         path = seeds.new_empty(seeds.numel(), 0)
-        return cls(seeds, root, path, size, table, [seeds.numel()])
+        return cls(seeds, root, path, size, biased, table, [seeds.numel()])
 
     def identity(self, node: Tensor, root: Tensor) -> Tensor:
         """What makes two nodes the same: the id, and the tree if those are disjoint."""
@@ -124,7 +131,7 @@ def grow(
     nodes: dict[str, NodeSet],
     depth: int,
     replace: bool,
-    key: Tensor,
+    key: random.Key,
 ) -> list[EdgeSet]:
     """Expands `nodes` in place, hop by hop; returns the edges of every relation."""
     edges = [EdgeSet() for _ in relations]
@@ -159,7 +166,7 @@ def _draw(
     here: NodeSet,
     hop: int,
     replace: bool,
-    key: Tensor,
+    key: random.Key,
     total: int,
 ) -> _Draw:
     """Draws for every node of the frontier of one relation."""
@@ -184,14 +191,15 @@ def _arrive(nodes: NodeSet, draws: list[_Draw]) -> _Arrivals:
         return _Arrivals(none, none, none.to(torch.bool), none, none, nodes.path[:0])
     parent, width = [], 0
     for draw in draws:
-        parent.append(draw.to + width)
+        parent.append(draw.to + width if width else draw.to)
         width += draw.walkers.node.numel()
-    node = torch.cat([draw.node for draw in draws])
-    root = torch.cat([draw.walkers.root for draw in draws])
-    path = torch.cat(
-        [torch.cat([d.walkers.path, d.walkers.node[:, None]], dim=1) for d in draws]
-    )
-    owner = torch.cat(parent)
+    node = _joined([draw.node for draw in draws])
+    root = _joined([draw.walkers.root for draw in draws])
+    path = _joined([draw.walkers.path for draw in draws])
+    if nodes.biased:
+        here = _joined([draw.walkers.node for draw in draws])
+        path = torch.cat([path, here[:, None]], dim=1)
+    owner = _joined(parent)
     known = nodes.identity(nodes.node, nodes.root)
     reached = node
     if nodes.table is None:
@@ -225,10 +233,14 @@ def _collect(
 def _settle(nodes: NodeSet, arrivals: _Arrivals, count: int) -> None:
     """Appends the `count` new nodes of a hop."""
     chosen = _ops.compress(arrivals.new, count)
-    parent = _ops.take(arrivals.parent, chosen)
     nodes.node = torch.cat([nodes.node, _ops.take(arrivals.node, chosen)])
-    nodes.root = torch.cat([nodes.root, _ops.take(arrivals.root, parent)])
-    nodes.path = arrivals.path.index_select(0, parent)
+    if nodes.biased or nodes.table is None:
+        parent = _ops.take(arrivals.parent, chosen)
+        nodes.root = torch.cat([nodes.root, _ops.take(arrivals.root, parent)])
+        nodes.path = arrivals.path.index_select(0, parent)
+    else:
+        nodes.root = nodes.node
+        nodes.path = arrivals.path.new_empty(count, 0)
     nodes.hops.append(count)
 
 
@@ -259,6 +271,11 @@ def _next_totals(
 def _degree_sum(adj: CompactAdj, node: Tensor) -> Tensor:
     """The number of edges in front of the nodes, left on the device."""
     return adj.row_range(node)[1].sum()
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """The tensors end to end; one alone is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _ask(*groups: list[Tensor]) -> list[list[int]]:

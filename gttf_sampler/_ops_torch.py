@@ -5,10 +5,13 @@ Shapes are static wherever they can be, so nothing here waits for a device excep
 nothing to wait for. -1 means "none" in every array of edges, nodes or offsets.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from gttf_sampler.random import below, below_wide, bits
+from gttf_sampler.random import Key, below, below_wide, bits, fold
+from gttf_sampler.random import stream as streams
 
 MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
 NONE_LAST = 1 << 62  # sorts behind every position
@@ -32,6 +35,48 @@ def expand(start: Tensor, count: Tensor, total: int) -> tuple[Tensor, Tensor]:
     owner = owner.repeat_interleave(count, output_size=total)
     shift = (start + count - count.cumsum(0)).index_select(0, owner)
     return owner, shift.add_(torch.arange(total, device=start.device))
+
+
+def row_range(rowptr: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:
+    """Start and length [w] of the row of each node; length 0 where it is -1."""
+    here = node.clamp(min=0)
+    if rowptr.numel() == 1:
+        return here, torch.zeros_like(node)
+    start = take(rowptr, here)
+    count = take(rowptr, here + 1).sub_(start)
+    return start, count.masked_fill_(node < 0, 0)
+
+
+def arrive(
+    col: Tensor, node: Tensor, degree: Tensor, edge: Tensor, replace: bool
+) -> Tensor:
+    """Where the edges [w, f] lead; at a dead end the walker stays where it is."""
+    arrived = take_or_none(col, edge)
+    stay = node.where((degree == 0) & (node >= 0), -1)[:, None]
+    if not replace:  # one edge to itself gives one walker, the other draws find none
+        stay = torch.cat([stay, stay.new_full((1, 1), -1).expand_as(edge[:, 1:])], 1)
+    return torch.maximum(arrived, stay)
+
+
+def forest_uniform(
+    rowptr: Tensor,
+    col: Tensor,
+    seeds: Tensor,
+    fanouts: Sequence[int],
+    replace: bool,
+    key: Key,
+) -> list[tuple[Tensor, Tensor]]:
+    """(edges, nodes) [w, f] of every depth of unbiased walks from the seeds [b]."""
+    levels, node = [], seeds
+    for depth, fanout in enumerate(fanouts):
+        slot = torch.arange(node.numel(), device=node.device)
+        start, count = row_range(rowptr, node)
+        stream = streams(fold(key, depth), slot)
+        offset = draw_uniform(stream, count, fanout, replace)
+        edge = offset.add(start[:, None]).masked_fill_(offset < 0, -1)
+        levels.append((edge, arrive(col, node, count, edge, replace)))
+        node = levels[-1][1].view(-1)
+    return levels
 
 
 def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> Tensor:

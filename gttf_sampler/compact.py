@@ -207,12 +207,7 @@ class CompactAdj:
 
     def row_range(self, node: Tensor) -> tuple[Tensor, Tensor]:
         """Start and length [w] of the row of each node; length 0 where it is -1."""
-        here = node.clamp(min=0)
-        if self.num_rows == 0:
-            return here, torch.zeros_like(node)
-        start = _ops.take(self.rowptr, here)
-        count = _ops.take(self.rowptr, here + 1).sub_(start)
-        return start, count.masked_fill_(node < 0, 0)
+        return _ops.row_range(self.rowptr, node)
 
     def borrow_table(self, num_nodes: int) -> AbstractContextManager[NodeTable]:
         """A scratch table for `num_nodes` nodes, kept with this graph between uses."""

@@ -38,6 +38,13 @@ class WalkForest:
         """The number of steps taken, h when the traversal is over."""
         return len(self.nodes) - 1
 
+    def add(self, edge: Tensor, node: Tensor) -> None:
+        """Grows by one depth: the edges taken and where they led, [b · width, f]."""
+        trees = self.nodes[0].shape[0]
+        width = self.nodes[-1].shape[1] * self.fanouts[self.depth]
+        self.edges.append(edge.view(trees, width))
+        self.nodes.append(node.view(trees, width))
+
     def path(self, k: int) -> Tensor:
         """[b · width, k + 1]: the nodes of each walker at depth k, seed first."""
         self._check_depth(k)

@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 
 Randomness = torch.Generator | int | None
+Key = int | Tensor  # unsigned, or int64 [] on an accelerator
+WORD = (1 << 64) - 1
 
 
 def _signed(word: int) -> int:
     """The int64 that has the bits of an unsigned 64-bit `word`."""
-    word &= (1 << 64) - 1
+    word &= WORD
     return word - (1 << 64) if word >> 63 else word
 
 
@@ -29,18 +31,19 @@ MULTIPLIERS = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
 LOW32 = 0xFFFFFFFF
 
 
-def new_key(generator: Randomness, device: torch.device) -> Tensor:
-    """A key [] for draws on `device`: on the CPU, or with a generator that is there.
+def new_key(generator: Randomness, device: torch.device) -> Key:
+    """A key for draws on `device`.
 
     None means torch's default CPU generator, whatever device the graph is on, so that
-    `torch.manual_seed` gives one batch everywhere. An integer is the key itself.
+    `torch.manual_seed` gives one batch everywhere. An integer is the key itself. A
+    generator on the graph's own accelerator leaves the key there.
     """
     if isinstance(generator, int):
-        return mix(torch.tensor(_signed(generator)))
+        return _mix_number(generator)
     home = torch.device("cpu") if generator is None else generator.device
     low, high = -(1 << 63), (1 << 63) - 1
     key = torch.randint(low, high, (), generator=generator, device=home)
-    return key if home == device else key.cpu()
+    return key if home == device and home.type != "cpu" else int(key) & WORD
 
 
 def mix(word: Tensor) -> Tensor:
@@ -52,14 +55,24 @@ def mix(word: Tensor) -> Tensor:
     return word.bitwise_xor_((word >> 31).bitwise_and_((1 << 33) - 1))
 
 
-def fold(key: Tensor, number: int) -> Tensor:
+def _mix_number(word: int) -> int:
+    """The same for one Python number, taken and given as unsigned."""
+    word &= WORD
+    for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
+        word = ((word ^ word >> shift) * multiplier) & WORD
+    return word ^ word >> 31
+
+
+def fold(key: Key, number: int) -> Key:
     """The key of sub-task `number` (a hop, a depth, a relation) of `key`."""
+    if isinstance(key, int):
+        return _mix_number(key + GOLDEN * (number + 1))
     return mix(key + _signed(GOLDEN * (number + 1)))
 
 
-def stream(key: Tensor, slot: Tensor) -> Tensor:
+def stream(key: Key, slot: Tensor) -> Tensor:
     """The stream of every slot, [w]: where the draws of one walker or node start."""
-    return mix((slot * GOLDEN).add_(key))
+    return mix((slot * GOLDEN).add_(_signed(key) if isinstance(key, int) else key))
 
 
 def bits(stream: Tensor, draw: int | Tensor) -> Tensor:

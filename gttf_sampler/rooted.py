@@ -89,7 +89,7 @@ def sample_rooted(
         table = None
         if not disjoint:
             table = stack.enter_context(adj.borrow_table(adj.num_rows))
-        nodes = NodeSet.of(start, 0, adj.num_rows, table)
+        nodes = NodeSet.of(start, 0, adj.num_rows, bias is not None, table)
         relation = Relation(adj, "", "", hops, bias)
         key = random.new_key(generator, adj.device)
         (taken,) = grow([relation], {"": nodes}, len(hops), replace, key)
@@ -129,6 +129,7 @@ def _sample_types(
         for kind, adj in adjs.items()
         for source, _, target in [kind]
     ]
+    biased = any(part is not None for part in biases.values())
     nodes: dict[str, NodeSet] = {}
     with ExitStack() as stack:
         root = 0
@@ -137,7 +138,7 @@ def _sample_types(
             if not disjoint:
                 owner = next(r.adj for r in relations if name in (r.to, r.by))
                 table = stack.enter_context(owner.borrow_table(size))
-            nodes[name] = NodeSet.of(start, root, size, table)
+            nodes[name] = NodeSet.of(start, root, size, biased, table)
             root += start.numel()
         depth = len(next(iter(hops.values())))
         key = random.new_key(generator, device)

@@ -76,36 +76,34 @@ def traverse(
             callback.begin(forest)
 
     key = random.new_key(generator, adj.device)
+    if bias is None and not callbacks:  # nobody asks for the way: one fused call
+        for edge, arrived in _ops.forest_uniform(
+            adj.rowptr, adj.col, start, forest.fanouts, replace, key
+        ):
+            forest.add(edge, arrived)
+        return forest
     path, node = start.new_empty(start.numel(), 0), start
     for depth, fanout in enumerate(forest.fanouts):
         walkers = _walkers(forest, path, node, random.fold(key, depth))
         edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
-        arrived = _arrive(adj, node, edge, replace)
+        degree = adj.row_range(node)[1]
+        arrived = _ops.arrive(adj.col, node, degree, edge, replace)
         path = torch.cat([path, node[:, None]], dim=1)
         path = path.repeat_interleave(fanout, dim=0)  # [w · fanout, depth + 1]
         node = arrived.view(-1)
-        forest.nodes.append(arrived.view(start.numel(), -1))
-        forest.edges.append(edge.view(start.numel(), -1))
+        forest.add(edge, arrived)
         for callback in callbacks:
             callback(path, node, fanout)
     return forest
 
 
-def _walkers(forest: WalkForest, path: Tensor, node: Tensor, key: Tensor) -> Walkers:
+def _walkers(
+    forest: WalkForest, path: Tensor, node: Tensor, key: random.Key
+) -> Walkers:
     """The walkers of one depth, each with its own random stream."""
     slot = torch.arange(node.numel(), device=node.device)
     root = slot // forest.nodes[-1].shape[1]
     return Walkers(forest.adj, path, node, root, random.stream(key, slot))
-
-
-def _arrive(adj: CompactAdj, node: Tensor, edge: Tensor, replace: bool) -> Tensor:
-    """Where the edges [w, f] lead; at a dead end the walker stays where it is."""
-    arrived = _ops.take_or_none(adj.col, edge)
-    stuck = (adj.row_range(node)[1] == 0) & (node >= 0)
-    stay = torch.where(stuck, node, -1)[:, None]
-    if not replace:  # one edge to itself gives one walker, the other draws find none
-        return torch.cat([torch.maximum(arrived[:, :1], stay), arrived[:, 1:]], dim=1)
-    return torch.maximum(arrived, stay)
 
 
 def _as_list(

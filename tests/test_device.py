@@ -1,0 +1,212 @@
+"""Everything stays on the graph's device, and the host hardly ever waits for it."""
+
+import pytest
+import torch
+from simulated import Accelerator, DeviceMixError
+
+from gttf_sampler import (
+    AttentionBias,
+    CompactAdj,
+    EdgeWeightBias,
+    Node2VecBias,
+    NoRevisitBias,
+    RootedAdjAcc,
+    TemporalBias,
+    TransitionAcc,
+    sample_rooted,
+    traverse,
+)
+from gttf_sampler.node2vec import ROUNDS
+
+SEEDS = torch.tensor([3, 1, 3, 0, 7])
+
+
+def ones(path, node, neighborhood):
+    return torch.ones_like(neighborhood.neighbor, dtype=torch.float64)
+
+
+def make_graph() -> CompactAdj:
+    """A random graph with weights and times, self-loops and an isolated node."""
+    generator = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(0, 29, (2, 150), generator=generator)
+    weight = torch.rand(150, generator=generator)
+    time = torch.randint(0, 9, (150,), generator=generator)
+    return CompactAdj.from_edge_index(
+        edge_index, 30, edge_weight=weight, edge_time=time
+    )
+
+
+def make_bias(name: str):
+    seed_time = torch.tensor([3, 5, 8, 0, 8])
+    return {
+        "uniform": lambda: None,
+        "weight": EdgeWeightBias,
+        "no revisit": NoRevisitBias,
+        "temporal": lambda: TemporalBias(seed_time, window=4, weighted=True),
+        "last": lambda: TemporalBias(seed_time, strategy="last"),
+        "node2vec": lambda: Node2VecBias(0.5, 2.0),
+        "user": lambda: ones,
+        "product": lambda: NoRevisitBias() * Node2VecBias(0.3, 3.0, weighted=True),
+        "attention": lambda: AttentionBias(lambda node, to: (node + to + 1).double()),
+    }[name]()
+
+
+BIASES = ["uniform", "weight", "no revisit", "temporal", "last", "node2vec", "user"]
+BIASES += ["product", "attention"]
+
+
+@pytest.fixture(scope="module")
+def moved() -> CompactAdj:
+    """The graph on the accelerator, with what is made once per graph already made."""
+    with Accelerator():
+        adj = make_graph().to("cuda")
+        traverse(adj, SEEDS, [1, 1], make_bias("temporal"))
+        traverse(adj, SEEDS, [1, 1], make_bias("node2vec"))
+    return adj
+
+
+def ready(name: str):
+    """A bias whose own tensors are on the accelerator."""
+    bias = make_bias(name)
+    if hasattr(bias, "seed_time"):
+        bias.seed_time = bias.seed_time.to("cuda")
+    return bias
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("bias", BIASES)
+def test_traverse_gives_the_same_forest_on_a_device(moved, bias, replace):
+    options = {"replace": replace, "generator": 5}
+    expected = traverse(make_graph(), SEEDS, [3, 2, 2], make_bias(bias), **options)
+    with Accelerator():
+        found = traverse(moved, SEEDS, [3, 2, 2], make_bias(bias), **options)
+        assert all(level.is_cuda for level in (*found.nodes, *found.edges))
+        assert found.walk_weight(3).is_cuda
+        found = found.to("cpu")
+    for ours, theirs in zip(found.nodes, expected.nodes, strict=True):
+        assert ours.tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize(
+    ("fanouts", "replace", "disjoint"),
+    [
+        ([3, 2], False, False),
+        ([3, 2], True, True),
+        ([-1, 3], False, True),
+        ([2, -1], True, False),
+        ([0, 2], False, False),
+        ([], False, False),
+    ],
+)
+@pytest.mark.parametrize("bias", BIASES)
+def test_rooted_gives_the_same_subgraph_on_a_device(
+    moved, bias, fanouts, replace, disjoint
+):
+    options = {"replace": replace, "disjoint": disjoint, "generator": 5}
+    how = make_bias(bias)
+    expected = sample_rooted(make_graph(), SEEDS, fanouts, bias=how, **options)
+    with Accelerator():
+        found = sample_rooted(moved, SEEDS, fanouts, bias=make_bias(bias), **options)
+        arrays = {name: getattr(found, name) for name in ("node", "row", "col", "edge")}
+        assert all(array.is_cuda for array in arrays.values())
+        arrays = {name: array.cpu() for name, array in arrays.items()}
+        for scheme in ("unbiased", "paper", "sampled"):
+            found.to_sparse(found.gcn_weight(moved, scheme))
+        assert found.induced(moved).row.is_cuda
+        assert found.bidirectional().row.is_cuda
+    for name, array in arrays.items():
+        assert array.tolist() == getattr(expected, name).tolist()
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize(
+    "bias", ["uniform", "weight", "no revisit", "temporal", "last"]
+)
+def test_forest_never_waits(moved, bias, replace):
+    with Accelerator() as gpu:
+        seeds, how = SEEDS.to("cuda"), ready(bias)
+        gpu.syncs.clear()
+        traverse(moved, seeds, [3, 2, 2], how, RootedAdjAcc(), replace=replace)
+    assert gpu.syncs == []
+
+
+def test_forest_with_a_user_bias_waits_once_per_depth(moved):
+    with Accelerator() as gpu:
+        seeds = SEEDS.to("cuda")
+        gpu.syncs.clear()
+        traverse(moved, seeds, [3, 2, 2], ones)
+    assert len(gpu.syncs) == 3
+
+
+def test_forest_with_node2vec_waits_once_per_depth_and_once_for_the_unlucky(moved):
+    with Accelerator() as gpu:
+        seeds = SEEDS.to("cuda")
+        gpu.syncs.clear()
+        traverse(moved, seeds, [1, 1, 1], Node2VecBias(1.0, 1.0), generator=1)
+    assert ROUNDS > 2  # more rounds than waits
+    assert len(gpu.syncs) == 2
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("disjoint", [True, False])
+@pytest.mark.parametrize(
+    ("fanouts", "waits"),
+    [([5], 1), ([3, 2], 2), ([3, 2, 4], 3), ([3, -1, 2], 3), ([-1, -1], 3), ([], 0)],
+)
+@pytest.mark.parametrize("bias", ["uniform", "weight", "temporal"])
+def test_rooted_waits_once_per_hop(moved, bias, fanouts, waits, disjoint, replace):
+    """And once more at the start if the first hop takes all, to learn how many."""
+    with Accelerator() as gpu:
+        seeds, how = SEEDS.to("cuda"), ready(bias)
+        gpu.syncs.clear()
+        options = {"replace": replace, "disjoint": disjoint}
+        sample_rooted(moved, seeds, fanouts, bias=how, **options)
+    assert len(gpu.syncs) == waits
+
+
+def test_hetero_waits_once_per_hop_for_all_relations(moved):
+    with Accelerator() as gpu:
+        kinds = [("a", "r", "a"), ("b", "s", "a"), ("a", "t", "b")]
+        adjs = dict.fromkeys(kinds, moved)
+        seeds = {"a": SEEDS.to("cuda")}
+        gpu.syncs.clear()
+        sample_rooted(adjs, seeds, [3, 2])
+    assert len(gpu.syncs) == 2
+
+
+def test_accumulators_stay_on_the_device(moved):
+    with Accelerator():
+        rooted, transition = RootedAdjAcc(), TransitionAcc(2)
+        traverse(moved, SEEDS, [3, 2], NoRevisitBias(), [rooted, transition])
+        assert rooted.result().node.is_cuda
+        transition.result()
+
+
+def test_seeds_on_the_device_are_checked_there(moved):
+    sentence = r"'seeds' must hold ids in \[0, 30\)"
+    with Accelerator(), pytest.raises(RuntimeError, match=sentence):
+        traverse(moved, torch.tensor([30]).to("cuda"), [1])
+
+
+def test_generator_on_another_device_is_welcome(moved):
+    with Accelerator():
+        generator = torch.Generator().manual_seed(1)
+        found = traverse(moved, SEEDS, [2], generator=generator).to("cpu")
+    expected = traverse(
+        make_graph(), SEEDS, [2], generator=torch.Generator().manual_seed(1)
+    )
+    assert found.nodes[1].tolist() == expected.nodes[1].tolist()
+
+
+def test_simulation_can_fail():
+    with Accelerator() as gpu:
+        there, here = torch.arange(3, device="cuda"), torch.arange(3)
+        with pytest.raises(DeviceMixError):
+            there + here
+        with pytest.raises(DeviceMixError):
+            there[here]
+        assert (there + torch.tensor(1)).is_cuda
+        there[there > 1]
+        there.sum().item()
+        torch.repeat_interleave(there, there)
+    assert gpu.syncs == ["__getitem__ by mask", "item", "repeat_interleave"]

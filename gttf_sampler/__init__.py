@@ -1,6 +1,7 @@
 """GTTF: one stochastic traversal, specialised by where to walk and what to record."""
 
 from gttf_sampler.accumulate import RootedAdjAcc, TransitionAcc
+from gttf_sampler.backend import backend_info, set_backend, use_backend
 from gttf_sampler.bias import AttentionBias, EdgeWeightBias, NoRevisitBias
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import BiasFn, Neighborhood
@@ -30,6 +31,9 @@ __all__ = [
     "TemporalBias",
     "TransitionAcc",
     "WalkForest",
+    "backend_info",
     "sample_rooted",
+    "set_backend",
     "traverse",
+    "use_backend",
 ]

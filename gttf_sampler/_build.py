@@ -2,12 +2,9 @@
 
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _ops
-
-INT32_MAX = (1 << 31) - 1
 
 
 class Rows(NamedTuple):
@@ -65,7 +62,7 @@ def times(edge_time: Any, node_time: Any, col: Tensor, num_cols: int) -> Tensor 
 
 def narrow(ids: Tensor, upper: int) -> Tensor:
     """`ids` as int32 if every id below `upper` fits, to halve the memory traffic."""
-    return ids.to(torch.int32) if upper <= INT32_MAX else ids.to(torch.int64)
+    return ids.to(_ops.id_dtype(upper))
 
 
 def rows_from_edges(
@@ -92,7 +89,6 @@ def rows_from_edges(
     col = narrow(col, num_cols)
     if order is None:
         return Rows(rowptr, col.contiguous(), None, weight, time)
-    order = narrow(order, order.numel())
     if weight is not None:
         weight = weight.index_select(0, order)
     if time is not None:

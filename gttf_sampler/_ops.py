@@ -1,26 +1,24 @@
-"""The single door to the hot code: every module calls `_ops`, never a backend."""
+"""The single door to the hot code: every module calls `_ops`, never a backend.
 
-from gttf_sampler._ops_torch import (
-    arrive,
-    compress,
-    draw_uniform,
-    draw_weighted,
-    expand,
-    first_position,
-    first_position_sorted,
-    forest_uniform,
-    has_edge,
-    row_range,
-    sort_rows,
-    take,
-    take_or_none,
-    upper_bound,
-    weight_table,
-)
+Each function here has the signature of its namesake in `_ops_torch`, the reference, and
+calls the one of the fast backend instead if that has one for the tensors at hand.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from torch import Tensor
+
+from gttf_sampler import _ops_torch
+from gttf_sampler._ops_torch import REFUSED, id_dtype, most_edges, take
+from gttf_sampler.backend import fast_backend
 
 __all__ = [
+    "REFUSED",
     "arrive",
     "compress",
+    "draw_node2vec",
     "draw_uniform",
     "draw_weighted",
     "expand",
@@ -28,6 +26,9 @@ __all__ = [
     "first_position_sorted",
     "forest_uniform",
     "has_edge",
+    "id_dtype",
+    "most_edges",
+    "rooted_uniform",
     "row_range",
     "sort_rows",
     "take",
@@ -35,3 +36,38 @@ __all__ = [
     "upper_bound",
     "weight_table",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _door(reference: Callable[P, T]) -> Callable[P, T]:
+    """`reference`, or its namesake in the fast backend of the first argument."""
+    name = reference.__name__
+
+    @wraps(reference)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        first = args[0]
+        fast = fast_backend(first.device) if isinstance(first, Tensor) else None
+        chosen: Callable[P, T] = getattr(fast, name, reference)
+        return chosen(*args, **kwargs)
+
+    return call
+
+
+arrive = _door(_ops_torch.arrive)
+compress = _door(_ops_torch.compress)
+draw_node2vec = _door(_ops_torch.draw_node2vec)
+draw_uniform = _door(_ops_torch.draw_uniform)
+draw_weighted = _door(_ops_torch.draw_weighted)
+expand = _door(_ops_torch.expand)
+first_position = _door(_ops_torch.first_position)
+first_position_sorted = _door(_ops_torch.first_position_sorted)
+forest_uniform = _door(_ops_torch.forest_uniform)
+has_edge = _door(_ops_torch.has_edge)
+rooted_uniform = _door(_ops_torch.rooted_uniform)
+row_range = _door(_ops_torch.row_range)
+sort_rows = _door(_ops_torch.sort_rows)
+take_or_none = _door(_ops_torch.take_or_none)
+upper_bound = _door(_ops_torch.upper_bound)
+weight_table = _door(_ops_torch.weight_table)

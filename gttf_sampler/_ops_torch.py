@@ -6,6 +6,7 @@ nothing to wait for. -1 means "none" in every array of edges, nodes or offsets.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +15,25 @@ from gttf_sampler.random import Key, below, below_wide, bits, fold
 from gttf_sampler.random import stream as streams
 
 MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
+INT32_MAX = (1 << 31) - 1
+REFUSED = -2  # where rejection sampling has accepted nothing
 NONE_LAST = 1 << 62  # sorts behind every position
+
+
+class Rooted(NamedTuple):
+    """The arrays of a Subgraph, and its nodes and edges per hop."""
+
+    node: Tensor
+    row: Tensor
+    col: Tensor
+    edge: Tensor
+    num_nodes: list[int]
+    num_edges: list[int]
+
+
+def id_dtype(upper: int) -> torch.dtype:
+    """The smallest integer type here that holds every id below `upper`."""
+    return torch.int32 if upper <= INT32_MAX else torch.int64
 
 
 def sort_rows(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor | None]:
@@ -26,7 +45,8 @@ def sort_rows(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor | None]:
     torch.cumsum(index.bincount(minlength=num_rows), 0, out=rowptr[1:])
     if index.numel() < 2 or bool((index[1:] >= index[:-1]).all()):
         return rowptr, None
-    return rowptr, index.sort(stable=True).indices
+    order = index.sort(stable=True).indices
+    return rowptr, order.to(id_dtype(order.numel()))
 
 
 def expand(start: Tensor, count: Tensor, total: int) -> tuple[Tensor, Tensor]:
@@ -77,6 +97,34 @@ def forest_uniform(
         levels.append((edge, arrive(col, node, count, edge, replace)))
         node = levels[-1][1].view(-1)
     return levels
+
+
+def rooted_uniform(
+    rowptr: Tensor,
+    col: Tensor,
+    seeds: Tensor,
+    fanouts: Sequence[int],
+    replace: bool,
+    key: Key,
+    cell: Tensor,
+    floor: int,
+    limit: int,
+) -> Rooted | None:
+    """Unbiased rooted sampling in one call, where a backend has it; here, None.
+
+    `cell` is the table of a `NodeTable`, which reserved the numbers from `floor` to
+    `limit`. The general loop in `_grow` draws the same.
+    """
+    return None
+
+
+def most_edges(batch: int, fanouts: Sequence[int]) -> int:
+    """How many edges rooted sampling can take, unless a hop takes all it finds."""
+    total, width = 0, batch
+    for fanout in fanouts:
+        width *= fanout if fanout >= 0 else 1 << 31
+        total += width
+    return total
 
 
 def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> Tensor:
@@ -221,13 +269,13 @@ def take_or_none(values: Tensor, index: Tensor) -> Tensor:
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     """Where the id of each entry stands first in `ids` [e].
 
-    `table` int32 [n + 1] holds nothing below `floor` + e on entry: its cells are won by
+    `table` [n + 1] holds nothing below `floor` + e on entry: its cells are won by
     the smallest position, and what an earlier call left there is larger. The last cell
     takes the entries that are -1.
     """
     cell = ids.where(ids >= 0, table.numel() - 1)
     position = torch.arange(
-        floor, floor + ids.numel(), dtype=torch.int32, device=ids.device
+        floor, floor + ids.numel(), dtype=table.dtype, device=ids.device
     )
     table.scatter_reduce_(0, cell, position, "amin")
     return take(table, cell).to(torch.int64).sub_(floor)
@@ -262,3 +310,62 @@ def has_edge(
     position = upper_bound(sorted_col, low, high, target - 1, longest)
     value = take(sorted_col, position.clamp(max=sorted_col.numel() - 1))
     return (position < high).logical_and_(value == target)
+
+
+def draw_node2vec(
+    rowptr: Tensor,
+    col: Tensor,
+    sorted_col: Tensor,
+    table: Tensor | None,
+    node: Tensor,
+    last: Tensor,
+    stream: Tensor,
+    shares: tuple[int, int, int],
+    rounds: int,
+    longest: int,
+) -> Tensor:
+    """Edges [w] accepted within `rounds` proposals each; REFUSED where none was.
+
+    A proposal is uniform, or by mass if there is a `table`, and accepted with the share
+    (in units of 2**-63, less one) for a step back to `last`, next to it, or away.
+    """
+    edge = torch.full_like(node, REFUSED)
+    waiting = torch.arange(node.numel(), device=node.device)
+    start, count = row_range(rowptr, node)
+    for turn in range(rounds):
+        some = [take(x, waiting) for x in (start, count, last, stream)]
+        found = _propose(rowptr, col, sorted_col, table, some, shares, turn, longest)
+        before = take(edge, waiting)
+        edge[waiting] = torch.where(before == REFUSED, found, before)
+        if edge.device.type == "cpu":  # elsewhere, asking costs more than trying
+            waiting = waiting[found == REFUSED]
+            if waiting.numel() == 0:
+                break
+    return edge
+
+
+def _propose(
+    rowptr: Tensor,
+    col: Tensor,
+    sorted_col: Tensor,
+    table: Tensor | None,
+    walkers: list[Tensor],
+    shares: tuple[int, int, int],
+    turn: int,
+    longest: int,
+) -> Tensor:
+    """One proposal per walker: an edge, REFUSED, or -1 where there is none to make."""
+    start, count, last, stream = walkers
+    once = bits(stream, 2 * turn)
+    if table is None:
+        offset = draw_uniform(once, count, 1, True)[:, 0]
+        edge = (start + offset).masked_fill_(offset < 0, -1)
+    else:
+        zero, stop = torch.zeros_like(start), start + count
+        edge = draw_weighted(once, table, start, stop, zero, 1, True, longest)[:, 0]
+    to = take_or_none(col, edge)
+    adjacent = has_edge(rowptr, sorted_col, to.clamp(min=0), last, longest)
+    share = torch.full_like(to, shares[2]).masked_fill_(adjacent, shares[1])
+    share.masked_fill_(to == last, shares[0])
+    coin = (bits(stream, 2 * turn + 1) >> 1).bitwise_and_((1 << 63) - 1)
+    return edge.masked_fill_((coin > share) & (edge >= 0), REFUSED)

@@ -8,29 +8,31 @@ from torch import Tensor
 
 from gttf_sampler import _ops
 
-_TOP = (1 << 31) - 1
-
 
 class NodeTable:
-    """An int32 cell per node. Each use writes numbers below all earlier ones.
+    """A cell per node, and one for -1. Each use writes numbers below all earlier ones.
 
     An old entry therefore loses against any new one and never has to be erased; only
     when the numbers run out, after 2³¹ ids, is the table filled again.
     """
 
     def __init__(self, num_nodes: int, device: torch.device) -> None:
-        self._cell = torch.full(
-            (num_nodes + 1,), _TOP, dtype=torch.int32, device=device
-        )
-        self._floor = _TOP
+        dtype = _ops.id_dtype(4 * num_nodes)  # int32 must last for more than one use
+        self._top = torch.iinfo(dtype).max
+        self.cell = torch.full((num_nodes + 1,), self._top, dtype=dtype, device=device)
+        self._floor = self._top
+
+    def reserve(self, count: int) -> int:
+        """The first of `count` numbers that are below all numbers in the table."""
+        if self._floor < count:
+            self.cell.fill_(self._top)
+            self._floor = self._top
+        self._floor -= count
+        return self._floor
 
     def first_position(self, ids: Tensor) -> Tensor:
         """Where the id of each entry stands first in `ids` [e]; -1 counts as an id."""
-        if self._floor < ids.numel():
-            self._cell.fill_(_TOP)
-            self._floor = _TOP
-        self._floor -= ids.numel()
-        return _ops.first_position(ids, self._cell, self._floor)
+        return _ops.first_position(ids, self.cell, self.reserve(ids.numel()))
 
 
 class ScratchPool:

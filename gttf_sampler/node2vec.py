@@ -5,7 +5,6 @@ from torch import Tensor
 
 from gttf_sampler import _check, _ops, _tables
 from gttf_sampler.bias import Bias
-from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import (
     Neighborhood,
     Walkers,
@@ -15,7 +14,6 @@ from gttf_sampler.draw import (
 )
 from gttf_sampler.random import bits
 
-REFUSED, LARGEST = -2, (1 << 63) - 1
 ROUNDS = 12  # after so many refused proposals the neighbours are weighed exactly
 
 
@@ -54,8 +52,13 @@ class Node2VecBias(Bias):
         adj, neighbor = neighborhood.adj, neighborhood.neighbor
         weight = torch.ones(neighbor.numel(), dtype=torch.float64, device=adj.device)
         if path.shape[1]:
+            back, near, away = self._alpha()
             last = _ops.take(path[:, -1], neighborhood.walker)
-            weight = _by_relation(adj, last, neighbor, self._alpha(), weight.dtype)
+            adjacent = _ops.has_edge(
+                adj.rowptr, _tables.sorted_col(adj), neighbor, last, adj.max_degree
+            )
+            weight.fill_(away).masked_fill_(adjacent, near)
+            weight.masked_fill_(neighbor == last, back)
         if self.weighted:
             weight = weight * _ops.take(_tables.edge_weight(adj), neighborhood.edge)
         return weight
@@ -67,42 +70,33 @@ class Node2VecBias(Bias):
         large p for instance, weighs its neighbours and draws exactly.
         """
         if walkers.path.shape[1] == 0:
-            return self._propose(walkers, fanout, replace)
+            return self._first(walkers, fanout, replace)
         if not replace:
             return draw_by_weight(walkers, self, fanout, replace)
-        walkers = _one_per_draw(walkers, fanout)
-        edge = torch.full_like(walkers.node, REFUSED)
-        waiting, some = torch.arange(edge.numel(), device=edge.device), walkers
-        for turn in range(ROUNDS):
-            found, before = self._try(some, turn), _ops.take(edge, waiting)
-            edge[waiting] = torch.where(before == REFUSED, found, before)
-            if edge.device.type == "cpu":  # elsewhere, asking costs more than trying
-                refused = (found == REFUSED).nonzero().view(-1)
-                waiting, some = waiting[refused], _select(some, refused)
-                if waiting.numel() == 0:
-                    break
-        waiting = (edge == REFUSED).nonzero().view(-1)
+        walkers, adj = _one_per_draw(walkers, fanout), walkers.adj
+        edge = _ops.draw_node2vec(
+            adj.rowptr,
+            adj.col,
+            _tables.sorted_col(adj),
+            _tables.weight_table(adj) if self.weighted else None,
+            walkers.node,
+            walkers.path[:, -1],
+            walkers.stream,
+            self._shares(),
+            ROUNDS,
+            adj.max_degree,
+        )
+        waiting = (edge == _ops.REFUSED).nonzero().view(-1)
         if waiting.numel():
             some = _select(walkers, waiting)
             edge[waiting] = draw_by_weight(some, self, 1, replace)[:, 0]
         return edge.view(-1, fanout)
 
-    def _propose(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
-        """First-order draws: uniform, or by edge weight."""
+    def _first(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
+        """Steps from the seeds, which have nothing behind them."""
         draw = draw_within_weighted if self.weighted else draw_within
         start, count = walkers.adj.row_range(walkers.node)
         return draw(walkers, start, count, fanout, replace)
-
-    def _try(self, walkers: Walkers, turn: int) -> Tensor:
-        """One proposal per walker: an edge [w], REFUSED, or -1 where there is none."""
-        adj, last = walkers.adj, walkers.path[:, -1]
-        once = walkers._replace(stream=bits(walkers.stream, 2 * turn))
-        edge = self._propose(once, 1, True)[:, 0]
-        to = _ops.take_or_none(adj.col, edge)
-        share = _by_relation(adj, last, to.clamp(min=0), self._shares(), torch.int64)
-        coin = (bits(walkers.stream, 2 * turn + 1) >> 1).bitwise_and_(LARGEST)
-        accepted = (coin <= share) | (edge < 0)
-        return edge.masked_fill_(~accepted, REFUSED)
 
     def _alpha(self) -> tuple[float, float, float]:
         """The weight of the way back, of a common neighbour, of the rest."""
@@ -111,29 +105,13 @@ class Node2VecBias(Bias):
     def _shares(self) -> tuple[int, int, int]:
         """The same as shares of the largest, in units of 2⁻⁶³, less one."""
         top = max(self._alpha())
-        back, near, away = (int(a / top * (LARGEST + 1)) - 1 for a in self._alpha())
+        back, near, away = (int(a / top * 2**63) - 1 for a in self._alpha())
         return back, near, away
 
     def __repr__(self) -> str:
         """The call that makes it."""
         weighted = ", weighted=True" if self.weighted else ""
         return f"Node2VecBias(p={self.p:g}, q={self.q:g}{weighted})"
-
-
-def _by_relation(
-    adj: CompactAdj,
-    last: Tensor,
-    to: Tensor,
-    values: tuple[float, float, float],
-    dtype: torch.dtype,
-) -> Tensor:
-    """The value for the way back to `last`, for a step next to it, or away from it."""
-    back, near, away = values
-    adjacent = _ops.has_edge(
-        adj.rowptr, _tables.sorted_col(adj), to, last, adj.max_degree
-    )
-    chosen = torch.full_like(to, away, dtype=dtype).masked_fill_(adjacent, near)
-    return chosen.masked_fill_(to == last, back)
 
 
 def _one_per_draw(walkers: Walkers, fanout: int) -> Walkers:

@@ -7,8 +7,9 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, random
+from gttf_sampler import _check, _ops, random
 from gttf_sampler._grow import NodeSet, Relation, grow
+from gttf_sampler._scratch import NodeTable
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.hetero import EdgeType, HeteroSubgraph
@@ -85,13 +86,17 @@ def sample_rooted(
     _check.one_node_set("adj", adj.num_rows, adj.num_cols, len(hops))
     disjoint = disjoint or getattr(bias, "per_root", False)
     _begin(bias, adj, start)
+    key = random.new_key(generator, adj.device)
     with ExitStack() as stack:
         table = None
         if not disjoint:
             table = stack.enter_context(adj.borrow_table(adj.num_rows))
+        if table is not None and bias is None:
+            fused = _sample_fused(adj, start, hops, replace, key, table)
+            if fused is not None:
+                return fused
         nodes = NodeSet.of(start, 0, adj.num_rows, bias is not None, table)
         relation = Relation(adj, "", "", hops, bias)
-        key = random.new_key(generator, adj.device)
         (taken,) = grow([relation], {"": nodes}, len(hops), replace, key)
     return Subgraph(
         nodes.node,
@@ -102,6 +107,27 @@ def sample_rooted(
         nodes.hops,
         [hop.numel() for hop in taken.edge],
     )
+
+
+def _sample_fused(
+    adj: CompactAdj,
+    seeds: Tensor,
+    fanouts: list[int],
+    replace: bool,
+    key: random.Key,
+    table: NodeTable,
+) -> Subgraph | None:
+    """The most common case in one call, where the backend has it."""
+    most = min(adj.num_rows, _ops.most_edges(seeds.numel(), fanouts)) + seeds.numel()
+    floor = table.reserve(most)
+    found = _ops.rooted_uniform(
+        *(adj.rowptr, adj.col, seeds, fanouts, replace, key),
+        *(table.cell, floor, floor + most),
+    )
+    if found is None:
+        return None
+    arrays = found.node, found.row, found.col, found.edge
+    return Subgraph(*arrays, None, found.num_nodes, found.num_edges)
 
 
 def _sample_types(

@@ -1,0 +1,385 @@
+"""The compiled loops of the fast CPU backend.
+
+Every kernel works on the range [lo, hi) of its outermost dimension, so that threads can
+share it, releases the GIL, and computes what the function of the same purpose in
+`_ops_torch` computes, bit for bit. Indices are unsigned: numba then leaves out the test
+for negative ones, and the loops over random words become vector instructions.
+"""
+
+from pathlib import Path
+
+import numba
+import numpy as np
+from numba import int64, uint64
+
+from gttf_sampler.random import GOLDEN, LOW32, MULTIPLIERS, WORD
+
+_GOLDEN = np.uint64(GOLDEN & WORD)
+_FIRST, _SECOND = (np.uint64(multiplier & WORD) for multiplier in MULTIPLIERS)
+_LOW32, _32 = np.uint64(LOW32), np.uint64(32)
+_30, _27, _31, _1 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(1)
+_BLOCK = 64  # seeds that walk side by side, to wait for memory together
+REFUSED = -2
+
+
+def _compiled(function):
+    """The function as machine code, kept on disk where there is a place to keep it."""
+    try:
+        return numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # no directory to write to: compile anew in every process
+        return numba.njit(nogil=True)(function)
+
+
+def cached() -> bool:
+    """Whether an earlier process has left machine code on disk."""
+    where = draw_uniform.stats.cache_path
+    return where is not None and any(Path(where).glob("_kernels.draw_uniform-*.nbi"))
+
+
+@_compiled
+def _mix(word):
+    word = (word ^ (word >> _30)) * _FIRST
+    word = (word ^ (word >> _27)) * _SECOND
+    return word ^ (word >> _31)
+
+
+@_compiled
+def _bits(stream, draw):
+    return _mix(stream + (draw + _1) * _GOLDEN)
+
+
+@_compiled
+def _below(word, bound):
+    return (((word & _LOW32) * bound >> _32) + (word >> _32) * bound) >> _32
+
+
+@_compiled
+def _below_wide(word, bound):
+    w0, w1 = word & _LOW32, word >> _32
+    b0, b1 = bound & _LOW32, bound >> _32
+    middle = w1 * b0 + (w0 * b0 >> _32)
+    lower = w0 * b1 + (middle & _LOW32)
+    return w1 * b1 + (middle >> _32) + (lower >> _32)
+
+
+@_compiled
+def _draw_row(stream, start, count, fanout, replace, out, at):
+    """Writes the edges drawn from one row; returns how many there are."""
+    if count == 0:
+        return int64(0)
+    first, at = uint64(start), uint64(at)
+    if replace:
+        for i in range(uint64(fanout)):
+            out[at + i] = int64(first + _below(_bits(stream, i), uint64(count)))
+        return int64(fanout)
+    if count <= fanout:
+        for i in range(uint64(count)):
+            out[at + i] = int64(first + i)
+        return int64(count)
+    spare = uint64(count - fanout)
+    for i in range(uint64(fanout)):
+        out[at + i] = int64(first + _below(_bits(stream, i), spare + i + _1))
+    for i in range(_1, uint64(fanout)):
+        pick, taken = out[at + i], False
+        for j in range(i):
+            taken |= out[at + j] == pick
+        if taken:
+            out[at + i] = int64(first + spare + i)
+    return int64(fanout)
+
+
+@_compiled
+def draw_uniform(lo, hi, stream, count, fanout, replace, out):
+    for i in range(lo, hi):
+        at = i * fanout
+        drawn = _draw_row(uint64(stream[i]), 0, count[i], fanout, replace, out, at)
+        for j in range(drawn, fanout):
+            out[at + j] = -1
+
+
+@_compiled
+def _step(lo, hi, rowptr, col, key, fanout, replace, node, edge, arrived):
+    """One depth of an unbiased forest, walkers lo to hi of it."""
+    for i in range(lo, hi):
+        here, at = node[uint64(i)], i * fanout
+        start, count = int64(0), int64(0)
+        if here >= 0:
+            start = rowptr[uint64(here)]
+            count = rowptr[uint64(here + 1)] - start
+        stream = _mix(key + uint64(i) * _GOLDEN)
+        drawn = _draw_row(stream, start, count, fanout, replace, edge, at)
+        for j in range(drawn, fanout):
+            edge[at + j] = -1
+    for e in range(uint64(lo * fanout), uint64(hi * fanout)):
+        taken = edge[e]
+        if taken >= 0:
+            arrived[e] = col[uint64(taken)]
+        else:
+            arrived[e] = -1
+            walker = e // uint64(fanout)
+            here = node[walker]
+            dead_end = here >= 0 and rowptr[uint64(here + 1)] == rowptr[uint64(here)]
+            if dead_end and (replace or e == walker * uint64(fanout)):
+                arrived[e] = here
+
+
+@_compiled
+def forest_uniform(lo, hi, rowptr, col, keys, fanouts, starts, replace, nodes, edges):
+    """The trees of seeds lo to hi; level k of all trees begins at starts[k]."""
+    for first in range(lo, hi, _BLOCK):
+        last, width = min(hi, first + _BLOCK), 1
+        for depth in range(fanouts.size):
+            here, there = starts[depth], starts[depth + 1]
+            stop = starts[depth + 2]
+            _step(
+                first * width,
+                last * width,
+                rowptr,
+                col,
+                keys[depth],
+                fanouts[depth],
+                replace,
+                nodes[here:there],
+                edges[there:stop],
+                nodes[there:stop],
+            )
+            width *= fanouts[depth]
+
+
+@_compiled
+def row_sizes(lo, hi, rowptr, node, fanout, replace, start, count, size):
+    """The row of every node and how many edges will be drawn from it."""
+    for i in range(lo, hi):
+        here = uint64(node[i])
+        first = rowptr[here]
+        degree = rowptr[here + _1] - first
+        start[i], count[i] = first, degree
+        if fanout < 0:
+            size[i] = degree
+        elif replace:
+            size[i] = fanout if degree > 0 else 0
+        else:
+            size[i] = min(degree, fanout)
+
+
+@_compiled
+def draw_rows(
+    lo, hi, col, key, node, start, count, end, fanout, replace, base, edge, to, by
+):
+    """The edges of rows lo to hi, those of row i in front of end[i]."""
+    if fanout < 0:
+        fanout, replace = int64(1) << 31, False
+    for i in range(lo, hi):
+        stream = _mix(key + uint64(node[i]) * _GOLDEN)
+        at = end[i - 1] if i else 0
+        _draw_row(stream, start[i], count[i], fanout, replace, edge, at)
+        for e in range(uint64(at), uint64(end[i])):
+            to[e] = base + i
+    first = end[lo - 1] if lo else 0
+    for e in range(uint64(first), uint64(end[hi - 1]) if hi > lo else uint64(first)):
+        by[e] = col[uint64(edge[e])]
+
+
+@_compiled
+def number_nodes(ids, cell, floor, limit, known, nodes):
+    """Replaces ids by local ones in place, appends new nodes; returns their number.
+
+    A cell holds floor + local id if it is below `limit`, else something old. There is
+    no branch on whether a node is new, which nobody could predict.
+    """
+    count = int64(known)
+    for e in range(uint64(ids.size)):
+        cell_of = uint64(ids[e])
+        value = int64(cell[cell_of])
+        new = int64(value >= limit)
+        value += (floor + count - value) * new
+        cell[cell_of] = value
+        nodes[uint64(count)] = int64(cell_of)
+        count += new
+        ids[e] = value - floor
+    return count
+
+
+@_compiled
+def number_seeds(seeds, cell, floor):
+    """Enters the seeds; of a repeated one the first copy counts."""
+    for i in range(seeds.size - 1, -1, -1):
+        cell[uint64(seeds[i])] = floor + i
+
+
+@_compiled
+def first_position(ids, cell, floor, out):
+    limit, last = floor + ids.size, cell.size - 1
+    for i in range(ids.size):
+        at = uint64(ids[i]) if ids[i] >= 0 else uint64(last)
+        value = int64(cell[at])
+        if value >= limit:
+            value = floor + i
+            cell[at] = value
+        out[i] = value - floor
+
+
+@_compiled
+def take_or_none(lo, hi, values, index, out):
+    for i in range(uint64(lo), uint64(hi)):
+        at = index[i]
+        out[i] = values[uint64(at)] if at >= 0 else -1
+
+
+@_compiled
+def compress(mask, out):
+    count = 0
+    for i in range(uint64(mask.size)):
+        out[uint64(count)] = int64(i)
+        count += mask[i]
+
+
+@_compiled
+def _bisect(values, low, high, bound):
+    """The first position in [low, high) whose value is > bound, else high."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[uint64(middle)] <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@_compiled
+def upper_bound(lo, hi, values, low, high, bound, out):
+    for i in range(lo, hi):
+        out[i] = _bisect(values, low[i], high[i], bound[i])
+
+
+@_compiled
+def draw_weighted(
+    lo, hi, stream, table, low, high, before, fanout, replace, gone, mass, out
+):
+    """`gone` and `mass` are scratch of `fanout` cells; see `_ops_torch`."""
+    for i in range(lo, hi):
+        at, base = i * fanout, before[i]
+        total = table[high[i] - 1] - base if high[i] > low[i] else 0
+        for j in range(fanout):
+            out[at + j] = -1
+        if total == 0:
+            continue
+        for j in range(fanout):
+            word = _bits(uint64(stream[i]), uint64(j))
+            target = int64(_below_wide(word, uint64(total)))
+            if replace:
+                out[at + j] = _bisect(table, low[i], high[i], target + base)
+                continue
+            skipped = 0
+            for k in range(j):
+                if gone[k] <= target:
+                    skipped += mass[k]
+            position = _bisect(table, low[i], high[i], target + skipped + base)
+            start = table[position - 1] if position > low[i] else base
+            mass[j] = table[position] - start
+            gone[j] = start - base - skipped
+            for k in range(j):
+                if gone[k] > gone[j]:
+                    gone[k] -= mass[j]
+            k = j
+            while k > 0 and out[at + k - 1] > position:
+                out[at + k] = out[at + k - 1]
+                k -= 1
+            out[at + k] = position
+            total -= mass[j]
+            if total == 0:
+                break
+
+
+@_compiled
+def weight_table(lo, hi, weight, rowptr, mass_bits, out):
+    for row in range(lo, hi):
+        start, stop = rowptr[row], rowptr[row + 1]
+        top = 0.0
+        for e in range(start, stop):
+            top = max(top, float(weight[e]))
+        length, degree = 0, stop - start
+        while degree > 0:
+            degree >>= 1
+            length += 1
+        unit = float(int64(1) << (mass_bits - length))
+        total = int64(0)
+        for e in range(start, stop):
+            if weight[e] > 0:
+                total += max(int64(float(weight[e]) / top * unit), int64(1))
+            out[e] = total
+
+
+@_compiled
+def _has_edge(rowptr, sorted_col, source, target):
+    low, high = rowptr[uint64(source)], rowptr[uint64(source + 1)]
+    position = _bisect(sorted_col, low, high, target - 1)
+    return position < high and sorted_col[uint64(position)] == target
+
+
+@_compiled
+def has_edge(lo, hi, rowptr, sorted_col, source, target, out):
+    for i in range(lo, hi):
+        out[i] = _has_edge(rowptr, sorted_col, source[i], target[i])
+
+
+@_compiled
+def draw_node2vec(
+    lo, hi, rowptr, col, sorted_col, table, node, last, stream, shares, rounds, out
+):
+    """Proposals by weight if `table` is not empty, else uniform; see `_ops_torch`."""
+    for i in range(lo, hi):
+        start, count = int64(0), int64(0)
+        if node[i] >= 0:
+            start = rowptr[uint64(node[i])]
+            count = rowptr[uint64(node[i] + 1)] - start
+        total = count
+        if table.size:
+            total = table[uint64(start + count - 1)] if count else int64(0)
+        out[i] = REFUSED if total else -1
+        if total == 0:
+            continue
+        for turn in range(uint64(rounds)):
+            word = _bits(uint64(stream[i]), turn + turn)
+            word = _bits(word, uint64(0))
+            if table.size:
+                target = int64(_below_wide(word, uint64(total)))
+                edge = _bisect(table, start, start + count, target)
+            else:
+                edge = start + int64(_below(word, uint64(count)))
+            to = int64(col[uint64(edge)])
+            if to == last[i]:
+                share = shares[0]
+            elif _has_edge(rowptr, sorted_col, to, last[i]):
+                share = shares[1]
+            else:
+                share = shares[2]
+            coin = int64(_bits(uint64(stream[i]), turn + turn + _1) >> _1)
+            if coin <= share:
+                out[i] = edge
+                break
+
+
+@_compiled
+def ascends(index):
+    """Whether the entries are sorted already."""
+    for i in range(1, index.size):  # noqa: SIM110 (numba compiles no generators)
+        if index[i] < index[i - 1]:
+            return False
+    return True
+
+
+@_compiled
+def count_rows(lo, hi, index, counts):
+    """How often each row occurs among entries lo to hi."""
+    for i in range(uint64(lo), uint64(hi)):
+        counts[uint64(index[i])] += 1
+
+
+@_compiled
+def sort_rows(lo, hi, index, free, order):
+    """Puts entries lo to hi behind one another, row by row, from free[row] on."""
+    for i in range(uint64(lo), uint64(hi)):
+        row = uint64(index[i])
+        order[uint64(free[row])] = i
+        free[row] += 1

@@ -1,0 +1,262 @@
+"""The fast CPU backend: the functions of `_ops_torch` that are worth compiling.
+
+Same names, same arguments, same bits. What is missing here, or has a dtype that numba
+does not know, is left to `_ops_torch`.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gttf_sampler import _kernels, _ops_torch
+from gttf_sampler._ops_torch import MASS_BITS, Rooted
+from gttf_sampler._threads import parallel, ranges, run
+from gttf_sampler.random import WORD, Key, fold
+
+Array = np.ndarray[Any, Any]
+
+NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
+ROOM = 1 << 22  # edges that rooted sampling makes room for before it knows their number
+
+
+def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> Tensor:
+    """Offsets [w, f]; see `_ops_torch`."""
+    out = stream.new_empty(stream.numel(), fanout)
+    cells = out.view(-1).numpy()
+    arrays = stream.numpy(), count.numpy(), fanout, replace, cells
+    parallel(_kernels.draw_uniform, stream.numel(), out.numel(), *arrays)
+    return out
+
+
+def forest_uniform(
+    rowptr: Tensor,
+    col: Tensor,
+    seeds: Tensor,
+    fanouts: Sequence[int],
+    replace: bool,
+    key: Key,
+) -> list[tuple[Tensor, Tensor]]:
+    """(edges, nodes) of every depth; see `_ops_torch`."""
+    widths = np.cumprod([1, *fanouts], dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(widths * seeds.numel())])
+    nodes, edges = seeds.new_empty(2, int(starts[-1]))
+    nodes[: seeds.numel()] = seeds
+    parallel(
+        _kernels.forest_uniform,
+        seeds.numel(),
+        nodes.numel(),
+        rowptr.numpy(),
+        col.numpy(),
+        np.array([_word(fold(key, k)) for k in range(len(fanouts))], np.uint64),
+        np.array(fanouts, np.int64),
+        starts,
+        replace,
+        nodes.numpy(),
+        edges.numpy(),
+    )
+    levels = zip(starts[1:-1].tolist(), starts[2:].tolist(), fanouts, strict=True)
+    return [
+        (edges[lo:hi].view(-1, fanout), nodes[lo:hi].view(-1, fanout))
+        for lo, hi, fanout in levels
+    ]
+
+
+def rooted_uniform(
+    rowptr: Tensor,
+    col: Tensor,
+    seeds: Tensor,
+    fanouts: Sequence[int],
+    replace: bool,
+    key: Key,
+    cell: Tensor,
+    floor: int,
+    limit: int,
+) -> Rooted | None:
+    """Unbiased rooted sampling, relabelling included; see `_ops_torch`."""
+    neighbors, cells = col.numpy(), cell.numpy()
+    node = _with_room(seeds.numpy(), seeds.numel(), seeds.numel() + 1)
+    expected = min(ROOM, _ops_torch.most_edges(seeds.numel(), fanouts))
+    row, to, edge = (np.empty(expected, np.int64) for _ in range(3))
+    _kernels.number_seeds(seeds.numpy(), cells, floor)
+    begin, known, used = 0, seeds.numel(), 0
+    hops, sizes = [known], []
+    for hop, fanout in enumerate(fanouts):
+        width = known - begin
+        start, count, size = (np.empty(width, np.int64) for _ in range(3))
+        here = node[begin:known]
+        how = fanout, replace
+        tables = rowptr.numpy(), here, *how, start, count, size
+        parallel(_kernels.row_sizes, width, width, *tables)
+        end = size.cumsum()
+        drawn = int(end[-1]) if width else 0
+        row, to, edge = (_with_room(x, used, used + drawn) for x in (row, to, edge))
+        new_row, new_to, new_edge = (x[used : used + drawn] for x in (row, to, edge))
+        rows = _word(fold(fold(key, hop), 0)), here, start, count, end
+        out = begin, new_edge, new_to, new_row
+        parallel(_kernels.draw_rows, width, drawn, neighbors, *rows, *how, *out)
+        node = _with_room(node, known, known + drawn + 1)
+        begin = known
+        known = _kernels.number_nodes(new_row, cells, floor, limit, known, node)
+        used += drawn
+        hops.append(known - begin)
+        sizes.append(drawn)
+    return Rooted(
+        _as_tensor(node, known),
+        _as_tensor(row, used),
+        _as_tensor(to, used),
+        _as_tensor(edge, used),
+        hops,
+        sizes,
+    )
+
+
+def _word(key: Key) -> Any:
+    """A key as the unsigned number that kernels take."""
+    return np.uint64(int(key) & WORD)
+
+
+def _with_room(array: Array, used: int, needed: int) -> Array:
+    """`array` with at least `needed` cells, of which the first `used` are kept."""
+    if array.size >= needed:
+        return array
+    larger = np.empty(max(needed, array.size + array.size // 2), array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+def _as_tensor(array: Array, used: int) -> Tensor:
+    """The first `used` cells; copied if keeping the rest alive would waste a third."""
+    wasteful = used * 3 < array.size * 2
+    return torch.from_numpy(array[:used].copy() if wasteful else array[:used])
+
+
+def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
+    """Where each id stands first; see `_ops_torch`."""
+    out = torch.empty_like(ids)
+    _kernels.first_position(ids.numpy(), table.numpy(), floor, out.numpy())
+    return out
+
+
+def take_or_none(values: Tensor, index: Tensor) -> Tensor:
+    """values[index] as int64; see `_ops_torch`."""
+    out = torch.empty(index.shape, dtype=torch.int64)
+    flat = index.reshape(-1)
+    arrays = values.numpy(), flat.numpy(), out.view(-1).numpy()
+    parallel(_kernels.take_or_none, flat.numel(), flat.numel(), *arrays)
+    return out
+
+
+def compress(mask: Tensor, size: int) -> Tensor:
+    """The positions where `mask` holds; see `_ops_torch`."""
+    out = torch.empty(size + 1, dtype=torch.int64)
+    _kernels.compress(mask.numpy(), out.numpy())
+    return out[:size]
+
+
+def upper_bound(
+    values: Tensor, low: Tensor, high: Tensor, bound: Tensor, longest: int
+) -> Tensor:
+    """The first position whose value is > bound; see `_ops_torch`."""
+    if values.dtype not in NUMBERS or bound.dtype not in NUMBERS or low.dim() != 1:
+        return _ops_torch.upper_bound(values, low, high, bound, longest)
+    out = torch.empty_like(low)
+    arrays = (x.contiguous().numpy() for x in (values, low, high, bound, out))
+    parallel(_kernels.upper_bound, low.numel(), low.numel() * 8, *arrays)
+    return out
+
+
+def draw_weighted(
+    stream: Tensor,
+    table: Tensor,
+    low: Tensor,
+    high: Tensor,
+    before: Tensor,
+    fanout: int,
+    replace: bool,
+    longest: int,
+) -> Tensor:
+    """Positions [w, f] drawn by mass; see `_ops_torch`."""
+    out = low.new_empty(low.numel(), fanout)
+    inputs = [x.contiguous().numpy() for x in (stream, table, low, high, before)]
+    cells = out.view(-1).numpy()
+
+    def some(lo: int, hi: int) -> None:
+        gone, mass = np.empty((2, fanout), np.int64)  # each thread needs its own
+        how = fanout, replace, gone, mass, cells
+        _kernels.draw_weighted(lo, hi, *inputs, *how)
+
+    parallel(some, low.numel(), out.numel() * 8)
+    return out
+
+
+def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
+    """Cumulative integer mass [m] of each row; see `_ops_torch`."""
+    if weight.dtype not in NUMBERS:
+        weight = weight.to(torch.float64)
+    out = torch.empty(weight.numel(), dtype=torch.int64)
+    arrays = weight.contiguous().numpy(), rowptr.numpy(), MASS_BITS, out.numpy()
+    parallel(_kernels.weight_table, rowptr.numel() - 1, weight.numel(), *arrays)
+    return out
+
+
+def has_edge(
+    rowptr: Tensor, sorted_col: Tensor, source: Tensor, target: Tensor, longest: int
+) -> Tensor:
+    """Whether row `source` holds `target`; see `_ops_torch`."""
+    out = torch.empty(source.numel(), dtype=torch.bool)
+    arrays = (x.numpy() for x in (rowptr, sorted_col, source, target, out))
+    parallel(_kernels.has_edge, source.numel(), source.numel() * 8, *arrays)
+    return out
+
+
+def draw_node2vec(
+    rowptr: Tensor,
+    col: Tensor,
+    sorted_col: Tensor,
+    table: Tensor | None,
+    node: Tensor,
+    last: Tensor,
+    stream: Tensor,
+    shares: tuple[int, int, int],
+    rounds: int,
+    longest: int,
+) -> Tensor:
+    """Edges [w] accepted by rejection sampling; see `_ops_torch`."""
+    out = torch.empty_like(node)
+    if table is None:
+        table = torch.empty(0, dtype=torch.int64)
+    graph = (x.numpy() for x in (rowptr, col, sorted_col, table))
+    walkers = (x.contiguous().numpy() for x in (node, last, stream))
+    how = np.array(shares, np.int64), rounds, out.numpy()
+    work = node.numel() * 16
+    parallel(_kernels.draw_node2vec, node.numel(), work, *graph, *walkers, *how)
+    return out
+
+
+def sort_rows(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor | None]:
+    """Row pointer and stable order by counting sort; see `_ops_torch`.
+
+    Every thread counts and then places a stretch of the edges: what the stretches
+    before it put into a row comes first.
+    """
+    ids = index.contiguous().numpy()
+    rowptr = torch.zeros(num_rows + 1, dtype=torch.int64)
+    order = torch.empty(ids.size, dtype=_ops_torch.id_dtype(ids.size))
+    parts = ranges(ids.size, ids.size)
+    counts = np.zeros((len(parts), num_rows), order.numpy().dtype)
+    calls = zip(parts, counts, strict=True)
+    run([partial(_kernels.count_rows, *part, ids, own) for part, own in calls])
+    np.cumsum(counts.sum(0, dtype=np.int64), out=rowptr.numpy()[1:])
+    if _kernels.ascends(ids):
+        return rowptr, None
+    free = rowptr.numpy()[:-1].astype(counts.dtype)
+    for own in counts:  # from how many to where the first of them goes
+        own[:], free = free, free + own
+    calls = zip(parts, counts, strict=True)
+    out = order.numpy()
+    run([partial(_kernels.sort_rows, *part, ids, own, out) for part, own in calls])
+    return rowptr, order

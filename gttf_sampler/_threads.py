@@ -1,0 +1,61 @@
+"""Threads for kernels that release the GIL: as many as torch would use.
+
+One pool per process, made when it is first needed and forgotten by a forked child, so
+that DataLoader workers (to which torch gives one thread) neither inherit nor start any.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+GRAIN = 2048  # less work than this is not worth waking a thread for
+
+_pool: ThreadPoolExecutor | None = None
+_pool_size = 0
+
+
+def _forget() -> None:
+    """Drops the pool of the parent process, whose threads a fork does not copy."""
+    global _pool, _pool_size
+    _pool, _pool_size = None, 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def ranges(size: int, work: int) -> list[tuple[int, int]]:
+    """[0, size) cut into as many ranges as threads are worth it for `work` steps."""
+    parts = max(1, min(torch.get_num_threads(), work // GRAIN, size))
+    bounds = [size * part // parts for part in range(parts + 1)]
+    return list(pairwise(bounds))
+
+
+def run(calls: Sequence[Callable[[], Any]]) -> None:
+    """Makes all calls, the first one on this thread, and waits for them."""
+    waiting = [_submit(call) for call in calls[1:]]
+    calls[0]()
+    for wait in waiting:
+        wait()
+
+
+def parallel(kernel: Callable[..., Any], size: int, work: int, *args: Any) -> None:
+    """Runs kernel(lo, hi, *args) over all of [0, size), in ranges, on the threads."""
+    run([partial(kernel, lo, hi, *args) for lo, hi in ranges(size, work)])
+
+
+def _submit(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Starts a call on the pool; what it returns waits for the end."""
+    global _pool, _pool_size
+    if _pool is None or _pool_size < torch.get_num_threads() - 1:
+        _pool_size = torch.get_num_threads() - 1
+        _pool = ThreadPoolExecutor(_pool_size, thread_name_prefix="gttf")
+    try:
+        return _pool.submit(call).result
+    except RuntimeError:  # the interpreter is shutting down and starts no thread
+        return call

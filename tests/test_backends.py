@@ -1,0 +1,250 @@
+"""The fast backend gives the bits of the reference, function by function and whole."""
+
+import contextlib
+
+import pytest
+import strategies as own
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gttf_sampler
+from gttf_sampler import (
+    EdgeWeightBias,
+    Node2VecBias,
+    NoRevisitBias,
+    TemporalBias,
+    _ops,
+    _ops_torch,
+    _tables,
+    sample_rooted,
+    traverse,
+    use_backend,
+)
+from gttf_sampler._scratch import NodeTable
+from gttf_sampler.random import new_key, stream
+
+_ops_numba = pytest.importorskip("gttf_sampler._ops_numba", reason="numba is missing")
+
+CPU = torch.device("cpu")
+
+
+def ones(path, node, neighborhood):
+    return torch.ones_like(neighborhood.neighbor, dtype=torch.float64)
+
+
+def make_bias(name: str, adj, seeds):
+    time = torch.arange(len(seeds)) % 7 - 2
+    choices = {
+        "uniform": lambda: None,
+        "no revisit": NoRevisitBias,
+        "node2vec": lambda: Node2VecBias(0.25, 4.0),
+        "stubborn": lambda: Node2VecBias(1e4, 1e-3),
+        "user": lambda: ones,
+        "product": lambda: Node2VecBias(3.0, 0.5) * NoRevisitBias(),
+    }
+    if adj.edge_weight is not None:
+        choices["weight"] = EdgeWeightBias
+        choices["node2vec weight"] = lambda: Node2VecBias(0.5, 2.0, weighted=True)
+    if adj.edge_time is not None:
+        choices["temporal"] = lambda: TemporalBias(time, window=3)
+        choices["last"] = lambda: TemporalBias(time, strategy="last")
+        if adj.edge_weight is not None:
+            choices["both"] = lambda: TemporalBias(time, weighted=True)
+    return choices.get(name, lambda: None)()
+
+
+NAMES = ["uniform", "no revisit", "node2vec", "stubborn", "user", "product", "weight"]
+NAMES += ["node2vec weight", "temporal", "last", "both"]
+
+
+def both(call):
+    """What `call` returns under either backend."""
+    results = []
+    for name in ("torch", "numba"):
+        with use_backend(name):
+            results.append(call())
+    return results
+
+
+def same(left, right) -> bool:
+    """Whether two results are equal in every tensor and number."""
+    if isinstance(left, torch.Tensor):
+        return left.shape == right.shape and left.tolist() == right.tolist()
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right
+
+
+@settings(max_examples=150, deadline=None)
+@given(own.graphs(max_nodes=12, max_edges=60), st.data())
+def test_sample_rooted_is_bit_identical(graph, data):
+    adj = graph.adj()
+    seeds = data.draw(own.seeds(adj.num_rows, max_size=8))
+    fanouts = data.draw(own.fanouts())
+    name = data.draw(st.sampled_from(NAMES))
+    options = data.draw(
+        st.fixed_dictionaries({"replace": st.booleans(), "disjoint": st.booleans()})
+    )
+
+    def call():
+        how = make_bias(name, adj, seeds)
+        found = sample_rooted(adj, seeds, fanouts, bias=how, generator=3, **options)
+        more = found.induced(adj), found.bidirectional()
+        return [
+            (sub.node, sub.row, sub.col, sub.edge, sub.num_sampled_nodes)
+            for sub in (found, *more)
+        ]
+
+    assert same(*both(call))
+
+
+@settings(max_examples=150, deadline=None)
+@given(own.graphs(max_nodes=12, max_edges=60), st.data())
+def test_traverse_is_bit_identical(graph, data):
+    adj = graph.adj()
+    seeds = data.draw(own.seeds(adj.num_rows, max_size=8))
+    fanouts = data.draw(st.lists(st.integers(1, 4), max_size=4))
+    name = data.draw(st.sampled_from(NAMES))
+    replace = data.draw(st.booleans())
+    calls = data.draw(st.sampled_from([None, lambda path, node, fanout: None]))
+
+    def call():
+        how = make_bias(name, adj, seeds)
+        options = {"replace": replace, "generator": 9}
+        forest = traverse(adj, seeds, fanouts, how, calls, **options)
+        return forest.nodes, forest.edges
+
+    assert same(*both(call))
+
+
+@settings(max_examples=60, deadline=None)
+@given(own.hetero(), st.booleans(), st.booleans())
+def test_hetero_is_bit_identical(hetero, replace, disjoint):
+    def call():
+        found = sample_rooted(
+            hetero.adjs(),
+            hetero.seeds,
+            [3, -1, 2],
+            replace=replace,
+            disjoint=disjoint,
+            generator=1,
+        )
+        return [list(part.values()) for part in (found.node, found.row, found.edge)]
+
+    assert same(*both(call))
+
+
+@settings(max_examples=60, deadline=None)
+@given(own.graphs(max_nodes=12, max_edges=60))
+def test_building_is_bit_identical(graph):
+    def call():
+        adj = graph.adj()
+        arrays = list(adj.arrays().values())
+        if adj.edge_weight is not None:
+            arrays.append(_tables.weight_table(adj))
+        return arrays
+
+    assert same(*both(call))
+
+
+def make_arguments(name: str, size: int) -> tuple:
+    """Arguments of one function of the backends, of any size."""
+    generator = torch.Generator().manual_seed(size)
+
+    def numbers(upper: int, count: int = size) -> torch.Tensor:
+        return torch.randint(0, upper, (count,), generator=generator)
+
+    degree = numbers(9)
+    rowptr = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)])
+    edges = int(rowptr[-1])
+    col = numbers(max(size, 1), edges)
+    ends = col.to(torch.int32)
+    rows = [row.sort().values for row in ends.split(degree.tolist())]
+    ordered = torch.cat([ends[:0], *rows])
+    weight = torch.rand(edges, generator=generator) * (col % 3)
+    table = _ops_torch.weight_table(weight, rowptr)
+    words = stream(new_key(5, CPU), torch.arange(size))
+    low, high = rowptr[:-1], rowptr[1:]
+    zero = torch.zeros_like(low)
+    node = numbers(max(size, 1)) - 1 if size else degree
+    cell = NodeTable(size, CPU)
+    every = {
+        "draw_uniform": (words, degree, 4, False),
+        "draw_uniform again": (words, degree, 3, True),
+        "draw_weighted": (words, table, low, high, zero, 3, False, 9),
+        "draw_weighted again": (words, table, low, high, zero, 3, True, 9),
+        "weight_table": (weight, rowptr),
+        "weight_table of integers": (col % 4, rowptr),
+        "upper_bound": (ordered, low, high, numbers(max(size, 1)), 9),
+        "has_edge": (rowptr, ordered, node.clamp(min=0), numbers(max(size, 1)), 9),
+        "take_or_none": (ends, numbers(edges + 1) - 1 if edges else zero - 1),
+        "compress": (col % 2 == 0, int((col % 2 == 0).sum())),
+        "first_position": (node, cell.cell, cell.reserve(size)),
+        "sort_rows": (ends, size),
+        "sort_rows sorted": (ordered.sort().values, size),
+        "forest_uniform": (rowptr, ends, node.clamp(min=0), [2, 1, 3], True, 7),
+        "draw_node2vec": (
+            *(rowptr, ends, ordered, None, node, numbers(max(size, 1)), words),
+            *((1 << 60, 1 << 62, (1 << 63) - 1), 5, 9),
+        ),
+        "draw_node2vec weighted": (
+            *(rowptr, ends, ordered, table, node, numbers(max(size, 1)), words),
+            *((1 << 60, 1 << 62, (1 << 63) - 1), 5, 9),
+        ),
+    }
+    return every[name] if name else tuple(every)
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 20_000])
+@pytest.mark.parametrize("name", make_arguments("", 3))
+def test_function_is_bit_identical(name, size):
+    """Large enough, too, for the threads to share the work."""
+    function = name.split()[0]
+    arguments = make_arguments(name, size)
+    reference = getattr(_ops_torch, function)(*arguments)
+    found = getattr(_ops_numba, function)(*make_arguments(name, size))
+    assert same(reference, found)
+
+
+def test_every_fast_function_is_compared():
+    compared = {name.split()[0] for name in make_arguments("", 3)}
+    fast = {name for name in vars(_ops_numba) if hasattr(_ops_torch, name)}
+    fast = {name for name in fast if name in _ops.__all__ and name != "REFUSED"}
+    whole = {"rooted_uniform"}  # compared by way of sample_rooted
+    assert fast == compared | whole
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_result_does_not_depend_on_threads(threads):
+    generator = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(0, 5000, (2, 100_000), generator=generator)
+    adj = gttf_sampler.CompactAdj.from_edge_index(edge_index, 5000)
+    seeds = torch.arange(3000)
+
+    def call():
+        found = sample_rooted(adj, seeds, [5, 5], generator=1)
+        forest = traverse(adj, seeds, [3, 3], generator=1)
+        walks = traverse(adj, seeds, [1, 1, 1], Node2VecBias(0.5, 2.0), generator=1)
+        return found.node, found.row, found.edge, forest.nodes, walks.nodes
+
+    before = torch.get_num_threads()
+    expected = call()
+    try:
+        torch.set_num_threads(threads)
+        assert same(call(), expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_set_backend_refuses_unknown_names():
+    with pytest.raises(ValueError, match=r"'name' must be one of .* \(got 'jax'\)"):
+        gttf_sampler.set_backend("jax")
+
+
+def test_use_backend_restores_the_choice():
+    before = gttf_sampler.backend_info()
+    with contextlib.suppress(KeyError), use_backend("torch"):
+        assert gttf_sampler.backend_info().startswith("torch")
+        raise KeyError
+    assert gttf_sampler.backend_info() == before

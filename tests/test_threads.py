@@ -1,0 +1,177 @@
+"""The fast backend among threads, forks, spawned workers and closing interpreters."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from gttf_sampler import CompactAdj, _threads, sample_rooted, traverse
+
+pytest.importorskip("numba", reason="numba is missing")
+
+ROOT = Path(__file__).parent.parent
+
+
+def make_graph(edges: int = 60_000) -> CompactAdj:
+    generator = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(0, 3000, (2, edges), generator=generator)
+    return CompactAdj.from_edge_index(edge_index, 3000)
+
+
+def draw(adj: CompactAdj, number: int) -> list[int]:
+    """One batch, large enough for threads to share it."""
+    seeds = torch.arange(number, number + 2000)
+    found = sample_rooted(adj, seeds, [5, 5], generator=number)
+    forest = traverse(adj, seeds, [4, 4], generator=number)
+    return [int(found.edge.sum()), int(found.row.sum()), int(forest.nodes[2].sum())]
+
+
+class Batches(torch.utils.data.Dataset):
+    """Numbers of batches; a worker turns each into a sample of the graph."""
+
+    def __init__(self, adj: CompactAdj) -> None:
+        self.adj = adj
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, number: int) -> list[int]:
+        return [*draw(self.adj, number), torch.get_num_threads(), os.getpid()]
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_give_the_same_batches(method):
+    """After this process has used its threads; workers persist over two epochs."""
+    adj = make_graph()
+    expected = [draw(adj, number) for number in range(6)]
+    assert _threads._pool is not None
+    loader = DataLoader(
+        Batches(adj),
+        batch_size=None,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context=method,
+        timeout=120,
+    )
+    for _ in range(2):
+        batches = list(loader)
+        assert [batch[:3] for batch in batches] == expected
+        assert {batch[3] for batch in batches} == {1}  # one thread in a worker
+        assert os.getpid() not in {batch[4] for batch in batches}
+    assert [draw(adj, number) for number in range(6)] == expected
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_concurrent_calls_give_the_same_batches():
+    adj = make_graph()
+    expected = [draw(adj, number) for number in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda number: draw(adj, number), range(24))) == expected
+
+
+def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+PROGRAM = """
+    import torch
+    from gttf_sampler import CompactAdj, sample_rooted, traverse
+    torch.set_num_threads(2)
+    edge_index = torch.randint(0, 3000, (2, 60_000))
+    adj = CompactAdj.from_edge_index(edge_index, 3000)
+"""
+
+
+def test_interpreter_may_exit_in_the_middle():
+    done = run(
+        PROGRAM
+        + """
+    import threading, time
+    def forever():
+        while True:
+            sample_rooted(adj, torch.arange(3000), [10, 10])
+    for _ in range(2):
+        threading.Thread(target=forever, daemon=True).start()
+    time.sleep(1)
+    print("leaving")
+    """
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "leaving\n"
+
+
+def test_kernels_release_the_gil():
+    """A Python loop in another thread goes on while a kernel runs."""
+    done = run(
+        PROGRAM
+        + """
+    import threading, time
+    torch.set_num_threads(1)
+    traverse(adj, torch.arange(3000), [10, 10], generator=0)
+    longest, stop = 0.0, False
+    def watch():
+        global longest
+        last = time.perf_counter()
+        while not stop:
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+            time.sleep(0.0005)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = time.perf_counter()
+    traverse(adj, torch.arange(3000), [20, 20, 10], generator=0)
+    taken, stop = time.perf_counter() - start, True
+    watcher.join()
+    print(longest < taken / 2, longest, taken)
+    """
+    )
+    assert done.stdout.startswith("True"), done.stdout + done.stderr
+
+
+def test_missing_cache_directory_only_means_compiling(tmp_path):
+    """The package in a place where nothing can be written, no other place either."""
+    frozen = tmp_path / "site"
+    frozen.mkdir()
+    for file in (ROOT / "gttf_sampler").glob("*.py"):
+        target = frozen / "gttf_sampler" / file.name
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(file.read_bytes())
+    (frozen / "gttf_sampler" / "__pycache__").write_text("not a directory")
+    program = """
+    from gttf_sampler import backend_info, CompactAdj, traverse
+    adj = CompactAdj.from_edge_index([[0], [0]])
+    print(traverse(adj, [0], [1]).nodes[1].tolist(), backend_info().split()[0])
+    """
+    nowhere = str(tmp_path / "site" / "gttf_sampler" / "__pycache__")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        cwd=frozen,
+        env={**os.environ, "HOME": nowhere, "XDG_CACHE_HOME": nowhere},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.stdout == "[[0]] numba\n", done.stderr
+    assert done.stderr.count("compiling the CPU kernels") == 1

@@ -236,14 +236,18 @@ def compress(mask, out):
 
 @_compiled
 def _bisect(values, low, high, bound):
-    """The first position in [low, high) whose value is > bound, else high."""
-    while low < high:
-        middle = (low + high) >> 1
-        if values[uint64(middle)] <= bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    """The first position in [low, high) whose value is > bound, else high.
+
+    Without a branch on the comparison, so that the next searches can start meanwhile.
+    """
+    size = high - low
+    if size <= 0:
+        return low
+    while size > 1:
+        half = size >> 1
+        low += half * int64(values[uint64(low + half - 1)] <= bound)
+        size -= half
+    return low + int64(values[uint64(low)] <= bound)
 
 
 @_compiled
@@ -253,13 +257,25 @@ def upper_bound(lo, hi, values, low, high, bound, out):
 
 
 @_compiled
+def _touch(table, low, high):
+    """Reads a value of every cache line of a row, at most 32: they arrive together."""
+    total = int64(0)
+    for i in range(low, min(high, low + 256), 8):
+        total += table[uint64(i)]
+    return total
+
+
+@_compiled
 def draw_weighted(
     lo, hi, stream, table, low, high, before, fanout, replace, gone, mass, out
 ):
-    """`gone` and `mass` are scratch of `fanout` cells; see `_ops_torch`."""
+    """`gone` and `mass` are scratch of `fanout` + 1 cells; see `_ops_torch`."""
+    touched = int64(0)
     for i in range(lo, hi):
+        if i + 2 < hi:  # needed soon, on its way from memory now
+            touched ^= _touch(table, low[i + 2], high[i + 2])
         at, base = i * fanout, before[i]
-        total = table[high[i] - 1] - base if high[i] > low[i] else 0
+        total = table[uint64(high[i] - 1)] - base if high[i] > low[i] else 0
         for j in range(fanout):
             out[at + j] = -1
         if total == 0:
@@ -270,25 +286,24 @@ def draw_weighted(
             if replace:
                 out[at + j] = _bisect(table, low[i], high[i], target + base)
                 continue
-            skipped = 0
-            for k in range(j):
-                if gone[k] <= target:
-                    skipped += mass[k]
+            skipped = int64(0)
+            for k in range(uint64(j)):
+                skipped += mass[k] * int64(gone[k] <= target)
             position = _bisect(table, low[i], high[i], target + skipped + base)
-            start = table[position - 1] if position > low[i] else base
-            mass[j] = table[position] - start
-            gone[j] = start - base - skipped
-            for k in range(j):
-                if gone[k] > gone[j]:
-                    gone[k] -= mass[j]
+            start = table[uint64(position - 1)] if position > low[i] else base
+            own, mine = table[uint64(position)] - start, start - base - skipped
+            for k in range(uint64(j)):
+                gone[k] -= own * int64(gone[k] > mine)
+            gone[j], mass[j] = mine, own
             k = j
             while k > 0 and out[at + k - 1] > position:
                 out[at + k] = out[at + k - 1]
                 k -= 1
             out[at + k] = position
-            total -= mass[j]
+            total -= own
             if total == 0:
                 break
+    gone[fanout] = touched  # somebody has to want it, or it is not read
 
 
 @_compiled
@@ -324,40 +339,97 @@ def has_edge(lo, hi, rowptr, sorted_col, source, target, out):
 
 
 @_compiled
+def _propose(stream, start, count, table, turn):
+    """An edge of the row: by mass if there is a table, else uniform."""
+    word = _bits(_bits(stream, turn + turn), uint64(0))
+    if table.size == 0:
+        return start + int64(_below(word, uint64(count)))
+    total = table[uint64(start + count - 1)]
+    target = int64(_below_wide(word, uint64(total)))
+    return _bisect(table, start, start + count, target)
+
+
+@_compiled
 def draw_node2vec(
     lo, hi, rowptr, col, sorted_col, table, node, last, stream, shares, rounds, out
 ):
-    """Proposals by weight if `table` is not empty, else uniform; see `_ops_torch`."""
-    for i in range(lo, hi):
-        start, count = int64(0), int64(0)
-        if node[i] >= 0:
-            start = rowptr[uint64(node[i])]
-            count = rowptr[uint64(node[i] + 1)] - start
-        total = count
-        if table.size:
-            total = table[uint64(start + count - 1)] if count else int64(0)
-        out[i] = REFUSED if total else -1
-        if total == 0:
-            continue
+    """By mass if `table` is not empty, else uniform; see `_ops_torch`.
+
+    A block of walkers takes every step together, so that their cache misses overlap,
+    and only those look for the edge to `last` whose coin leaves the decision open.
+    """
+    start, count, edge, to, coin, low, size = np.empty((7, _BLOCK), np.int64)
+    open_, asking = np.empty((2, _BLOCK), np.int64)
+    sure, hopeless = min(shares[1], shares[2]), max(shares[1], shares[2])
+    for first in range(lo, hi, _BLOCK):
+        waiting = 0
+        for k in range(min(_BLOCK, hi - first)):
+            here = node[first + k]
+            start[k], count[k] = 0, 0
+            if here >= 0:
+                start[k] = rowptr[uint64(here)]
+                count[k] = rowptr[uint64(here + 1)] - start[k]
+            mass = count[k]
+            if table.size and mass:
+                mass = table[uint64(start[k] + count[k] - 1)]
+            out[first + k] = REFUSED if mass else -1
+            open_[waiting] = k
+            waiting += mass > 0
         for turn in range(uint64(rounds)):
-            word = _bits(uint64(stream[i]), turn + turn)
-            word = _bits(word, uint64(0))
-            if table.size:
-                target = int64(_below_wide(word, uint64(total)))
-                edge = _bisect(table, start, start + count, target)
-            else:
-                edge = start + int64(_below(word, uint64(count)))
-            to = int64(col[uint64(edge)])
-            if to == last[i]:
-                share = shares[0]
-            elif _has_edge(rowptr, sorted_col, to, last[i]):
-                share = shares[1]
-            else:
-                share = shares[2]
-            coin = int64(_bits(uint64(stream[i]), turn + turn + _1) >> _1)
-            if coin <= share:
-                out[i] = edge
+            if waiting == 0:
                 break
+            for i in range(waiting):
+                k = open_[i]
+                word = uint64(stream[first + k])
+                edge[k] = _propose(word, start[k], count[k], table, turn)
+                coin[k] = int64(_bits(word, turn + turn + _1) >> _1)
+            for i in range(waiting):
+                to[open_[i]] = col[uint64(edge[open_[i]])]
+            questions = 0
+            for i in range(waiting):
+                k = open_[i]
+                back = to[k] == last[first + k]
+                if coin[k] <= (shares[0] if back else sure):
+                    out[first + k] = edge[k]
+                elif not back and coin[k] <= hopeless:
+                    asking[questions] = k
+                    questions += 1
+            _look_up(rowptr, sorted_col, asking, questions, to, last, first, low, size)
+            for i in range(questions):
+                k = asking[i]
+                if coin[k] <= (shares[1] if size[k] else shares[2]):
+                    out[first + k] = edge[k]
+            still = 0
+            for i in range(waiting):
+                k = open_[i]
+                open_[still] = k
+                still += out[first + k] == REFUSED
+            waiting = still
+
+
+@_compiled
+def _look_up(rowptr, sorted_col, asking, questions, to, last, first, low, size):
+    """Whether row to[k] holds last[k], for all that ask at once; answers in size[k]."""
+    longest = int64(0)
+    for i in range(questions):
+        k = asking[i]
+        low[k] = rowptr[uint64(to[k])]
+        size[k] = rowptr[uint64(to[k] + 1)] - low[k]
+        longest = max(longest, size[k])
+    while longest > 1:
+        for i in range(questions):
+            k = asking[i]
+            half = size[k] >> 1
+            middle = sorted_col[uint64(low[k] + max(half - 1, 0))] if half else 0
+            low[k] += half * int64(middle < last[first + k])
+            size[k] -= half
+        longest -= longest >> 1
+    for i in range(questions):
+        k = asking[i]
+        if size[k]:
+            end = rowptr[uint64(to[k] + 1)]
+            low[k] += int64(sorted_col[uint64(low[k])] < last[first + k])
+            size[k] = low[k] < end and sorted_col[uint64(low[k])] == last[first + k]
 
 
 @_compiled

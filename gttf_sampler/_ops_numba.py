@@ -185,7 +185,7 @@ def draw_weighted(
     cells = out.view(-1).numpy()
 
     def some(lo: int, hi: int) -> None:
-        gone, mass = np.empty((2, fanout), np.int64)  # each thread needs its own
+        gone, mass = np.empty((2, fanout + 1), np.int64)  # each thread needs its own
         how = fanout, replace, gone, mass, cells
         _kernels.draw_weighted(lo, hi, *inputs, *how)
 

@@ -45,7 +45,9 @@ def draw(forest: WalkForest, tree: int | None = None) -> Figure | str:
     for k, y in depths:
         axes.plot([LEFT, right], [y, y], color=GUIDE, lw=1, zorder=0)
         axes.text(MARGIN, y, f"depth {k}", size=8, color=GREY, va="center")
-    what = f"{len(twigs)} trees" if tree is None else f"tree {tree}"
+    what = f"{len(twigs)} tree{'s' * (len(twigs) != 1)}"
+    if tree is not None:
+        what = f"tree {tree}"
     title = f"Walk forest: {what}" + "".join(f" (+{some})" for some in missing)
     axes.text(MARGIN, 0.35, title, va="center")
     width, height = right + MARGIN, depths[-1][1] + GAP / 2

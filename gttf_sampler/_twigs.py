@@ -46,9 +46,11 @@ def trees(forest: WalkForest, tree: int | None) -> tuple[list[Twig], list[str]]:
         shown, total = slice(tree, tree + 1), 1
     levels = [level[shown].tolist() for level in forest.nodes[: DEPTH + 1]]
     twigs = [_grow(rows, fanouts, limit) for rows in zip(*levels, strict=True)]
-    missing = {"trees": total - len(twigs), "steps": forest.depth - DEPTH}
+    missing = {"tree": total - len(twigs), "step": forest.depth - DEPTH}
     return twigs, [
-        f"{size:,} more {what}" for what, size in missing.items() if size > 0
+        f"{size:,} more {what}{'s' * (size > 1)}"
+        for what, size in missing.items()
+        if size > 0
     ]
 
 

@@ -70,6 +70,11 @@ class Walkers(NamedTuple):
     root: Tensor
     stream: Tensor
 
+    def select(self, index: Tensor) -> "Walkers":
+        """The walkers at the given positions."""
+        path, node, root, stream = (part.index_select(0, index) for part in self[1:])
+        return Walkers(self.adj, path, node, root, stream)
+
 
 @runtime_checkable
 class DrawingBias(Protocol):

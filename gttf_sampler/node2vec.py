@@ -14,7 +14,7 @@ from gttf_sampler.draw import (
 )
 from gttf_sampler.random import bits
 
-ROUNDS = 12  # after so many refused proposals the neighbours are weighed exactly
+ROUNDS = 64  # after so many refused proposals the neighbours are weighed exactly
 
 
 class Node2VecBias(Bias):
@@ -73,22 +73,23 @@ class Node2VecBias(Bias):
             return self._first(walkers, fanout, replace)
         if not replace:
             return draw_by_weight(walkers, self, fanout, replace)
-        walkers, adj = _one_per_draw(walkers, fanout), walkers.adj
+        adj, draw = walkers.adj, torch.arange(fanout, device=walkers.node.device)
+        stream = bits(walkers.stream[:, None], draw).view(-1)  # one per draw
         edge = _ops.draw_node2vec(
             adj.rowptr,
             adj.col,
             _tables.sorted_col(adj),
             _tables.weight_table(adj) if self.weighted else None,
-            walkers.node,
-            walkers.path[:, -1],
-            walkers.stream,
+            walkers.node.repeat_interleave(fanout),
+            walkers.path[:, -1].repeat_interleave(fanout),
+            stream,
             self._shares(),
             ROUNDS,
             adj.max_degree,
         )
         waiting = (edge == _ops.REFUSED).nonzero().view(-1)
         if waiting.numel():
-            some = _select(walkers, waiting)
+            some = walkers.select(waiting // fanout)._replace(stream=stream[waiting])
             edge[waiting] = draw_by_weight(some, self, 1, replace)[:, 0]
         return edge.view(-1, fanout)
 
@@ -112,17 +113,3 @@ class Node2VecBias(Bias):
         """The call that makes it."""
         weighted = ", weighted=True" if self.weighted else ""
         return f"Node2VecBias(p={self.p:g}, q={self.q:g}{weighted})"
-
-
-def _one_per_draw(walkers: Walkers, fanout: int) -> Walkers:
-    """Every walker `fanout` times, each copy with a stream of its own."""
-    draw = torch.arange(fanout, device=walkers.node.device)
-    owner = torch.arange(walkers.node.numel(), device=draw.device)
-    copies = _select(walkers, owner.repeat_interleave(fanout))
-    return copies._replace(stream=bits(walkers.stream[:, None], draw).view(-1))
-
-
-def _select(walkers: Walkers, index: Tensor) -> Walkers:
-    """The walkers at the given positions."""
-    path, node, root, stream = (x.index_select(0, index) for x in walkers[1:])
-    return Walkers(walkers.adj, path, node, root, stream)

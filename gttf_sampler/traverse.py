@@ -89,7 +89,8 @@ def traverse(
         degree = adj.row_range(node)[1]
         arrived = _ops.arrive(adj.col, node, degree, edge, replace)
         path = torch.cat([path, node[:, None]], dim=1)
-        path = path.repeat_interleave(fanout, dim=0)  # [w · fanout, depth + 1]
+        if fanout > 1:
+            path = path.repeat_interleave(fanout, dim=0)  # [w · fanout, depth + 1]
         node = arrived.view(-1)
         forest.add(edge, arrived)
         for callback in callbacks:

@@ -1,0 +1,203 @@
+"""Times the kernels against DGL and, where importable, other samplers, in one run.
+
+    make bench-kernels                 # both graphs, about 10 minutes
+    make bench-kernels ARGS="--graphs reddit-like --rounds 5 --json kernels.json"
+
+All peers get the same graph, seeds and fanouts, take turns in every round, and are
+judged by their best round; a ratio says how many times as long the peer takes. "raw
+gather" reads as many random edges as a batch has and does nothing else: the bound.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads hurt each other
+
+import torch
+from tqdm import tqdm
+
+from gttf_sampler import (
+    CompactAdj,
+    EdgeWeightBias,
+    Node2VecBias,
+    backend_info,
+    sample_rooted,
+    traverse,
+    use_backend,
+)
+
+GRAPHS = {
+    "reddit-like": (240_000, 23_000_000, [25, 10]),
+    "products-like": (2_400_000, 120_000_000, [15, 10]),
+    "tiny": (2_000, 40_000, [5, 5]),
+}
+BATCH, WALKERS, LENGTH, P, Q = 1024, 4096, 20, 0.5, 2.0
+
+Task = dict[str, Callable[[torch.Tensor], object]]
+
+
+def make_edges(nodes: int, edges: int) -> torch.Tensor:
+    """Random edges whose targets are skewed: the popular tenth gets a third of them."""
+    generator = torch.Generator().manual_seed(0)
+    index = torch.empty(2, edges, dtype=torch.int64)
+    index[0].random_(0, nodes, generator=generator)
+    share = torch.rand(edges, generator=generator, dtype=torch.float64)
+    index[1] = share.square_().mul_(nodes).long()
+    return index
+
+
+def make_tasks(index: torch.Tensor, nodes: int, fanouts: list[int]) -> dict[str, Task]:
+    """What is compared: per task, a function of the seeds for every peer."""
+    weight = torch.rand(index.shape[1], generator=torch.Generator().manual_seed(1))
+    weight += 0.1
+    into = CompactAdj.from_edge_index(index, nodes, edge_weight=weight)
+    onward = CompactAdj.from_edge_index(index, nodes, direction="out")
+    tasks: dict[str, Task] = {}
+    for replace in (False, True):
+        how = "with" if replace else "without"
+        drawn = sample_rooted(into, torch.arange(BATCH), fanouts, replace=replace)
+        where = torch.randint(into.num_edges, (drawn.num_edges,))
+        tasks[f"rooted, {how} replacement"] = {
+            "gttf": lambda s, r=replace: sample_rooted(into, s, fanouts, replace=r),
+            "gttf (torch)": lambda s, r=replace: on_torch(into, s, fanouts, r),
+            "raw gather": lambda s, w=where: into.col.index_select(0, w),
+        }
+    tasks["forest, with replacement"] = {
+        "gttf": lambda s: traverse(into, s, fanouts),
+        "raw gather": lambda s, w=where: into.col.index_select(0, w),
+    }
+    tasks["weighted, without replacement"] = {
+        "gttf": lambda s: sample_rooted(into, s, fanouts, bias=EdgeWeightBias())
+    }
+    steps = [1] * LENGTH
+    tasks["uniform walks"] = {"gttf": lambda s: traverse(onward, s, steps)}
+    tasks["node2vec walks"] = {
+        "gttf": lambda s: traverse(onward, s, steps, Node2VecBias(P, Q))
+    }
+    add_dgl(tasks, index, nodes, fanouts, weight)
+    add_walk_peers(tasks, onward)
+    add_pyg_peers(tasks, into, fanouts)
+    return tasks
+
+
+def on_torch(adj: CompactAdj, seeds: torch.Tensor, fanouts: list[int], replace: bool):
+    with use_backend("torch"):
+        return sample_rooted(adj, seeds, fanouts, replace=replace)
+
+
+def add_dgl(tasks, index, nodes, fanouts, weight) -> None:
+    """DGL, the peer everyone can install."""
+    try:
+        import dgl
+    except ImportError:
+        print("DGL is not installed: no ratios (pip install 'gttf-sampler[bench]')")
+        return
+    graph = dgl.graph((index[0], index[1]), num_nodes=nodes)
+    graph.edata["p"] = weight
+    graph = graph.formats(["csr", "csc"])
+    graph.create_formats_()
+    far_first, name = fanouts[::-1], f"DGL {dgl.__version__}"
+    sampler = dgl.dataloading.NeighborSampler
+    for replace, how in ((False, "without"), (True, "with")):
+        plain = sampler(far_first, replace=replace)
+        call = lambda s, sampler=plain: sampler.sample(graph, s)  # noqa: E731
+        tasks[f"rooted, {how} replacement"][name] = call
+    tasks["forest, with replacement"][name] = call
+    heavy = sampler(far_first, prob="p")
+    tasks["weighted, without replacement"][name] = lambda s: heavy.sample(graph, s)
+    tasks["uniform walks"][name] = lambda s: dgl.sampling.random_walk(
+        graph, s, length=LENGTH
+    )
+    tasks["node2vec walks"][name] = lambda s: dgl.sampling.node2vec_random_walk(
+        graph, s, P, Q, LENGTH
+    )
+
+
+def add_walk_peers(tasks, adj: CompactAdj) -> None:
+    try:
+        import torch_cluster
+    except ImportError:
+        return
+    rowptr, col = adj.rowptr, adj.col.long()
+    walk = torch.ops.torch_cluster.random_walk
+    name = f"torch-cluster {torch_cluster.__version__}"
+    tasks["uniform walks"][name] = lambda s: walk(rowptr, col, s, LENGTH, 1.0, 1.0)
+    tasks["node2vec walks"][name] = lambda s: walk(rowptr, col, s, LENGTH, P, Q)
+
+
+def add_pyg_peers(tasks, adj: CompactAdj, fanouts: list[int]) -> None:
+    for package, space in (("pyg_lib", "pyg"), ("torch_sparse", "torch_sparse")):
+        try:
+            version = __import__(package).__version__
+        except ImportError:
+            continue
+        colptr, row = adj.rowptr, adj.col.long()
+        sample = getattr(torch.ops, space).neighbor_sample
+        for replace, how in ((False, "without"), (True, "with")):
+            rest = (fanouts, replace, True)
+            if space == "pyg":
+                rest = (fanouts, None, None, None, None, None, True, replace)
+            tasks[f"rooted, {how} replacement"][f"{package} {version}"] = (
+                lambda s, rest=rest, call=sample: call(colptr, row, s, *rest)
+            )
+
+
+def measure(
+    task: Task, nodes: int, walks: bool, rounds: int, batches: int, bar
+) -> dict:
+    """Milliseconds per batch of every peer in its best round."""
+    generator = torch.Generator().manual_seed(2)
+    size = (batches, WALKERS if walks else BATCH)
+    seeds = torch.randint(nodes, size, generator=generator)
+    best = dict.fromkeys(task, float("inf"))
+    for call in task.values():
+        call(seeds[0])
+    for _ in range(rounds):
+        for name, call in task.items():
+            start = time.perf_counter()
+            for batch in seeds:
+                call(batch)
+            taken = (time.perf_counter() - start) / batches
+            best[name] = min(best[name], taken * 1e3)
+        bar.update()
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    choices = list(GRAPHS)
+    parser.add_argument("--graphs", nargs="+", choices=choices, default=choices[:2])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--batches", type=int, default=10)
+    parser.add_argument("--json", metavar="FILE", help="also write the numbers here")
+    options = parser.parse_args()
+    print(f"gttf-sampler on {backend_info()}; times in ms per batch, best round")
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    for graph in options.graphs:
+        nodes, edges, fanouts = GRAPHS[graph]
+        print(f"\n{graph}: {nodes:,} nodes, {edges:,} edges, fanouts {fanouts}")
+        tasks = make_tasks(make_edges(nodes, edges), nodes, fanouts)
+        results[graph] = {}
+        with tqdm(total=len(tasks) * options.rounds, leave=False) as bar:
+            for title, task in tasks.items():
+                walks = "walks" in title
+                how = (nodes, walks, options.rounds, options.batches, bar)
+                results[graph][title] = measure(task, *how)
+        for title, times in results[graph].items():
+            print(f"  {title}")
+            for name, taken in times.items():
+                note = f"{taken / times['gttf']:6.2f} x" if name != "gttf" else ""
+                rate = ""
+                if "walks" in title:
+                    rate = f"{WALKERS * LENGTH / taken / 1e3:8.1f} M steps/s"
+                print(f"    {name:22s} {taken:9.2f} ms {note:9s} {rate}")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -82,19 +82,19 @@ def traverse(
         ):
             forest.add(edge, arrived)
         return forest
-    path, node = start.new_empty(start.numel(), 0), start
+    way, node = start.new_empty(start.numel(), len(forest.fanouts)), start
     for depth, fanout in enumerate(forest.fanouts):
-        walkers = _walkers(forest, path, node, random.fold(key, depth))
+        walkers = _walkers(forest, way[:, :depth], node, random.fold(key, depth))
         edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
         degree = adj.row_range(node)[1]
         arrived = _ops.arrive(adj.col, node, degree, edge, replace)
-        path = torch.cat([path, node[:, None]], dim=1)
+        way[:, depth] = node
         if fanout > 1:
-            path = path.repeat_interleave(fanout, dim=0)  # [w · fanout, depth + 1]
+            way = way.repeat_interleave(fanout, dim=0)  # [w · fanout, h]
         node = arrived.view(-1)
         forest.add(edge, arrived)
         for callback in callbacks:
-            callback(path, node, fanout)
+            callback(way[:, : depth + 1], node, fanout)
     return forest
 
 

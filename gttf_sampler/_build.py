@@ -60,11 +60,6 @@ def times(edge_time: Any, node_time: Any, col: Tensor, num_cols: int) -> Tensor 
     return _check.times("edge_time", edge_time, col.numel(), "edge").to(col.device)
 
 
-def narrow(ids: Tensor, upper: int) -> Tensor:
-    """`ids` as int32 if every id below `upper` fits, to halve the memory traffic."""
-    return ids.to(_ops.id_dtype(upper))
-
-
 def rows_from_edges(
     row: Tensor,
     col: Tensor,
@@ -75,22 +70,17 @@ def rows_from_edges(
     sort_by_time: bool,
 ) -> Rows:
     """Sorts the edges by row, stably, and inside a row by time if asked to."""
-    row = narrow(row, num_rows)
     earlier = None
     if time is not None and sort_by_time:
         earlier = time.sort(stable=True).indices
-        row = row.index_select(0, earlier)
-    rowptr, order = _ops.sort_rows(row, num_rows)
-    del row
+        row, col = row.index_select(0, earlier), col.index_select(0, earlier)
+    rowptr, col, order = _ops.group_by_row(row, col, num_rows, num_cols)
     if earlier is not None:
         order = earlier if order is None else earlier.index_select(0, order)
-        if bool((order[1:] > order[:-1]).all()):
-            order = None
-    col = narrow(col, num_cols)
-    if order is None:
-        return Rows(rowptr, col.contiguous(), None, weight, time)
-    if weight is not None:
+        sorted_already = bool((order[1:] > order[:-1]).all())
+        order = None if sorted_already else order.to(_ops.id_dtype(order.numel()))
+    if order is not None and weight is not None:
         weight = weight.index_select(0, order)
-    if time is not None:
+    if order is not None and time is not None:
         time = time.index_select(0, order)
-    return Rows(rowptr, col.index_select(0, order), order, weight, time)
+    return Rows(rowptr, col, order, weight, time)

@@ -442,16 +442,41 @@ def ascends(index):
 
 
 @_compiled
-def count_rows(lo, hi, index, counts):
-    """How often each row occurs among entries lo to hi."""
+def count_buckets(lo, hi, row, shift, counts):
+    """How many of the edges lo to hi fall into each bucket of 2**shift rows."""
     for i in range(uint64(lo), uint64(hi)):
-        counts[uint64(index[i])] += 1
+        counts[uint64(row[i]) >> shift] += 1
 
 
 @_compiled
-def sort_rows(lo, hi, index, free, order):
-    """Puts entries lo to hi behind one another, row by row, from free[row] on."""
+def fill_buckets(lo, hi, row, col, shift, free, rows, cols, ids):
+    """Moves the edges lo to hi behind one another into their buckets."""
     for i in range(uint64(lo), uint64(hi)):
-        row = uint64(index[i])
-        order[uint64(free[row])] = i
-        free[row] += 1
+        bucket = uint64(row[i]) >> shift
+        at = uint64(free[bucket])
+        free[bucket] = int64(at) + 1
+        rows[at], cols[at], ids[at] = row[i], col[i], i
+
+
+@_compiled
+def sort_buckets(lo, hi, starts, shift, rows, cols, ids, rowptr, col, edge_id):
+    """Sorts the edges of buckets lo to hi by row; a bucket's rows fit in the cache."""
+    free = np.empty(int64(1) << int64(shift), np.int64)
+    for bucket in range(lo, hi):
+        begin, end = starts[bucket], starts[bucket + 1]
+        first = bucket << int64(shift)
+        last = min(first + free.size, rowptr.size - 1)
+        free[:] = 0
+        for i in range(uint64(begin), uint64(end)):
+            free[uint64(rows[i] - first)] += 1
+        at = begin
+        for row in range(first, last):
+            count = free[row - first]
+            free[row - first] = at
+            at += count
+            rowptr[row + 1] = at
+        for i in range(uint64(begin), uint64(end)):
+            own = uint64(rows[i] - first)
+            to = uint64(free[own])
+            free[own] += 1
+            col[to], edge_id[to] = cols[i], ids[i]

@@ -25,12 +25,12 @@ __all__ = [
     "first_position",
     "first_position_sorted",
     "forest_uniform",
+    "group_by_row",
     "has_edge",
     "id_dtype",
     "most_edges",
     "rooted_uniform",
     "row_range",
-    "sort_rows",
     "take",
     "take_or_none",
     "upper_bound",
@@ -64,10 +64,10 @@ expand = _door(_ops_torch.expand)
 first_position = _door(_ops_torch.first_position)
 first_position_sorted = _door(_ops_torch.first_position_sorted)
 forest_uniform = _door(_ops_torch.forest_uniform)
+group_by_row = _door(_ops_torch.group_by_row)
 has_edge = _door(_ops_torch.has_edge)
 rooted_uniform = _door(_ops_torch.rooted_uniform)
 row_range = _door(_ops_torch.row_range)
-sort_rows = _door(_ops_torch.sort_rows)
 take_or_none = _door(_ops_torch.take_or_none)
 upper_bound = _door(_ops_torch.upper_bound)
 weight_table = _door(_ops_torch.weight_table)

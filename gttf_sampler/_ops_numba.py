@@ -20,6 +20,7 @@ from gttf_sampler.random import WORD, Key, fold
 Array = np.ndarray[Any, Any]
 
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
+BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
 ROOM = 1 << 22  # edges that rooted sampling makes room for before it knows their number
 
 
@@ -237,26 +238,40 @@ def draw_node2vec(
     return out
 
 
-def sort_rows(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor | None]:
-    """Row pointer and stable order by counting sort; see `_ops_torch`.
+def group_by_row(
+    row: Tensor, col: Tensor, num_rows: int, num_cols: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rows of edges by a stable counting sort in two passes; see `_ops_torch`.
 
-    Every thread counts and then places a stretch of the edges: what the stretches
-    before it put into a row comes first.
+    The first pass moves edges into buckets of neighbouring rows, the second one sorts
+    every bucket inside the cache. Threads share both; what the first of them puts into
+    a bucket comes first there.
     """
-    ids = index.contiguous().numpy()
+    row, col = row.contiguous(), col.contiguous()
+    if _kernels.ascends(row.numpy()):
+        return _ops_torch.group_by_row(row, col, num_rows, num_cols)
+    shift = max(0, (num_rows - 1).bit_length() - BUCKET_BITS)
+    parts = ranges(row.numel(), row.numel())
+    counts = np.zeros((len(parts), (num_rows >> shift) + 1), np.int64)
+    from_, width = row.numpy(), np.uint64(shift)
+    works = list(zip(parts, counts, strict=True))
+    count = _kernels.count_buckets
+    run([partial(count, *part, from_, width, own) for part, own in works])
+    ends = counts.T.cumsum().reshape(counts.T.shape)  # by bucket, then by thread
+    counts[:] = ends.T - counts  # from how many to where the first of them goes
+    sizes = num_rows, num_cols, row.numel()
+    moved = [_array(_ops_torch.id_dtype(size), row.numel()) for size in sizes]
+    fill, to = _kernels.fill_buckets, (col.numpy(), width)
+    run([partial(fill, *part, from_, *to, own, *moved) for part, own in works])
     rowptr = torch.zeros(num_rows + 1, dtype=torch.int64)
-    order = torch.empty(ids.size, dtype=_ops_torch.id_dtype(ids.size))
-    parts = ranges(ids.size, ids.size)
-    counts = np.zeros((len(parts), num_rows), order.numpy().dtype)
-    calls = zip(parts, counts, strict=True)
-    run([partial(_kernels.count_rows, *part, ids, own) for part, own in calls])
-    np.cumsum(counts.sum(0, dtype=np.int64), out=rowptr.numpy()[1:])
-    if _kernels.ascends(ids):
-        return rowptr, None
-    free = rowptr.numpy()[:-1].astype(counts.dtype)
-    for own in counts:  # from how many to where the first of them goes
-        own[:], free = free, free + own
-    calls = zip(parts, counts, strict=True)
-    out = order.numpy()
-    run([partial(_kernels.sort_rows, *part, ids, own, out) for part, own in calls])
-    return rowptr, order
+    done = [_array(_ops_torch.id_dtype(size), row.numel()) for size in sizes[1:]]
+    starts = np.append(0, ends[:, -1])
+    buckets = starts, width, *moved, rowptr.numpy(), *done
+    parallel(_kernels.sort_buckets, starts.size - 1, row.numel(), *buckets)
+    return rowptr, torch.from_numpy(done[0]), torch.from_numpy(done[1])
+
+
+def _array(dtype: torch.dtype, size: int) -> Array:
+    """An uninitialised array with the dtype of a tensor."""
+    made: Array = torch.empty(size, dtype=dtype).numpy()
+    return made

@@ -1,7 +1,7 @@
 """The reference backend: every hot loop as torch operations, on any device.
 
 Shapes are static wherever they can be, so nothing here waits for a device except
-`sort_rows`, which runs once per graph, and `compress` on the CPU, where there is
+`group_by_row`, which runs once per graph, and `compress` on the CPU, where there is
 nothing to wait for. -1 means "none" in every array of edges, nodes or offsets.
 """
 
@@ -36,17 +36,21 @@ def id_dtype(upper: int) -> torch.dtype:
     return torch.int32 if upper <= INT32_MAX else torch.int64
 
 
-def sort_rows(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor | None]:
-    """Row pointer [n+1] and stable order [m] of `index`; None if it is sorted already.
+def group_by_row(
+    row: Tensor, col: Tensor, num_rows: int, num_cols: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Row pointer [n+1], columns [m] row by row, and where each edge stood before [m].
 
-    Torch sorts integers by radix, on the CPU and on GPUs: linear time.
+    The order within a row is kept; None says that all edges stay where they are. Torch
+    sorts integers by radix, on the CPU and on GPUs: linear time.
     """
-    rowptr = index.new_zeros(num_rows + 1, dtype=torch.int64)
-    torch.cumsum(index.bincount(minlength=num_rows), 0, out=rowptr[1:])
-    if index.numel() < 2 or bool((index[1:] >= index[:-1]).all()):
-        return rowptr, None
-    order = index.sort(stable=True).indices
-    return rowptr, order.to(id_dtype(order.numel()))
+    row, col = row.to(id_dtype(num_rows)), col.to(id_dtype(num_cols))
+    rowptr = row.new_zeros(num_rows + 1, dtype=torch.int64)
+    torch.cumsum(row.bincount(minlength=num_rows), 0, out=rowptr[1:])
+    if row.numel() < 2 or bool((row[1:] >= row[:-1]).all()):
+        return rowptr, col.contiguous(), None
+    order = row.sort(stable=True).indices.to(id_dtype(row.numel()))
+    return rowptr, col.index_select(0, order), order
 
 
 def expand(start: Tensor, count: Tensor, total: int) -> tuple[Tensor, Tensor]:

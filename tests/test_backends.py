@@ -181,8 +181,8 @@ def make_arguments(name: str, size: int) -> tuple:
         "take_or_none": (ends, numbers(edges + 1) - 1 if edges else zero - 1),
         "compress": (col % 2 == 0, int((col % 2 == 0).sum())),
         "first_position": (node, cell.cell, cell.reserve(size)),
-        "sort_rows": (ends, size),
-        "sort_rows sorted": (ordered.sort().values, size),
+        "group_by_row": (ends, col, size, size),
+        "group_by_row sorted": (ordered.sort().values, col, size, size),
         "forest_uniform": (rowptr, ends, node.clamp(min=0), [2, 1, 3], True, 7),
         "draw_node2vec": (
             *(rowptr, ends, ordered, None, node, numbers(max(size, 1)), words),

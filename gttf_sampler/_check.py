@@ -1,10 +1,14 @@
 """Checks of what the caller passes: the only place that words errors."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NoReturn
+from numbers import Real
+from typing import Any, NoReturn, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
 
 INTEGERS = (torch.int32, torch.int64)
 MAX_DEGREE = (1 << 31) - 1
@@ -30,28 +34,76 @@ def one_of(name: str, value: str, options: Collection[str]) -> str:
 
 def size(name: str, value: Any) -> int:
     """`value` as a count, which must be an integer >= 0."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        mistyped(name, "must be an integer", repr(value))
-    number = int(value)
+    number = integer(name, value)
     if number < 0:
         fail(name, "must not be negative", number)
     return number
 
 
+def integer(name: str, value: Any) -> int:
+    """`value` as a Python integer, from anything that is a single integer."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return int(value.__index__())
+    except (AttributeError, TypeError, ValueError):
+        mistyped(name, "must be an integer", repr(value))
+
+
 def positive(name: str, value: float) -> float:
     """`value`, which must be a finite number > 0."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    result = number(name, value)
+    if not 0 < result < float("inf") or 1 / result == float("inf"):
+        fail(name, "must be finite and greater than 0, as must its inverse", value)
+    return result
+
+
+def number(name: str, value: Any) -> float:
+    """`value` as a float; inf if it is an integer too large for one."""
+    if not isinstance(value, Real) or isinstance(value, bool):
         mistyped(name, "must be a number", repr(value))
-    if not 0 < value < float("inf"):
-        fail(name, "must be finite and greater than 0", value)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def of_type(name: str, value: Any, kind: type) -> None:
+    """Refuses what is not an instance of `kind`."""
+    if not isinstance(value, kind):
+        mistyped(name, f"must be a {kind.__name__}", type(value).__name__)
+
+
+def functions(name: str, value: Any, many: bool = False) -> Sequence[Any]:
+    """`value` as a list of callables: none, one, or, if allowed, many."""
+    if value is None:
+        return []
+    entries = list(value) if many and isinstance(value, list | tuple) else [value]
+    for entry in entries:
+        if not callable(entry) or isinstance(entry, type):
+            rule = "must be a function or an object that can be called"
+            mistyped(name, rule, repr(entry))
+    return entries
+
+
+def randomness(value: Any) -> torch.Generator | int | None:
+    """`value` as a generator, a seed or None."""
+    if value is None or isinstance(value, torch.Generator):
+        return value
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        rule = "must be a torch.Generator, an integer or None"
+        mistyped("generator", rule, repr(value))
+    return integer("generator", value)
 
 
 def tensor(name: str, value: Any, rank: int = 1) -> Tensor:
     """`value` as a tensor of the given rank."""
     if isinstance(value, Tensor):
-        result = value
+        result = value.detach()
     else:
+        if isinstance(value, np.ndarray):
+            plain = value.flags.writeable and all(s >= 0 for s in value.strides)
+            value = value if plain else value.copy()  # what torch cannot share
         try:
             result = torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError):
@@ -84,6 +136,40 @@ def within(name: str, value: Tensor, upper: int, what: str = "nodes") -> Tensor:
     return value
 
 
+def positions(name: str, value: Any, edges: int) -> Tensor:
+    """`value` as positions of edges, of any shape; -1 for none."""
+    result = value if isinstance(value, Tensor) else torch.as_tensor(value)
+    if result.dtype not in INTEGERS:
+        mistyped(name, "must have dtype int32 or int64", result.dtype)
+    if result.device.type == "cpu" and result.numel():
+        low, high = (int(bound) for bound in result.aminmax())
+        if low < -1 or high >= edges:
+            rule = f"must hold positions below the number of edges {edges}, or -1"
+            fail(name, rule, high if high >= edges else low)
+    return result
+
+
+def pairs(
+    left: tuple[str, Any], right: tuple[str, Any], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Two integer arguments as tensors of one shape."""
+    found = []
+    for name, value in (left, right):
+        try:
+            result = torch.as_tensor(value, device=device)
+        except (TypeError, ValueError, RuntimeError):
+            mistyped(name, "must be a tensor or a number", repr(value))
+        if result.dtype not in INTEGERS:
+            mistyped(name, "must have dtype int32 or int64", result.dtype)
+        found.append(result)
+    try:
+        first, second = torch.broadcast_tensors(*found)
+    except RuntimeError:
+        shapes = [list(entry.shape) for entry in found]
+        fail(right[0], f"must have a shape that fits {left[0]!r}", shapes)
+    return first, second
+
+
 def length(name: str, value: Tensor, expected: int, of: str) -> Tensor:
     """`value`, which must have one entry per element of `of`."""
     if value.numel() != expected:
@@ -91,11 +177,12 @@ def length(name: str, value: Tensor, expected: int, of: str) -> Tensor:
     return value
 
 
-def edge_ids(value: Any, edges: int, *, once: bool = False) -> Tensor:
+def edge_ids(value: Any, edges: int) -> Tensor:
     """`value` as one position in the caller's edge order per edge."""
     result = length("edge_id", integers("edge_id", value), edges, "edge")
     within("edge_id", result, edges, "edges")
-    if once and not bool((result.sort().values.diff() == 1).all()):
+    named = torch.zeros(edges, dtype=torch.bool, device=result.device)
+    if not bool(named.index_fill_(0, result.to(torch.int64), True).all()):
         fail("edge_id", "must name every edge once", "a repeated id")
     return result
 
@@ -104,13 +191,29 @@ def scipy_matrix(name: str, value: Any) -> None:
     """Refuses what is not a sparse matrix, without importing scipy."""
     if not hasattr(value, "tocoo") or not hasattr(value, "format"):
         mistyped(name, "must be a scipy sparse matrix or array", type(value).__name__)
+    if len(value.shape) != 2:
+        fail(name, "must have 2 dimension(s)", f"shape {list(value.shape)}")
+
+
+def differentiable(name: str, value: Any, expected: int, of: str) -> Tensor:
+    """`value` as it is, with its gradient: one entry per element of `of`."""
+    if not isinstance(value, Tensor):
+        mistyped(name, "must be a tensor", type(value).__name__)
+    tensor(name, value)
+    return length(name, value, expected, of)
+
+
+def real(name: str, value: Tensor) -> Tensor:
+    """`value`, whose dtype must be one that torch can sort and compare."""
+    odd = (torch.uint16, torch.uint32, torch.uint64, torch.bool)
+    if value.dtype.is_complex or value.dtype in odd:
+        mistyped(name, "must hold signed integers or floats", value.dtype)
+    return value
 
 
 def weights(name: str, value: Any, edges: int) -> Tensor:
     """`value` as one finite weight >= 0 per edge; integers are fine."""
-    result = length(name, tensor(name, value), edges, "edge")
-    if result.dtype.is_complex or result.dtype is torch.bool:
-        mistyped(name, "must hold real numbers", result.dtype)
+    result = length(name, real(name, tensor(name, value)), edges, "edge")
     if result.numel():
         low, high = (float(bound) for bound in result.aminmax())
         if low != low:  # aminmax propagates NaN
@@ -124,9 +227,7 @@ def weights(name: str, value: Any, edges: int) -> Tensor:
 
 def times(name: str, value: Any, entries: int, of: str) -> Tensor:
     """`value` as one integer or float time without NaN per element of `of`."""
-    result = length(name, tensor(name, value), entries, of)
-    if result.dtype.is_complex or result.dtype is torch.bool:
-        mistyped(name, "must hold integer or float times", result.dtype)
+    result = length(name, real(name, tensor(name, value)), entries, of)
     if result.is_floating_point() and bool(result.isnan().any()):
         fail(name, "must not hold NaN", "NaN")
     return result
@@ -176,9 +277,10 @@ def fanouts(value: Any, *, allow_all: bool, name: str = "fanouts") -> list[int]:
         mistyped(name, "must be a list of integers", repr(value))
     entries: list[int] = []
     for fanout in value:
-        if isinstance(fanout, bool) or not hasattr(fanout, "__index__"):
+        try:
+            entries.append(integer(name, fanout))
+        except TypeError:
             mistyped(name, "must be a list of integers", repr(value))
-        entries.append(int(fanout))
     if allow_all:
         return [max(fanout, -1) for fanout in entries]
     if any(fanout < 1 for fanout in entries):
@@ -186,24 +288,26 @@ def fanouts(value: Any, *, allow_all: bool, name: str = "fanouts") -> list[int]:
     return entries
 
 
-def bias_weights(value: Any, entries: int) -> Tensor:
+def bias_weights(value: Any, entries: int, name: str = "bias") -> Tensor:
     """What a BiasFn returned, as one weight per entry of the neighbourhood."""
     if not isinstance(value, Tensor):
-        mistyped("bias", "must return a tensor", type(value).__name__)
+        mistyped(name, "must return a tensor", type(value).__name__)
     if value.shape != (entries,):
         rule = f"must return one weight per neighbour, shape [{entries}]"
-        fail("bias", rule, f"shape {list(value.shape)}")
+        fail(name, rule, f"shape {list(value.shape)}")
+    if value.dtype is torch.bool:  # a mask is a bias, too
+        return value.to(torch.float32)
     if value.device.type == "cpu":
-        return weights("bias", value.detach(), entries)
+        return weights(name, value, entries)
     sound = (value.detach().double() >= 0).logical_and_(value.isfinite()).all()
-    torch._assert_async(sound, "'bias' must return finite weights >= 0")
+    torch._assert_async(sound, f"'{name}' must return finite weights >= 0")
     return value.detach()
 
 
-def one_node_set(name: str, num_rows: int, num_cols: int, depth: int) -> None:
-    """Refuses to walk more than one step between two different sets of nodes."""
-    if num_rows != num_cols and depth > 1:
-        rule = "must have one set of nodes to be walked more than once"
+def one_node_set(name: str, num_rows: int, num_cols: int) -> None:
+    """Refuses a bipartite graph where nodes must be of one kind."""
+    if num_rows != num_cols:
+        rule = "must have one set of nodes here"
         cure = "give 'sample_rooted' a mapping of edge types"
         fail(name, rule, f"{num_rows} rows and {num_cols} columns", cure)
 
@@ -224,6 +328,12 @@ def node_types(adjs: Any) -> dict[str, int]:
         if not isinstance(kind, tuple) or len(kind) != 3:
             rule = "must have keys (source, relation, target)"
             fail("adj", rule, repr(kind))
+        if not hasattr(adj, "row_range"):
+            rule = "must map edge types to CompactAdj"
+            mistyped("adj", rule, type(adj).__name__)
+        if adj.direction != "in":
+            rule = "must have direction 'in' in a mapping: rows are target nodes"
+            fail("adj", rule, f"{adj.direction!r} in {kind}")
         for node_type, count in ((kind[0], adj.num_cols), (kind[2], adj.num_rows)):
             if sizes.setdefault(node_type, count) != count:
                 rule = f"must agree on the number of {node_type!r} nodes"
@@ -247,3 +357,18 @@ def typed_fanouts(value: Any, edge_types: list[Any]) -> dict[Any, list[int]]:
     if len(lengths) > 1:
         fail("fanouts", "must have one length for all edge types", sorted(lengths))
     return hops
+
+
+def sampled_from(node: Tensor, num_rows: int) -> None:
+    """Refuses a graph that cannot be the one the nodes of a subgraph came from."""
+    if node.device.type == "cpu" and node.numel() and int(node.max()) >= num_rows:
+        rule = "must be the graph that the subgraph was sampled from"
+        fail("adj", rule, f"{num_rows} nodes, node {int(node.max())} was sampled")
+
+
+def traversed(forest: T | None) -> T:
+    """`forest`, which must be there before there can be a result."""
+    if forest is None:
+        cure = "pass it to 'traverse' as 'accumulate' first"
+        fail("result", "needs a traversal", "none", cure)
+    return forest

@@ -188,7 +188,8 @@ def _arrive(nodes: NodeSet, draws: list[_Draw]) -> _Arrivals:
     """Numbers what the draws have reached, in their order."""
     if not draws:
         none = nodes.node.new_empty(0)
-        return _Arrivals(none, none, none.to(torch.bool), none, none, nodes.path[:0])
+        way = none.new_empty(0, nodes.path.shape[1] + nodes.biased)
+        return _Arrivals(none, none, none.to(torch.bool), none, none, way)
     parent, width = [], 0
     for draw in draws:
         parent.append(draw.to + width if width else draw.to)

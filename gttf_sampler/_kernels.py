@@ -98,7 +98,7 @@ def draw_uniform(lo, hi, stream, count, fanout, replace, out):
 
 
 @_compiled
-def _step(lo, hi, rowptr, col, key, fanout, replace, node, edge, arrived):
+def _step(lo, hi, rowptr, col, key, fanout, replace, stays, node, edge, arrived):
     """One depth of an unbiased forest, walkers lo to hi of it."""
     for i in range(lo, hi):
         here, at = node[uint64(i)], i * fanout
@@ -118,13 +118,16 @@ def _step(lo, hi, rowptr, col, key, fanout, replace, node, edge, arrived):
             arrived[e] = -1
             walker = e // uint64(fanout)
             here = node[walker]
-            dead_end = here >= 0 and rowptr[uint64(here + 1)] == rowptr[uint64(here)]
+            dead_end = stays and here >= 0
+            dead_end = dead_end and rowptr[uint64(here + 1)] == rowptr[uint64(here)]
             if dead_end and (replace or e == walker * uint64(fanout)):
                 arrived[e] = here
 
 
 @_compiled
-def forest_uniform(lo, hi, rowptr, col, keys, fanouts, starts, replace, nodes, edges):
+def forest_uniform(
+    lo, hi, rowptr, col, keys, fanouts, starts, replace, stays, nodes, edges
+):
     """The trees of seeds lo to hi; level k of all trees begins at starts[k]."""
     for first in range(lo, hi, _BLOCK):
         last, width = min(hi, first + _BLOCK), 1
@@ -139,6 +142,7 @@ def forest_uniform(lo, hi, rowptr, col, keys, fanouts, starts, replace, nodes, e
                 keys[depth],
                 fanouts[depth],
                 replace,
+                stays,
                 nodes[here:there],
                 edges[there:stop],
                 nodes[there:stop],

@@ -40,6 +40,7 @@ def forest_uniform(
     fanouts: Sequence[int],
     replace: bool,
     key: Key,
+    stays: bool,
 ) -> list[tuple[Tensor, Tensor]]:
     """(edges, nodes) of every depth; see `_ops_torch`."""
     widths = np.cumprod([1, *fanouts], dtype=np.int64)
@@ -56,6 +57,7 @@ def forest_uniform(
         np.array(fanouts, np.int64),
         starts,
         replace,
+        stays,
         nodes.numpy(),
         edges.numpy(),
     )

@@ -72,10 +72,17 @@ def row_range(rowptr: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def arrive(
-    col: Tensor, node: Tensor, degree: Tensor, edge: Tensor, replace: bool
+    col: Tensor,
+    node: Tensor,
+    degree: Tensor,
+    edge: Tensor,
+    replace: bool,
+    stays: bool,
 ) -> Tensor:
-    """Where the edges [w, f] lead; at a dead end the walker stays where it is."""
+    """Where the edges [w, f] lead; at a dead end a walker that `stays` is there."""
     arrived = take_or_none(col, edge)
+    if not stays:
+        return arrived
     stay = node.where((degree == 0) & (node >= 0), -1)[:, None]
     if not replace:  # one edge to itself gives one walker, the other draws find none
         stay = torch.cat([stay, stay.new_full((1, 1), -1).expand_as(edge[:, 1:])], 1)
@@ -89,6 +96,7 @@ def forest_uniform(
     fanouts: Sequence[int],
     replace: bool,
     key: Key,
+    stays: bool,
 ) -> list[tuple[Tensor, Tensor]]:
     """(edges, nodes) [w, f] of every depth of unbiased walks from the seeds [b]."""
     levels, node = [], seeds
@@ -98,7 +106,7 @@ def forest_uniform(
         stream = streams(fold(key, depth), slot)
         offset = draw_uniform(stream, count, fanout, replace)
         edge = offset.add(start[:, None]).masked_fill_(offset < 0, -1)
-        levels.append((edge, arrive(col, node, count, edge, replace)))
+        levels.append((edge, arrive(col, node, count, edge, replace, stays)))
         node = levels[-1][1].view(-1)
     return levels
 

@@ -87,7 +87,10 @@ class Pen(NamedTuple):
         label = self.axes.text(x, y, twig.label("+{}", "•"), size=31 * self.size)
         label.set(ha="center", va="center_baseline")
         if twig.node < 0:
-            label.set(color=GREY, bbox={"fc": "white", "ec": "white", "pad": 2})
+            label.set(color=GREY, bbox={"fc": "white", "ec": "white", "pad": 1})
+            label.set(
+                text=label.get_text().replace(" ", ""), size=max(24 * self.size, 6)
+            )
             return x
         shape = Ellipse((x, y), self.slot - self.size / 4, self.size, zorder=2)
         self.axes.add_patch(shape).set(facecolor=fill, edgecolor=LINE, linewidth=1.1)

@@ -6,6 +6,7 @@ header with its old files, or the new one with its new files, never a mixture.
 
 import json
 import os
+import re
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping
@@ -23,35 +24,67 @@ HEADER = "header.json"
 CHUNK = 1 << 26
 CHEAP_TO_VERIFY = 1 << 30
 REQUIRED, OPTIONAL = ("rowptr", "col"), ("edge_id", "edge_weight", "edge_time")
+IDS = ("<i4", "<i8")
+NUMBERS = (*IDS, "|i1", "|u1", "<i2", "<f2", "<f4", "<f8")
+OURS = re.compile(
+    r"(rowptr|col|edge_id|edge_weight|edge_time)\.[0-9a-f]{12}\.bin"
+    r"|header\.json\.[0-9a-f]{12}"
+)
+
+Array = np.ndarray[Any, Any]
 
 
 def save(
     path: str | os.PathLike[str], arrays: Mapping[str, Tensor], facts: dict[str, Any]
 ) -> None:
     """Writes `arrays` and `facts` into the directory `path`, replacing what it held."""
+    plain = {name: _as_numpy(name, array) for name, array in arrays.items()}
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     token = uuid.uuid4().hex[:12]
-    entries: dict[str, Any] = {}
-    written: list[Path] = []
+    files = {name: folder / f"{name}.{token}.bin" for name in plain}
     header = folder / f"{HEADER}.{token}"
     try:
-        for name, array in arrays.items():
-            written.append(folder / f"{name}.{token}.bin")
-            entries[name] = _write(written[-1], array)
-        written.append(header)
+        entries = {name: _write(files[name], array) for name, array in plain.items()}
         content = {"format": FORMAT, "version": VERSION, **facts, "arrays": entries}
+        content["crc32"] = _checksum(content)
         _write_bytes(header, [json.dumps(content, indent=1).encode()])
         os.replace(header, folder / HEADER)
     except BaseException:
-        for file in written:
-            file.unlink(missing_ok=True)
+        if _token_of(folder / HEADER) != token:  # the old header is still in force
+            for file in (*files.values(), header):
+                file.unlink(missing_ok=True)
         raise
     _sync_folder(folder)
-    kept = {entry["file"] for entry in entries.values()}
-    for stale in folder.glob("*.bin"):
-        if stale.name not in kept:
-            stale.unlink(missing_ok=True)
+    for file in folder.iterdir():
+        if OURS.fullmatch(file.name) and token not in file.name:
+            file.unlink(missing_ok=True)
+
+
+def _token_of(header: Path) -> str:
+    """The token in the names of the files that a header on disk refers to."""
+    try:
+        entries = json.loads(header.read_text(encoding="utf-8"))["arrays"]
+        return str(entries["col"]["file"].split(".")[1])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return ""
+
+
+def _as_numpy(name: str, array: Tensor) -> Array:
+    """The array in memory as numpy sees it."""
+    try:
+        plain: Array = array.detach().cpu().contiguous().numpy()
+    except TypeError:
+        cure = "convert it to float32"
+        rule = f"must have a dtype that numpy knows to be saved; {cure}"
+        _check.mistyped(name, rule, array.dtype)
+    return plain
+
+
+def _checksum(content: dict[str, Any]) -> int:
+    """A checksum of everything a header says but for the checksum."""
+    said = {key: value for key, value in content.items() if key != "crc32"}
+    return zlib.crc32(json.dumps(said, sort_keys=True).encode())
 
 
 def load(
@@ -75,15 +108,14 @@ def load(
     return arrays, header
 
 
-def _write(file: Path, array: Tensor) -> dict[str, Any]:
+def _write(file: Path, array: Array) -> dict[str, Any]:
     """Writes one array; returns its entry in the header."""
-    plain = array.detach().cpu().contiguous().numpy()
-    crc = _write_bytes(file, _chunks(plain))
-    little = plain.dtype.newbyteorder("<").str
-    return {"file": file.name, "dtype": little, "length": plain.size, "crc32": crc}
+    crc = _write_bytes(file, _chunks(array))
+    little = array.dtype.newbyteorder("<").str
+    return {"file": file.name, "dtype": little, "length": array.size, "crc32": crc}
 
 
-def _chunks(array: np.ndarray[Any, Any]) -> Iterator[bytes]:
+def _chunks(array: Array) -> Iterator[bytes]:
     """The bytes of `array`, a bounded piece at a time."""
     step = CHUNK // array.itemsize
     for start in range(0, array.size, step):
@@ -120,23 +152,32 @@ def _read_header(file: Path) -> dict[str, Any]:
     try:
         header = json.loads(file.read_text(encoding="utf-8"))
         found = header["format"], header["version"]
-    except (ValueError, KeyError, TypeError) as error:
-        _damaged(file, "must hold the JSON that 'save' wrote", error)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        _damaged(file, "must hold the JSON that 'save' wrote", repr(error)[:80])
     if found != (FORMAT, VERSION):
         _damaged(file, f"must have format {FORMAT!r} version {VERSION}", found)
+    if header.get("crc32") != _checksum(header):
+        _damaged(file, "must match its own checksum", "other content")
     try:
-        known = header["direction"] in ("in", "out") and header["num_cols"] >= 0
-        names = set(header["arrays"])
-        known &= names >= set(REQUIRED) and names <= {*REQUIRED, *OPTIONAL}
-        for entry in header["arrays"].values():
-            known &= Path(entry["file"]).name == entry["file"]
-            known &= np.dtype(entry["dtype"]).kind in "iuf" and entry["length"] >= 0
-            known &= isinstance(entry["crc32"], int)
+        sound = _is_sound(header)
     except (KeyError, TypeError, AttributeError) as error:
-        _damaged(file, "must describe the arrays that 'save' wrote", repr(error))
-    if not known:
+        _damaged(file, "must describe the arrays that 'save' wrote", repr(error)[:80])
+    if not sound:
         _damaged(file, "must describe the arrays that 'save' wrote", "other values")
     return dict(header)
+
+
+def _is_sound(header: dict[str, Any]) -> bool:
+    """Whether everything is there and of the kind that readers rely on."""
+    names, size = set(header["arrays"]), header["num_cols"]
+    sound = header["direction"] in ("in", "out") and type(size) is int and size >= 0
+    sound &= names >= set(REQUIRED) and names <= {*REQUIRED, *OPTIONAL}
+    for name, entry in header["arrays"].items():
+        sound &= OURS.fullmatch(entry["file"]) is not None
+        kinds = NUMBERS if name in ("edge_weight", "edge_time") else IDS
+        sound &= entry["dtype"] in kinds
+        sound &= type(entry["length"]) is int and entry["length"] >= 0
+    return bool(sound)
 
 
 def _expected_bytes(entry: dict[str, Any]) -> int:

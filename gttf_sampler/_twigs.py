@@ -36,8 +36,8 @@ class Twig(NamedTuple):
 def trees(forest: WalkForest, tree: int | None) -> tuple[list[Twig], list[str]]:
     """The trees to show, all or that of one seed, and what has been left out."""
     total, fanouts = forest.nodes[0].shape[0], forest.fanouts[:DEPTH]
-    if tree is not None and not 0 <= tree < total:
-        _check.fail("tree", f"must be a tree's number, from 0 to {total - 1}", tree)
+    if tree is not None and _check.size("tree", tree) >= total:
+        _check.fail("tree", f"must be below the number of trees {total}", tree)
     limit = LEAVES  # walkers to a family
     while limit > 1 and _width(fanouts, limit) > LEAVES:
         limit -= 1

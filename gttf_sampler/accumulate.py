@@ -26,8 +26,11 @@ class RootedAdjAcc:
     child's row would be set and `NoRevisitBias` stop every child.
     """
 
+    _forest: WalkForest | None = None
+
     def begin(self, forest: WalkForest) -> None:
         """Starts over."""
+        _check.one_node_set("adj", forest.adj.num_rows, forest.adj.num_cols)
         self._forest = forest
         self._parent: list[Tensor] = []
         self._child: list[Tensor] = []
@@ -39,8 +42,9 @@ class RootedAdjAcc:
 
     def result(self) -> Subgraph:
         """The rooted adjacency of the last traversal."""
-        adj, levels = self._forest.adj, self._forest.edges[1:]
-        known = self._forest.nodes[0].view(-1)
+        forest = _check.traversed(self._forest)
+        adj, levels = forest.adj, forest.edges[1:]
+        known = forest.nodes[0].view(-1)
         nodes, edges = [known], []
         with adj.borrow_table(adj.num_rows) as table:
             for parent, child, edge in zip(
@@ -74,6 +78,8 @@ class TransitionAcc:
     k = 1 or f = 1 and is not a theorem beyond.
     """
 
+    _forest: WalkForest | None = None
+
     def __init__(self, k: int) -> None:
         self.k = _check.size("k", k)
 
@@ -89,12 +95,12 @@ class TransitionAcc:
 
     def result(self) -> Tensor:
         """A sparse [b, n] matrix whose rows sum to one unless walkers have stopped."""
-        forest = self._forest
+        forest = _check.traversed(self._forest)
         node, weight = forest.nodes[self.k], forest.walk_weight(self.k)
         tree = torch.arange(node.shape[0], device=node.device)[:, None].expand_as(node)
         alive = node >= 0
         index = torch.stack([tree[alive], node[alive]])
-        size = (node.shape[0], forest.adj.num_cols)
+        size = (node.shape[0], forest.adj.num_cols if self.k else forest.adj.num_rows)
         weight = weight[alive]
         return torch.sparse_coo_tensor(
             index, weight, size, check_invariants=False

@@ -55,6 +55,18 @@ class ProductBias(Bias):
         """Whether either part treats the trees of different seeds differently."""
         return any(getattr(part, "per_root", False) for part in (self.left, self.right))
 
+    @property
+    def one_type(self) -> bool:
+        """Whether either part needs all nodes to be of one type."""
+        return any(getattr(part, "one_type", False) for part in (self.left, self.right))
+
+    def where_no_node_returns(self) -> BiasFn | None:
+        """What is left of it where every node is expanded once anyway."""
+        left, right = map(where_no_node_returns, (self.left, self.right))
+        if left is None or right is None:
+            return right if left is None else left
+        return ProductBias(left, right)
+
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Passes the start of a traversal on to the parts."""
         for part in (self.left, self.right):
@@ -65,12 +77,23 @@ class ProductBias(Bias):
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:
         """The product of both weights."""
-        left = self.left(path, node, neighborhood)
-        return left * self.right(path, node, neighborhood)
+        left, right = (
+            _check.bias_weights(
+                part(path, node, neighborhood), neighborhood.edge.numel()
+            )
+            for part in (self.left, self.right)
+        )
+        return left * right
 
     def __repr__(self) -> str:
         """Reads like the expression that made it."""
         return f"{self.left!r} * {self.right!r}"
+
+
+def where_no_node_returns(bias: BiasFn | None) -> BiasFn | None:
+    """`bias` without what rooted sampling does by itself."""
+    simpler = getattr(bias, "where_no_node_returns", None)
+    return bias if simpler is None else simpler()
 
 
 class EdgeWeightBias(Bias):
@@ -80,6 +103,9 @@ class EdgeWeightBias(Bias):
     >>> adj = CompactAdj.from_edge_index([[0, 1], [2, 2]], edge_weight=[0.0, 1.0])
     >>> traverse(adj, [2, 2, 2], [1], bias=EdgeWeightBias()).nodes[1].tolist()
     [[1], [1], [1]]
+
+    Weights are kept to 2⁻⁶¹ · degree of the largest in their row; smaller positive ones
+    are rounded up to that.
     """
 
     def __call__(
@@ -105,6 +131,10 @@ class NoRevisitBias(Bias):
     With `RootedAdjAcc` this is the paper's message passing: a node is expanded once. Of
     several walkers that reach a node at the same depth, the first goes on.
     """
+
+    def where_no_node_returns(self) -> None:
+        """Nothing: there is nothing for it to do."""
+        return None
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Forgets the nodes of the last traversal."""
@@ -159,7 +189,9 @@ class AttentionBias(Bias):
     ) -> Tensor:
         """√attention of every edge in front of the walkers."""
         here = _ops.take(node, neighborhood.walker)
-        return self.score_fn(here, neighborhood.neighbor).sqrt()
+        score = self.score_fn(here, neighborhood.neighbor)
+        entries = neighborhood.edge.numel()
+        return _check.bias_weights(score, entries, "score_fn").sqrt()
 
     def __repr__(self) -> str:
         """The call that makes it."""

@@ -190,17 +190,19 @@ class CompactAdj:
 
     def neighbor(self, node: Any, slot: Any) -> Tensor:
         """Â[node, slot], int64: neighbour number `slot` of each node, 0 <= slot < δ."""
-        node = torch.as_tensor(node, device=self.device)
-        slot = torch.as_tensor(slot, device=self.device)
-        _check.within("node", node, self.num_rows)
-        degree = self.rowptr[node + 1] - self.rowptr[node]
-        if bool(((slot < 0) | (slot >= degree)).any()):
+        here, which = _check.pairs(("node", node), ("slot", slot), self.device)
+        _check.within("node", here, self.num_rows)
+        start, degree = self.row_range(here.reshape(-1).to(torch.int64))
+        start, degree = start.view(here.shape), degree.view(here.shape)
+        if bool(((which < 0) | (which >= degree)).any()):
             rule = "must lie in [0, degree) of its node"
-            _check.fail("slot", rule, f"{slot.tolist()} for degrees {degree.tolist()}")
-        return self.col[self.rowptr[node] + slot].to(torch.int64)
+            got = f"{which.tolist()} for degrees {degree.tolist()}"
+            _check.fail("slot", rule, got)
+        return self.col[start + which].to(torch.int64)
 
     def original_edge(self, edge: Tensor) -> Tensor:
         """Positions in the caller's edge order of positions in `col`; -1 stays -1."""
+        edge = _check.positions("edge", edge, self.num_edges)
         if self.edge_id is None:
             return edge
         return _ops.take_or_none(self.edge_id, edge)
@@ -248,10 +250,12 @@ class CompactAdj:
 
     def validate(self) -> CompactAdj:
         """Reads every array once and raises the first fault found; returns self."""
+        _check.one_of("direction", self.direction, DIRECTIONS)
+        col = _check.integers("col", self.col)
         _check.row_pointer("rowptr", self.rowptr, self.num_edges)
-        _check.within("col", self.col, self.num_cols)
+        _check.within("col", col, _check.size("num_cols", self.num_cols))
         if self.edge_id is not None:
-            _check.edge_ids(self.edge_id, self.num_edges, once=True)
+            _check.edge_ids(self.edge_id, self.num_edges)
         _build.weights(self.edge_weight, self.col)
         _build.times(self.edge_time, None, self.col, self.num_cols)
         return self

@@ -66,7 +66,7 @@ class WalkForest:
         weight = torch.ones(batch, 1, device=self.adj.device)
         for depth in range(1, k + 1):
             alive = self.nodes[depth] >= 0
-            family = alive.view(batch, weight.shape[1], -1)
+            family = alive.view(batch, weight.shape[1], self.fanouts[depth - 1])
             share = weight / family.sum(-1).clamp(min=1)
             weight = share[:, :, None].mul(family).view(alive.shape)
         return weight
@@ -113,5 +113,5 @@ class WalkForest:
 
     def _check_depth(self, k: int) -> None:
         """Refuses depths that the forest does not have."""
-        if not 0 <= k <= self.depth:
+        if not 0 <= _check.integer("k", k) <= self.depth:
             _check.fail("k", f"must be a depth from 0 to {self.depth}", k)

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, _ops, _tables
 from gttf_sampler.bias import Bias
+from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import (
     Neighborhood,
     Walkers,
@@ -39,11 +40,17 @@ class Node2VecBias(Bias):
         weighted: multiply by `adj.edge_weight`.
     """
 
+    one_type = True  # the last node must be one that rows can name
+
     def __init__(
         self, p: float = 1.0, q: float = 1.0, *, weighted: bool = False
     ) -> None:
         self.p, self.q = _check.positive("p", p), _check.positive("q", q)
         self.weighted = weighted
+
+    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
+        """Refuses graphs whose rows and columns are different nodes."""
+        _check.one_node_set("adj", adj.num_rows, adj.num_cols)
 
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood

@@ -10,6 +10,7 @@ from torch import Tensor
 from gttf_sampler import _check, _ops, random
 from gttf_sampler._grow import NodeSet, Relation, grow
 from gttf_sampler._scratch import NodeTable
+from gttf_sampler.bias import where_no_node_returns
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.hetero import EdgeType, HeteroSubgraph
@@ -78,15 +79,16 @@ def sample_rooted(
     """
     if isinstance(adj, Mapping):
         return _sample_types(adj, seeds, fanouts, replace, bias, disjoint, generator)
-    if not isinstance(adj, CompactAdj):
-        rule = "must be a CompactAdj or a mapping from edge types to them"
-        _check.mistyped("adj", rule, type(adj).__name__)
+    _check.of_type("adj", adj, CompactAdj)
     start = _check.seeds(seeds, adj.num_rows, adj.device)
     hops = _check.fanouts(fanouts, allow_all=True)
-    _check.one_node_set("adj", adj.num_rows, adj.num_cols, len(hops))
+    if hops:
+        _check.one_node_set("adj", adj.num_rows, adj.num_cols)
+    bias = _simplest(bias)
+    randomness = _check.randomness(generator)
     disjoint = disjoint or getattr(bias, "per_root", False)
     _begin(bias, adj, start)
-    key = random.new_key(generator, adj.device)
+    key = random.new_key(randomness, adj.device)
     with ExitStack() as stack:
         table = None
         if not disjoint:
@@ -145,6 +147,11 @@ def _sample_types(
     hops = _check.typed_fanouts(fanouts, list(adjs))
     biases = bias if isinstance(bias, Mapping) else dict.fromkeys(adjs, bias)
     _check.known_types("bias", biases, list(adjs), "edge types")
+    biases = {kind: _simplest(part) for kind, part in biases.items()}
+    if len(sizes) > 1 and any(getattr(b, "one_type", False) for b in biases.values()):
+        rule = "must not ask for the last node where there are several node types"
+        _check.fail("bias", rule, bias)
+    randomness = _check.randomness(generator)
     starts = _typed_seeds(seeds, sizes, device)
     every = torch.cat(list(starts.values()))
     for edge_type, part in biases.items():
@@ -167,7 +174,7 @@ def _sample_types(
             nodes[name] = NodeSet.of(start, root, size, biased, table)
             root += start.numel()
         depth = len(next(iter(hops.values())))
-        key = random.new_key(generator, device)
+        key = random.new_key(randomness, device)
         taken = grow(relations, nodes, depth, replace, key)
     edges = dict(zip(adjs, taken, strict=True))
     return HeteroSubgraph(
@@ -195,6 +202,12 @@ def _typed_seeds(
     for name in sizes:
         named.setdefault(name, torch.empty(0, dtype=torch.int64, device=device))
     return named
+
+
+def _simplest(bias: Any) -> BiasFn | None:
+    """A checked bias, without what happens here in any case."""
+    _check.functions("bias", bias)
+    return where_no_node_returns(bias)
 
 
 def _begin(bias: Any, adj: CompactAdj, seeds: Tensor) -> None:

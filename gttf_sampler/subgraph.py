@@ -89,6 +89,9 @@ class Subgraph:
 
         Of a repeated seed every copy receives, and the first one sends.
         """
+        _check.of_type("adj", adj, CompactAdj)
+        _check.one_node_set("adj", adj.num_rows, adj.num_cols)
+        _check.sampled_from(self.node, adj.num_rows)
         start, count = adj.row_range(self.node)
         col, edge = _ops.expand(start, count, int(count.sum()))
         neighbor = _ops.take(adj.col, edge).to(torch.int64)
@@ -113,7 +116,9 @@ class Subgraph:
         the last hop have none and are not meant to receive.
         """
         _check.one_of("scheme", scheme, SCHEMES)
-        _check.one_node_set("adj", adj.num_rows, adj.num_cols, 2)
+        _check.of_type("adj", adj, CompactAdj)
+        _check.one_node_set("adj", adj.num_rows, adj.num_cols)
+        _check.sampled_from(self.node, adj.num_rows)
         ones = torch.ones(self.num_edges, device=self.node.device)
         sampled = torch.zeros(self.num_nodes, device=self.node.device)
         sampled.scatter_add_(0, self.col, ones)  # |S| of every node
@@ -141,11 +146,13 @@ class Subgraph:
         if isinstance(weight, GCNWeight):
             loops = torch.arange(self.num_nodes, device=self.node.device)
             row, col = torch.cat([row, loops]), torch.cat([col, loops])
+            _check.length("weight", weight.edge, self.num_edges, "edge")
+            _check.length("weight", weight.loop, self.num_nodes, "node")
             value = torch.cat(weight)
         elif weight is None:
             value = torch.ones(self.num_edges, device=self.node.device)
         else:
-            value = _check.length("weight", weight, self.num_edges, "edge")
+            value = _check.differentiable("weight", weight, self.num_edges, "edge")
         size = (self.num_nodes, self.num_nodes)
         return torch.sparse_coo_tensor(
             torch.stack([col, row]), value, size, check_invariants=False

@@ -7,15 +7,17 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _ops, _tables
-from gttf_sampler.bias import Bias
+from gttf_sampler.bias import Bias, ProductBias
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import (
+    BiasFn,
     Neighborhood,
     Walkers,
     draw_within,
     draw_within_weighted,
 )
 
+INT64_MAX = (1 << 63) - 1
 STRATEGIES = ("uniform", "last")
 
 
@@ -52,11 +54,20 @@ class TemporalBias(Bias):
         self.strategy = _check.one_of("strategy", strategy, STRATEGIES)
         time = _check.tensor("seed_time", seed_time)
         self.seed_time = _check.times("seed_time", time, time.numel(), "seed")
-        if window is not None and not 0 <= window < float("inf"):
+        if window is not None and not 0 <= _check.number("window", window) < math.inf:
             _check.fail("window", "must be finite and not negative", window)
         if weighted and strategy == "last":
             _check.fail("weighted", "needs strategy='uniform'", "strategy='last'")
         self.window, self.weighted = window, weighted
+
+    def __mul__(self, other: BiasFn) -> ProductBias:
+        """Refuses a product in which "last" would be lost: it depends on the fanout."""
+        if self.strategy == "last":
+            cure = "give one of the two to the traversal"
+            _check.fail("strategy", "must be 'uniform' in a product", "'last'", cure)
+        return super().__mul__(other)
+
+    __rmul__ = __mul__
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Checks that every seed has a time."""
@@ -111,7 +122,10 @@ class TemporalBias(Bias):
     def _earliest(self, latest: Tensor) -> Tensor:
         """The first time [w] inside the window."""
         window = self.window or 0
-        return latest - (window if latest.is_floating_point() else math.floor(window))
+        if latest.is_floating_point():
+            return latest - window
+        span = min(math.floor(window), INT64_MAX)
+        return latest.clamp(min=span - INT64_MAX) - span  # without wrapping around
 
     def __repr__(self) -> str:
         """What it admits and how it chooses."""

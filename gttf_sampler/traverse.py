@@ -63,22 +63,27 @@ def traverse(
             min(fanout, degree) different ones, in no particular order.
         generator: a torch.Generator, an integer, or None for torch's default generator.
     """
+    _check.of_type("adj", adj, CompactAdj)
     start = _check.seeds(seeds, adj.num_rows, adj.device)
     forest = WalkForest(adj, tuple(_check.fanouts(fanouts, allow_all=False)))
-    _check.one_node_set("adj", adj.num_rows, adj.num_cols, len(forest.fanouts))
+    if len(forest.fanouts) > 1:
+        _check.one_node_set("adj", adj.num_rows, adj.num_cols)
     forest.nodes.append(start[:, None])
     forest.edges.append(torch.full_like(forest.nodes[0], -1))
-    callbacks = _as_list(accumulate)
+    _check.functions("bias", bias)
+    callbacks = _check.functions("accumulate", accumulate, many=True)
+    randomness = _check.randomness(generator)
     if bias is not None and hasattr(bias, "begin"):
         bias.begin(adj, start)
     for callback in callbacks:
         if hasattr(callback, "begin"):
             callback.begin(forest)
 
-    key = random.new_key(generator, adj.device)
+    stays = adj.num_rows == adj.num_cols  # else there is no edge to itself
+    key = random.new_key(randomness, adj.device)
     if bias is None and not callbacks:  # nobody asks for the way: one fused call
         for edge, arrived in _ops.forest_uniform(
-            adj.rowptr, adj.col, start, forest.fanouts, replace, key
+            adj.rowptr, adj.col, start, forest.fanouts, replace, key, stays
         ):
             forest.add(edge, arrived)
         return forest
@@ -87,7 +92,7 @@ def traverse(
         walkers = _walkers(forest, way[:, :depth], node, random.fold(key, depth))
         edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
         degree = adj.row_range(node)[1]
-        arrived = _ops.arrive(adj.col, node, degree, edge, replace)
+        arrived = _ops.arrive(adj.col, node, degree, edge, replace, stays)
         way[:, depth] = node
         if fanout > 1:
             way = way.repeat_interleave(fanout, dim=0)  # [w · fanout, h]
@@ -105,14 +110,3 @@ def _walkers(
     slot = torch.arange(node.numel(), device=node.device)
     root = slot // forest.nodes[-1].shape[1]
     return Walkers(forest.adj, path, node, root, random.stream(key, slot))
-
-
-def _as_list(
-    accumulate: AccumulateFn | Sequence[AccumulateFn] | None,
-) -> Sequence[AccumulateFn]:
-    """`accumulate` as a list of functions."""
-    if accumulate is None:
-        return []
-    if isinstance(accumulate, Sequence):
-        return accumulate
-    return [accumulate]

@@ -1,0 +1,414 @@
+"""The biases: what they weigh, alone and multiplied, and what they refuse."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import graphs, seeds
+
+from gttf_sampler import (
+    AttentionBias,
+    CompactAdj,
+    EdgeWeightBias,
+    Neighborhood,
+    Node2VecBias,
+    NoRevisitBias,
+    TemporalBias,
+    sample_rooted,
+    traverse,
+)
+
+NAN, INF = math.nan, math.inf
+
+
+def hood_of(
+    adj: CompactAdj, node: list[int], root: list[int] | None = None
+) -> Neighborhood:
+    """The neighbourhoods of walkers that stand at `node`, made by hand."""
+    ends = adj.rowptr.tolist()
+    edges = [range(ends[u], ends[u + 1]) if u >= 0 else range(0) for u in node]
+    flat = torch.tensor([edge for row in edges for edge in row], dtype=torch.int64)
+    walker = [i for i, row in enumerate(edges) for _ in row]
+    ptr = torch.tensor([0, *(len(row) for row in edges)]).cumsum(0)
+    return Neighborhood(
+        adj,
+        torch.tensor(walker, dtype=torch.int64),
+        adj.col[flat].long(),
+        flat,
+        ptr,
+        torch.tensor(list(range(len(node))) if root is None else root),
+    )
+
+
+def weigh(bias: Any, adj: CompactAdj, path: list[list[int]], node: list[int]) -> Any:
+    """The weights of every walker's neighbours, one list per walker."""
+    hood = hood_of(adj, node)
+    steps = len(path[0]) if path else 0
+    way = torch.tensor(path, dtype=torch.int64).view(len(node), steps)
+    weight = bias(way, torch.tensor(node), hood)
+    return [part.tolist() for part in weight.split(hood.ptr.diff().tolist())]
+
+
+@given(graphs(weighted=True))
+def test_edge_weight_bias_weighs_by_edge_weight(graph):
+    adj, nodes = graph.adj(), list(range(graph.num_nodes))
+    weight = graph.weight.tolist()
+    expected = [[weight[edge] for _, edge in row] for row in graph.rows()]
+    if nodes:
+        assert weigh(EdgeWeightBias(), adj, [[] for _ in nodes], nodes) == expected
+
+
+@given(
+    graphs(weighted=True),
+    st.sampled_from([0.25, 1.0, 4.0]),
+    st.sampled_from([0.5, 1.0, 8.0]),
+    st.booleans(),
+    st.data(),
+)
+def test_node2vec_bias_weighs_by_the_last_node(graph, p, q, weighted, data):
+    adj, rows = graph.adj(), graph.rows()
+    start = data.draw(seeds(graph.num_nodes))
+    steps = [(u, v) for u in start for v, _ in rows[u]]
+    bias = Node2VecBias(p, q, weighted=weighted)
+    expected = []
+    for last, node in steps:
+        row = []
+        for there, edge in rows[node]:
+            alpha = 1 / q
+            if there == last:
+                alpha = 1 / p
+            elif last in [node for node, _ in rows[there]]:
+                alpha = 1.0
+            row.append(alpha * (graph.weight[edge].item() if weighted else 1.0))
+        expected.append(row)
+    if steps:
+        found = weigh(bias, adj, [[u] for u, _ in steps], [v for _, v in steps])
+        for mine, theirs in zip(found, expected, strict=True):
+            assert mine == pytest.approx(theirs)
+
+
+def test_node2vec_bias_first_step_has_no_last_node(toy):
+    assert weigh(Node2VecBias(9.0, 9.0), toy, [[]], [3]) == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize(("p", "q"), [(1e-9, 1.0), (1e9, 1e9), (1e-300, 1e300)])
+@pytest.mark.parametrize("replace", [True, False])
+def test_node2vec_bias_extremes_stay_on_edges(toy, p, q, replace):
+    forest = traverse(toy, [0, 1, 2, 3, 4], [2, 2], Node2VecBias(p, q), replace=replace)
+    rows = [set(row.tolist()) for row in toy.col.split(toy.degree.tolist())]
+    for path in forest.path(2).tolist():
+        alive = [node for node in path if node >= 0]
+        for here, there in itertools.pairwise(alive):
+            assert there in rows[here]
+
+
+@given(graphs(weighted=True, timed=True), st.booleans(), st.data())
+def test_temporal_bias_admits_what_the_seed_may_see(graph, weighted, data):
+    adj, start = graph.adj(), data.draw(seeds(graph.num_nodes))
+    size = {"min_size": len(start), "max_size": len(start)}
+    clock = data.draw(st.lists(st.integers(-4, 7), **size))
+    window = data.draw(st.sampled_from([None, 0, 2, 3.5]))
+    bias = TemporalBias(torch.tensor(clock).long(), window=window, weighted=weighted)
+    time, weight = graph.time.tolist(), graph.weight.tolist()
+    expected = []
+    for now, seed in zip(clock, start, strict=True):
+        first = -INF if window is None else now - window
+        expected.append(
+            [
+                (weight[edge] if weighted else 1.0) * (first <= time[edge] <= now)
+                for _, edge in graph.rows()[seed]
+            ]
+        )
+    if start:
+        assert weigh(bias, adj, [[] for _ in start], start) == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32])
+@pytest.mark.parametrize("clock", [[3], [3.0]])
+def test_temporal_bias_times_may_be(dtype, clock):
+    time = torch.tensor([1, 3, 5]).to(dtype)
+    adj = CompactAdj.from_edge_index([[0, 1, 2], [3, 3, 3]], edge_time=time)
+    if isinstance(clock[0], float) and not dtype.is_floating_point:
+        with pytest.raises(TypeError, match=r"^'seed_time' must be integer like the"):
+            sample_rooted(adj, [3], [-1], bias=TemporalBias(clock))
+        return
+    for fanout in (-1, 3):
+        sub = sample_rooted(adj, [3], [fanout], bias=TemporalBias(clock))
+        assert sub.node.tolist() == [3, 0, 1]
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_temporal_bias_last_draws_from_the_latest(replace):
+    time = torch.arange(10)
+    edges = torch.stack([torch.arange(10), torch.full((10,), 10)])
+    adj = CompactAdj.from_edge_index(edges, edge_time=time)
+    bias = TemporalBias([6] * 50, strategy="last")
+    forest = traverse(adj, [10] * 50, [3], bias, replace=replace, generator=0)
+    assert set(forest.nodes[1].view(-1).tolist()) == {4, 5, 6}
+    if not replace:
+        assert forest.nodes[1].sort(1).values.tolist() == [[4, 5, 6]] * 50
+
+
+def test_temporal_bias_last_is_not_lost_in_a_product():
+    """The weights of a product know no order, so that the latest cannot be taken."""
+    adj = CompactAdj.from_edge_index(
+        [[0, 1, 2], [3, 3, 3]], edge_time=[1, 2, 3], edge_weight=[1.0, 1.0, 1.0]
+    )
+    bias = TemporalBias([9] * 30, strategy="last")
+    try:
+        sub = sample_rooted(adj, [3] * 30, [1], bias=bias * EdgeWeightBias())
+    except ValueError:
+        return  # it says so
+    assert set(sub.node[30:].tolist()) == {2}
+
+
+def test_no_revisit_bias_walks_on_once_per_node(toy):
+    bias = NoRevisitBias()
+    forest = traverse(toy, [1, 1, 4], [4, 2], bias, replace=False, generator=0)
+    assert (forest.nodes[1][1] == -1).all()  # the second copy of the seed
+    assert forest.nodes[1][0].tolist() == [0, 2, 3, 4]
+    # 4 was a seed and 3 is reached twice: the walkers at 0, 2 and the first 3 go on
+    alive = (forest.nodes[2].view(3, 4, 2) >= 0).any(2)
+    assert alive.tolist() == [
+        [True, True, True, False],
+        [False] * 4,
+        [False] * 4,
+    ]
+
+
+def test_no_revisit_bias_starts_over(toy):
+    bias = NoRevisitBias()
+    first = traverse(toy, [4, 0], [2, 2], bias, generator=3)
+    second = traverse(toy, [4, 0], [2, 2], bias, generator=3)
+    assert all(map(torch.equal, first.nodes, second.nodes))
+
+
+def test_no_revisit_bias_weighs_like_it_draws(toy):
+    draws = traverse(toy, [4, 0], [9, 9], NoRevisitBias(), replace=False)
+    product = NoRevisitBias() * (lambda path, node, hood: torch.ones(hood.edge.numel()))
+    weighed = traverse(toy, [4, 0], [9, 9], product, replace=False)
+    for mine, theirs in zip(draws.nodes, weighed.nodes, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_attention_bias_asks_about_pairs(toy):
+    asked = []
+
+    def score(node, neighbor):
+        asked.append((node.tolist(), neighbor.tolist()))
+        return torch.tensor([4.0, 9.0])
+
+    assert weigh(AttentionBias(score), toy, [[]], [3]) == [[2.0, 3.0]]
+    assert asked == [([3, 3], [1, 4])]
+
+
+def test_attention_bias_needs_no_gradient(toy):
+    scale = torch.ones(1, requires_grad=True)
+    bias = AttentionBias(lambda node, neighbor: scale * (1.0 + neighbor))
+    forest = traverse(toy, [1, 3], [2, 2], bias)
+    assert not any(level.requires_grad for level in forest.nodes)
+
+
+def twice(path: Any, node: Any, hood: Neighborhood) -> torch.Tensor:
+    return torch.full((hood.edge.numel(),), 2.0)
+
+
+def test_product_bias_multiplies():
+    adj = CompactAdj.from_edge_index(
+        [[0, 1], [2, 2]], edge_weight=[3.0, 5.0], edge_time=[1, 2]
+    )
+    weight, time = EdgeWeightBias(), TemporalBias([1])
+    for bias, expected in (
+        (weight * weight, [9.0, 25.0]),
+        (weight * twice, [6.0, 10.0]),
+        (twice * weight, [6.0, 10.0]),
+        (twice * weight * time, [6.0, 0.0]),
+        (time * weight, [3.0, 0.0]),
+    ):
+        assert weigh(bias, adj, [[]], [2]) == [expected]
+    assert (time * weight).per_root
+    assert (weight * (twice * time)).per_root
+    assert not (weight * twice).per_root
+
+
+def test_product_bias_tells_both_parts_to_begin(toy):
+    begun = []
+
+    class Part:
+        def begin(self, adj, start):
+            begun.append(start.tolist())
+
+        def __call__(self, path, node, hood):
+            return torch.ones(hood.edge.numel())
+
+    traverse(toy, [4], [1], Part() * (NoRevisitBias() * Part()))
+    assert begun == [[4], [4]]
+
+
+REPRS = [
+    (EdgeWeightBias(), "EdgeWeightBias()"),
+    (NoRevisitBias(), "NoRevisitBias()"),
+    (Node2VecBias(0.5, 2), "Node2VecBias(p=0.5, q=2)"),
+    (Node2VecBias(weighted=True), "Node2VecBias(p=1, q=1, weighted=True)"),
+    (TemporalBias([1, 2]), "TemporalBias(2 seeds, strategy='uniform')"),
+    (
+        TemporalBias([1], strategy="last", window=3),
+        "TemporalBias(1 seeds, strategy='last', window=3)",
+    ),
+    (AttentionBias(max), "AttentionBias(<built-in function max>)"),
+    (EdgeWeightBias() * NoRevisitBias(), "EdgeWeightBias() * NoRevisitBias()"),
+]
+
+
+@pytest.mark.parametrize(("bias", "text"), REPRS)
+def test_bias_repr(bias, text):
+    assert repr(bias) == text
+
+
+NODE2VEC_ERRORS = [
+    (0, ValueError, r"must be finite and greater than 0 \(got 0\)"),
+    (-1.5, ValueError, r"must be finite and greater than 0 \(got -1.5\)"),
+    (NAN, ValueError, r"must be finite and greater than 0 \(got nan\)"),
+    (INF, ValueError, r"must be finite and greater than 0 \(got inf\)"),
+    (1e-310, ValueError, r"must be "),  # 1 / p is infinite
+    (10**400, ValueError, r"must be "),  # not a float
+    ("1", TypeError, r"must be a number \(got '1'\)"),
+    (None, TypeError, r"must be a number \(got None\)"),
+    (True, TypeError, r"must be a number \(got True\)"),
+    ([1.0], TypeError, r"must be a number \(got \[1.0\]\)"),
+]
+
+
+@pytest.mark.parametrize("name", ["p", "q"])
+@pytest.mark.parametrize(
+    ("value", "error", "match"), NODE2VEC_ERRORS, ids=lambda x: str(x)[:12]
+)
+def test_node2vec_bias_validate(toy, name, value, error, match):
+    with pytest.raises(error, match=f"^'{name}' {match}"):
+        traverse(toy, [1], [1, 1], Node2VecBias(**{name: value}))
+
+
+@pytest.mark.parametrize("number", [2, np.float32(0.5), np.int64(2)])
+def test_node2vec_bias_takes_any_number(toy, number):
+    traverse(toy, [1], [1, 1], Node2VecBias(number, number))
+
+
+def test_node2vec_bias_needs_weights_if_weighted(toy):
+    with pytest.raises(ValueError, match=r"^'bias' needs edge weights .*; build"):
+        traverse(toy, [1], [1], Node2VecBias(weighted=True))
+
+
+TEMPORAL_ERRORS = [
+    ({"seed_time": 3}, ValueError, r"'seed_time' must have .*\(got shape \[\]\)"),
+    ({"seed_time": [[3]]}, ValueError, r"'seed_time' must have .*\[1, 1\]"),
+    ({"seed_time": None}, TypeError, r"'seed_time' must be .*\(got NoneType\)"),
+    ({"seed_time": [NAN]}, ValueError, r"'seed_time' must not hold NaN"),
+    ({"seed_time": [True]}, TypeError, r"'seed_time' must hold integer or float"),
+    ({"seed_time": [1, 2]}, ValueError, r"'seed_time' must have one entry per seed, 1"),
+    ({"seed_time": []}, ValueError, r"'seed_time' must have one entry per seed, 1 in"),
+    ({"seed_time": [1.5]}, TypeError, r"'seed_time' must be integer like the edges'"),
+    (
+        {"strategy": "first"},
+        ValueError,
+        r"'strategy' must be one of 'uniform', 'last' \(got 'first'\)",
+    ),
+    ({"strategy": None}, ValueError, r"'strategy' must be one of 'uniform', 'last'"),
+    ({"window": -1}, ValueError, r"'window' must be finite and not negative \(got -1"),
+    ({"window": NAN}, ValueError, r"'window' must be finite and not negative \(got na"),
+    ({"window": INF}, ValueError, r"'window' must be finite and not negative \(got in"),
+    ({"window": "1"}, TypeError, r"'window' must be .*'1'"),
+    ({"window": [1]}, TypeError, r"'window' must be .*\[1\]"),
+    (
+        {"strategy": "last", "weighted": True},
+        ValueError,
+        r"'weighted' needs strategy='uniform' \(got strategy='last'\)",
+    ),
+    ({"weighted": True}, ValueError, r"'bias' needs edge weights .*; build"),
+]
+
+
+@pytest.mark.parametrize("fanout", [2, -1])
+@pytest.mark.parametrize(("arguments", "error", "match"), TEMPORAL_ERRORS)
+def test_temporal_bias_validate(arguments, error, match, fanout):
+    adj = CompactAdj.from_edge_index([[0, 1], [2, 2]], edge_time=[1, 2])
+    with pytest.raises(error, match=f"^{match}"):
+        sample_rooted(
+            adj, [2], [fanout], bias=TemporalBias(**{"seed_time": [2], **arguments})
+        )
+
+
+@pytest.mark.parametrize("fanout", [2, -1])
+@pytest.mark.parametrize(
+    ("window", "now"), [(1e300, 2), (10**30, 2), (2**64, 2), (2**63 - 1, -3)]
+)
+def test_temporal_bias_window_of_any_size(window, now, fanout):
+    """Longer than all of time: the same as none."""
+    adj = CompactAdj.from_edge_index([[0, 1, 3], [2, 2, 2]], edge_time=[-5, 1, 9])
+    admitted = [0, 1] if now == 2 else [0]
+    bias = TemporalBias([now], window=window)
+    sub = sample_rooted(adj, [2], [fanout], bias=bias)
+    assert sorted(sub.node[1:].tolist()) == admitted
+
+
+@pytest.mark.parametrize("fanout", [2, -1])
+def test_temporal_bias_needs_sorted_rows(fanout):
+    adj = CompactAdj.from_edge_index(
+        [[0, 1], [2, 2]], edge_time=[2, 1], sort_by_time=False
+    )
+    with pytest.raises(
+        ValueError, match=r"^'bias' needs rows sorted by time .*; build"
+    ):
+        sample_rooted(adj, [2], [fanout], bias=TemporalBias([2]))
+
+
+ATTENTION_ERRORS = [
+    (3, TypeError, r"'score_fn' must be callable \(got 3\)"),
+    (lambda here, there: 1.0, TypeError, r"'score_fn' must return a tensor"),
+    (lambda here, there: None, TypeError, r"'score_fn' must return a tensor"),
+    (lambda here, there: -torch.ones(there.numel()), ValueError, r"'score_fn' must "),
+    (lambda here, there: torch.ones(there.numel(), 1), ValueError, r"'\w+' must "),
+]
+
+
+@pytest.mark.parametrize(("score", "error", "match"), ATTENTION_ERRORS)
+def test_attention_bias_validate(toy, score, error, match):
+    with pytest.raises(error, match=f"^{match}"):
+        traverse(toy, [1], [2], AttentionBias(score))
+
+
+def minus(path: Any, node: Any, hood: Neighborhood) -> torch.Tensor:
+    return -torch.ones(hood.edge.numel())
+
+
+PRODUCT_ERRORS = [
+    (lambda: 5 * EdgeWeightBias(), TypeError, r"'left' must be a bias, .*\(got 5\)"),
+    (lambda: EdgeWeightBias() * None, TypeError, r"'right' must be a bias, .*None"),
+    (lambda: NoRevisitBias() * (lambda *_: 2.0), TypeError, r"'\w+' must return a te"),
+    (
+        lambda: NoRevisitBias() * (lambda *_: torch.ones(3)),
+        ValueError,
+        r"'\w+' must return one weight per neighbour",
+    ),
+    (
+        lambda: NoRevisitBias() * (lambda *_: torch.ones(1)),
+        ValueError,
+        r"'\w+' must return one weight per neighbour",
+    ),
+    (lambda: NoRevisitBias() * minus, ValueError, r"'\w+' must not .*negative"),
+    (
+        lambda: NoRevisitBias() * minus * minus,
+        ValueError,
+        r"'\w+' must not .*negative",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "match"), PRODUCT_ERRORS)
+def test_product_bias_validate(toy, make, error, match):
+    with pytest.raises(error, match=f"^{match}"):
+        traverse(toy, [1], [2], make())

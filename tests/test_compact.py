@@ -1,0 +1,688 @@
+"""CompactAdj: what is built from a list of edges, and what is refused."""
+
+import copy
+import dataclasses
+import itertools
+import math
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import DIRECTIONS, Graph, graphs
+
+from gttf_sampler import CompactAdj, EdgeWeightBias, sample_rooted
+
+FORMATS = ("csr", "csc", "coo", "lil")
+WRAPPERS = (scipy.sparse.csr_array, scipy.sparse.csr_matrix)
+
+
+def neighbours(adj: CompactAdj) -> list[list[int]]:
+    """The rows of Â."""
+    ends = adj.rowptr.tolist()
+    return [adj.col[a:b].tolist() for a, b in itertools.pairwise(ends)]
+
+
+def same(left: CompactAdj, right: CompactAdj) -> bool:
+    """Whether all arrays and facts agree, dtypes included."""
+    mine, other = left.arrays(), right.arrays()
+    facts = [(adj.num_rows, adj.num_cols, adj.direction) for adj in (left, right)]
+    return (
+        facts[0] == facts[1]
+        and mine.keys() == other.keys()
+        and all(mine[name].dtype == other[name].dtype for name in mine)
+        and all(torch.equal(mine[name], other[name]) for name in mine)
+    )
+
+
+def with_everything() -> CompactAdj:
+    """A graph that has all optional arrays."""
+    return CompactAdj.from_edge_index(
+        [[3, 0, 2, 0, 1], [0, 1, 0, 0, 3]],
+        6,
+        edge_weight=torch.tensor([1.0, 2.0, 0.0, 4.0, 5.0]),
+        edge_time=torch.tensor([5, 4, 3, 2, 1]),
+    )
+
+
+def test_from_edge_index_figure(toy):
+    assert toy.degree.tolist() == [1, 4, 1, 2, 2]
+    assert neighbours(toy) == [[1], [0, 2, 3, 4], [1], [1, 4], [1, 3]]
+
+
+@given(graphs())
+def test_from_edge_index_rows(graph):
+    adj, rows = graph.adj(), graph.rows()
+    assert adj.degree.tolist() == [len(row) for row in rows]
+    assert neighbours(adj) == [[node for node, _ in row] for row in rows]
+    order = [edge for row in rows for _, edge in row]
+    position = torch.arange(adj.num_edges)
+    assert adj.original_edge(position).tolist() == order
+    assert (adj.edge_id is None) == (order == sorted(order))
+    assert adj.max_degree == max(map(len, rows), default=0)
+    assert adj.validate() is adj
+
+
+@given(graphs(bipartite=True))
+def test_from_edge_index_bipartite(graph):
+    adj, rows = graph.adj(), graph.rows()
+    assert (adj.num_rows, adj.num_cols) == graph.sizes()
+    assert neighbours(adj) == [[node for node, _ in row] for row in rows]
+    assert torch.equal(adj.to_edge_index(), graph.edge_index.long())
+
+
+@given(graphs())
+def test_to_edge_index_round_trip(graph):
+    adj = graph.adj()
+    edges = adj.to_edge_index()
+    assert edges.dtype == torch.int64
+    assert torch.equal(edges, graph.edge_index.long())
+    again = CompactAdj.from_edge_index(
+        edges,
+        graph.num_nodes,
+        direction=graph.direction,
+        edge_weight=graph.weight,
+        edge_time=graph.time,
+    )
+    assert same(adj, again)
+
+
+@given(graphs(weighted=True, timed=True))
+def test_from_edge_index_carries_weights_and_times(graph):
+    adj = graph.adj()
+    order = [edge for row in graph.rows() for _, edge in row]
+    assert adj.edge_weight.tolist() == graph.weight[order].tolist()
+    assert adj.edge_time.tolist() == graph.time[order].tolist()
+    assert adj.edge_weight.dtype == graph.weight.dtype
+    assert adj.edge_time.dtype == graph.time.dtype
+
+
+@given(graphs(weighted=False, timed=True))
+def test_from_edge_index_keeps_order_unless_sorted_by_time(graph):
+    adj = CompactAdj.from_edge_index(
+        graph.edge_index,
+        graph.num_nodes,
+        direction=graph.direction,
+        edge_time=graph.time,
+        sort_by_time=False,
+    )
+    rows = graph._replace(time=None).rows()
+    assert neighbours(adj) == [[node for node, _ in row] for row in rows]
+    assert torch.equal(
+        adj.edge_time, graph.time[[edge for row in rows for _, edge in row]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("direction", "times"),
+    [("in", [[40, 50], [10], [], []]), ("out", [[0], [], [10], [10]])],
+)
+def test_from_edge_index_node_time_is_that_of_the_neighbour(direction, times):
+    edges = [[2, 3, 0], [0, 0, 1]]  # 2 → 0, 3 → 0, 0 → 1
+    adj = CompactAdj.from_edge_index(
+        edges, direction=direction, node_time=[10, 0, 50, 40]
+    )
+    assert [row.tolist() for row in adj.edge_time.split(adj.degree.tolist())] == times
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_from_edge_index_col_is_int32(toy_edges, dtype):
+    adj = CompactAdj.from_edge_index(toy_edges.to(dtype))
+    assert adj.col.dtype == torch.int32
+    assert adj.rowptr.dtype == torch.int64
+
+
+def test_from_edge_index_counts_nodes_by_the_largest_id():
+    assert CompactAdj.from_edge_index([[0, 7], [1, 2]]).num_rows == 8
+    assert CompactAdj.from_edge_index([[], []]).num_rows == 0
+    assert CompactAdj.from_edge_index([[0], [0]], 4).degree.tolist() == [1, 0, 0, 0]
+
+
+@given(graphs(weighted=True, timed=False), st.sampled_from(FORMATS), st.booleans())
+def test_from_scipy_agrees_with_from_edge_index(graph, form, weighted):
+    size = (graph.num_nodes, graph.num_nodes)
+    sources, targets = graph.edge_index.long()
+    matrix = scipy.sparse.coo_array(
+        (graph.weight.numpy(), (sources.numpy(), targets.numpy())), shape=size
+    )
+    matrix.sum_duplicates()
+    matrix.data = np.minimum(matrix.data, 1e30)
+    stored = matrix.asformat(form)
+    adj = CompactAdj.from_scipy(stored, direction=graph.direction, weighted=weighted)
+    entries = stored.tocoo()
+    expected = CompactAdj.from_edge_index(
+        np.stack([entries.coords[0], entries.coords[1]]).astype(np.int64),
+        graph.num_nodes,
+        direction=graph.direction,
+        edge_weight=entries.data if weighted else None,
+    )
+    assert neighbours(adj) == neighbours(expected)
+    assert (adj.edge_weight is None) == (not weighted)
+    if weighted:
+        assert torch.equal(adj.edge_weight, expected.edge_weight)
+
+
+@pytest.mark.parametrize(("form", "direction"), [("csr", "out"), ("csc", "in")])
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_from_scipy_shares_memory(form, direction, wrapper):
+    matrix = wrapper(np.arange(12.0).reshape(3, 4)).asformat(form)
+    adj = CompactAdj.from_scipy(matrix, direction=direction, weighted=True)
+    assert adj.col.data_ptr() == matrix.indices.ctypes.data
+    assert adj.edge_weight.data_ptr() == matrix.data.ctypes.data
+    assert (adj.num_rows, adj.num_cols) == ((3, 4) if direction == "out" else (4, 3))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("form", FORMATS)
+def test_from_scipy_bipartite(form, direction):
+    matrix = scipy.sparse.coo_array(([1, 1, 1], ([0, 2, 2], [1, 0, 3])), shape=(3, 5))
+    adj = CompactAdj.from_scipy(matrix.asformat(form), direction=direction)
+    ends = adj.to_edge_index()
+    assert sorted(zip(*ends.tolist(), strict=True)) == [(0, 1), (2, 0), (2, 3)]
+    assert (adj.num_rows, adj.num_cols) == ((3, 5) if direction == "out" else (5, 3))
+
+
+def test_from_csr_shares_memory(toy):
+    weight, time = torch.ones(10), torch.arange(10)
+    identity = torch.arange(10)
+    adj = CompactAdj.from_csr(
+        toy.rowptr,
+        toy.col,
+        direction="out",
+        edge_id=identity,
+        edge_weight=weight,
+        edge_time=time,
+    )
+    given_arrays = [toy.rowptr, toy.col, identity, weight, time]
+    for mine, theirs in zip(adj.arrays().values(), given_arrays, strict=True):
+        assert mine.data_ptr() == theirs.data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_from_csr_takes_any_layout(toy, dtype):
+    spread = torch.stack([toy.col, toy.col], dim=1).to(dtype)[:, 0]
+    adj = CompactAdj.from_csr(toy.rowptr.to(dtype), spread, direction="out")
+    assert neighbours(adj) == neighbours(toy)
+    assert adj.rowptr.dtype == torch.int64
+    assert adj.col.dtype == dtype
+
+
+@given(graphs())
+def test_from_csr_agrees_with_from_edge_index(graph):
+    adj = graph.adj()
+    rows = CompactAdj.from_csr(
+        adj.rowptr.tolist(),
+        adj.col,
+        direction=adj.direction,
+        edge_id=adj.edge_id,
+        edge_weight=adj.edge_weight,
+        edge_time=adj.edge_time,
+    )
+    assert same(adj, rows)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_neighbor_slots(toy, dtype):
+    node = torch.tensor([0, 1, 1, 4], dtype=dtype)
+    slot = torch.tensor([0, 0, 3, 1], dtype=dtype)
+    found = toy.neighbor(node, slot)
+    assert found.tolist() == [1, 0, 4, 3]
+    assert found.dtype == torch.int64
+    assert toy.neighbor(1, 2).item() == 3
+    assert toy.neighbor([[1], [3]], [[0], [1]]).tolist() == [[0], [4]]
+
+
+def test_neighbor_of_no_nodes(toy):
+    none = torch.empty(0, dtype=torch.int64)
+    assert toy.neighbor(none, none).tolist() == []
+
+
+def test_original_edge_keeps_none(toy_edges, toy):
+    adj = CompactAdj.from_edge_index(toy_edges, direction="in")
+    edge = torch.tensor([[0, -1], [9, 1]])
+    assert adj.original_edge(edge).tolist() == [[1, -1], [7, 0]]
+    assert toy.original_edge(edge).tolist() == edge.tolist()  # the orders are the same
+
+
+def test_to_maps_every_array():
+    adj = with_everything()
+    there = adj.to("meta")
+    assert {array.device.type for array in there.arrays().values()} == {"meta"}
+    assert there.arrays().keys() == adj.arrays().keys()
+    assert same(adj.to("cpu"), adj)
+
+
+def test_to_makes_tables_anew():
+    adj = with_everything()
+    sample_rooted(adj, [0], [2], bias=EdgeWeightBias())  # fills what is kept with it
+    there = adj.to("meta")
+    assert there.degree.device.type == "meta"
+    assert there.max_degree == adj.max_degree
+
+
+def test_share_memory_moves_every_array():
+    adj = with_everything()
+    assert adj.share_memory_() is adj
+    assert all(array.is_shared() for array in adj.arrays().values())
+    assert same(adj, with_everything())
+
+
+def test_nbytes_counts_every_array():
+    # rowptr 7 × 8, col 5 × 4, edge_id 5 × 4, edge_weight 5 × 4, edge_time 5 × 8
+    assert with_everything().nbytes == 156
+
+
+REPRS = [
+    (
+        lambda: CompactAdj.from_edge_index([[], []]),
+        "CompactAdj(0 nodes, 0 edges, direction='in', max_degree=0, 8 bytes on cpu)",
+    ),
+    (
+        lambda: CompactAdj.from_edge_index([[0], [1]], (1, 2), direction="out"),
+        "CompactAdj(1 × 2 nodes, 1 edges, direction='out', max_degree=1, "
+        "20 bytes on cpu)",
+    ),
+    (
+        with_everything,
+        "CompactAdj(6 nodes, 5 edges, direction='in', max_degree=3, edge_weight, "
+        "edge_time, 156 bytes on cpu)",
+    ),
+    (
+        lambda: CompactAdj.from_edge_index([[0], [0]], 1_999_999),
+        "CompactAdj(1,999,999 nodes, 1 edges, direction='in', max_degree=1, "
+        "16.0 MB on cpu)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "text"), REPRS)
+def test_compact_repr(make, text):
+    assert repr(make()) == text
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, copy.copy, lambda adj: pickle.loads(pickle.dumps(adj))]
+)
+def test_compact_copies(duplicate):
+    adj = with_everything()
+    drawn = sample_rooted(adj, [0, 3], [2, 2], bias=EdgeWeightBias(), generator=5)
+    twin = duplicate(adj)  # with filled caches and a used scratch table
+    assert same(twin, adj)
+    again = sample_rooted(twin, [0, 3], [2, 2], bias=EdgeWeightBias(), generator=5)
+    assert torch.equal(again.node, drawn.node)
+    assert torch.equal(again.edge, drawn.edge)
+
+
+def test_compact_is_frozen(toy):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        toy.num_cols = 3
+
+
+def draw_elsewhere(adj: CompactAdj) -> list[list[int]]:
+    """What a worker process draws; a module-level function, so that spawn finds it."""
+    sub = sample_rooted(adj, [0, 3], [2, 2], bias=EdgeWeightBias(), generator=5)
+    return [sub.node.tolist(), sub.row.tolist(), sub.col.tolist(), sub.edge.tolist()]
+
+
+def test_compact_in_a_spawned_process():
+    adj = with_everything().share_memory_()
+    here = draw_elsewhere(adj)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(draw_elsewhere, (adj,)) == here
+
+
+@given(graphs())
+def test_validate_accepts_what_was_built(graph):
+    graph.adj().validate()
+
+
+EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
+NAN, INF = math.nan, math.inf
+
+EDGE_INDEX_ERRORS = [
+    ({"edge_index": None}, TypeError, r"'edge_index' must be .*\(got NoneType\)"),
+    ({"edge_index": "ab"}, TypeError, r"'edge_index' must be .*\(got str\)"),
+    ({"edge_index": [[0], [1, 2]]}, TypeError, r"'edge_index' must be "),
+    ({"edge_index": EDGES[0]}, ValueError, r"'edge_index' must have .*\[3\]"),
+    ({"edge_index": 3}, ValueError, r"'edge_index' must have .*\(got shape \[\]\)"),
+    (
+        {"edge_index": EDGES.t()},
+        ValueError,
+        r"'edge_index' must have shape \[2, m\] \(got .*\[3, 2\]\)",
+    ),
+    (
+        {"edge_index": EDGES.float()},
+        TypeError,
+        r"'edge_index' must have dtype int32 or int64 \(got torch.float32\)",
+    ),
+    (
+        {"edge_index": EDGES.to(torch.int16)},
+        TypeError,
+        r"'edge_index' must have dtype int32 or int64 \(got torch.int16\)",
+    ),
+    (
+        {"edge_index": EDGES > 1},
+        TypeError,
+        r"'edge_index' must have dtype int32 or int64 \(got torch.bool\)",
+    ),
+    (
+        {"edge_index": EDGES.to_sparse()},
+        TypeError,
+        r"'edge_index' must be a dense tensor \(got torch.sparse_coo\)",
+    ),
+    (
+        {"edge_index": [[0, -4], [1, 1]]},
+        ValueError,
+        r"'edge_index' must not hold negative ids \(got -4\)",
+    ),
+    (
+        {"edge_index": [[0, 1], [1, -1]]},
+        ValueError,
+        r"'edge_index' must not hold negative ids \(got -1\)",
+    ),
+    (
+        {"num_nodes": 2},
+        ValueError,
+        r"'edge_index' must hold ids below the number of nodes 2 \(got 2\)",
+    ),
+    (
+        {"num_nodes": (2, 3)},
+        ValueError,
+        r"'edge_index' must hold ids below the number of .* 2 \(got 2\)",
+    ),
+    ({"num_nodes": -1}, ValueError, r"'num_nodes' must not be negative \(got -1\)"),
+    ({"num_nodes": 3.0}, TypeError, r"'num_nodes' must be an integer \(got 3.0\)"),
+    ({"num_nodes": "3"}, TypeError, r"'num_nodes' must be an integer \(got '3'\)"),
+    ({"num_nodes": True}, TypeError, r"'num_nodes' must be an integer \(got True\)"),
+    ({"num_nodes": torch.tensor(3.5)}, TypeError, r"'num_nodes' must be an integer"),
+    ({"num_nodes": torch.tensor([3, 3])}, TypeError, r"'num_nodes' must be "),
+    ({"num_nodes": np.array([3, 3])}, TypeError, r"'num_nodes' must be "),
+    (
+        {"num_nodes": (3,)},
+        ValueError,
+        r"'num_nodes' must be one number, or \(sources, targets\) \(got \(3,\)\)",
+    ),
+    ({"num_nodes": (3.0, 3)}, TypeError, r"'num_nodes' must be an integer"),
+    (
+        {"direction": "sideways"},
+        ValueError,
+        r"'direction' must be one of 'in', 'out' \(got 'sideways'\)",
+    ),
+    ({"direction": None}, ValueError, r"'direction' must be one of 'in', 'out'"),
+    (
+        {"edge_weight": [1.0]},
+        ValueError,
+        r"'edge_weight' must have one entry per edge, 3 in all \(got 1\)",
+    ),
+    ({"edge_weight": 1.0}, ValueError, r"'edge_weight' must have .*\(got shape \[\]\)"),
+    ({"edge_weight": [[1.0]] * 3}, ValueError, r"'edge_weight' must have .*\[3, 1\]"),
+    ({"edge_weight": "abc"}, TypeError, r"'edge_weight' must be .*\(got str\)"),
+    (
+        {"edge_weight": [1, NAN, 1]},
+        ValueError,
+        r"'edge_weight' must not hold NaN \(got NaN\)",
+    ),
+    (
+        {"edge_weight": [1, -0.5, 1]},
+        ValueError,
+        r"'edge_weight' must not hold negative weights \(got -0.5\)",
+    ),
+    (
+        {"edge_weight": [1, INF, 1]},
+        ValueError,
+        r"'edge_weight' must hold finite weights \(got inf\)",
+    ),
+    ({"edge_weight": [1, -INF, 1]}, ValueError, r"'edge_weight' must .*\(got -inf\)"),
+    (
+        {"edge_weight": [True] * 3},
+        TypeError,
+        r"'edge_weight' must hold real numbers \(got torch.bool\)",
+    ),
+    (
+        {"edge_weight": [1j] * 3},
+        TypeError,
+        r"'edge_weight' must hold real numbers \(got torch.complex64\)",
+    ),
+    (
+        {"edge_weight": np.ones(3, dtype=np.uint64)},
+        TypeError,
+        r"'edge_weight' must .*\(got torch.uint64\)",
+    ),
+    (
+        {"edge_time": [1, 2]},
+        ValueError,
+        r"'edge_time' must have one entry per edge, 3 in all \(got 2\)",
+    ),
+    ({"edge_time": [[1]] * 3}, ValueError, r"'edge_time' must have .*\[3, 1\]"),
+    (
+        {"edge_time": [1.0, NAN, 2.0]},
+        ValueError,
+        r"'edge_time' must not hold NaN \(got NaN\)",
+    ),
+    (
+        {"edge_time": [True] * 3},
+        TypeError,
+        r"'edge_time' must hold integer or float times \(got torch.bool\)",
+    ),
+    (
+        {"edge_time": np.ones(3, dtype=np.uint64)},
+        TypeError,
+        r"'edge_time' must .*\(got torch.uint64\)",
+    ),
+    (
+        {"node_time": [1, 2]},
+        ValueError,
+        r"'node_time' must have one entry per node, 3 in all \(got 2\)",
+    ),
+    (
+        {"node_time": [1, 2, 3], "edge_time": [1, 2, 3]},
+        ValueError,
+        r"'node_time' excludes 'edge_time' \(got both\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "match"), EDGE_INDEX_ERRORS)
+def test_from_edge_index_validate(arguments, error, match):
+    with pytest.raises(error, match=f"^{match}"):
+        CompactAdj.from_edge_index(**{"edge_index": EDGES, **arguments})
+
+
+CSR_ERRORS = [
+    ({"rowptr": None}, TypeError, r"'rowptr' must be .*\(got NoneType\)"),
+    ({"rowptr": []}, ValueError, r"'rowptr' must have one entry more than .* rows"),
+    ({"rowptr": [[0, 2, 3]]}, ValueError, r"'rowptr' must have .*\[1, 3\]"),
+    ({"rowptr": [0.0, 2, 3]}, TypeError, r"'rowptr' must have dtype int32 or int64"),
+    ({"rowptr": [1, 2, 3]}, ValueError, r"'rowptr' must start at 0 \(got 1\)"),
+    (
+        {"rowptr": [0, 2, 4]},
+        ValueError,
+        r"'rowptr' must end at the number of edges 3 \(got 4\)",
+    ),
+    (
+        {"rowptr": [0, 5, 3]},
+        ValueError,
+        r"'rowptr' must not decrease \(got a step of -2\)",
+    ),
+    ({"col": None}, TypeError, r"'col' must be .*\(got NoneType\)"),
+    ({"col": [0.0, 1, 1]}, TypeError, r"'col' must have dtype int32 or int64"),
+    ({"col": [[0, 1, 1]]}, ValueError, r"'col' must have .*\[1, 3\]"),
+    ({"col": [0, -2, 1]}, ValueError, r"'col' must not hold negative ids \(got -2\)"),
+    (
+        {"col": [0, 2, 1]},
+        ValueError,
+        r"'col' must hold ids below the number of .* 2 \(got 2\)",
+    ),
+    ({"num_cols": -1}, ValueError, r"'num_cols' must not be negative \(got -1\)"),
+    ({"num_cols": 2.0}, TypeError, r"'num_cols' must be an integer \(got 2.0\)"),
+    (
+        {"num_cols": 1},
+        ValueError,
+        r"'col' must hold ids below the number of .* 1 \(got 1\)",
+    ),
+    ({"direction": "up"}, ValueError, r"'direction' must be one of 'in', 'out'"),
+    (
+        {"edge_id": [0, 1]},
+        ValueError,
+        r"'edge_id' must have one entry per edge, 3 in all \(got 2\)",
+    ),
+    ({"edge_id": [0.0, 1, 2]}, TypeError, r"'edge_id' must have dtype int32 or int64"),
+    (
+        {"edge_id": [0, 1, 3]},
+        ValueError,
+        r"'edge_id' must hold ids below the number of edges 3 \(got 3\)",
+    ),
+    (
+        {"edge_id": [0, 1, -1]},
+        ValueError,
+        r"'edge_id' must not hold negative ids \(got -1\)",
+    ),
+    (
+        {"edge_weight": [1.0]},
+        ValueError,
+        r"'edge_weight' must have one entry per edge, 3 in all \(got 1\)",
+    ),
+    ({"edge_weight": [1, -1, 1]}, ValueError, r"'edge_weight' must not hold negative"),
+    ({"edge_time": [1]}, ValueError, r"'edge_time' must have one entry per edge"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "match"), CSR_ERRORS)
+def test_from_csr_validate(arguments, error, match):
+    good = {"rowptr": [0, 2, 3], "col": [0, 1, 1]}
+    with pytest.raises(error, match=f"^{match}"):
+        CompactAdj.from_csr(**{**good, **arguments})
+
+
+def sparse(values: list[list[float]], dtype: type = float) -> scipy.sparse.csr_array:
+    """A small matrix."""
+    return scipy.sparse.csr_array(np.array(values, dtype=dtype))
+
+
+SCIPY_ERRORS = [
+    ({"matrix": 5}, TypeError, r"'matrix' must be a scipy sparse .*\(got int\)"),
+    ({"matrix": np.eye(2)}, TypeError, r"'matrix' must be a scipy .*\(got ndarray\)"),
+    ({"matrix": torch.eye(2).to_sparse()}, TypeError, r"'matrix' must be .*Tensor"),
+    (
+        {"matrix": scipy.sparse.coo_array([1.0, 2.0])},
+        ValueError,
+        r"'matrix' must have .*2",
+    ),
+    ({"direction": "up"}, ValueError, r"'direction' must be one of 'in', 'out'"),
+    (
+        {"matrix": sparse([[-1.0]]), "weighted": True},
+        ValueError,
+        r"'edge_weight' must not hold negative weights \(got -1.0\)",
+    ),
+    (
+        {"matrix": sparse([[1]], bool), "weighted": True},
+        TypeError,
+        r"'edge_weight' must hold real numbers \(got torch.bool\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "match"), SCIPY_ERRORS)
+def test_from_scipy_validate(arguments, error, match):
+    with pytest.raises(error, match=f"^{match}"):
+        CompactAdj.from_scipy(**{"matrix": sparse([[0, 1], [1, 0]]), **arguments})
+
+
+NEIGHBOR_ERRORS = [
+    ((5, 0), ValueError, r"'node' must hold ids below the number of nodes 5 \(got 5\)"),
+    ((-1, 0), ValueError, r"'node' must not hold negative ids \(got -1\)"),
+    ((1, 4), ValueError, r"'slot' must lie in \[0, degree\) of its node \(got 4 for"),
+    (([0, 1], [0, -1]), ValueError, r"'slot' must lie in \[0, degree\) of its node"),
+    ((1.5, 0), TypeError, r"'node' must have dtype int32 or int64"),
+    ((1, 0.5), TypeError, r"'slot' must have dtype int32 or int64"),
+    ((True, 0), TypeError, r"'node' must have dtype int32 or int64"),
+    (("a", 0), TypeError, r"'node' must be "),
+    ((None, 0), TypeError, r"'node' must be "),
+    (([1, 2], [0, 0, 0]), ValueError, r"'slot' must "),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "match"), NEIGHBOR_ERRORS)
+def test_neighbor_validate(toy, arguments, error, match):
+    with pytest.raises(error, match=f"^{match}"):
+        toy.neighbor(*arguments)
+
+
+def by_hand(**changes: object) -> CompactAdj:
+    """Two rows that were not made by a constructor that checks."""
+    good = {"rowptr": torch.tensor([0, 2, 3]), "col": torch.tensor([0, 1, 1])}
+    return CompactAdj(**{**good, "num_cols": 2, **changes})
+
+
+HAND_ERRORS = [
+    ({"rowptr": torch.tensor([0, 2, 4])}, ValueError, r"'rowptr' must end at .* 3"),
+    ({"rowptr": torch.tensor([0, 4, 3])}, ValueError, r"'rowptr' must not decrease"),
+    ({"rowptr": torch.tensor([0.0, 2, 3])}, TypeError, r"'rowptr' must have dtype"),
+    ({"col": torch.tensor([0, 1, 2])}, ValueError, r"'col' must hold ids below"),
+    ({"col": torch.tensor([0, 1, -1])}, ValueError, r"'col' must not hold negative"),
+    ({"col": torch.tensor([0.0, 1, 1])}, TypeError, r"'col' must have dtype"),
+    ({"col": torch.tensor([[0, 1, 1]])}, ValueError, r"'col' must have 1 dim"),
+    ({"direction": "up"}, ValueError, r"'direction' must be one of 'in', 'out'"),
+    ({"num_cols": "2"}, TypeError, r"'num_cols' must be an integer"),
+    (
+        {"edge_id": torch.tensor([0, 1, 1])},
+        ValueError,
+        r"'edge_id' must name every edge once \(got .*",
+    ),
+    ({"edge_id": torch.tensor([0, 1])}, ValueError, r"'edge_id' must have one entry"),
+    ({"edge_id": torch.tensor([0, 1, 3])}, ValueError, r"'edge_id' must hold ids bel"),
+    ({"edge_weight": torch.tensor([1.0])}, ValueError, r"'edge_weight' must have one"),
+    ({"edge_weight": torch.tensor([1, -1, 1])}, ValueError, r"'edge_weight' must not"),
+    ({"edge_time": torch.tensor([1])}, ValueError, r"'edge_time' must have one entry"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "match"), HAND_ERRORS)
+def test_compact_validate(changes, error, match):
+    adj = by_hand(**changes)
+    with pytest.raises(error, match=f"^{match}"):
+        adj.validate()
+
+
+READ_ONLY = np.array([[0, 1], [1, 0]])
+READ_ONLY.flags.writeable = False
+
+AWKWARD_ARRAYS = [
+    ("read-only", READ_ONLY),
+    ("reversed", np.array([[1, 0], [0, 1]])[:, ::-1]),
+    ("flipped", np.array([[1, 0], [0, 1]])[::-1]),
+    ("int32", np.array([[0, 1], [1, 0]], dtype=np.int32)),
+    ("fortran", np.asfortranarray([[0, 1], [1, 0]])),
+    ("lists", [[0, 1], [1, 0]]),
+    ("tuples", ((0, 1), (1, 0))),
+]
+
+
+@pytest.mark.parametrize(("name", "edges"), AWKWARD_ARRAYS)
+def test_from_edge_index_takes_what_numpy_makes(name, edges):
+    adj = CompactAdj.from_edge_index(edges)
+    assert neighbours(adj) == [[1], [0]], name
+
+
+def test_from_edge_index_takes_trainable_weights():
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+    adj = CompactAdj.from_edge_index(EDGES, edge_weight=weight)
+    assert neighbours(adj) == [[2], [0], [1]]
+    sample_rooted(adj, [0], [1], bias=EdgeWeightBias())
+
+
+def test_from_csr_never_returns_uninitialised_edges():
+    # A repeated edge id leaves a place in the caller's order that nothing fills.
+    with pytest.raises(ValueError, match=r"^'edge_id' must name every edge once"):
+        CompactAdj.from_csr([0, 2], [0, 0], edge_id=[0, 0]).to_edge_index()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_from_edge_index_orients_rows(direction):
+    graph = Graph(torch.tensor([[0, 0], [1, 2]]), 3, direction, None, None)
+    expected = {"in": [[], [0], [0]], "out": [[1, 2], [], []]}
+    assert neighbours(graph.adj()) == expected[direction]

@@ -1,0 +1,153 @@
+"""node2vec walks against their exact second-order probabilities, on every code path."""
+
+import pytest
+import torch
+from exact import assert_frequencies, graph, proportional, successive
+from exact import one_thread as one_thread
+
+from gttf_sampler import Node2VecBias, sample_rooted, traverse
+
+N = 15_000  # walks from every node
+
+# A triangle 0-1-2, a path 2-3-4 to a leaf, 1-3 twice, and a self-loop at 3.
+UNDIRECTED = [[1, 2], [0, 2, 3, 3], [0, 1, 3], [2, 1, 1, 3, 4], [3]]
+# Adjacency is not mutual: 3 leads to 0 (twice), 0 does not lead to 3. Loop at 2.
+DIRECTED = [[1, 2], [2, 3], [0, 2, 1], [0, 0, 1]]
+# No triangle anywhere: with p and q large, every proposal is refused.
+TREE = [[1], [0, 2, 3], [1, 4], [1], [2]]
+GRAPHS = {"undirected": UNDIRECTED, "directed": DIRECTED, "tree": TREE}
+
+
+def ones(path, node, neighborhood):
+    return torch.ones_like(neighborhood.neighbor, dtype=torch.float64)
+
+
+def edge_weights(rows):
+    """One weight per edge, no two alike, one of them zero; in the order of the rows."""
+    weights = [0.5 + (7 * i) % 5 for i in range(sum(map(len, rows)))]
+    weights[1] = 0.0
+    return weights
+
+
+def second_order(rows, weights, p, q):
+    """step(last, here) → {(next,): probability}; last is None at the seed."""
+    starts = [sum(map(len, rows[:u])) for u in range(len(rows))]
+
+    def step(last, here):
+        total = {}
+        for i, to in enumerate(rows[here], start=starts[here]):
+            alpha = 1.0
+            if last is not None and to == last:
+                alpha = 1 / p
+            elif last is not None and last not in rows[to]:
+                alpha = 1 / q
+            total[to,] = total.get((to,), 0.0) + alpha * weights[i]
+        return proportional(total)
+
+    return step
+
+
+def walk_distribution(step, start, length):
+    """Probabilities of all walks of `length` steps, without the seed."""
+    walks = {(): 1.0}
+    for _ in range(length):
+        longer = {}
+        for walk, probability in walks.items():
+            *_, last, here = (None, start, *walk)
+            for to, share in step(last, here).items():
+                longer[walk + to] = probability * share
+        walks = longer
+    return walks
+
+
+def assert_walks(rows, bias, weights=None, **options):
+    """Walks of three steps from every node have the probabilities they should."""
+    weight = None if weights is None else torch.tensor(weights)
+    adj = graph(rows, edge_weight=weight)
+    seeds = torch.arange(len(rows)).repeat_interleave(N)
+    forest = traverse(adj, seeds, [1, 1, 1], bias, generator=1, **options)
+    own = bias if isinstance(bias, Node2VecBias) else bias.left
+    step = second_order(rows, weights or [1.0] * adj.num_edges, own.p, own.q)
+    walks = forest.path(3)[:, 1:].view(len(rows), N, 3)
+    for start in range(len(rows)):
+        assert_frequencies(walks[start], walk_distribution(step, start, 3))
+
+
+GRAPH = pytest.mark.parametrize("rows", GRAPHS.values(), ids=GRAPHS)
+PQ = pytest.mark.parametrize(
+    ("p", "q"),
+    [(1, 1), (0.25, 4), (4, 0.25), (1e3, 1), (1, 1e3), (1e3, 2e3), (0.01, 0.02)],
+)
+
+
+@GRAPH
+@PQ
+def test_node2vec_by_rejection(rows, p, q):
+    assert_walks(rows, Node2VecBias(p, q))
+
+
+@GRAPH
+@pytest.mark.parametrize(("p", "q"), [(0.25, 4), (1e3, 1), (1e3, 2e3)])
+def test_node2vec_by_weight(rows, p, q):
+    assert_walks(rows, Node2VecBias(p, q) * ones)
+    assert_walks(rows, Node2VecBias(p, q), replace=False)
+
+
+@GRAPH
+@pytest.mark.parametrize(("p", "q"), [(0.25, 4), (1e3, 2e3)])
+def test_node2vec_weighted(rows, p, q):
+    bias, weights = Node2VecBias(p, q, weighted=True), edge_weights(rows)
+    assert_walks(rows, bias, weights)
+    assert_walks(rows, bias * ones, weights)
+    assert_walks(rows, bias, weights, replace=False)
+
+
+@pytest.mark.parametrize("bias", [Node2VecBias(4, 0.5), Node2VecBias(1e3, 2e3)])
+def test_node2vec_siblings_are_independent(bias):
+    adj = graph(UNDIRECTED)
+    forest = traverse(adj, [0] * 50_000, [1, 2], bias, generator=2)
+    step = second_order(UNDIRECTED, [1.0] * adj.num_edges, bias.p, bias.q)
+    for here in UNDIRECTED[0]:
+        one = step(0, here)
+        exact = {a + b: one[a] * one[b] for a in one for b in one}
+        stands = forest.nodes[1][:, 0] == here
+        assert_frequencies(forest.nodes[2][stands], exact)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_node2vec_distinct_sets(weighted):
+    # 0 → 1, then two different edges out of 1: back, to a common neighbour, away.
+    rows = [[1], [0, 2, 3, 4], [0], [], []]
+    weights = [1.0, 2.0, 1.0, 3.0, 0.5, 1.0] if weighted else [1.0] * 6
+    adj = graph(rows, edge_weight=torch.tensor(weights))
+    bias = Node2VecBias(0.5, 4, weighted=weighted)
+    forest = traverse(adj, [0] * 50_000, [1, 2], bias, replace=False, generator=3)
+    alpha = [1 / 0.5, 1.0, 1 / 4, 1 / 4]
+    exact = successive([a * w for a, w in zip(alpha, weights[1:5], strict=True)], 2)
+    assert_frequencies(forest.edges[2] - 1, exact)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_node2vec_rooted(replace):
+    rows = [[1], [0, 2, 3], [0], []]
+    trees = sample_rooted(
+        graph(rows),
+        [0] * 50_000,
+        [1, 1],
+        bias=Node2VecBias(0.5, 4),
+        replace=replace,
+        disjoint=True,
+        generator=4,
+    )
+    second = trees.edge[50_000:, None] - 1
+    assert_frequencies(second, {(0,): 8 / 13, (1,): 4 / 13, (2,): 1 / 13})
+
+
+@pytest.mark.parametrize("bias", [Node2VecBias(2, 3), Node2VecBias(2, 3) * ones])
+def test_node2vec_dead_end_keeps_and_no_weight_stops(bias):
+    forest = traverse(graph([[1], []]), [0, 1], [1, 1, 1], bias, generator=5)
+    assert forest.path(3).tolist() == [[0, 1, 1, 1], [1, 1, 1, 1]]
+    adj = graph([[1], [0]], edge_weight=torch.tensor([1.0, 0.0]))
+    bias = Node2VecBias(2, 3, weighted=True)
+    forest = traverse(adj, [0, 1], [1, 1, 1], bias, generator=5)
+    assert forest.path(3).tolist() == [[0, 1, -1, -1], [1, -1, -1, -1]]

@@ -1,0 +1,92 @@
+"""Importing the engine imports no host; adapters name what is missing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HOSTS = (
+    "torch_geometric",
+    "dgl",
+    "numba",
+    "matplotlib",
+    "scipy",
+    "tqdm",
+)
+
+# torch.hub imports tqdm where it is installed, so what torch and numpy bring is known
+# beforehand and does not count.
+BEFORE = """
+import sys, numpy, torch
+known = set(sys.modules)
+"""
+AFTER = f"""
+new = set(sys.modules) - known
+print(*sorted({{name.split(".")[0] for name in new}} & set({HOSTS!r})))
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """Runs `code` in a new interpreter that finds the same packages."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def hosts_after(code: str) -> list[str]:
+    """The hosts that `code` imports in a new interpreter."""
+    child = run(BEFORE + code + AFTER)
+    assert child.returncode == 0, child.stderr
+    return child.stdout.split()
+
+
+def test_import_brings_no_host():
+    """Nor does it draw a random number, or change a setting of torch."""
+    state = "(torch.get_rng_state().tolist(), torch.get_num_threads())"
+    code = f"before = {state}\nfrom gttf_sampler import *\nassert before == {state}"
+    assert hosts_after(code) == []
+
+
+def test_sampling_brings_no_plotting_and_no_graph_library():
+    used = hosts_after(
+        "import gttf_sampler as gs\n"
+        "adj = gs.CompactAdj.from_edge_index([[0, 1], [1, 0]])\n"
+        "gs.traverse(adj, [0], [1, 1], gs.Node2VecBias(2.0, 0.5))\n"
+        "gs.sample_rooted(adj, [0], [1, -1])\n"
+    )
+    assert set(used) <= {"numba", "scipy"}  # numba may run, and bring scipy with it
+
+
+def test_import_check_can_fail():
+    """The check above sees a host that is imported beside the engine."""
+    pytest.importorskip("scipy")
+    assert "scipy" in hosts_after("from gttf_sampler import *\nimport scipy.sparse")
+
+
+def test_import_all_is_complete():
+    import gttf_sampler
+
+    assert sorted(gttf_sampler.__all__) == list(gttf_sampler.__all__)
+    for name in gttf_sampler.__all__:
+        assert getattr(gttf_sampler, name).__doc__, name
+
+
+@pytest.mark.parametrize(
+    ("adapter", "host", "extra"),
+    [("gttf_pyg", "torch_geometric", "pyg"), ("gttf_dgl", "dgl", "dgl")],
+)
+def test_import_of_an_adapter_without_its_host(adapter, host, extra):
+    child = run(
+        f"import sys\nsys.modules[{host!r}] = None\n"
+        f"try:\n    import {adapter}\n"
+        f"except ImportError as error:\n    print(error)\n"
+    )
+    assert child.returncode == 0, child.stderr
+    assert f"'{adapter}' needs" in child.stdout
+    assert f"gttf-sampler[{extra}]" in child.stdout

@@ -1,0 +1,480 @@
+"""save and open: what comes back, what is refused, and what a crash leaves behind."""
+
+import json
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import graphs
+from test_compact import same, with_everything
+
+from gttf_sampler import CompactAdj, EdgeWeightBias, _storage, sample_rooted
+
+HEADER = "header.json"
+
+
+def other_graph() -> CompactAdj:
+    """A graph that nobody takes for `with_everything()`."""
+    return CompactAdj.from_edge_index([[0, 1, 2], [2, 0, 1]], direction="out")
+
+
+def stored(folder: pathlib.Path) -> dict:
+    """The header of a saved graph."""
+    return json.loads((folder / HEADER).read_text())
+
+
+def rewrite(folder: pathlib.Path, **changes: object) -> None:
+    """Replaces entries of the header."""
+    (folder / HEADER).write_text(json.dumps({**stored(folder), **changes}))
+
+
+def rewrite_array(folder: pathlib.Path, name: str, **changes: object) -> None:
+    """Replaces what the header says about one array."""
+    arrays = stored(folder)["arrays"]
+    rewrite(folder, arrays={**arrays, name: {**arrays[name], **changes}})
+
+
+def array_file(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Where an array is."""
+    return folder / stored(folder)["arrays"][name]["file"]
+
+
+def strays(folder: pathlib.Path) -> set[str]:
+    """Files in the directory that the header does not know."""
+    named = {entry["file"] for entry in stored(folder)["arrays"].values()}
+    return {file.name for file in folder.iterdir()} - named - {HEADER}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A directory with a saved graph that has all optional arrays."""
+    with_everything().save(tmp_path / "graph")
+    return tmp_path / "graph"
+
+
+@given(
+    graph=graphs() | graphs(bipartite=True),
+    mmap=st.booleans(),
+    verify=st.sampled_from([None, True, False]),
+)
+def test_storage_round_trip(tmp_path_factory, graph, mmap, verify):
+    path, adj = tmp_path_factory.mktemp("graph"), graph.adj()
+    adj.save(path)
+    assert same(CompactAdj.open(path, mmap, verify=verify).validate(), adj)
+    assert not strays(path)
+    shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float16,
+        torch.float32,
+        torch.float64,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+    ],
+)
+def test_storage_keeps_dtypes(tmp_path, dtype, mmap):
+    values = torch.tensor([3, 1, 2]).to(dtype)
+    adj = CompactAdj.from_csr(
+        [0, 1, 3],
+        torch.tensor([1, 0, 0]),
+        edge_id=torch.tensor([2, 0, 1]),
+        edge_weight=values,
+        edge_time=values,
+    )
+    adj.save(str(tmp_path))  # a plain string is a path, too
+    assert same(CompactAdj.open(str(tmp_path), mmap), adj)
+
+
+def test_storage_of_a_dtype_that_numpy_lacks(tmp_path):
+    weight = torch.ones(1, dtype=torch.bfloat16)
+    adj = CompactAdj.from_csr([0, 1], [0], edge_weight=weight)
+    try:
+        adj.save(tmp_path)
+    except TypeError as error:  # one that says which array is meant
+        assert str(error).startswith("'edge_weight' must ")  # noqa: PT017
+        assert list(tmp_path.iterdir()) == []
+    else:
+        assert same(CompactAdj.open(tmp_path), adj)
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_storage_keeps_int64_columns(tmp_path, mmap):
+    adj = CompactAdj.from_csr([0, 2], torch.tensor([0, 1 << 40]), 1 << 41)
+    adj.save(tmp_path)
+    opened = CompactAdj.open(tmp_path, mmap)
+    assert same(opened, adj)
+    assert opened.col.dtype == torch.int64
+
+
+def test_storage_takes_any_layout(tmp_path):
+    spread = torch.arange(20.0)[::2]
+    adj = CompactAdj.from_csr([0, 10], torch.zeros(10).int(), edge_weight=spread)
+    adj.save(tmp_path)
+    assert torch.equal(CompactAdj.open(tmp_path).edge_weight, spread)
+
+
+def test_storage_makes_parents_and_replaces(tmp_path):
+    path = tmp_path / "deep" / "er"
+    with_everything().save(path)
+    other_graph().save(path)
+    assert same(CompactAdj.open(path), other_graph())
+    assert not strays(path)
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_storage_sampling_from_an_opened_graph(folder, mmap):
+    opened, built = (
+        sample_rooted(adj, [0, 3], [2, 2], bias=EdgeWeightBias(), generator=1)
+        for adj in (CompactAdj.open(folder, mmap), with_everything())
+    )
+    assert torch.equal(opened.node, built.node)
+    assert torch.equal(opened.edge, built.edge)
+
+
+def test_storage_mapped_arrays_do_not_write_through(folder):
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    adj = CompactAdj.open(folder, mmap=True)
+    for array in adj.arrays().values():
+        array.fill_(1)
+    assert adj.col.tolist() == [1] * 5
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_storage_saving_onto_the_mapped_directory(folder):
+    adj = CompactAdj.open(folder, mmap=True)
+    adj.save(folder)
+    assert same(CompactAdj.open(folder), with_everything())
+    other_graph().save(folder)
+    assert same(adj, with_everything())  # what is mapped stays as it was
+    assert same(CompactAdj.open(folder), other_graph())
+    assert not strays(folder)
+
+
+def test_storage_leaves_files_of_others_alone(tmp_path):
+    precious = tmp_path / "model.bin"
+    precious.write_text("three weeks of training")
+    (tmp_path / "notes.txt").write_text("mine")
+    for graph in (with_everything(), other_graph()):
+        graph.save(tmp_path)
+    assert precious.exists()
+    assert strays(tmp_path) == {"model.bin", "notes.txt"}
+
+
+def truncated(file: pathlib.Path) -> None:
+    """Cuts the last byte off."""
+    os.truncate(file, file.stat().st_size - 1)
+
+
+def lengthened(file: pathlib.Path) -> None:
+    """Appends a byte."""
+    with open(file, "ab") as out:
+        out.write(b"x")
+
+
+def flipped(file: pathlib.Path) -> None:
+    """Changes one bit in the middle."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+def emptied(file: pathlib.Path) -> None:
+    """Leaves nothing."""
+    file.write_bytes(b"")
+
+
+DAMAGES = [
+    (truncated, r"must have \d+ bytes \(got \d+ bytes\)"),
+    (lengthened, r"must have \d+ bytes \(got \d+ bytes\)"),
+    (emptied, r"must have \d+ bytes \(got 0 bytes\)"),
+    (flipped, r"must match the checksum in the header \(got other content\)"),
+    (pathlib.Path.unlink, r"must be there, .* \(got no such file\)"),
+]
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize(
+    "name", ["rowptr", "col", "edge_id", "edge_weight", "edge_time"]
+)
+@pytest.mark.parametrize(("damage", "match"), DAMAGES)
+def test_storage_damaged_array(folder, name, damage, match, mmap):
+    file = array_file(folder, name)
+    damage(file)
+    with pytest.raises(ValueError, match=f"^'.*{file.name}' {match}"):
+        CompactAdj.open(folder, mmap)
+
+
+def test_storage_unverified_still_checks_sizes_and_rows(folder):
+    truncated(array_file(folder, "edge_weight"))
+    with pytest.raises(ValueError, match="edge_weight"):
+        CompactAdj.open(folder, verify=False)
+    with_everything().save(folder)
+    array_file(folder, "rowptr").write_bytes(np.array([9] * 7).tobytes())
+    with pytest.raises(ValueError, match=r"'rowptr' must start at 0|rowptr.*bin"):
+        CompactAdj.open(folder, verify=False)
+
+
+HEADERS = [
+    ("missing", None),
+    ("empty", b""),
+    ("garbage", b"\x80\x81\xff"),
+    ("text", b"hello"),
+    ("list", b"[]"),
+    ("number", b"5"),
+    ("null", b"null"),
+    ("object", b"{}"),
+    ("half", b'{"format": "gttf-compact-adj", "version": 1'),
+    ("bare", b'{"format": "gttf-compact-adj", "version": 1}'),
+    ("nested", b"[" * 100_000),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), HEADERS)
+def test_storage_damaged_header(folder, name, content):
+    if content is None:
+        (folder / HEADER).unlink()
+    else:
+        (folder / HEADER).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"^'.*{HEADER}' must "):
+        CompactAdj.open(folder)
+
+
+FACTS = [
+    {"version": 2},
+    {"version": "1"},
+    {"format": "other"},
+    {"direction": "up"},
+    {"direction": None},
+    {"num_cols": -1},
+    {"num_cols": None},
+    {"num_cols": "6"},
+    {"num_cols": 6.5},
+    {"num_cols": [6]},
+    {"arrays": None},
+    {"arrays": []},
+    {"arrays": {}},
+    {"arrays": {"rowptr": 5, "col": 5}},
+]
+
+
+@pytest.mark.parametrize("changes", FACTS, ids=str)
+def test_storage_wrong_fact(folder, changes):
+    rewrite(folder, **changes)
+    with pytest.raises(ValueError, match=rf"^'.*{HEADER}' must "):
+        CompactAdj.open(folder)
+
+
+ENTRIES = [
+    ("col", {"file": "../outside.bin"}),
+    ("col", {"file": "/etc/hostname"}),
+    ("col", {"file": "sub/inside.bin"}),
+    ("col", {"file": ".."}),
+    ("col", {"file": ""}),
+    ("col", {"file": 5}),
+    ("col", {"file": None}),
+    ("col", {"dtype": "complex64"}),
+    ("col", {"dtype": "nonsense"}),
+    ("col", {"dtype": "O"}),
+    ("col", {"dtype": "V4"}),
+    ("col", {"dtype": "i4,i4"}),
+    ("col", {"dtype": ",i4"}),
+    ("col", {"dtype": "a4"}),
+    ("col", {"dtype": {}}),
+    ("col", {"dtype": None}),
+    ("col", {"dtype": "<f4"}),  # the size of an int32
+    ("col", {"dtype": "<u4"}),
+    ("rowptr", {"dtype": "<f8"}),
+    ("edge_id", {"dtype": "<f4"}),
+    ("edge_weight", {"dtype": "<f16"}),
+    ("col", {"length": -1}),
+    ("col", {"length": "5"}),
+    ("col", {"length": None}),
+    ("col", {"length": 5.5}),
+    ("col", {"length": 4}),
+    ("edge_time", {"length": 4}),
+    ("col", {"crc32": "0"}),
+    ("col", {"crc32": None}),
+    ("col", {"crc32": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), ENTRIES, ids=str)
+def test_storage_wrong_entry(folder, name, changes):
+    shutil.copy(array_file(folder, "col"), folder.parent / "outside.bin")
+    (folder / "sub").mkdir()
+    shutil.copy(array_file(folder, "col"), folder / "sub" / "inside.bin")
+    rewrite_array(folder, name, **changes)
+    with pytest.raises(ValueError, match=r"^'.*graph.*' must "):
+        CompactAdj.open(folder)
+
+
+def test_storage_arrays_that_do_not_belong(folder):
+    arrays = stored(folder)["arrays"]
+    for changed in (
+        {name: entry for name, entry in arrays.items() if name != "col"},
+        {**arrays, "password": arrays["col"]},
+        {**arrays, "edge_weight": arrays["rowptr"]},
+    ):
+        rewrite(folder, arrays=changed)
+        with pytest.raises(ValueError, match=rf"^'.*{HEADER}' must "):
+            CompactAdj.open(folder)
+
+
+def test_storage_header_with_a_flipped_bit(folder):
+    """A changed header is refused, or says the same; it never says something else."""
+    other_graph().save(folder)
+    good = (folder / HEADER).read_bytes()
+    told = []
+    for place in range(len(good)):
+        for bit in (1, 2, 4, 8, 16):
+            changed = bytearray(good)
+            changed[place] ^= bit
+            (folder / HEADER).write_bytes(changed)
+            around = bytes(changed[max(place - 12, 0) : place + 4])
+            try:
+                opened = CompactAdj.open(folder)
+            except ValueError as error:
+                if str(folder) not in str(error):
+                    told.append((around, f"does not name the file: {error}"))
+            except Exception as error:
+                told.append((around, repr(error)))
+            else:
+                if not same(opened, other_graph()):
+                    told.append((around, f"opened as another graph: {opened}"))
+    assert told == []
+
+
+@pytest.mark.parametrize("what", ["file", "missing"])
+def test_storage_open_of_no_directory(tmp_path, what):
+    if what == "file":
+        (tmp_path / "graph").write_text("x")
+    with pytest.raises(ValueError, match=r"^'.*graph.*' must "):
+        CompactAdj.open(tmp_path / "graph")
+
+
+class DiskError(RuntimeError):
+    """What the disk says in the tests below."""
+
+
+# Which graph is there when call `number` of a step fails: the first three writes are
+# the two arrays and the header, the fourth fsync is that of the directory.
+STEPS = [
+    ("mkdir", 0, "old"),
+    *(("write", number, "old") for number in range(3)),
+    *(("fsync", number, "old") for number in range(3)),
+    ("fsync", 3, "new"),
+    ("replace", 0, "old"),
+    ("replaced", 0, "new"),
+    ("sync_folder", 0, "new"),
+    ("unlink", 0, "new"),
+    ("unlink", 3, "new"),
+]
+
+
+def fail_at(patch, step: str, number: int, error: BaseException) -> None:
+    """Raises at call `number` of `step`: before it, or after it where it says so."""
+    made: list[str] = []
+
+    def breaking(real, name, after=False):
+        def call(*args, **kwargs):
+            made.append(name)
+            due = made.count(name) == number + 1
+            if due and not after:
+                raise error
+            result = real(*args, **kwargs)
+            if due:
+                raise error
+            return result
+
+        return call
+
+    target = {
+        "mkdir": (pathlib.Path, "mkdir", False),
+        "write": (_storage, "_write_bytes", False),
+        "fsync": (os, "fsync", False),
+        "replace": (os, "replace", False),
+        "replaced": (os, "replace", True),
+        "sync_folder": (_storage, "_sync_folder", False),
+        "unlink": (pathlib.Path, "unlink", False),
+    }[step]
+    owner, name, after = target
+    patch.setattr(owner, name, breaking(getattr(owner, name), step, after))
+
+
+@pytest.mark.parametrize("error", [DiskError(), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize(("step", "number", "left"), STEPS)
+def test_storage_interrupted_save(folder, step, number, left, error):
+    with pytest.MonkeyPatch.context() as patch:
+        fail_at(patch, step, number, error)
+        with pytest.raises(type(error)):
+            other_graph().save(folder)
+    expected = with_everything() if left == "old" else other_graph()
+    assert same(CompactAdj.open(folder, verify=True), expected)
+    if left == "old":
+        assert not strays(folder)
+    other_graph().save(folder)
+    assert same(CompactAdj.open(folder), other_graph())
+    assert not strays(folder)
+
+
+@pytest.mark.parametrize("error", [DiskError(), KeyboardInterrupt()])
+def test_storage_interrupted_half_way_through_a_file(folder, monkeypatch, error):
+    def half(array):
+        yield array.tobytes()[: array.nbytes // 2]
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_storage, "_chunks", half)
+        with pytest.raises(type(error)):
+            other_graph().save(folder)
+    assert same(CompactAdj.open(folder), with_everything())
+    assert not strays(folder)
+
+
+def test_storage_first_save_interrupted_opens_as_nothing(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        fail_at(patch, "replace", 0, DiskError())
+        with pytest.raises(DiskError):
+            other_graph().save(tmp_path / "new")
+    with pytest.raises(ValueError, match=HEADER):
+        CompactAdj.open(tmp_path / "new")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.parametrize(("step", "number", "left"), STEPS)
+def test_storage_killed_process(folder, step, number, left):
+    """Nothing is tidied up at once; what is left over goes with the next save."""
+    with pytest.MonkeyPatch.context() as patch:
+        if step != "unlink":
+            fail_at(patch, step, number, DiskError())
+        for owner, name in ((pathlib.Path, "unlink"), (os, "unlink"), (os, "remove")):
+            patch.setattr(owner, name, lambda *args, **kwargs: None)
+        if step == "unlink":
+            other_graph().save(folder)
+        else:
+            with pytest.raises(DiskError):
+                other_graph().save(folder)
+    expected = with_everything() if left == "old" else other_graph()
+    assert same(CompactAdj.open(folder, verify=True), expected)
+    other_graph().save(folder)
+    assert same(CompactAdj.open(folder), other_graph())
+    assert not strays(folder)
+
+
+def test_storage_save_onto_a_file(tmp_path):
+    (tmp_path / "graph").write_text("not a directory")
+    with pytest.raises((ValueError, OSError), match="graph"):
+        with_everything().save(tmp_path / "graph")
+    assert (tmp_path / "graph").read_text() == "not a directory"

@@ -1,0 +1,166 @@
+"""Propositions 1 and 2: the mean and the variance of the estimate of 𝒯ᵏ."""
+
+from itertools import chain
+
+import pytest
+import torch
+from exact import (
+    ROUNDING,
+    SIGMAS,
+    assert_means,
+    deviations,
+    graph,
+    successive,
+    transition_matrix,
+)
+from exact import one_thread as one_thread
+
+from gttf_sampler import EdgeWeightBias, TransitionAcc, traverse
+
+RUNS = 10_000
+
+# A hub, a multi-edge 1 ⇉ 2, a self-loop at 3 and a dead end 4.
+ROWS = [[1, 2, 3, 4], [0, 2, 2], [0, 1], [3, 0], []]
+WEIGHTS = [[1.0, 2.0, 0.0, 3.0], [1.0, 1.0, 4.0], [2.0, 1.0], [1.0, 5.0], []]
+# Half of 0's neighbours always lead to 5, the others never do.
+FORK = [[1, 2, 3, 4], [5], [5], [6], [6], [], []]
+
+
+def estimates(rows, fanouts, replace=True, weights=None):
+    """𝒯̂ᵏ for k = 0 … h, each [RUNS, n, n], from one traversal of RUNS batches."""
+    edge = {}
+    if weights is not None:
+        edge["edge_weight"] = torch.tensor(list(chain.from_iterable(weights)))
+    powers = [TransitionAcc(k) for k in range(len(fanouts) + 1)]
+    traverse(
+        graph(rows, **edge),
+        torch.arange(len(rows)).repeat(RUNS),
+        fanouts,
+        None if weights is None else EdgeWeightBias(),
+        powers,
+        replace=replace,
+        generator=1,
+    )
+    shape = (RUNS, len(rows), len(rows))
+    return [power.result().to_dense().view(shape).double() for power in powers]
+
+
+def power(matrix, k):
+    return torch.linalg.matrix_power(matrix, k)
+
+
+def variance(rows, fanouts, replace=True):
+    """Var[𝒯̂ᵏ(u, v)] of one tree, exactly, by the law of total variance.
+
+    The children of u are `f` draws w of its row, and the subtrees below them are
+    independent of each other, so that Var = (E_w[Var_w] + c · Var_w[𝒯ᵏ⁻¹(w, v)]) / f.
+    Draws without replacement make at most as many children as there are neighbours,
+    and are negatively correlated: c = (δ - f) / (δ - 1) instead of 1.
+    """
+    one = transition_matrix(rows)
+    if not fanouts:
+        return torch.zeros_like(one)
+    below = power(one, len(fanouts) - 1)
+    between = one @ below.square() - (one @ below).square()
+    within = one @ variance(rows, fanouts[1:], replace)
+    degree = torch.tensor([max(len(row), 1) for row in rows], dtype=torch.float64)
+    drawn, finite = torch.full_like(degree, fanouts[0]), torch.ones_like(degree)
+    if not replace:
+        drawn = drawn.minimum(degree)
+        finite = (degree - drawn) / (degree - 1).clamp(min=1)
+    return (within + finite[:, None] * between) / drawn[:, None]
+
+
+FANOUTS = pytest.mark.parametrize(
+    "fanouts", [[1, 1, 1, 1], [2, 1, 3, 2], [4, 2, 1, 1], [1, 3, 2, 2]]
+)
+REPLACE = pytest.mark.parametrize("replace", [True, False])
+
+
+@FANOUTS
+@REPLACE
+def test_proposition_1_powers_are_unbiased(fanouts, replace):
+    one = transition_matrix(ROWS)
+    for k, sample in enumerate(estimates(ROWS, fanouts, replace)):
+        assert_means(sample, power(one, k))
+        assert torch.allclose(sample.sum(-1), torch.ones(()).double(), atol=ROUNDING)
+
+
+def test_proposition_1_on_the_papers_graph(toy):
+    count, acc = toy.num_rows, TransitionAcc(3)
+    traverse(toy, torch.arange(count).repeat(RUNS), [3, 2, 2], None, acc, generator=2)
+    rows = [row.tolist() for row in toy.col.split(toy.degree.tolist())]
+    sample = acc.result().to_dense().view(RUNS, count, count)
+    assert_means(sample, power(transition_matrix(rows), 3))
+
+
+@FANOUTS
+def test_proposition_1_holds_for_weighted_walks(fanouts):
+    one = transition_matrix(ROWS, WEIGHTS)
+    for k, sample in enumerate(estimates(ROWS, fanouts, weights=WEIGHTS)):
+        assert_means(sample, power(one, k))
+
+
+def test_transition_weighted_draws_without_replacement_are_biased():
+    # With two distinct children each, the one that weighs 4 of 6 is there too rarely.
+    rows, weights = [[0, 1, 2], [1], [2]], [1.0, 1.0, 4.0]
+    sample = estimates(rows, [2], False, [weights, [1.0], [1.0]])[1][:, 0]
+    pairs = successive(weights, 2)
+    exact = [sum(p for pair, p in pairs.items() if v in pair) / 2 for v in range(3)]
+    assert_means(sample, torch.tensor(exact, dtype=torch.float64))
+    off, error = deviations(sample, torch.tensor(weights) / 6)
+    assert bool((off.abs() > SIGMAS * error).all())
+
+
+@REPLACE
+def test_transition_stopped_walkers_make_short_rows(replace):
+    weights = [*WEIGHTS[:2], [0.0, 0.0], *WEIGHTS[3:]]  # nobody leaves 2
+    one = transition_matrix(ROWS, weights)
+    assert one[2].sum() == 0
+    fanouts = [1, 1, 1] if not replace else [2, 1, 2]
+    for k, sample in enumerate(estimates(ROWS, fanouts, replace, weights)):
+        assert_means(sample, power(one, k))
+        assert bool((sample.sum(-1) <= 1 + ROUNDING).all())
+    assert bool((sample.sum(-1)[:, 0] < 0.5).any())
+
+
+@FANOUTS
+@REPLACE
+def test_variance_is_that_of_trees(fanouts, replace):
+    one = transition_matrix(ROWS)
+    samples = estimates(ROWS, fanouts, replace)
+    for k in range(1, len(fanouts) + 1):
+        squares = (samples[k] - power(one, k)).square()
+        assert_means(squares, variance(ROWS, fanouts[:k], replace))
+
+
+def test_variance_without_replacement_is_never_larger():
+    for fanouts in ([2], [3, 2], [2, 1, 3]):
+        gain = variance(ROWS, fanouts) - variance(ROWS, fanouts, replace=False)
+        assert bool((gain >= -1e-12).all())
+        assert bool((gain > 1e-3).any())
+
+
+@pytest.mark.parametrize("fanout", [2, 3, 5])
+def test_proposition_2_fails_for_two_steps(fanout):
+    # Siblings share their parent: with T²(0, 5) = 1/2 the variance is 1 / (4 f).
+    bound = 1 / (4 * fanout**2)
+    exact = variance(FORK, [fanout, fanout])[0, 5]
+    assert exact == pytest.approx(1 / (4 * fanout))
+    sample = estimates(FORK, [fanout, fanout])[2][:, 0, 5]
+    squares = (sample - 1 / 2).square()
+    assert_means(squares, exact)
+    above, error = deviations(squares, torch.tensor(bound))
+    assert above > SIGMAS * error
+
+
+@pytest.mark.parametrize("rows", [ROWS, FORK])
+@pytest.mark.parametrize("fanouts", [[1], [2], [5], [1, 1], [1, 1, 1], [1, 1, 1, 1]])
+def test_proposition_2_holds_for_one_step_or_one_child(rows, fanouts):
+    bound = 1 / (4 * fanouts[0] ** len(fanouts))
+    exact = variance(rows, fanouts)
+    assert bool((exact <= bound + 1e-12).all())
+    mean = power(transition_matrix(rows), len(fanouts))
+    squares = (estimates(rows, fanouts)[-1] - mean).square()
+    above, error = deviations(squares, torch.full_like(exact, bound))
+    assert bool((above <= SIGMAS * error + ROUNDING).all())

@@ -33,7 +33,7 @@ def sizes(row: Tensor, col: Tensor, num_nodes: Any, direction: str) -> tuple[int
         return max(largest) + 1, max(largest) + 1
     if isinstance(num_nodes, tuple):
         if len(num_nodes) != 2:
-            rule = "must be an integer, or (sources, targets)"
+            rule = "must be one number, or (sources, targets)"
             _check.fail("num_nodes", rule, num_nodes)
         sources, targets = (_check.size("num_nodes", size) for size in num_nodes)
         return (targets, sources) if direction == "in" else (sources, targets)

@@ -53,8 +53,10 @@ def integer(name: str, value: Any) -> int:
 def positive(name: str, value: float) -> float:
     """`value`, which must be a finite number > 0."""
     result = number(name, value)
-    if not 0 < result < float("inf") or 1 / result == float("inf"):
-        fail(name, "must be finite and greater than 0, as must its inverse", value)
+    if not 0 < result < float("inf"):
+        fail(name, "must be finite and greater than 0", value)
+    if 1 / result == float("inf"):
+        fail(name, "must be large enough to have an inverse", value)
     return result
 
 
@@ -90,7 +92,7 @@ def randomness(value: Any) -> torch.Generator | int | None:
     """`value` as a generator, a seed or None."""
     if value is None or isinstance(value, torch.Generator):
         return value
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool | Tensor) or not hasattr(value, "__index__"):
         rule = "must be a torch.Generator, an integer or None"
         mistyped("generator", rule, repr(value))
     return integer("generator", value)
@@ -273,7 +275,7 @@ def fanouts(value: Any, *, allow_all: bool, name: str = "fanouts") -> list[int]:
     cure = "" if allow_all else "'sample_rooted' takes -1 and 0"
     if isinstance(value, Tensor):
         value = value.tolist()
-    if not isinstance(value, Sequence) or isinstance(value, str):
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         mistyped(name, "must be a list of integers", repr(value))
     entries: list[int] = []
     for fanout in value:

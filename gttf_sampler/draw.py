@@ -88,6 +88,10 @@ def draw_edges(
     walkers: Walkers, bias: BiasFn | None, fanout: int, replace: bool
 ) -> Tensor:
     """The edges [w, fanout] taken, as positions in `adj.col`; -1 where none is."""
+    longest = walkers.adj.max_degree
+    if not replace and fanout > longest:  # more than there can be
+        edge = draw_edges(walkers, bias, longest, replace)
+        return torch.nn.functional.pad(edge, (0, fanout - longest), value=-1)
     if bias is None:
         return draw_within(
             walkers, *walkers.adj.row_range(walkers.node), fanout, replace

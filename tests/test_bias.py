@@ -308,7 +308,11 @@ TEMPORAL_ERRORS = [
     ({"seed_time": [[3]]}, ValueError, r"'seed_time' must have .*\[1, 1\]"),
     ({"seed_time": None}, TypeError, r"'seed_time' must be .*\(got NoneType\)"),
     ({"seed_time": [NAN]}, ValueError, r"'seed_time' must not hold NaN"),
-    ({"seed_time": [True]}, TypeError, r"'seed_time' must hold integer or float"),
+    (
+        {"seed_time": [True]},
+        TypeError,
+        r"'seed_time' must hold signed integers or float",
+    ),
     ({"seed_time": [1, 2]}, ValueError, r"'seed_time' must have one entry per seed, 1"),
     ({"seed_time": []}, ValueError, r"'seed_time' must have one entry per seed, 1 in"),
     ({"seed_time": [1.5]}, TypeError, r"'seed_time' must be integer like the edges'"),
@@ -412,3 +416,13 @@ PRODUCT_ERRORS = [
 def test_product_bias_validate(toy, make, error, match):
     with pytest.raises(error, match=f"^{match}"):
         traverse(toy, [1], [2], make())
+
+
+def test_bias_may_be_a_mask(toy):
+    """True and False count as one and zero."""
+
+    def upward(path, node, neighborhood):
+        return neighborhood.neighbor > node[neighborhood.walker]
+
+    forest = traverse(toy, [1] * 50, [1], upward)
+    assert set(forest.nodes[1].view(-1).tolist()) == {2, 3, 4}

@@ -440,12 +440,12 @@ EDGE_INDEX_ERRORS = [
     (
         {"edge_weight": [True] * 3},
         TypeError,
-        r"'edge_weight' must hold real numbers \(got torch.bool\)",
+        r"'edge_weight' must hold signed integers or floats \(got torch.bool\)",
     ),
     (
         {"edge_weight": [1j] * 3},
         TypeError,
-        r"'edge_weight' must hold real numbers \(got torch.complex64\)",
+        r"'edge_weight' must hold signed integers or floats \(got torch.complex64\)",
     ),
     (
         {"edge_weight": np.ones(3, dtype=np.uint64)},
@@ -466,7 +466,7 @@ EDGE_INDEX_ERRORS = [
     (
         {"edge_time": [True] * 3},
         TypeError,
-        r"'edge_time' must hold integer or float times \(got torch.bool\)",
+        r"'edge_time' must hold signed integers or floats \(got torch.bool\)",
     ),
     (
         {"edge_time": np.ones(3, dtype=np.uint64)},
@@ -581,7 +581,7 @@ SCIPY_ERRORS = [
     (
         {"matrix": sparse([[1]], bool), "weighted": True},
         TypeError,
-        r"'edge_weight' must hold real numbers \(got torch.bool\)",
+        r"'edge_weight' must hold signed integers or floats \(got torch.bool\)",
     ),
 ]
 

@@ -1,13 +1,20 @@
 """Temporal draws: uniform, latest or weighted, among exactly what is admissible."""
 
 from itertools import combinations
+from operator import mul
 
 import pytest
 import torch
 from exact import assert_frequencies, graph, proportional, successive
 from exact import one_thread as one_thread
 
-from gttf_sampler import EdgeWeightBias, TemporalBias, sample_rooted, traverse
+from gttf_sampler import (
+    EdgeWeightBias,
+    NoRevisitBias,
+    TemporalBias,
+    sample_rooted,
+    traverse,
+)
 
 N = 20_000  # walkers per seed time
 TIMES = [5, 10, 10, 20, 20, 30]
@@ -110,9 +117,18 @@ def test_temporal_last_with_replacement_draws_from_the_latest(
         assert_frequencies(column, {(slot,): 1 / len(latest) for slot in latest})
 
 
-def test_temporal_last_survives_a_product():
-    found = draws(timeline(), 20, 2, strategy="last", replace=False, product=True)
-    assert set(found.view(-1).tolist()) == {3, 4}
+def test_temporal_last_is_refused_in_a_product():
+    """How many are the latest depends on the fanout, which weights do not know."""
+    with pytest.raises(ValueError, match="'strategy' must be 'uniform' in a product"):
+        draws(timeline(), 20, 2, strategy="last", replace=False, product=True)
+
+
+@pytest.mark.parametrize(
+    "left", [ones, EdgeWeightBias(), NoRevisitBias(), EdgeWeightBias() * ones]
+)
+def test_temporal_last_is_refused_on_the_right_of_a_product(left):
+    with pytest.raises(ValueError, match="'strategy' must be 'uniform' in a product"):
+        mul(left, TemporalBias([20], strategy="last"))
 
 
 @pytest.mark.parametrize("product", [False, True])

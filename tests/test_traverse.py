@@ -340,7 +340,7 @@ ERRORS = [
     (
         {"adj": BIPARTITE, "fanouts": [1, 1]},
         ValueError,
-        r"'adj' must have one set of nodes to be walked more than once "
+        r"'adj' must have one set of nodes here "
         r"\(got 2 rows and 6 columns\)",
     ),
     ({"seeds": [5]}, ValueError, r"'seeds' must hold ids below .* 5 \(got 5\)"),
@@ -381,7 +381,6 @@ ERRORS = [
     ({"bias": fills(NAN)}, ValueError, r"'bias' must not .* NaN \(got NaN\)"),
     ({"bias": fills(INF)}, ValueError, r"'bias' must .*finite weights \(got inf\)"),
     ({"bias": fills(-1.0)}, ValueError, r"'bias' must not .*negative.*\(got -1.0\)"),
-    ({"bias": fills(1, torch.bool)}, TypeError, r"'bias' must .*\(got torch.bool\)"),
     ({"accumulate": 5}, TypeError, r"'accumulate' must be .*5"),
     ({"accumulate": "all"}, TypeError, r"'accumulate' must be .*'all'"),
     ({"accumulate": [print, 5]}, TypeError, r"'accumulate' must be .*5"),

@@ -14,13 +14,14 @@ READY := $(VENV)/.ready-$(VERSION)
 BENCH := $(VENV)/.bench-$(VERSION)
 MADE := $(VENV)/.made-by-make
 
-.PHONY: help demo test check bench-scaling clean python
+.PHONY: help demo test check bench-scaling bench-kernels clean python
 
 help:
 	@echo "make demo           run the two examples; the first writes figure1.png"
 	@echo "make test           run the tests and doctests; ARGS='-k forest' is passed on"
 	@echo "make check          check format, lint and types"
 	@echo "make bench-scaling  time a traversal while the graph grows"
+	@echo "make bench-kernels  time every kernel against DGL; ARGS='--graphs tiny'"
 	@echo "make clean          remove the environment and everything generated"
 	@echo "PYTHON (now $(PYTHON)) makes the environment in VENV (now $(VENV))."
 
@@ -38,6 +39,9 @@ check: $(READY)
 
 bench-scaling: $(BENCH)
 	$(PY) examples/bench_scaling.py $(ARGS)
+
+bench-kernels: $(BENCH)
+	$(PY) examples/bench_kernels.py $(ARGS)
 
 clean:
 	@if [ -e $(MADE) ]; then rm -rf $(VENV); fi

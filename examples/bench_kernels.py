@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads hurt each other
 
@@ -134,14 +135,14 @@ def add_pyg_peers(tasks, adj: CompactAdj, fanouts: list[int]) -> None:
             version = __import__(package).__version__
         except ImportError:
             continue
-        colptr, row = adj.rowptr, adj.col.long()
         sample = getattr(torch.ops, space).neighbor_sample
         for replace, how in ((False, "without"), (True, "with")):
             rest = (fanouts, replace, True)
             if space == "pyg":
                 rest = (fanouts, None, None, None, None, None, True, replace)
+            graph = partial(sample, adj.rowptr, adj.col.long())
             tasks[f"rooted, {how} replacement"][f"{package} {version}"] = (
-                lambda s, rest=rest, call=sample: call(colptr, row, s, *rest)
+                lambda s, rest=rest, call=graph: call(s, *rest)
             )
 
 

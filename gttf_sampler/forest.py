@@ -107,7 +107,9 @@ class WalkForest:
 
     def __repr__(self) -> str:
         """Says how many trees there are and how wide they have grown."""
-        widths = " → ".join(str(level.shape[1]) for level in self.nodes)
+        widths = " → ".join(str(level.shape[1]) for level in self.nodes[:6])
+        if self.depth >= 6:
+            widths += f" → … (depth {self.depth})"
         trees = self.nodes[0].shape[0] if self.nodes else 0
         return f"WalkForest({trees} trees, width {widths} on {self.adj.device})"
 

@@ -1,6 +1,6 @@
 """The counter-based generator: key → bits, identical on every backend and device.
 
-    bits(key, slot, draw) = mix(mix(key + slot·γ) + draw·γ)
+    bits(key, slot, draw) = mix(mix(key + slot·γ) + (draw + 1)·γ)
 
 `mix` is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014; the variant
 Stafford numbered 13) and γ its golden-ratio increment, so every slot owns a SplitMix64
@@ -35,7 +35,7 @@ def new_key(generator: Randomness, device: torch.device) -> Key:
     """A key for draws on `device`.
 
     None means torch's default CPU generator, whatever device the graph is on, so that
-    `torch.manual_seed` gives one batch everywhere. An integer is the key itself. A
+    `torch.manual_seed` gives one batch everywhere. An integer is mixed once to be the key. A
     generator on the graph's own accelerator leaves the key there.
     """
     if isinstance(generator, int):

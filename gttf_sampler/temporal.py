@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _ops, _tables
-from gttf_sampler.bias import Bias, ProductBias
+from gttf_sampler.bias import Bias
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import (
-    BiasFn,
     Neighborhood,
     Walkers,
     draw_within,
@@ -34,7 +33,8 @@ class TemporalBias(Bias):
     Rows sorted by time make the admissible neighbours one range, found by bisection.
 
     Args:
-        seed_time: [b], the time of every seed, integer if the edges' times are.
+        seed_time: [b], the time of every seed, integer if the edges' times are; it is
+            rounded to the edges' type of float.
         strategy: "uniform" draws among the admissible neighbours, "last" takes the
             latest (with replacement: draws from the `fanout` latest).
         window: admit only times >= seed_time - window.
@@ -59,15 +59,6 @@ class TemporalBias(Bias):
         if weighted and strategy == "last":
             _check.fail("weighted", "needs strategy='uniform'", "strategy='last'")
         self.window, self.weighted = window, weighted
-
-    def __mul__(self, other: BiasFn) -> ProductBias:
-        """Refuses a product in which "last" would be lost: it depends on the fanout."""
-        if self.strategy == "last":
-            cure = "give one of the two to the traversal"
-            _check.fail("strategy", "must be 'uniform' in a product", "'last'", cure)
-        return super().__mul__(other)
-
-    __rmul__ = __mul__
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Checks that every seed has a time."""

@@ -74,9 +74,8 @@ class TransitionAcc:
 
     Entry (u, v) is the weight of the walkers from seed number u that stand at v after k
     steps: unbiased for draws with replacement (Proposition 1), and for uniform draws
-    without. Siblings
-    share their parent, so the variance bound 1 / (4 fᵏ) of Proposition 2 holds for
-    k = 1 or f = 1 and is not a theorem beyond.
+    without. Siblings share their parent, so the variance bound 1 / (4 fᵏ) of
+    Proposition 2 holds for k = 1 or f = 1 and is not a theorem beyond.
     """
 
     _forest: WalkForest | None = None

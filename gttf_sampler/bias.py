@@ -48,10 +48,10 @@ class ProductBias(Bias):
         for name, part in (("left", left), ("right", right)):
             if not callable(part):
                 _check.mistyped(name, "must be a bias, a callable", repr(part))
-            if getattr(part, "strategy", "uniform") != "uniform":
-                # the latest few depend on the fanout, which no weight knows
+            strategy = getattr(part, "strategy", "uniform")
+            if strategy != "uniform":  # depends on the fanout, which no weight knows
                 rule = "must be 'uniform' in a product"
-                _check.fail("strategy", rule, repr(part.strategy))
+                _check.fail("strategy", rule, repr(strategy))
         self.left, self.right = left, right
 
     @property

@@ -35,8 +35,8 @@ def new_key(generator: Randomness, device: torch.device) -> Key:
     """A key for draws on `device`.
 
     None means torch's default CPU generator, whatever device the graph is on, so that
-    `torch.manual_seed` gives one batch everywhere. An integer is mixed once to be the key. A
-    generator on the graph's own accelerator leaves the key there.
+    `torch.manual_seed` gives one batch everywhere. An integer is mixed once to be the
+    key. A generator on the graph's own accelerator leaves the key there.
     """
     if isinstance(generator, int):
         return _mix_number(generator)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _kernels, _ops_torch
+from gttf_sampler._memory import borrow, empty, give_back, lend
 from gttf_sampler._ops_torch import MASS_BITS, Rooted
 from gttf_sampler._threads import parallel, ranges, run
 from gttf_sampler.random import WORD, Key, fold
@@ -45,7 +46,8 @@ def forest_uniform(
     """(edges, nodes) of every depth; see `_ops_torch`."""
     widths = np.cumprod([1, *fanouts], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(widths * seeds.numel())])
-    nodes, edges = seeds.new_empty(2, int(starts[-1]))
+    total = int(starts[-1])
+    nodes, edges = lend(borrow(total), total), lend(borrow(total), total)
     nodes[: seeds.numel()] = seeds
     parallel(
         _kernels.forest_uniform,
@@ -80,38 +82,39 @@ def rooted_uniform(
     limit: int,
 ) -> Rooted | None:
     """Unbiased rooted sampling, relabelling included; see `_ops_torch`."""
-    neighbors, cells = col.numpy(), cell.numpy()
-    node = _with_room(seeds.numpy(), seeds.numel(), seeds.numel() + 1)
+    pointers, neighbors, cells = rowptr.numpy(), col.numpy(), cell.numpy()
     expected = min(ROOM, _ops_torch.most_edges(seeds.numel(), fanouts))
-    row, to, edge = (np.empty(expected, np.int64) for _ in range(3))
+    row, to, edge = (borrow(expected) for _ in range(3))
+    node = _with_room(seeds.numpy(), seeds.numel(), seeds.numel() + expected + 1)
     _kernels.number_seeds(seeds.numpy(), cells, floor)
     begin, known, used = 0, seeds.numel(), 0
     hops, sizes = [known], []
     for hop, fanout in enumerate(fanouts):
-        width = known - begin
-        start, count, size = (np.empty(width, np.int64) for _ in range(3))
-        here = node[begin:known]
-        how = fanout, replace
-        tables = rowptr.numpy(), here, *how, start, count, size
-        parallel(_kernels.row_sizes, width, width, *tables)
-        end = size.cumsum()
+        width, here, how = known - begin, node[begin:known], (fanout, replace)
+        scratch = [borrow(width) for _ in range(3)]
+        start, count, end = (array[:width] for array in scratch)
+        found = start, count, end
+        parallel(_kernels.row_sizes, width, width, pointers, here, *how, *found)
+        np.cumsum(end, out=end)
         drawn = int(end[-1]) if width else 0
         row, to, edge = (_with_room(x, used, used + drawn) for x in (row, to, edge))
         new_row, new_to, new_edge = (x[used : used + drawn] for x in (row, to, edge))
-        rows = _word(fold(fold(key, hop), 0)), here, start, count, end
+        rows = neighbors, _word(fold(fold(key, hop), 0)), here, *found, *how
         out = begin, new_edge, new_to, new_row
-        parallel(_kernels.draw_rows, width, drawn, neighbors, *rows, *how, *out)
+        parallel(_kernels.draw_rows, width, drawn, *rows, *out)
         node = _with_room(node, known, known + drawn + 1)
         begin = known
         known = _kernels.number_nodes(new_row, cells, floor, limit, known, node)
         used += drawn
         hops.append(known - begin)
         sizes.append(drawn)
+        for array in scratch:
+            give_back(array)
     return Rooted(
-        _as_tensor(node, known),
-        _as_tensor(row, used),
-        _as_tensor(to, used),
-        _as_tensor(edge, used),
+        lend(node, known),
+        lend(row, used),
+        lend(to, used),
+        lend(edge, used),
         hops,
         sizes,
     )
@@ -126,15 +129,9 @@ def _with_room(array: Array, used: int, needed: int) -> Array:
     """`array` with at least `needed` cells, of which the first `used` are kept."""
     if array.size >= needed:
         return array
-    larger = np.empty(max(needed, array.size + array.size // 2), array.dtype)
+    larger = borrow(max(needed, array.size + array.size // 2))
     larger[:used] = array[:used]
     return larger
-
-
-def _as_tensor(array: Array, used: int) -> Tensor:
-    """The first `used` cells; copied if keeping the rest alive would waste a third."""
-    wasteful = used * 3 < array.size * 2
-    return torch.from_numpy(array[:used].copy() if wasteful else array[:used])
 
 
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
@@ -200,7 +197,7 @@ def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
     """Cumulative integer mass [m] of each row; see `_ops_torch`."""
     if weight.dtype not in NUMBERS:
         weight = weight.to(torch.float64)
-    out = torch.empty(weight.numel(), dtype=torch.int64)
+    out = empty(weight.numel(), torch.int64)
     arrays = weight.contiguous().numpy(), rowptr.numpy(), MASS_BITS, out.numpy()
     parallel(_kernels.weight_table, rowptr.numel() - 1, weight.numel(), *arrays)
     return out
@@ -265,7 +262,7 @@ def group_by_row(
     moved = [_array(_ops_torch.id_dtype(size), row.numel()) for size in sizes]
     fill, to = _kernels.fill_buckets, (col.numpy(), width)
     run([partial(fill, *part, from_, *to, own, *moved) for part, own in works])
-    rowptr = torch.zeros(num_rows + 1, dtype=torch.int64)
+    rowptr = empty(num_rows + 1, torch.int64).zero_()
     done = [_array(_ops_torch.id_dtype(size), row.numel()) for size in sizes[1:]]
     starts = np.append(0, ends[:, -1])
     buckets = starts, width, *moved, rowptr.numpy(), *done
@@ -275,5 +272,5 @@ def group_by_row(
 
 def _array(dtype: torch.dtype, size: int) -> Array:
     """An uninitialised array with the dtype of a tensor."""
-    made: Array = torch.empty(size, dtype=dtype).numpy()
+    made: Array = empty(size, dtype).numpy()
     return made

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from gttf_sampler import _ops
+from gttf_sampler import _memory, _ops
 
 
 class NodeTable:
@@ -19,7 +19,11 @@ class NodeTable:
     def __init__(self, num_nodes: int, device: torch.device) -> None:
         dtype = _ops.id_dtype(4 * num_nodes)  # int32 must last for more than one use
         self._top = torch.iinfo(dtype).max
-        self.cell = torch.full((num_nodes + 1,), self._top, dtype=dtype, device=device)
+        if device.type == "cpu":
+            self.cell = _memory.empty(num_nodes + 1, dtype).fill_(self._top)
+        else:
+            size = (num_nodes + 1,)
+            self.cell = torch.full(size, self._top, dtype=dtype, device=device)
         self._floor = self._top
 
     def reserve(self, count: int) -> int:

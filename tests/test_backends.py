@@ -183,7 +183,10 @@ def make_arguments(name: str, size: int) -> tuple:
         "first_position": (node, cell.cell, cell.reserve(size)),
         "group_by_row": (ends, col, size, size),
         "group_by_row sorted": (ordered.sort().values, col, size, size),
-        "forest_uniform": (rowptr, ends, node.clamp(min=0), [2, 1, 3], True, 7),
+        "forest_uniform": (rowptr, ends, node.clamp(min=0), [2, 1, 3], True, 7, True),
+        "forest_uniform bipartite": (
+            *(rowptr, ends, node.clamp(min=0), [2], False, 7, False),
+        ),
         "draw_node2vec": (
             *(rowptr, ends, ordered, None, node, numbers(max(size, 1)), words),
             *((1 << 60, 1 << 62, (1 << 63) - 1), 5, 9),

@@ -105,15 +105,21 @@ PROGRAM = """
 
 
 def test_interpreter_may_exit_in_the_middle():
+    """While kernels run: torch's own calls abort in a daemon thread at exit."""
     done = run(
         PROGRAM
         + """
     import threading, time
-    def forever():
-        while True:
-            sample_rooted(adj, torch.arange(3000), [10, 10])
-    for _ in range(2):
-        threading.Thread(target=forever, daemon=True).start()
+    from gttf_sampler import _kernels, _threads
+    ids = torch.zeros(10**9, dtype=torch.int8).expand(10**9).numpy()
+    counts = torch.zeros(1, dtype=torch.int64).numpy()
+    import numpy as np
+    def busy(lo, hi):
+        for _ in range(3):
+            _kernels.count_buckets(lo, hi, ids, np.uint64(0), counts)
+    sample_rooted(adj, torch.arange(3000), [10, 10])
+    work = lambda: _threads.parallel(busy, 10**9, 10**9)
+    threading.Thread(target=work, daemon=True).start()
     time.sleep(1)
     print("leaving")
     """

@@ -1,0 +1,77 @@
+"""Memory for arrays that are read at random places, and for results that come and go.
+
+Where Linux hands out huge pages on request, a random read misses the cache but no
+longer the table of pages as well. And a result whose memory was used before need not be
+cleared by the kernel page by page, which would cost as much as drawing it: what a batch
+occupied serves a later one, as soon as nobody holds a tensor of it any more.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+HUGE = 1 << 21
+MADV_HUGEPAGE = 14
+SMALL = 1 << 13  # numbers below which the allocator keeps memory by itself
+KEPT = 16  # idle buffers; a batch needs four
+
+Array = np.ndarray[Any, Any]
+
+_idle: list[Array] = []
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    """A forked child starts with a lock that nobody holds."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def empty(size: int, dtype: torch.dtype) -> Tensor:
+    """An uninitialised CPU tensor [size], on huge pages if it is large enough."""
+    made = torch.empty(size, dtype=dtype)
+    first = -(-made.data_ptr() // HUGE) * HUGE
+    length = (made.data_ptr() + made.nbytes - first) // HUGE * HUGE
+    if length > 0 and sys.platform == "linux":
+        # a request: where it is not granted, nothing changes
+        libc = ctypes.CDLL(None)
+        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), MADV_HUGEPAGE)
+    return made
+
+
+def borrow(size: int) -> Array:
+    """An int64 array of at least `size` cells, to be given back or lent on."""
+    if size < SMALL:
+        return np.empty(size, np.int64)
+    with _lock:
+        for place, array in enumerate(_idle):
+            if size <= array.size <= 4 * size:
+                return _idle.pop(place)
+    return np.empty(size + size // 8, np.int64)
+
+
+def give_back(array: Array) -> None:
+    """Keeps the memory of a borrowed array for the next who borrows."""
+    if array.size >= SMALL:
+        with _lock:
+            _idle.append(array)
+            del _idle[:-KEPT]
+
+
+def lend(array: Array, size: int) -> Tensor:
+    """The first `size` cells as a tensor; when it is gone, the array is given back."""
+    view = array[:size]
+    if array.size >= SMALL:
+        weakref.finalize(view, give_back, array).atexit = False
+    return torch.from_numpy(view)

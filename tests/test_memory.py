@@ -1,0 +1,81 @@
+"""Memory of results is used again, but never while anybody can see it."""
+
+import gc
+import os
+
+import pytest
+import torch
+
+from gttf_sampler import CompactAdj, _memory, sample_rooted, traverse
+
+pytest.importorskip("numba", reason="numba is missing")
+
+
+@pytest.fixture(scope="module")
+def adj() -> CompactAdj:
+    generator = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(0, 20_000, (2, 400_000), generator=generator)
+    return CompactAdj.from_edge_index(edge_index, 20_000)
+
+
+SEEDS = torch.arange(2000)
+
+
+def test_memory_of_a_result_in_use_is_left_alone(adj):
+    kept = sample_rooted(adj, SEEDS, [5, 5], generator=1)
+    before = [x.clone() for x in (kept.node, kept.row, kept.col, kept.edge)]
+    for number in range(2, 30):
+        sample_rooted(adj, SEEDS, [5, 5], generator=number)
+    after = (kept.node, kept.row, kept.col, kept.edge)
+    assert all(map(torch.equal, before, after))
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda sub: sub.row[7:9000],
+        lambda sub: sub.row.numpy(),
+        lambda sub: sub.row.view(-1, 1).t(),
+        lambda sub: torch.utils.data.default_collate([sub.row[:9000]])[0],
+        lambda sub: sub.row.untyped_storage(),
+    ],
+)
+def test_memory_is_held_by_whatever_shares_it(adj, hold):
+    held = hold(sample_rooted(adj, SEEDS, [5, 5], generator=1))
+    before = torch.as_tensor(held[100:2000]).clone()
+    gc.collect()
+    for number in range(2, 30):
+        sample_rooted(adj, SEEDS, [5, 5], generator=number)
+        traverse(adj, SEEDS, [5, 5], generator=number)
+    assert torch.equal(torch.as_tensor(held[100:2000]), before)
+
+
+def test_memory_of_a_result_gone_serves_again(adj):
+    _memory._idle.clear()
+    places = set()
+    for number in range(12):
+        sub = sample_rooted(adj, SEEDS, [5, 5], generator=number)
+        places |= {x.data_ptr() for x in (sub.node, sub.row, sub.col, sub.edge)}
+        del sub
+    assert len(places) <= 8  # two batches, as one is made before the other is dropped
+
+
+def test_memory_does_not_grow(adj):
+    def resident() -> int:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    if not os.path.exists("/proc/self/statm"):
+        pytest.skip("needs /proc")
+    for number in range(200):
+        sample_rooted(adj, SEEDS[: 500 + number], [5, 5], generator=number)
+    before = resident()
+    for number in range(2000):
+        sample_rooted(adj, SEEDS[: 500 + number % 1500], [5, 5], generator=number)
+    assert resident() - before < 20e6
+
+
+def test_memory_idle_is_bounded():
+    for _ in range(100):
+        _memory.give_back(_memory.np.empty(_memory.SMALL, _memory.np.int64))
+    assert len(_memory._idle) <= _memory.KEPT

@@ -98,30 +98,43 @@ def draw_uniform(lo, hi, stream, count, fanout, replace, out):
 
 
 @_compiled
-def _step(lo, hi, rowptr, col, key, fanout, replace, stays, node, edge, arrived):
-    """One depth of an unbiased forest, walkers lo to hi of it."""
-    for i in range(lo, hi):
-        here, at = node[uint64(i)], i * fanout
-        start, count = int64(0), int64(0)
+def _find_rows(rowptr, node, start, count):
+    """The row of every node; nothing here waits for anything else."""
+    for i in range(uint64(node.size)):
+        here = node[i]
+        start[i], count[i] = 0, 0
         if here >= 0:
-            start = rowptr[uint64(here)]
-            count = rowptr[uint64(here + 1)] - start
-        stream = _mix(key + uint64(i) * _GOLDEN)
-        drawn = _draw_row(stream, start, count, fanout, replace, edge, at)
-        for j in range(drawn, fanout):
-            edge[at + j] = -1
-    for e in range(uint64(lo * fanout), uint64(hi * fanout)):
+            start[i] = rowptr[uint64(here)]
+            count[i] = rowptr[uint64(here) + _1] - start[i]
+
+
+@_compiled
+def _follow(col, node, count, fanout, replace, stays, edge, arrived):
+    """Where the edges lead; at a dead end a walker that `stays` is there."""
+    for e in range(uint64(edge.size)):
         taken = edge[e]
         if taken >= 0:
             arrived[e] = col[uint64(taken)]
-        else:
-            arrived[e] = -1
-            walker = e // uint64(fanout)
-            here = node[walker]
-            dead_end = stays and here >= 0
-            dead_end = dead_end and rowptr[uint64(here + 1)] == rowptr[uint64(here)]
-            if dead_end and (replace or e == walker * uint64(fanout)):
-                arrived[e] = here
+            continue
+        walker = e // uint64(fanout)
+        arrived[e] = -1
+        if stays and count[walker] == 0 and (replace or e == walker * uint64(fanout)):
+            arrived[e] = node[walker]
+
+
+@_compiled
+def _step(
+    first, rowptr, col, key, fanout, replace, stays, node, edge, arrived, scratch
+):
+    """One depth of an unbiased forest, for walkers number `first` and following."""
+    start, count = scratch[0], scratch[1]
+    _find_rows(rowptr, node, start, count)
+    for i in range(node.size):
+        stream, at = _mix(key + uint64(first + i) * _GOLDEN), i * fanout
+        drawn = _draw_row(stream, start[i], count[i], fanout, replace, edge, at)
+        for j in range(drawn, fanout):
+            edge[at + j] = -1
+    _follow(col, node, count, fanout, replace, stays, edge, arrived)
 
 
 @_compiled
@@ -129,25 +142,29 @@ def forest_uniform(
     lo, hi, rowptr, col, keys, fanouts, starts, replace, stays, nodes, edges
 ):
     """The trees of seeds lo to hi; level k of all trees begins at starts[k]."""
+    widest = _BLOCK
+    for depth in range(fanouts.size - 1):
+        widest *= fanouts[depth]
+    scratch = np.empty((2, widest), np.int64)
     for first in range(lo, hi, _BLOCK):
         last, width = min(hi, first + _BLOCK), 1
         for depth in range(fanouts.size):
             here, there = starts[depth], starts[depth + 1]
-            stop = starts[depth + 2]
+            wider = width * fanouts[depth]
             _step(
                 first * width,
-                last * width,
                 rowptr,
                 col,
                 keys[depth],
                 fanouts[depth],
                 replace,
                 stays,
-                nodes[here:there],
-                edges[there:stop],
-                nodes[there:stop],
+                nodes[here + first * width : here + last * width],
+                edges[there + first * wider : there + last * wider],
+                nodes[there + first * wider : there + last * wider],
+                scratch,
             )
-            width *= fanouts[depth]
+            width = wider
 
 
 @_compiled
@@ -354,65 +371,120 @@ def _propose(stream, start, count, table, turn):
 
 
 @_compiled
-def draw_node2vec(
-    lo, hi, rowptr, col, sorted_col, table, node, last, stream, shares, rounds, out
+def _node2vec_block(
+    rowptr, col, sorted_col, table, node, last, stream, shares, rounds, out, scratch
 ):
-    """By mass if `table` is not empty, else uniform; see `_ops_torch`.
+    """Steps of a block of walkers, with every move made together.
 
-    A block of walkers takes every step together, so that their cache misses overlap,
-    and only those look for the edge to `last` whose coin leaves the decision open.
+    So their cache misses overlap, and only those look for the edge to `last` whose coin
+    leaves the decision open.
     """
-    start, count, edge, to, coin, low, size = np.empty((7, _BLOCK), np.int64)
-    open_, asking = np.empty((2, _BLOCK), np.int64)
+    start, count, edge, to, coin, low, size, open_, asking = scratch
     sure, hopeless = min(shares[1], shares[2]), max(shares[1], shares[2])
-    for first in range(lo, hi, _BLOCK):
-        waiting = 0
-        for k in range(min(_BLOCK, hi - first)):
-            here = node[first + k]
-            start[k], count[k] = 0, 0
-            if here >= 0:
-                start[k] = rowptr[uint64(here)]
-                count[k] = rowptr[uint64(here + 1)] - start[k]
-            mass = count[k]
-            if table.size and mass:
-                mass = table[uint64(start[k] + count[k] - 1)]
-            out[first + k] = REFUSED if mass else -1
-            open_[waiting] = k
-            waiting += mass > 0
-        for turn in range(uint64(rounds)):
-            if waiting == 0:
-                break
-            for i in range(waiting):
-                k = open_[i]
-                word = uint64(stream[first + k])
-                edge[k] = _propose(word, start[k], count[k], table, turn)
-                coin[k] = int64(_bits(word, turn + turn + _1) >> _1)
-            for i in range(waiting):
-                to[open_[i]] = col[uint64(edge[open_[i]])]
-            questions = 0
-            for i in range(waiting):
-                k = open_[i]
-                back = to[k] == last[first + k]
-                if coin[k] <= (shares[0] if back else sure):
-                    out[first + k] = edge[k]
-                elif not back and coin[k] <= hopeless:
-                    asking[questions] = k
-                    questions += 1
-            _look_up(rowptr, sorted_col, asking, questions, to, last, first, low, size)
-            for i in range(questions):
-                k = asking[i]
-                if coin[k] <= (shares[1] if size[k] else shares[2]):
-                    out[first + k] = edge[k]
-            still = 0
-            for i in range(waiting):
-                k = open_[i]
-                open_[still] = k
-                still += out[first + k] == REFUSED
-            waiting = still
+    _find_rows(rowptr, node, start, count)
+    waiting = 0
+    for k in range(node.size):
+        mass = count[k]
+        if table.size and mass:
+            mass = table[uint64(start[k] + count[k] - 1)]
+        out[k] = REFUSED if mass else -1
+        open_[waiting] = k
+        waiting += mass > 0
+    for turn in range(uint64(rounds)):
+        if waiting == 0:
+            break
+        for i in range(waiting):
+            k = open_[i]
+            word = uint64(stream[k])
+            edge[k] = _propose(word, start[k], count[k], table, turn)
+            coin[k] = int64(_bits(word, turn + turn + _1) >> _1)
+        for i in range(waiting):
+            to[open_[i]] = col[uint64(edge[open_[i]])]
+        questions = 0
+        for i in range(waiting):
+            k = open_[i]
+            back = to[k] == last[k]
+            if coin[k] <= (shares[0] if back else sure):
+                out[k] = edge[k]
+            elif not back and coin[k] <= hopeless:
+                asking[questions] = k
+                questions += 1
+        _look_up(rowptr, sorted_col, asking, questions, to, last, low, size)
+        for i in range(questions):
+            k = asking[i]
+            if coin[k] <= (shares[1] if size[k] else shares[2]):
+                out[k] = edge[k]
+        still = 0
+        for i in range(waiting):
+            k = open_[i]
+            open_[still] = k
+            still += out[k] == REFUSED
+        waiting = still
 
 
 @_compiled
-def _look_up(rowptr, sorted_col, asking, questions, to, last, first, low, size):
+def draw_node2vec(
+    lo, hi, rowptr, col, sorted_col, table, node, last, stream, shares, rounds, out
+):
+    """By mass if `table` is not empty, else uniform; see `_ops_torch`."""
+    scratch = np.empty((9, _BLOCK + 1), np.int64)
+    for first in range(lo, hi, _BLOCK):
+        stop = min(hi, first + _BLOCK)
+        _node2vec_block(
+            rowptr,
+            col,
+            sorted_col,
+            table,
+            node[first:stop],
+            last[first:stop],
+            stream[first:stop],
+            shares,
+            rounds,
+            out[first:stop],
+            scratch,
+        )
+
+
+@_compiled
+def walk_node2vec(
+    lo, hi, rowptr, col, sorted_col, keys, shares, rounds, stays, nodes, edges, refused
+):
+    """Whole walks from seeds lo to hi, level by level as in `forest_uniform`.
+
+    `refused` [1] becomes 1 if somebody was refused in every round.
+    """
+    scratch = np.empty((9, _BLOCK + 1), np.int64)
+    stream, table = np.empty(_BLOCK, np.int64), np.empty(0, np.int64)
+    total = edges.size // (keys.size + 1)
+    for first in range(lo, hi, _BLOCK):
+        stop = min(hi, first + _BLOCK)
+        for depth in range(keys.size):
+            at = depth * total
+            node = nodes[at + first : at + stop]
+            edge = edges[at + total + first : at + total + stop]
+            arrived = nodes[at + total + first : at + total + stop]
+            if depth == 0:
+                _step(
+                    *(first, rowptr, col, keys[0], 1, True, stays),
+                    *(node, edge, arrived, scratch),
+                )
+                continue
+            for k in range(stop - first):
+                word = _mix(keys[depth] + uint64(first + k) * _GOLDEN)
+                stream[k] = int64(_bits(word, uint64(0)))
+            last = nodes[at - total + first : at - total + stop]
+            _node2vec_block(
+                *(rowptr, col, sorted_col, table, node, last, stream, shares),
+                *(rounds, edge, scratch),
+            )
+            for k in range(edge.size):
+                if edge[k] == REFUSED:
+                    refused[0] = 1
+            _follow(col, node, scratch[1], 1, True, stays, edge, arrived)
+
+
+@_compiled
+def _look_up(rowptr, sorted_col, asking, questions, to, last, low, size):
     """Whether row to[k] holds last[k], for all that ask at once; answers in size[k]."""
     longest = int64(0)
     for i in range(questions):
@@ -425,15 +497,15 @@ def _look_up(rowptr, sorted_col, asking, questions, to, last, first, low, size):
             k = asking[i]
             half = size[k] >> 1
             middle = sorted_col[uint64(low[k] + max(half - 1, 0))] if half else 0
-            low[k] += half * int64(middle < last[first + k])
+            low[k] += half * int64(middle < last[k])
             size[k] -= half
         longest -= longest >> 1
     for i in range(questions):
         k = asking[i]
         if size[k]:
             end = rowptr[uint64(to[k] + 1)]
-            low[k] += int64(sorted_col[uint64(low[k])] < last[first + k])
-            size[k] = low[k] < end and sorted_col[uint64(low[k])] == last[first + k]
+            low[k] += int64(sorted_col[uint64(low[k])] < last[k])
+            size[k] = low[k] < end and sorted_col[uint64(low[k])] == last[k]
 
 
 @_compiled

@@ -34,6 +34,7 @@ __all__ = [
     "take",
     "take_or_none",
     "upper_bound",
+    "walk_node2vec",
     "weight_table",
 ]
 
@@ -69,5 +70,6 @@ has_edge = _door(_ops_torch.has_edge)
 rooted_uniform = _door(_ops_torch.rooted_uniform)
 row_range = _door(_ops_torch.row_range)
 take_or_none = _door(_ops_torch.take_or_none)
+walk_node2vec = _door(_ops_torch.walk_node2vec)
 upper_bound = _door(_ops_torch.upper_bound)
 weight_table = _door(_ops_torch.weight_table)

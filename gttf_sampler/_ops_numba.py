@@ -213,6 +213,33 @@ def has_edge(
     return out
 
 
+def walk_node2vec(
+    rowptr: Tensor,
+    col: Tensor,
+    sorted_col: Tensor,
+    seeds: Tensor,
+    length: int,
+    key: Key,
+    shares: tuple[int, int, int],
+    rounds: int,
+    stays: bool,
+) -> list[tuple[Tensor, Tensor]] | None:
+    """(edges, nodes) of every step; see `_ops_torch`."""
+    batch, total = seeds.numel(), seeds.numel() * (length + 1)
+    nodes, edges = lend(borrow(total), total), lend(borrow(total), total)
+    nodes[:batch] = seeds
+    keys = np.array([_word(fold(key, step)) for step in range(length)], np.uint64)
+    refused = np.zeros(1, np.int64)
+    graph = (x.numpy() for x in (rowptr, col, sorted_col))
+    how = keys, np.array(shares, np.int64), rounds, stays
+    out = nodes.numpy(), edges.numpy(), refused
+    parallel(_kernels.walk_node2vec, batch, total * 8, *graph, *how, *out)
+    if refused[0]:
+        return None
+    levels = zip(edges.view(-1, batch)[1:], nodes.view(-1, batch)[1:], strict=True)
+    return [(edge[:, None], node[:, None]) for edge, node in levels]
+
+
 def draw_node2vec(
     rowptr: Tensor,
     col: Tensor,

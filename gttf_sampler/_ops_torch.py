@@ -324,6 +324,25 @@ def has_edge(
     return (position < high).logical_and_(value == target)
 
 
+def walk_node2vec(
+    rowptr: Tensor,
+    col: Tensor,
+    sorted_col: Tensor,
+    seeds: Tensor,
+    length: int,
+    key: Key,
+    shares: tuple[int, int, int],
+    rounds: int,
+    stays: bool,
+) -> list[tuple[Tensor, Tensor]] | None:
+    """(edges, nodes) [b, 1] of every step of unweighted walks, in one call.
+
+    None where a backend has no such call, as here, and when a walker was refused in all
+    rounds: the walks have to be taken step by step then, and come out the same.
+    """
+    return None
+
+
 def draw_node2vec(
     rowptr: Tensor,
     col: Tensor,

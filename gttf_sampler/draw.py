@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, _ops, _tables
 from gttf_sampler.compact import CompactAdj
+from gttf_sampler.random import Key
 
 
 class Neighborhood(NamedTuple):
@@ -82,6 +83,19 @@ class DrawingBias(Protocol):
 
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Positions in `adj.col` [w, fanout], -1 where nothing is drawn."""
+
+
+@runtime_checkable
+class WalkingBias(Protocol):
+    """A BiasFn that can draw whole walks in one call."""
+
+    def walk(
+        self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
+    ) -> list[tuple[Tensor, Tensor]] | None:
+        """(edges, nodes) [b, 1] of every step, or None: then it is done step by step.
+
+        `stays` says whether a walker at a dead end stays there or stops.
+        """
 
 
 def draw_edges(

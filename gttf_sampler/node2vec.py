@@ -13,7 +13,7 @@ from gttf_sampler.draw import (
     draw_within,
     draw_within_weighted,
 )
-from gttf_sampler.random import bits
+from gttf_sampler.random import Key, bits
 
 ROUNDS = 64  # after so many refused proposals the neighbours are weighed exactly
 
@@ -99,6 +99,24 @@ class Node2VecBias(Bias):
             some = walkers.select(waiting // fanout)._replace(stream=stream[waiting])
             edge[waiting] = draw_by_weight(some, self, 1, replace)[:, 0]
         return edge.view(-1, fanout)
+
+    def walk(
+        self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
+    ) -> list[tuple[Tensor, Tensor]] | None:
+        """Whole walks at once, if the backend can; see `traverse`."""
+        if self.weighted:
+            return None
+        return _ops.walk_node2vec(
+            adj.rowptr,
+            adj.col,
+            _tables.sorted_col(adj),
+            seeds,
+            length,
+            key,
+            self._shares(),
+            ROUNDS,
+            stays,
+        )
 
     def _first(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Steps from the seeds, which have nothing behind them."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, _ops, random
 from gttf_sampler.compact import CompactAdj
-from gttf_sampler.draw import BiasFn, Walkers, draw_edges
+from gttf_sampler.draw import BiasFn, Walkers, WalkingBias, draw_edges
 from gttf_sampler.forest import WalkForest
 
 
@@ -81,10 +81,11 @@ def traverse(
 
     stays = adj.num_rows == adj.num_cols  # else there is no edge to itself
     key = random.new_key(randomness, adj.device)
-    if bias is None and not callbacks:  # nobody asks for the way: one fused call
-        for edge, arrived in _ops.forest_uniform(
-            adj.rowptr, adj.col, start, forest.fanouts, replace, key, stays
-        ):
+    levels = None
+    if not callbacks:  # nobody watches the way: it may be drawn in one call
+        levels = _draw_at_once(forest, bias, replace, key, stays)
+    if levels is not None:
+        for edge, arrived in levels:
             forest.add(edge, arrived)
         return forest
     way, node = start.new_empty(start.numel(), len(forest.fanouts)), start
@@ -101,6 +102,24 @@ def traverse(
         for callback in callbacks:
             callback(way[:, : depth + 1], node, fanout)
     return forest
+
+
+def _draw_at_once(
+    forest: WalkForest,
+    bias: BiasFn | None,
+    replace: bool,
+    key: random.Key,
+    stays: bool,
+) -> list[tuple[Tensor, Tensor]] | None:
+    """All depths of the forest, where there is a faster way than one by one."""
+    adj, seeds, fanouts = forest.adj, forest.nodes[0].view(-1), forest.fanouts
+    if bias is None:
+        return _ops.forest_uniform(
+            adj.rowptr, adj.col, seeds, fanouts, replace, key, stays
+        )
+    if isinstance(bias, WalkingBias) and replace and set(fanouts) == {1}:
+        return bias.walk(adj, seeds, len(fanouts), key, stays)
+    return None
 
 
 def _walkers(

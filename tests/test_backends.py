@@ -214,8 +214,26 @@ def test_every_fast_function_is_compared():
     compared = {name.split()[0] for name in make_arguments("", 3)}
     fast = {name for name in vars(_ops_numba) if hasattr(_ops_torch, name)}
     fast = {name for name in fast if name in _ops.__all__ and name != "REFUSED"}
-    whole = {"rooted_uniform"}  # compared by way of sample_rooted
+    whole = {"rooted_uniform", "walk_node2vec"}  # compared where they are called
     assert fast == compared | whole
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 2.0), (1e6, 1e-3), (1.0, 1.0)])
+def test_walks_are_bit_identical_watched_or_not(p, q):
+    """In one call, or step by step because a function watches; also when refused."""
+    generator = torch.Generator().manual_seed(3)
+    edge_index = torch.randint(0, 400, (2, 900), generator=generator)
+    adj = gttf_sampler.CompactAdj.from_edge_index(edge_index, 500, direction="out")
+    seeds, steps = torch.arange(500), [1] * 7
+
+    def call(watch):
+        how = Node2VecBias(p, q)
+        return traverse(adj, seeds, steps, how, watch, generator=4).nodes
+
+    plain, fast = both(lambda: call(None))
+    watched, _ = both(lambda: call(lambda path, node, fanout: None))
+    assert same(plain, fast)
+    assert same(plain, watched)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -202,6 +202,28 @@ def draw_rows(
 
 
 @_compiled
+def find_rows(lo, hi, rowptr, key, node, start, end, stream):
+    """The row and the random stream of every node."""
+    for i in range(lo, hi):
+        here = uint64(node[i])
+        start[i], end[i] = rowptr[here], rowptr[here + _1]
+        stream[i] = int64(_mix(key + here * _GOLDEN))
+
+
+@_compiled
+def collect(drawn, fanout, col, base, edge, to, by):
+    """Moves up what was drawn, [w · fanout] with gaps of -1; returns how much it is."""
+    count = uint64(0)
+    for i in range(uint64(drawn.size)):
+        edge[count] = drawn[i]
+        to[count] = base + int64(i // uint64(fanout))
+        count += uint64(drawn[i] >= 0)
+    for e in range(count):
+        by[e] = col[uint64(edge[e])]
+    return int64(count)
+
+
+@_compiled
 def number_nodes(ids, cell, floor, limit, known, nodes):
     """Replaces ids by local ones in place, appends new nodes; returns their number.
 

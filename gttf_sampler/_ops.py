@@ -29,7 +29,7 @@ __all__ = [
     "has_edge",
     "id_dtype",
     "most_edges",
-    "rooted_uniform",
+    "rooted",
     "row_range",
     "take",
     "take_or_none",
@@ -67,7 +67,7 @@ first_position_sorted = _door(_ops_torch.first_position_sorted)
 forest_uniform = _door(_ops_torch.forest_uniform)
 group_by_row = _door(_ops_torch.group_by_row)
 has_edge = _door(_ops_torch.has_edge)
-rooted_uniform = _door(_ops_torch.rooted_uniform)
+rooted = _door(_ops_torch.rooted)
 row_range = _door(_ops_torch.row_range)
 take_or_none = _door(_ops_torch.take_or_none)
 walk_node2vec = _door(_ops_torch.walk_node2vec)

@@ -70,9 +70,10 @@ def forest_uniform(
     ]
 
 
-def rooted_uniform(
+def rooted(
     rowptr: Tensor,
     col: Tensor,
+    table: Tensor | None,
     seeds: Tensor,
     fanouts: Sequence[int],
     replace: bool,
@@ -81,35 +82,29 @@ def rooted_uniform(
     floor: int,
     limit: int,
 ) -> Rooted | None:
-    """Unbiased rooted sampling, relabelling included; see `_ops_torch`."""
-    pointers, neighbors, cells = rowptr.numpy(), col.numpy(), cell.numpy()
-    expected = min(ROOM, _ops_torch.most_edges(seeds.numel(), fanouts))
+    """Rooted sampling with the relabelling in the same pass; see `_ops_torch`."""
+    if table is not None and min(fanouts, default=0) < 0:
+        return None
+    mass = None if table is None else table.numpy()
+    graph, cells = (rowptr.numpy(), col.numpy(), mass), cell.numpy()
+    expected = min(ROOM, _ops_torch.most_edges(seeds.numel(), fanouts) + 1)
     row, to, edge = (borrow(expected) for _ in range(3))
-    node = _with_room(seeds.numpy(), seeds.numel(), seeds.numel() + expected + 1)
+    node = _with_room(seeds.numpy(), seeds.numel(), seeds.numel() + expected)
     _kernels.number_seeds(seeds.numpy(), cells, floor)
     begin, known, used = 0, seeds.numel(), 0
     hops, sizes = [known], []
+    draw = _draw_rows if mass is None else _draw_rows_by_mass
     for hop, fanout in enumerate(fanouts):
-        width, here, how = known - begin, node[begin:known], (fanout, replace)
-        scratch = [borrow(width) for _ in range(3)]
-        start, count, end = (array[:width] for array in scratch)
-        found = start, count, end
-        parallel(_kernels.row_sizes, width, width, pointers, here, *how, *found)
-        np.cumsum(end, out=end)
-        drawn = int(end[-1]) if width else 0
-        row, to, edge = (_with_room(x, used, used + drawn) for x in (row, to, edge))
-        new_row, new_to, new_edge = (x[used : used + drawn] for x in (row, to, edge))
-        rows = neighbors, _word(fold(fold(key, hop), 0)), here, *found, *how
-        out = begin, new_edge, new_to, new_row
-        parallel(_kernels.draw_rows, width, drawn, *rows, *out)
+        word = _word(fold(fold(key, hop), 0))
+        how = fanout, replace, begin, used
+        found = draw(graph, word, node[begin:known], *how, edge, to, row)
+        drawn, edge, to, row = found
         node = _with_room(node, known, known + drawn + 1)
-        begin = known
-        known = _kernels.number_nodes(new_row, cells, floor, limit, known, node)
+        begin, new = known, row[used : used + drawn]
+        known = _kernels.number_nodes(new, cells, floor, limit, known, node)
         used += drawn
         hops.append(known - begin)
         sizes.append(drawn)
-        for array in scratch:
-            give_back(array)
     return Rooted(
         lend(node, known),
         lend(row, used),
@@ -118,6 +113,75 @@ def rooted_uniform(
         hops,
         sizes,
     )
+
+
+def _draw_rows(
+    graph: Any,
+    key: Any,
+    node: Array,
+    fanout: int,
+    replace: bool,
+    base: int,
+    used: int,
+    *out: Array,
+) -> tuple[int, Array, Array, Array]:
+    """Uniform draws for all nodes; how many, and the outputs behind what is `used`."""
+    width, (rowptr, col, _) = node.size, graph
+    scratch = [borrow(width) for _ in range(3)]
+    start, count, end = rows = [array[:width] for array in scratch]
+    how = fanout, replace
+    parallel(_kernels.row_sizes, width, width, rowptr, node, *how, *rows)
+    np.cumsum(end, out=end)
+    drawn = int(end[-1]) if width else 0
+    edge, to, by = (_with_room(array, used, used + drawn) for array in out)
+    new = (array[used : used + drawn] for array in (edge, to, by))
+    args = col, key, node, start, count, end, *how, base
+    parallel(_kernels.draw_rows, width, drawn, *args, *new)
+    for array in scratch:
+        give_back(array)
+    return drawn, edge, to, by
+
+
+def _draw_rows_by_mass(
+    graph: Any,
+    key: Any,
+    node: Array,
+    fanout: int,
+    replace: bool,
+    base: int,
+    used: int,
+    *out: Array,
+) -> tuple[int, Array, Array, Array]:
+    """The same by edge weight; rows may then give less than their length."""
+    width, (rowptr, col, mass) = node.size, graph
+    scratch = [borrow(width) for _ in range(4)]
+    low, high, stream, before = (array[:width] for array in scratch)
+    rows = rowptr, key, node, low, high, stream
+    parallel(_kernels.find_rows, width, width, *rows)
+    before[:] = 0
+    scratch.append(borrow(width * fanout))
+    places = scratch[-1][: width * fanout]
+    _draw_by_mass((stream, mass, low, high, before), fanout, replace, places)
+    most = used + places.size + 1
+    edge, to, by = (_with_room(array, used, most) for array in out)
+    new = edge[used:], to[used:], by[used:]
+    drawn = _kernels.collect(places, max(fanout, 1), col, base, *new)
+    for array in scratch:
+        give_back(array)
+    return drawn, edge, to, by
+
+
+def _draw_by_mass(
+    inputs: tuple[Array, ...], fanout: int, replace: bool, out: Array
+) -> None:
+    """The kernel on all threads, each with scratch of its own."""
+
+    def some(lo: int, hi: int) -> None:
+        gone, mass = np.empty((2, fanout + 1), np.int64)
+        how = fanout, replace, gone, mass, out
+        _kernels.draw_weighted(lo, hi, *inputs, *how)
+
+    parallel(some, inputs[0].size, out.size * 8)
 
 
 def _word(key: Key) -> Any:
@@ -181,15 +245,8 @@ def draw_weighted(
 ) -> Tensor:
     """Positions [w, f] drawn by mass; see `_ops_torch`."""
     out = low.new_empty(low.numel(), fanout)
-    inputs = [x.contiguous().numpy() for x in (stream, table, low, high, before)]
-    cells = out.view(-1).numpy()
-
-    def some(lo: int, hi: int) -> None:
-        gone, mass = np.empty((2, fanout + 1), np.int64)  # each thread needs its own
-        how = fanout, replace, gone, mass, cells
-        _kernels.draw_weighted(lo, hi, *inputs, *how)
-
-    parallel(some, low.numel(), out.numel() * 8)
+    arrays = (x.contiguous().numpy() for x in (stream, table, low, high, before))
+    _draw_by_mass(tuple(arrays), fanout, replace, out.view(-1).numpy())
     return out
 
 

@@ -111,9 +111,10 @@ def forest_uniform(
     return levels
 
 
-def rooted_uniform(
+def rooted(
     rowptr: Tensor,
     col: Tensor,
+    table: Tensor | None,
     seeds: Tensor,
     fanouts: Sequence[int],
     replace: bool,
@@ -122,10 +123,10 @@ def rooted_uniform(
     floor: int,
     limit: int,
 ) -> Rooted | None:
-    """Unbiased rooted sampling in one call, where a backend has it; here, None.
+    """Rooted sampling, uniform or by the mass in `table`, in one call; here, None.
 
     `cell` is the table of a `NodeTable`, which reserved the numbers from `floor` to
-    `limit`. The general loop in `_grow` draws the same.
+    `limit`. Where a backend has no such call, the loop in `_grow` draws the same.
     """
     return None
 

@@ -7,10 +7,10 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops, random
+from gttf_sampler import _check, _ops, _tables, random
 from gttf_sampler._grow import NodeSet, Relation, grow
 from gttf_sampler._scratch import NodeTable
-from gttf_sampler.bias import where_no_node_returns
+from gttf_sampler.bias import EdgeWeightBias, where_no_node_returns
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.hetero import EdgeType, HeteroSubgraph
@@ -93,8 +93,8 @@ def sample_rooted(
         table = None
         if not disjoint:
             table = stack.enter_context(adj.borrow_table(adj.num_rows))
-        if table is not None and bias is None:
-            fused = _sample_fused(adj, start, hops, replace, key, table)
+        if table is not None and (bias is None or type(bias) is EdgeWeightBias):
+            fused = _sample_fused(adj, bias, start, hops, replace, key, table)
             if fused is not None:
                 return fused
         nodes = NodeSet.of(start, 0, adj.num_rows, bias is not None, table)
@@ -113,17 +113,19 @@ def sample_rooted(
 
 def _sample_fused(
     adj: CompactAdj,
+    bias: BiasFn | None,
     seeds: Tensor,
     fanouts: list[int],
     replace: bool,
     key: random.Key,
     table: NodeTable,
 ) -> Subgraph | None:
-    """The most common case in one call, where the backend has it."""
+    """The most common cases in one call, where the backend has it."""
+    mass = None if bias is None else _tables.weight_table(adj)
     most = min(adj.num_rows, _ops.most_edges(seeds.numel(), fanouts)) + seeds.numel()
     floor = table.reserve(most)
-    found = _ops.rooted_uniform(
-        *(adj.rowptr, adj.col, seeds, fanouts, replace, key),
+    found = _ops.rooted(
+        *(adj.rowptr, adj.col, mass, seeds, fanouts, replace, key),
         *(table.cell, floor, floor + most),
     )
     if found is None:

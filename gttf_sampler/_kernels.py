@@ -4,6 +4,9 @@ Every kernel works on the range [lo, hi) of its outermost dimension, so that thr
 share it, releases the GIL, and computes what the function of the same purpose in
 `_ops_torch` computes, bit for bit. Indices are unsigned: numba then leaves out the test
 for negative ones, and the loops over random words become vector instructions.
+
+One file on purpose: the cache on disk notices a change in the file of a kernel, not in
+the files of the functions it calls.
 """
 
 from pathlib import Path
@@ -383,13 +386,15 @@ def has_edge(lo, hi, rowptr, sorted_col, source, target, out):
 
 @_compiled
 def _propose(stream, start, count, table, turn):
-    """An edge of the row: by mass if there is a table, else uniform."""
-    word = _bits(_bits(stream, turn + turn), uint64(0))
+    """An edge of the row, by mass if there is a table, and a coin of 63 bits."""
+    word = _bits(stream, turn + turn)
     if table.size == 0:
-        return start + int64(_below(word, uint64(count)))
+        edge = start + int64(_below(word, uint64(count)))
+        return edge, int64(word * uint64(count) >> _1)
     total = table[uint64(start + count - 1)]
     target = int64(_below_wide(word, uint64(total)))
-    return _bisect(table, start, start + count, target)
+    coin = int64(_bits(stream, turn + turn + _1) >> _1)
+    return _bisect(table, start, start + count, target), coin
 
 
 @_compiled
@@ -417,9 +422,8 @@ def _node2vec_block(
             break
         for i in range(waiting):
             k = open_[i]
-            word = uint64(stream[k])
-            edge[k] = _propose(word, start[k], count[k], table, turn)
-            coin[k] = int64(_bits(word, turn + turn + _1) >> _1)
+            own = uint64(stream[k]), start[k], count[k]
+            edge[k], coin[k] = _propose(*own, table, turn)
         for i in range(waiting):
             to[open_[i]] = col[uint64(edge[open_[i]])]
         questions = 0

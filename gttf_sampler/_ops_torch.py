@@ -390,16 +390,19 @@ def _propose(
 ) -> Tensor:
     """One proposal per walker: an edge, REFUSED, or -1 where there is none to make."""
     start, count, last, stream = walkers
-    once = bits(stream, 2 * turn)
+    word = bits(stream, 2 * turn)
     if table is None:
-        offset = draw_uniform(once, count, 1, True)[:, 0]
-        edge = (start + offset).masked_fill_(offset < 0, -1)
+        edge = (start + below(word, count)).masked_fill_(count == 0, -1)
+        coin = word * count  # what is left of the word below its edge is uniform, too
     else:
-        zero, stop = torch.zeros_like(start), start + count
-        edge = draw_weighted(once, table, start, stop, zero, 1, True, longest)[:, 0]
+        total = take_or_none(table, start + count - 1).masked_fill_(count == 0, 0)
+        target = below_wide(word, total)
+        edge = upper_bound(table, start, start + count, target, longest)
+        edge = edge.masked_fill(total == 0, -1)
+        coin = bits(stream, 2 * turn + 1)
     to = take_or_none(col, edge)
     adjacent = has_edge(rowptr, sorted_col, to.clamp(min=0), last, longest)
     share = torch.full_like(to, shares[2]).masked_fill_(adjacent, shares[1])
     share.masked_fill_(to == last, shares[0])
-    coin = (bits(stream, 2 * turn + 1) >> 1).bitwise_and_((1 << 63) - 1)
+    coin = (coin >> 1).bitwise_and_((1 << 63) - 1)
     return edge.masked_fill_((coin > share) & (edge >= 0), REFUSED)

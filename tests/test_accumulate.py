@@ -107,6 +107,15 @@ def test_transition_acc_rows_sum_to_one(graph, plan, replace, data):
         assert (dense >= 0).all()
 
 
+def test_acc_stays_where_the_graph_is(toy):
+    rooted, transition_acc = RootedAdjAcc(), TransitionAcc(2)
+    with torch.device("meta"):
+        start = torch.tensor([4, 0], device="cpu")
+        traverse(toy, start, [2, 2], accumulate=[rooted, transition_acc])
+        assert rooted.result().row.device.type == "cpu"
+        assert transition_acc.result().device.type == "cpu"
+
+
 def test_transition_acc_is_coalesced(toy):
     acc = TransitionAcc(1)
     traverse(toy, [0], [8], accumulate=acc)

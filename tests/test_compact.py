@@ -248,6 +248,19 @@ def test_original_edge_keeps_none(toy_edges, toy):
     assert toy.original_edge(edge).tolist() == edge.tolist()  # the orders are the same
 
 
+def test_from_edge_index_stays_where_the_edges_are(toy_edges):
+    """Whatever the default device of the script."""
+    expected = CompactAdj.from_edge_index(toy_edges, edge_weight=torch.ones(10))
+    weight = torch.ones(10)
+    with torch.device("meta"):
+        adj = CompactAdj.from_edge_index(toy_edges, edge_weight=weight)
+        edges = adj.to_edge_index()
+        adj.validate()
+        adj.degree.tolist()
+    assert same(adj, expected)
+    assert torch.equal(edges, toy_edges)
+
+
 def test_to_maps_every_array():
     adj = with_everything()
     there = adj.to("meta")

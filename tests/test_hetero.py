@@ -1,5 +1,6 @@
 """sample_rooted over several types of nodes and edges."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -313,6 +314,27 @@ def test_hetero_type_that_never_sends(bias):
     sub = sample_rooted(adjs, {"item": [0]}, [-1, -1], bias=bias)
     assert lists(sub.node) == {"user": [0, 1], "item": [0]}
     assert sub.num_sampled_nodes == {"user": [0, 1, 1], "item": [1, 0, 0]}
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_hetero_one_graph_for_several_relations(disjoint):
+    """The relations share a graph, and with it the scratch of both node types."""
+    ring = CompactAdj.from_edge_index([[0, 1, 2], [1, 2, 0]])
+    adjs = {("a", "x", "b"): ring, ("b", "y", "a"): ring, ("b", "z", "b"): ring}
+    seeds = {"a": [0], "b": [2, 2]}
+    sub = sample_rooted(adjs, seeds, [-1, -1], disjoint=disjoint)
+    twins = {kind: copy.deepcopy(ring) for kind in adjs}
+    expected = sample_rooted(twins, seeds, [-1, -1], disjoint=disjoint)
+    assert lists(sub.node) == lists(expected.node)
+    assert lists(sub.row) == lists(expected.row)
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_hetero_fanout_far_beyond_the_degree(disjoint):
+    sub = sample_rooted(RELATIONS, {"item": [0]}, [1 << 40, 1 << 40], disjoint=disjoint)
+    every = sample_rooted(RELATIONS, {"item": [0]}, [-1, -1], disjoint=disjoint)
+    assert lists(sub.node) == lists(every.node)
+    assert lists(sub.edge) == lists(every.edge)
 
 
 def test_hetero_repr():

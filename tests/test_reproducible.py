@@ -1,5 +1,8 @@
 """Same key, same batch: whatever else goes on."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -65,11 +68,11 @@ def node2vec() -> Node2VecBias:
 
 
 def temporal() -> TemporalBias:
-    return TemporalBias(torch.full((BATCH,), 60), window=50)
+    return TemporalBias(torch.full((BATCH,), 60, device="cpu"), window=50)
 
 
 def attention() -> AttentionBias:
-    return AttentionBias(lambda here, there: 1.0 + (here ^ there) % 7)
+    return AttentionBias(lambda here, there: (1 + (here ^ there) % 7).double())
 
 
 CALLS = {
@@ -133,6 +136,59 @@ def test_reproducible_on_any_number_of_threads(draw):
         assert same(alone, draw(ADJ, 3))
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@every_call
+def test_reproducible_under_another_default_device(draw, backend):
+    """A CPU graph stays on the CPU when the script's default is a GPU."""
+    with use_backend(backend):
+        expected = draw(large(), 3)
+        adj = large()
+        with torch.device("meta"):
+            assert same(draw(adj, 3), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@every_call
+def test_reproducible_under_another_default_dtype(draw, dtype):
+    expected, adj = draw(large(), 3), large()
+    torch.set_default_dtype(dtype)
+    try:
+        assert same(draw(adj, 3), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+COLLECTED = """
+import gc, torch
+from gttf_sampler import CompactAdj, sample_rooted, traverse
+generator = torch.Generator().manual_seed(0)
+edges = torch.randint(3000, (2, 60_000), generator=generator)
+adj, seeds = CompactAdj.from_edge_index(edges, 3000), torch.arange(1000)
+
+class Node:
+    pass
+
+gc.collect()
+gc.freeze()
+for call in (traverse, sample_rooted):
+    for wait in range(1, 300):
+        gc.disable()
+        node = Node()
+        node.itself, node.result = node, call(adj, seeds, [4, 4], generator=1)
+        del node
+        gc.set_threshold(gc.get_count()[0] + wait, 10**6, 10**6)
+        gc.enable()
+        call(adj, seeds, [4, 4], generator=1)
+"""
+
+
+def test_reproducible_whenever_garbage_is_collected():
+    """A batch in a cycle goes at any allocation, also in the middle of a call."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    env = {**os.environ, "PYTHONPATH": path}
+    subprocess.run([sys.executable, "-c", COLLECTED], env=env, check=True, timeout=60)
 
 
 @every_call

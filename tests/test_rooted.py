@@ -296,14 +296,16 @@ def test_rooted_large_fanout_takes_all(case):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("bias", [None, EdgeWeightBias(), Node2VecBias(2.0, 0.5)])
-def test_rooted_fanout_far_beyond_the_degree(backend, bias):
-    """Costs what the neighbours cost, not what the fanout says."""
+def test_rooted_fanout_far_beyond_the_degree(backend, bias, disjoint):
+    """Costs what the neighbours cost, in time and memory, not what the fanout says."""
     adj = CompactAdj.from_edge_index([[1, 2, 3], [0, 0, 0]], edge_weight=[1, 2, 3])
     before = time.process_time()
     with use_backend(backend):
-        sub = sample_rooted(adj, [0], [20_000], bias=bias)
-    assert sub.num_edges == 3
+        for fanout in (20_000, 1 << 40):
+            sub = sample_rooted(adj, [0], [fanout] * 2, bias=bias, disjoint=disjoint)
+            assert sub.num_edges == 3
     assert time.process_time() - before < 3
 
 

@@ -149,6 +149,17 @@ def test_subgraph_gcn_weight_expectation_on_a_star(scheme, self_loop):
         assert mean.tolist() == pytest.approx(exact)
 
 
+def test_subgraph_stays_where_it_is(toy):
+    """Whatever the default device of the script."""
+    sub = sample_rooted(toy, [4, 0], [-1, -1])
+    with torch.device("meta"):
+        weight = sub.gcn_weight(toy)
+        matrices = [sub.to_sparse(), sub.to_sparse(weight)]
+        others = [sub.bidirectional(), sub.induced(toy)]
+    assert {x.device.type for x in (*weight, *matrices)} == {"cpu"}
+    assert {x.row.device.type for x in others} == {"cpu"}
+
+
 def test_subgraph_repr(toy):
     sub = sample_rooted(toy, [4, 0], [-1, -1])
     assert repr(sub) == "Subgraph(5 nodes, hops 2 + 2 + 1, 9 edges on cpu)"

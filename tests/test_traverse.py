@@ -360,6 +360,8 @@ ERRORS = [
     ({"fanouts": [torch.tensor(2.5)]}, TypeError, r"'fanouts' must be a list of int"),
     ({"fanouts": [0]}, ValueError, POSITIVE + r" \[0\]\); 'sample_rooted' takes"),
     ({"fanouts": [2, -1]}, ValueError, POSITIVE + r" \[2, -1\]\); 'sample_rooted'"),
+    ({"fanouts": [2**64]}, ValueError, r"'fanouts' must "),
+    ({"fanouts": [2**32, 2**32]}, ValueError, r"'fanouts' must "),
     ({"bias": 5}, TypeError, r"'bias' must be .*5"),
     ({"bias": "weight"}, TypeError, r"'bias' must be .*'weight'"),
     ({"bias": EdgeWeightBias}, TypeError, r"'bias' must be "),

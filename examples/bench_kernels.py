@@ -79,6 +79,7 @@ def make_tasks(index: torch.Tensor, nodes: int, fanouts: list[int]) -> dict[str,
         "gttf": lambda s: traverse(onward, s, steps, Node2VecBias(P, Q))
     }
     add_dgl(tasks, index, nodes, fanouts, weight)
+    add_build(tasks, index, nodes)
     add_walk_peers(tasks, onward)
     add_pyg_peers(tasks, into, fanouts)
     return tasks
@@ -146,16 +147,43 @@ def add_pyg_peers(tasks, adj: CompactAdj, fanouts: list[int]) -> None:
             )
 
 
+def add_build(tasks, index: torch.Tensor, nodes: int) -> None:
+    """Unsorted edges to rows; the one task that does not depend on the seeds."""
+    task = {"gttf": lambda s: CompactAdj.from_edge_index(index, nodes)}
+    try:
+        import torch_geometric
+        from torch_geometric.data import Data
+        from torch_geometric.sampler.utils import to_csc
+    except ImportError:
+        pass
+    else:
+        data = Data(edge_index=index, num_nodes=nodes)
+        name = f"PyG {torch_geometric.__version__} to_csc"
+        task[name] = lambda s: to_csc(data, device=torch.device("cpu"))
+    tasks["build"] = task
+
+
+def edges_in(result: object) -> int | None:
+    """How many edges a batch has, to see that peers do the same work."""
+    if hasattr(result, "num_edges"):
+        return result.num_edges
+    if hasattr(result, "fanouts"):
+        return sum(level.numel() for level in result.edges[1:])
+    if isinstance(result, tuple) and isinstance(result[-1], list):
+        return sum(block.num_edges() for block in result[-1])
+    return None
+
+
 def measure(
-    task: Task, nodes: int, walks: bool, rounds: int, batches: int, bar
-) -> dict:
-    """Milliseconds per batch of every peer in its best round."""
+    title: str, task: Task, nodes: int, rounds: int, batches: int, bar
+) -> dict[str, dict[str, float | None]]:
+    """Per peer: milliseconds per batch in its best round, and edges of a batch."""
     generator = torch.Generator().manual_seed(2)
-    size = (batches, WALKERS if walks else BATCH)
+    batches = 1 if title == "build" else batches
+    size = (batches, WALKERS if "walks" in title else BATCH)
     seeds = torch.randint(nodes, size, generator=generator)
     best = dict.fromkeys(task, float("inf"))
-    for call in task.values():
-        call(seeds[0])
+    edges = {name: edges_in(call(seeds[0])) for name, call in task.items()}
     for _ in range(rounds):
         for name, call in task.items():
             start = time.perf_counter()
@@ -164,7 +192,21 @@ def measure(
             taken = (time.perf_counter() - start) / batches
             best[name] = min(best[name], taken * 1e3)
         bar.update()
-    return best
+    return {name: {"ms": best[name], "edges": edges[name]} for name in task}
+
+
+def show(tasks: dict[str, dict[str, dict[str, float]]]) -> None:
+    """One line per peer: time, ratio, size of the batch or steps per second."""
+    for title, peers in tasks.items():
+        print(f"  {title}")
+        for name, found in peers.items():
+            ratio, note = found["ms"] / peers["gttf"]["ms"], ""
+            if "walks" in title:
+                note = f"{WALKERS * LENGTH / found['ms'] / 1e3:8.1f} M steps/s"
+            elif found["edges"] is not None:
+                note = f"{found['edges']:11,} edges"
+            versus = f"{ratio:6.2f} x" if name != "gttf" else ""
+            print(f"    {name:22s} {found['ms']:9.2f} ms {versus:9s} {note}")
 
 
 def main() -> None:
@@ -176,7 +218,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="also write the numbers here")
     options = parser.parse_args()
     print(f"gttf-sampler on {backend_info()}; times in ms per batch, best round")
-    results: dict[str, dict[str, dict[str, float]]] = {}
+    results: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     for graph in options.graphs:
         nodes, edges, fanouts = GRAPHS[graph]
         print(f"\n{graph}: {nodes:,} nodes, {edges:,} edges, fanouts {fanouts}")
@@ -184,17 +226,9 @@ def main() -> None:
         results[graph] = {}
         with tqdm(total=len(tasks) * options.rounds, leave=False) as bar:
             for title, task in tasks.items():
-                walks = "walks" in title
-                how = (nodes, walks, options.rounds, options.batches, bar)
-                results[graph][title] = measure(task, *how)
-        for title, times in results[graph].items():
-            print(f"  {title}")
-            for name, taken in times.items():
-                note = f"{taken / times['gttf']:6.2f} x" if name != "gttf" else ""
-                rate = ""
-                if "walks" in title:
-                    rate = f"{WALKERS * LENGTH / taken / 1e3:8.1f} M steps/s"
-                print(f"    {name:22s} {taken:9.2f} ms {note:9s} {rate}")
+                how = (nodes, options.rounds, options.batches, bar)
+                results[graph][title] = measure(title, task, *how)
+        show(results[graph])
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)

@@ -112,6 +112,17 @@ def test_bench_scaling(tmp_path):
     png_size(tmp_path / "rows.png")
 
 
+def test_bench_kernels(tmp_path):
+    pytest.importorskip("tqdm")
+    options = ["--graphs", "tiny", "--rounds", 1, "--batches", 1]
+    printed = run("bench_kernels.py", *options, "--json", tmp_path / "kernels.json")
+    tasks = json.loads((tmp_path / "kernels.json").read_text())["tiny"]
+    assert {"build", "uniform walks", "node2vec walks"} <= set(tasks)
+    for task, peers in tasks.items():
+        assert f"  {task}\n" in printed
+        assert peers["gttf"]["ms"] > 0
+
+
 @pytest.mark.parametrize("name", ["walk_forest", "torch_gcn", "bench_scaling"])
 def test_examples_are_short(name):
     assert len((EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()) <= 90

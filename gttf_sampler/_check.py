@@ -107,7 +107,7 @@ def tensor(name: str, value: Any, rank: int = 1) -> Tensor:
             plain = value.flags.writeable and all(s >= 0 for s in value.strides)
             value = value if plain else value.copy()  # what torch cannot share
         try:
-            result = torch.as_tensor(value)
+            result = torch.as_tensor(value, device="cpu")
         except (TypeError, ValueError, RuntimeError):
             mistyped(name, "must be a tensor", type(value).__name__)
         if result.numel() == 0:  # an empty list has no dtype of its own
@@ -140,7 +140,9 @@ def within(name: str, value: Tensor, upper: int, what: str = "nodes") -> Tensor:
 
 def positions(name: str, value: Any, edges: int) -> Tensor:
     """`value` as positions of edges, of any shape; -1 for none."""
-    result = value if isinstance(value, Tensor) else torch.as_tensor(value)
+    result = (
+        value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
+    )
     if result.dtype not in INTEGERS:
         mistyped(name, "must have dtype int32 or int64", result.dtype)
     if result.device.type == "cpu" and result.numel():

@@ -7,9 +7,7 @@ occupied serves a later one, as soon as nobody holds a tensor of it any more.
 """
 
 import ctypes
-import os
 import sys
-import threading
 import weakref
 from typing import Any
 
@@ -24,23 +22,14 @@ KEPT = 16  # idle buffers; a batch needs four
 
 Array = np.ndarray[Any, Any]
 
+# Without a lock: the collector may give memory back in the middle of a borrower. Every
+# step on the list is atomic instead, and no step relies on the one before.
 _idle: list[Array] = []
-_lock = threading.Lock()
-
-
-def _forget() -> None:
-    """A forked child starts with a lock that nobody holds."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
 
 
 def empty(size: int, dtype: torch.dtype) -> Tensor:
     """An uninitialised CPU tensor [size], on huge pages if it is large enough."""
-    made = torch.empty(size, dtype=dtype)
+    made = torch.empty(size, dtype=dtype, device="cpu")
     first = -(-made.data_ptr() // HUGE) * HUGE
     length = (made.data_ptr() + made.nbytes - first) // HUGE * HUGE
     if length > 0 and sys.platform == "linux":
@@ -54,19 +43,22 @@ def borrow(size: int) -> Array:
     """An int64 array of at least `size` cells, to be given back or lent on."""
     if size < SMALL:
         return np.empty(size, np.int64)
-    with _lock:
-        for place, array in enumerate(_idle):
-            if size <= array.size <= 4 * size:
-                return _idle.pop(place)
+    for _ in range(len(_idle)):
+        try:
+            array = _idle.pop(0)
+        except IndexError:
+            break
+        if size <= array.size <= 4 * size:
+            return array
+        _idle.append(array)
     return np.empty(size + size // 8, np.int64)
 
 
 def give_back(array: Array) -> None:
     """Keeps the memory of a borrowed array for the next who borrows."""
     if array.size >= SMALL:
-        with _lock:
-            _idle.append(array)
-            del _idle[:-KEPT]
+        _idle.append(array)
+        del _idle[:-KEPT]
 
 
 def lend(array: Array, size: int) -> Tensor:

@@ -207,7 +207,7 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
 
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     """values[index] as int64; see `_ops_torch`."""
-    out = torch.empty(index.shape, dtype=torch.int64)
+    out = torch.empty(index.shape, dtype=torch.int64, device="cpu")
     flat = index.reshape(-1)
     arrays = values.numpy(), flat.numpy(), out.view(-1).numpy()
     parallel(_kernels.take_or_none, flat.numel(), flat.numel(), *arrays)
@@ -216,7 +216,7 @@ def take_or_none(values: Tensor, index: Tensor) -> Tensor:
 
 def compress(mask: Tensor, size: int) -> Tensor:
     """The positions where `mask` holds; see `_ops_torch`."""
-    out = torch.empty(size + 1, dtype=torch.int64)
+    out = torch.empty(size + 1, dtype=torch.int64, device="cpu")
     _kernels.compress(mask.numpy(), out.numpy())
     return out[:size]
 
@@ -264,7 +264,7 @@ def has_edge(
     rowptr: Tensor, sorted_col: Tensor, source: Tensor, target: Tensor, longest: int
 ) -> Tensor:
     """Whether row `source` holds `target`; see `_ops_torch`."""
-    out = torch.empty(source.numel(), dtype=torch.bool)
+    out = torch.empty_like(source, dtype=torch.bool)
     arrays = (x.numpy() for x in (rowptr, sorted_col, source, target, out))
     parallel(_kernels.has_edge, source.numel(), source.numel() * 8, *arrays)
     return out
@@ -312,7 +312,7 @@ def draw_node2vec(
     """Edges [w] accepted by rejection sampling; see `_ops_torch`."""
     out = torch.empty_like(node)
     if table is None:
-        table = torch.empty(0, dtype=torch.int64)
+        table = node.new_empty(0)
     graph = (x.numpy() for x in (rowptr, col, sorted_col, table))
     walkers = (x.contiguous().numpy() for x in (node, last, stream))
     how = np.array(shares, np.int64), rounds, out.numpy()

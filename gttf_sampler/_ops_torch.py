@@ -220,7 +220,7 @@ def draw_weighted(
     if table.numel() == 0:
         return low.new_full((low.numel(), fanout), -1)
     end = take(table, (high - 1).clamp_(min=0))
-    total = torch.where(high > low, end - before, 0)
+    total = (end - before).masked_fill_(high <= low, 0)
     if not replace:
         return _draw_distinct_weighted(
             stream, table, low, high, before, total, fanout, longest

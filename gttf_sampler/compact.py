@@ -150,7 +150,9 @@ class CompactAdj:
             return cls.from_csr(*rows, edge_weight=weight, direction=direction)
         entries = matrix.tocoo()
         weight = entries.data if weighted else None
-        ends = torch.stack([torch.as_tensor(e) for e in (entries.row, entries.col)])
+        ends = torch.stack(
+            [_check.tensor("matrix", e) for e in (entries.row, entries.col)]
+        )
         return cls.from_edge_index(
             ends, (sources, targets), edge_weight=weight, direction=direction
         )

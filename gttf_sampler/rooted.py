@@ -81,7 +81,7 @@ def sample_rooted(
         return _sample_types(adj, seeds, fanouts, replace, bias, disjoint, generator)
     _check.of_type("adj", adj, CompactAdj)
     start = _check.seeds(seeds, adj.num_rows, adj.device)
-    hops = _check.fanouts(fanouts, allow_all=True)
+    hops = _useful(_check.fanouts(fanouts, allow_all=True), adj, replace)
     if hops:
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
     bias = _simplest(bias)
@@ -160,7 +160,9 @@ def _sample_types(
         disjoint = disjoint or getattr(part, "per_root", False)
         _begin(part, adjs[edge_type], every)
     relations = [
-        Relation(adj, target, source, hops[kind], biases.get(kind))
+        Relation(
+            adj, target, source, _useful(hops[kind], adj, replace), biases.get(kind)
+        )
         for kind, adj in adjs.items()
         for source, _, target in [kind]
     ]
@@ -204,6 +206,13 @@ def _typed_seeds(
     for name in sizes:
         named.setdefault(name, torch.empty(0, dtype=torch.int64, device=device))
     return named
+
+
+def _useful(fanouts: list[int], adj: CompactAdj, replace: bool) -> list[int]:
+    """The fanouts, none larger than the longest row if nothing is drawn twice."""
+    if replace:
+        return fanouts
+    return [min(fanout, adj.max_degree) for fanout in fanouts]
 
 
 def _simplest(bias: Any) -> BiasFn | None:

@@ -1,5 +1,6 @@
 """Checks of what the caller passes: the only place that words errors."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any, NoReturn, TypeVar
@@ -12,6 +13,7 @@ T = TypeVar("T")
 
 INTEGERS = (torch.int32, torch.int64)
 MAX_DEGREE = (1 << 31) - 1
+MAX_WIDTH = 1 << 40
 
 
 def fail(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
@@ -289,6 +291,9 @@ def fanouts(value: Any, *, allow_all: bool, name: str = "fanouts") -> list[int]:
         return [max(fanout, -1) for fanout in entries]
     if any(fanout < 1 for fanout in entries):
         fail(name, "must hold positive integers", entries, cure)
+    if math.prod(entries) > MAX_WIDTH:
+        rule = f"must not grow a tree wider than {MAX_WIDTH} walkers"
+        fail(name, rule, math.prod(entries))
     return entries
 
 

@@ -103,5 +103,5 @@ class TransitionAcc:
         size = (node.shape[0], forest.adj.num_cols if self.k else forest.adj.num_rows)
         weight = weight[alive]
         return torch.sparse_coo_tensor(
-            index, weight, size, check_invariants=False
+            index, weight, size, check_invariants=False, device=index.device
         ).coalesce()

@@ -155,7 +155,11 @@ class Subgraph:
             value = _check.differentiable("weight", weight, self.num_edges, "edge")
         size = (self.num_nodes, self.num_nodes)
         return torch.sparse_coo_tensor(
-            torch.stack([col, row]), value, size, check_invariants=False
+            torch.stack([col, row]),
+            value,
+            size,
+            check_invariants=False,
+            device=row.device,
         ).coalesce()
 
     def _with_edges(self, row: Tensor, col: Tensor, edge: Tensor) -> Subgraph:

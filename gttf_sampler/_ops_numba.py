@@ -4,9 +4,9 @@ Same names, same arguments, same bits. What is missing here, or has a dtype that
 does not know, is left to `_ops_torch`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,13 +15,14 @@ from torch import Tensor
 from gttf_sampler import _kernels, _ops_torch
 from gttf_sampler._memory import borrow, empty, give_back, lend
 from gttf_sampler._ops_torch import MASS_BITS, Rooted
-from gttf_sampler._threads import parallel, ranges, run
+from gttf_sampler._threads import parallel, ranges, run, start
 from gttf_sampler.random import WORD, Key, fold
 
 Array = np.ndarray[Any, Any]
 
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
 BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
+PARTS, PART = 8, 1 << 13  # how finely drawing and numbering a hop are interleaved
 ROOM = 1 << 22  # edges that rooted sampling makes room for before it knows their number
 
 
@@ -98,10 +99,16 @@ def rooted(
         word = _word(fold(fold(key, hop), 0))
         how = fanout, replace, begin, used
         found = draw(graph, word, node[begin:known], *how, edge, to, row)
-        drawn, edge, to, row = found
+        edge, to, row = found.arrays
+        drawn = found.ends[-1]
         node = _with_room(node, known, known + drawn + 1)
-        begin, new = known, row[used : used + drawn]
-        known = _kernels.number_nodes(new, cells, floor, limit, known, node)
+        begin, at = known, used
+        for wait, end in zip(found.waits, found.ends, strict=True):
+            wait()  # for this part; the next ones are drawn while it is numbered
+            new, at = row[at : used + end], used + end
+            known = _kernels.number_nodes(new, cells, floor, limit, known, node)
+        for array in found.scratch:
+            give_back(array)
         used += drawn
         hops.append(known - begin)
         sizes.append(drawn)
@@ -115,6 +122,22 @@ def rooted(
     )
 
 
+class _Drawn(NamedTuple):
+    """What a hop draws, perhaps still under way.
+
+    Attributes:
+        arrays: edge, to, by, with the new entries behind those used before.
+        waits: calls that wait for one part of them after the other.
+        ends: where each part ends; the last one is how many are drawn in all.
+        scratch: to be given back when all parts are there.
+    """
+
+    arrays: tuple[Array, Array, Array]
+    waits: list[Callable[[], Any]]
+    ends: list[int]
+    scratch: list[Array]
+
+
 def _draw_rows(
     graph: Any,
     key: Any,
@@ -124,22 +147,23 @@ def _draw_rows(
     base: int,
     used: int,
     *out: Array,
-) -> tuple[int, Array, Array, Array]:
-    """Uniform draws for all nodes; how many, and the outputs behind what is `used`."""
+) -> _Drawn:
+    """Uniform draws for all nodes, in parts that are worth a thread's while."""
     width, (rowptr, col, _) = node.size, graph
     scratch = [borrow(width) for _ in range(3)]
-    start, count, end = rows = [array[:width] for array in scratch]
+    begin, count, end = rows = [array[:width] for array in scratch]
     how = fanout, replace
     parallel(_kernels.row_sizes, width, width, rowptr, node, *how, *rows)
     np.cumsum(end, out=end)
     drawn = int(end[-1]) if width else 0
     edge, to, by = (_with_room(array, used, used + drawn) for array in out)
     new = (array[used : used + drawn] for array in (edge, to, by))
-    args = col, key, node, start, count, end, *how, base
-    parallel(_kernels.draw_rows, width, drawn, *args, *new)
-    for array in scratch:
-        give_back(array)
-    return drawn, edge, to, by
+    parts = max(1, min(PARTS, drawn // PART))
+    bounds = [width * part // parts for part in range(parts + 1)]
+    args = col, key, node, begin, count, end, *how, base
+    waits = start(_kernels.draw_rows, bounds, *args, *new)
+    ends = [int(end[bound - 1]) if bound else 0 for bound in bounds[1:]]
+    return _Drawn((edge, to, by), waits, ends, scratch)
 
 
 def _draw_rows_by_mass(
@@ -151,7 +175,7 @@ def _draw_rows_by_mass(
     base: int,
     used: int,
     *out: Array,
-) -> tuple[int, Array, Array, Array]:
+) -> _Drawn:
     """The same by edge weight; rows may then give less than their length."""
     width, (rowptr, col, mass) = node.size, graph
     scratch = [borrow(width) for _ in range(4)]
@@ -166,9 +190,7 @@ def _draw_rows_by_mass(
     edge, to, by = (_with_room(array, used, most) for array in out)
     new = edge[used:], to[used:], by[used:]
     drawn = _kernels.collect(places, max(fanout, 1), col, base, *new)
-    for array in scratch:
-        give_back(array)
-    return drawn, edge, to, by
+    return _Drawn((edge, to, by), [lambda: None], [drawn], scratch)
 
 
 def _draw_by_mass(

@@ -44,6 +44,20 @@ def run(calls: Sequence[Callable[[], Any]]) -> None:
         wait()
 
 
+def start(
+    kernel: Callable[..., Any], bounds: Sequence[int], *args: Any
+) -> list[Callable[[], Any]]:
+    """Starts kernel(lo, hi, *args) for every range; what it returns waits for each.
+
+    The ranges are worked on in their order, so that one can go on with the first while
+    others are still under way; with one thread, to wait for a range is to do it.
+    """
+    calls = [partial(kernel, lo, hi, *args) for lo, hi in pairwise(bounds)]
+    if torch.get_num_threads() == 1 or len(calls) == 1:
+        return list(calls)
+    return [_submit(call) for call in calls]
+
+
 def parallel(kernel: Callable[..., Any], size: int, work: int, *args: Any) -> None:
     """Runs kernel(lo, hi, *args) over all of [0, size), in ranges, on the threads."""
     run([partial(kernel, lo, hi, *args) for lo, hi in ranges(size, work)])

@@ -70,7 +70,7 @@ def rows_from_edges(
     sort_by_time: bool,
 ) -> Rows:
     """Sorts the edges by row, stably, and inside a row by time if asked to."""
-    earlier = None
+    earlier, given = None, col
     if time is not None and sort_by_time:
         earlier = time.sort(stable=True).indices
         row, col = row.index_select(0, earlier), col.index_select(0, earlier)
@@ -83,4 +83,6 @@ def rows_from_edges(
         weight = weight.index_select(0, order)
     if order is not None and time is not None:
         time = time.index_select(0, order)
+    if col.data_ptr() == given.data_ptr():  # the caller may change it later
+        col = col.clone()
     return Rows(rowptr, col, order, weight, time)

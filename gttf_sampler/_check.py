@@ -271,11 +271,12 @@ def seeds(value: Any, upper: int, device: torch.device) -> Tensor:
     elif result.numel():
         inside = ((result >= 0) & (result < upper)).all()
         torch._assert_async(inside, f"'seeds' must hold ids in [0, {upper})")
-    return result.to(device=device, dtype=torch.int64)
+    return result.to(device=device, dtype=torch.int64, copy=True)
 
 
-def fanouts(value: Any, *, allow_all: bool, name: str = "fanouts") -> list[int]:
+def fanouts(value: Any, *, allow_all: bool, seeds: int = 1) -> list[int]:
     """`value` as a list of fanouts; `allow_all` admits 0 and -1 (all neighbours)."""
+    name = "fanouts"
     cure = "" if allow_all else "'sample_rooted' takes -1 and 0"
     if isinstance(value, Tensor):
         value = value.tolist()
@@ -291,9 +292,9 @@ def fanouts(value: Any, *, allow_all: bool, name: str = "fanouts") -> list[int]:
         return [max(fanout, -1) for fanout in entries]
     if any(fanout < 1 for fanout in entries):
         fail(name, "must hold positive integers", entries, cure)
-    if math.prod(entries) > MAX_WIDTH:
-        rule = f"must not grow a tree wider than {MAX_WIDTH} walkers"
-        fail(name, rule, math.prod(entries))
+    if seeds * math.prod(entries) > MAX_WIDTH:
+        rule = f"must not grow a forest wider than {MAX_WIDTH} walkers"
+        fail(name, rule, seeds * math.prod(entries))
     return entries
 
 
@@ -311,6 +312,16 @@ def bias_weights(value: Any, entries: int, name: str = "bias") -> Tensor:
     sound = (value.detach().double() >= 0).logical_and_(value.isfinite()).all()
     torch._assert_async(sound, f"'{name}' must return finite weights >= 0")
     return value.detach()
+
+
+def drawn_edges(value: Any, walkers: int, fanout: int, edges: int) -> Tensor:
+    """What a bias drew by itself, as positions of edges or -1."""
+    if not isinstance(value, Tensor):
+        mistyped("bias", "must draw a tensor", type(value).__name__)
+    if value.shape != (walkers, fanout):
+        rule = f"must draw positions of shape [{walkers}, {fanout}]"
+        fail("bias", rule, f"shape {list(value.shape)}")
+    return positions("bias", value, edges)
 
 
 def one_node_set(name: str, num_rows: int, num_cols: int) -> None:

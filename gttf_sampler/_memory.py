@@ -18,7 +18,8 @@ from torch import Tensor
 HUGE = 1 << 21
 MADV_HUGEPAGE = 14
 SMALL = 1 << 13  # numbers below which the allocator keeps memory by itself
-KEPT = 16  # idle buffers; a batch needs four
+LARGE = 1 << 22  # numbers above which idle memory is better returned to the system
+KEPT = 16  # idle buffers; rooted sampling needs four, and some scratch for every hop
 
 Array = np.ndarray[Any, Any]
 
@@ -56,13 +57,17 @@ def borrow(size: int) -> Array:
 
 def give_back(array: Array) -> None:
     """Keeps the memory of a borrowed array for the next who borrows."""
-    if array.size >= SMALL:
+    if SMALL <= array.size <= LARGE:
         _idle.append(array)
         del _idle[:-KEPT]
 
 
 def lend(array: Array, size: int) -> Tensor:
     """The first `size` cells as a tensor; when it is gone, the array is given back."""
+    if 4 * size < array.size:  # a small result must not hold on to much memory
+        copy = array[:size].copy()
+        give_back(array)
+        return torch.from_numpy(copy)
     view = array[:size]
     if array.size >= SMALL:
         weakref.finalize(view, give_back, array).atexit = False

@@ -88,7 +88,8 @@ def rooted(
         return None
     mass = None if table is None else table.numpy()
     graph, cells = (rowptr.numpy(), col.numpy(), mass), cell.numpy()
-    expected = min(ROOM, _ops_torch.most_edges(seeds.numel(), fanouts) + 1)
+    most = _ops_torch.most_edges(seeds.numel(), fanouts) + 1
+    expected = min(ROOM, most, 2 * col.numel() + seeds.numel())  # it can grow
     row, to, edge = (borrow(expected) for _ in range(3))
     node = _with_room(seeds.numpy(), seeds.numel(), seeds.numel() + expected)
     _kernels.number_seeds(seeds.numpy(), cells, floor)
@@ -315,7 +316,8 @@ def walk_node2vec(
     parallel(_kernels.walk_node2vec, batch, total * 8, *graph, *how, *out)
     if refused[0]:
         return None
-    levels = zip(edges.view(-1, batch)[1:], nodes.view(-1, batch)[1:], strict=True)
+    shape = (length + 1, batch)
+    levels = zip(edges.view(shape)[1:], nodes.view(shape)[1:], strict=True)
     return [(edge[:, None], node[:, None]) for edge, node in levels]
 
 

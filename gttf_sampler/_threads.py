@@ -66,8 +66,9 @@ def parallel(kernel: Callable[..., Any], size: int, work: int, *args: Any) -> No
 def _submit(call: Callable[[], Any]) -> Callable[[], Any]:
     """Starts a call on the pool; what it returns waits for the end."""
     global _pool, _pool_size
-    if _pool is None or _pool_size < torch.get_num_threads() - 1:
-        _pool_size = torch.get_num_threads() - 1
+    size = max(1, torch.get_num_threads() - 1)
+    if _pool is None or _pool_size < size:
+        _pool_size = size
         _pool = ThreadPoolExecutor(_pool_size, thread_name_prefix="gttf")
     try:
         return _pool.submit(call).result

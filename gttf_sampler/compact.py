@@ -278,7 +278,8 @@ class CompactAdj:
         """Opens what `save` wrote; `mmap` leaves the arrays on disk until touched.
 
         `verify` compares checksums, which reads every byte; by default it is done
-        whenever that is cheap: without `mmap`, and up to 1 GiB with it.
+        whenever that is cheap: without `mmap`, and up to 1 GiB with it. Larger files
+        from a source you do not trust should pass `validate()` before they are walked.
         """
         arrays, header = _storage.load(path, mmap, verify)
         _check.row_pointer("rowptr", arrays["rowptr"], arrays["col"].numel())

@@ -111,7 +111,9 @@ def draw_edges(
             walkers, *walkers.adj.row_range(walkers.node), fanout, replace
         )
     if isinstance(bias, DrawingBias):
-        return bias.draw(walkers, fanout, replace)
+        edge = bias.draw(walkers, fanout, replace)
+        edges = walkers.adj.num_edges
+        return _check.drawn_edges(edge, walkers.node.numel(), fanout, edges)
     return draw_by_weight(walkers, bias, fanout, replace)
 
 

@@ -211,6 +211,9 @@ def _typed_seeds(
 def _useful(fanouts: list[int], adj: CompactAdj, replace: bool) -> list[int]:
     """The fanouts, none larger than the longest row if nothing is drawn twice."""
     if replace:
+        if max(fanouts, default=0) > _check.MAX_DEGREE:
+            rule = f"must not exceed {_check.MAX_DEGREE} with replacement"
+            _check.fail("fanouts", rule, max(fanouts))
         return fanouts
     return [min(fanout, adj.max_degree) for fanout in fanouts]
 

@@ -65,7 +65,8 @@ def traverse(
     """
     _check.of_type("adj", adj, CompactAdj)
     start = _check.seeds(seeds, adj.num_rows, adj.device)
-    forest = WalkForest(adj, tuple(_check.fanouts(fanouts, allow_all=False)))
+    widths = _check.fanouts(fanouts, allow_all=False, seeds=start.numel())
+    forest = WalkForest(adj, tuple(widths))
     if len(forest.fanouts) > 1:
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
     forest.nodes.append(start[:, None])

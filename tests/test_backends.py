@@ -269,3 +269,42 @@ def test_use_backend_restores_the_choice():
         assert gttf_sampler.backend_info().startswith("torch")
         raise KeyError
     assert gttf_sampler.backend_info() == before
+
+
+def test_walks_from_no_seed_are_empty():
+    adj = gttf_sampler.CompactAdj.from_edge_index([[0, 1], [1, 0]])
+    for forest in both(lambda: traverse(adj, [], [1, 1], Node2VecBias(0.5, 2.0))):
+        assert [level.shape for level in forest.nodes] == [(0, 1)] * 3
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_fanout_no_memory_could_hold_is_refused(backend):
+    adj = gttf_sampler.CompactAdj.from_edge_index([[0, 1], [1, 0]])
+    with use_backend(backend):
+        with pytest.raises(ValueError, match="'fanouts' must not exceed 2147483647"):
+            sample_rooted(adj, [0, 1], [1 << 62], replace=True)
+        with pytest.raises(ValueError, match="'fanouts' must not grow a forest wider"):
+            traverse(adj, [0, 1], [1 << 40])
+
+
+class Astray:
+    """A bias that draws by itself, and what it is told to."""
+
+    def __init__(self, *drawn):
+        self.drawn = torch.tensor(drawn)
+
+    def __call__(self, path, node, neighborhood):
+        return ones(path, node, neighborhood)
+
+    def draw(self, walkers, fanout, replace):
+        return self.drawn
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+@pytest.mark.parametrize("drawn", [[[10**14]], [[2]], [[-2]], [0], [[0, 0]]])
+def test_bias_that_draws_astray_is_refused(backend, drawn):
+    adj = gttf_sampler.CompactAdj.from_edge_index([[0, 1], [1, 0]])
+    with use_backend(backend):
+        for call in (sample_rooted, traverse):
+            with pytest.raises(ValueError, match="'bias' must "):
+                call(adj, [0], [1], bias=Astray(*drawn))

@@ -79,3 +79,21 @@ def test_memory_idle_is_bounded():
     for _ in range(100):
         _memory.give_back(_memory.np.empty(_memory.SMALL, _memory.np.int64))
     assert len(_memory._idle) <= _memory.KEPT
+
+
+def test_memory_of_a_small_result_is_small():
+    """Whatever the fanouts might have found."""
+    path = CompactAdj.from_edge_index([[0, 1, 2], [1, 2, 3]])
+    sub = sample_rooted(path, [3], [-1, -1])
+    assert sub.row.untyped_storage().nbytes() < 10_000
+
+
+def test_memory_of_the_caller_is_not_kept():
+    edge_index = torch.tensor([[1, 0], [0, 1]], dtype=torch.int32)
+    seeds = torch.tensor([0, 1])
+    adj = CompactAdj.from_edge_index(edge_index)
+    forest = traverse(adj, seeds, [1])
+    edge_index.zero_()
+    seeds.zero_()
+    assert adj.col.tolist() == [1, 0]
+    assert forest.nodes[0].view(-1).tolist() == [0, 1]

@@ -142,9 +142,12 @@ def within(name: str, value: Tensor, upper: int, what: str = "nodes") -> Tensor:
 
 def positions(name: str, value: Any, edges: int) -> Tensor:
     """`value` as positions of edges, of any shape; -1 for none."""
-    result = (
-        value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
-    )
+    try:
+        result = (
+            value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
+        )
+    except (TypeError, ValueError, RuntimeError):
+        mistyped(name, "must be a tensor", repr(value))
     if result.dtype not in INTEGERS:
         mistyped(name, "must have dtype int32 or int64", result.dtype)
     if result.device.type == "cpu" and result.numel():

@@ -177,6 +177,7 @@ def _is_sound(header: dict[str, Any]) -> bool:
         kinds = NUMBERS if name in ("edge_weight", "edge_time") else IDS
         sound &= entry["dtype"] in kinds
         sound &= type(entry["length"]) is int and entry["length"] >= 0
+        sound &= type(entry["crc32"]) is int
     return bool(sound)
 
 

@@ -625,6 +625,24 @@ def test_neighbor_validate(toy, arguments, error, match):
         toy.neighbor(*arguments)
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)  # with an edge_id and without
+@pytest.mark.parametrize(
+    ("edge", "error", "match"),
+    [
+        ([10], ValueError, r"'edge' must .* below the number of edges 10.*\(got 10\)"),
+        ([-2], ValueError, r"'edge' must .*\(got -2\)"),
+        ([0.5], TypeError, r"'edge' must have dtype int32 or int64"),
+        ([True], TypeError, r"'edge' must have dtype int32 or int64"),
+        ("all", TypeError, r"'edge' must be "),
+        (None, TypeError, r"'edge' must be "),
+    ],
+)
+def test_original_edge_validate(toy_edges, direction, edge, error, match):
+    adj = CompactAdj.from_edge_index(toy_edges, direction=direction)
+    with pytest.raises(error, match=f"^{match}"):
+        adj.original_edge(edge)
+
+
 def by_hand(**changes: object) -> CompactAdj:
     """Two rows that were not made by a constructor that checks."""
     good = {"rowptr": torch.tensor([0, 2, 3]), "col": torch.tensor([0, 1, 1])}

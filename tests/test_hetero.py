@@ -14,6 +14,7 @@ from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
     HeteroSubgraph,
+    Node2VecBias,
     NoRevisitBias,
     TemporalBias,
     sample_rooted,
@@ -427,6 +428,12 @@ ERRORS = [
     ),
     ({"bias": {KINDS[0]: 5}}, TypeError, r"'bias' must be .*5"),
     ({"bias": 5}, TypeError, r"'bias' must be .*5"),
+    (
+        {"bias": Node2VecBias(2.0, 0.5)},
+        ValueError,
+        r"'bias' must not ask for the last node where there are several node types",
+    ),
+    ({"bias": {KINDS[2]: Node2VecBias()}}, ValueError, r"'bias' must not ask for the"),
     ({"bias": EdgeWeightBias()}, ValueError, r"'bias' needs edge weights .*; build"),
     ({"bias": TemporalBias([1])}, ValueError, r"'bias' needs edge times .*; build"),
     (

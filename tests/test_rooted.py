@@ -495,6 +495,11 @@ ERRORS = [
     ({"fanouts": [torch.tensor(2.5)]}, TypeError, r"'fanouts' must be a list of int"),
     ({"fanouts": torch.tensor([2.5])}, TypeError, r"'fanouts' must be a list of int"),
     ({"fanouts": {("a", "to", "b"): [1]}}, TypeError, r"'fanouts' must be a list of"),
+    (
+        {"fanouts": [1 << 31], "replace": True},
+        ValueError,
+        r"'fanouts' must not exceed 2147483647 with replacement \(got 2147483648\)",
+    ),
     ({"bias": 5}, TypeError, r"'bias' must be .*5"),
     ({"bias": "weight"}, TypeError, r"'bias' must be .*'weight'"),
     ({"bias": {}}, TypeError, r"'bias' must be "),

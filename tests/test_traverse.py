@@ -329,6 +329,19 @@ def fills(value: float, dtype: torch.dtype = torch.float32) -> Callable[..., Any
     return lambda path, node, hood: torch.full((hood.edge.numel(),), value, dtype=dtype)
 
 
+class Draws:
+    """A bias that draws by itself, and gives a fixed answer."""
+
+    def __init__(self, drawn: Any) -> None:
+        self.drawn = drawn
+
+    def __call__(self, path: Any, node: Any, hood: Neighborhood) -> torch.Tensor:
+        return torch.ones(hood.edge.numel())
+
+    def draw(self, walkers: Any, fanout: int, replace: bool) -> Any:
+        return self.drawn
+
+
 NAN, INF = float("nan"), float("inf")
 BIPARTITE = CompactAdj.from_edge_index([[0, 4, 5], [0, 1, 1]], (6, 2))
 POSITIVE = r"'fanouts' must hold positive integers \(got"
@@ -383,6 +396,18 @@ ERRORS = [
     ({"bias": fills(NAN)}, ValueError, r"'bias' must not .* NaN \(got NaN\)"),
     ({"bias": fills(INF)}, ValueError, r"'bias' must .*finite weights \(got inf\)"),
     ({"bias": fills(-1.0)}, ValueError, r"'bias' must not .*negative.*\(got -1.0\)"),
+    ({"bias": Draws(None)}, TypeError, r"'bias' must draw a tensor \(got NoneType\)"),
+    (
+        {"bias": Draws(torch.zeros(2, dtype=torch.int64))},
+        ValueError,
+        r"'bias' must draw positions of shape \[1, 2\] \(got shape \[2\]\)",
+    ),
+    (
+        {"bias": Draws(torch.tensor([[0, 10]]))},
+        ValueError,
+        r"'bias' must hold positions below the number of edges 10, or -1 \(got 10\)",
+    ),
+    ({"bias": Draws(torch.tensor([[0.0, 1.0]]))}, TypeError, r"'bias' must have dtype"),
     ({"accumulate": 5}, TypeError, r"'accumulate' must be .*5"),
     ({"accumulate": "all"}, TypeError, r"'accumulate' must be .*'all'"),
     ({"accumulate": [print, 5]}, TypeError, r"'accumulate' must be .*5"),

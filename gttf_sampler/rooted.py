@@ -61,7 +61,8 @@ def sample_rooted(
     Subgraph(5 nodes, hops 1 + 3 + 1, 4 edges on cpu)
 
     A node is expanded once, when it is first reached. What it draws depends on the key,
-    the hop and its id alone, so copies of a repeated seed draw the same neighbours.
+    the hop and its id alone, so copies of a repeated seed draw the same neighbours; if
+    trees are disjoint, it also depends on the tree, and copies draw independently.
 
     Args:
         adj: the graph, or a mapping from edge types (source, relation, target) to the

@@ -15,6 +15,7 @@ import numba
 import numpy as np
 from numba import int64, uint64
 
+from gttf_sampler._ops_torch import REFUSED
 from gttf_sampler.random import GOLDEN, LOW32, MULTIPLIERS, WORD
 
 _GOLDEN = np.uint64(GOLDEN & WORD)
@@ -22,7 +23,6 @@ _FIRST, _SECOND = (np.uint64(multiplier & WORD) for multiplier in MULTIPLIERS)
 _LOW32, _32 = np.uint64(LOW32), np.uint64(32)
 _30, _27, _31, _1 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(1)
 _BLOCK = 64  # seeds that walk side by side, to wait for memory together
-REFUSED = -2
 
 
 def _compiled(function):

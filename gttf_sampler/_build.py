@@ -21,7 +21,9 @@ def endpoints(edge_index: Any, direction: str) -> tuple[Tensor, Tensor]:
     """(row, col) [m]: the node where a walker stands and the one it may go to."""
     edge_index = _check.integers("edge_index", edge_index, rank=2)
     if edge_index.shape[0] != 2:
-        _check.fail("edge_index", "must have shape [2, m]", list(edge_index.shape))
+        cure = "transpose it: edge_index.t()" if edge_index.shape[1] == 2 else ""
+        shape = list(edge_index.shape)
+        _check.fail("edge_index", "must have shape [2, m]", shape, cure)
     source, target = edge_index[0], edge_index[1]
     return (target, source) if direction == "in" else (source, target)
 

@@ -22,9 +22,10 @@ def fail(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
     raise ValueError(f"'{name}' {rule} (got {got}){tail}")
 
 
-def mistyped(name: str, rule: str, got: object) -> NoReturn:
+def mistyped(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
     """Raises the TypeError that every type check ends in."""
-    raise TypeError(f"'{name}' {rule} (got {got})")
+    tail = f"; {cure}" if cure else ""
+    raise TypeError(f"'{name}' {rule} (got {got}){tail}")
 
 
 def one_of(name: str, value: str, options: Collection[str]) -> str:
@@ -52,6 +53,14 @@ def integer(name: str, value: Any) -> int:
         mistyped(name, "must be an integer", repr(value))
 
 
+def count(name: str, value: Any) -> int:
+    """`value` as an integer >= 1."""
+    number = integer(name, value)
+    if number < 1:
+        fail(name, "must be at least 1", number)
+    return number
+
+
 def positive(name: str, value: float) -> float:
     """`value`, which must be a finite number > 0."""
     result = number(name, value)
@@ -72,6 +81,24 @@ def number(name: str, value: Any) -> float:
         return float("inf")
 
 
+def finite(name: str, value: Any) -> float:
+    """`value` as a float, which must be finite."""
+    result = number(name, value)
+    if not abs(result) < float("inf"):
+        fail(name, "must be finite", value)
+    return result
+
+
+def scale(name: str, value: Any) -> float | Tensor:
+    """`value` as a number > 0, or as a tensor [] that may have a gradient."""
+    if not isinstance(value, Tensor):
+        return positive(name, value)
+    if value.dim() or not value.is_floating_point():
+        got = f"{value.dtype} of shape {list(value.shape)}"
+        fail(name, "must be a number or a floating-point tensor of shape []", got)
+    return value
+
+
 def of_type(name: str, value: Any, kind: type) -> None:
     """Refuses what is not an instance of `kind`."""
     if not isinstance(value, kind):
@@ -86,7 +113,9 @@ def functions(name: str, value: Any, many: bool = False) -> Sequence[Any]:
     for entry in entries:
         if not callable(entry) or isinstance(entry, type):
             rule = "must be a function or an object that can be called"
-            mistyped(name, rule, repr(entry))
+            kind = getattr(entry, "__name__", "")
+            cure = f"make one: {kind}(...)" if isinstance(entry, type) else ""
+            mistyped(name, rule, repr(entry), cure)
     return entries
 
 
@@ -117,7 +146,9 @@ def tensor(name: str, value: Any, rank: int = 1) -> Tensor:
     if result.layout is not torch.strided:
         mistyped(name, "must be a dense tensor", result.layout)
     if result.dim() != rank:
-        fail(name, f"must have {rank} dimension(s)", f"shape {list(result.shape)}")
+        cure = f"write [{value}]" if result.dim() == 0 and rank == 1 else ""
+        rule = f"must have {rank} dimension(s)"
+        fail(name, rule, f"shape {list(result.shape)}", cure)
     return result
 
 
@@ -125,7 +156,9 @@ def integers(name: str, value: Any, rank: int = 1) -> Tensor:
     """`value` as an int32 or int64 tensor of the given rank."""
     result = tensor(name, value, rank)
     if result.dtype not in INTEGERS:
-        mistyped(name, "must have dtype int32 or int64", result.dtype)
+        mask = result.dtype == torch.bool and rank == 1
+        cure = "turn a mask into ids with mask.nonzero().view(-1)" if mask else ""
+        mistyped(name, "must have dtype int32 or int64", result.dtype, cure)
     return result
 
 
@@ -168,6 +201,8 @@ def pairs(
             result = torch.as_tensor(value, device=device)
         except (TypeError, ValueError, RuntimeError):
             mistyped(name, "must be a tensor or a number", repr(value))
+        if result.numel() == 0:
+            result = result.to(torch.int64)  # an empty list has no type of its own
         if result.dtype not in INTEGERS:
             mistyped(name, "must have dtype int32 or int64", result.dtype)
         found.append(result)
@@ -216,7 +251,7 @@ def real(name: str, value: Tensor) -> Tensor:
     """`value`, whose dtype must be one that torch can sort and compare."""
     odd = (torch.uint16, torch.uint32, torch.uint64, torch.bool)
     if value.dtype.is_complex or value.dtype in odd:
-        mistyped(name, "must hold signed integers or floats", value.dtype)
+        mistyped(name, "must hold integers or floats", value.dtype)
     return value
 
 
@@ -262,24 +297,25 @@ def row_pointer(name: str, value: Any, edges: int) -> Tensor:
     return result
 
 
-def seeds(value: Any, upper: int, device: torch.device) -> Tensor:
+def seeds(value: Any, upper: int, device: torch.device, name: str = "seeds") -> Tensor:
     """`value` as int64 node ids [b] on `device`, every one below `upper`.
 
     Ids that are on an accelerator already are checked there without waiting for it, so
     that a forest needs no host synchronisation.
     """
-    result = integers("seeds", value)
+    result = integers(name, value)
     if result.device.type == "cpu":
-        within("seeds", result, upper)
+        within(name, result, upper)
     elif result.numel():
         inside = ((result >= 0) & (result < upper)).all()
-        torch._assert_async(inside, f"'seeds' must hold ids in [0, {upper})")
+        torch._assert_async(inside, f"'{name}' must hold ids in [0, {upper})")
     return result.to(device=device, dtype=torch.int64, copy=True)
 
 
-def fanouts(value: Any, *, allow_all: bool, seeds: int = 1) -> list[int]:
+def fanouts(
+    value: Any, *, allow_all: bool, seeds: int = 1, name: str = "fanouts"
+) -> list[int]:
     """`value` as a list of fanouts; `allow_all` admits 0 and -1 (all neighbours)."""
-    name = "fanouts"
     cure = "" if allow_all else "'sample_rooted' takes -1 and 0"
     if isinstance(value, Tensor):
         value = value.tolist()
@@ -375,7 +411,10 @@ def typed_fanouts(value: Any, edge_types: list[Any]) -> dict[Any, list[int]]:
     missing = [kind for kind in edge_types if kind not in value]
     if missing:
         fail("fanouts", "must name every edge type", f"none for {missing[0]}")
-    hops = {kind: fanouts(value[kind], allow_all=True) for kind in edge_types}
+    hops = {
+        kind: fanouts(value[kind], allow_all=True, name=f"fanouts[{', '.join(kind)}]")
+        for kind in edge_types
+    }
     lengths = {len(entry) for entry in hops.values()}
     if len(lengths) > 1:
         fail("fanouts", "must have one length for all edge types", sorted(lengths))

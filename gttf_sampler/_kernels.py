@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from numba import int64, uint64
+from llvmlite import ir
+from numba import int64, types, uint64
+from numba.extending import intrinsic
 
 from gttf_sampler._ops_torch import REFUSED
 from gttf_sampler.random import GOLDEN, LOW32, MULTIPLIERS, WORD
@@ -22,7 +24,10 @@ _GOLDEN = np.uint64(GOLDEN & WORD)
 _FIRST, _SECOND = (np.uint64(multiplier & WORD) for multiplier in MULTIPLIERS)
 _LOW32, _32 = np.uint64(LOW32), np.uint64(32)
 _30, _27, _31, _1 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(1)
+_29, _63 = np.uint64(29), np.uint64(63)
+_AHEAD = np.uint64(48)  # how many entries ahead memory is asked for what it holds
 _BLOCK = 64  # seeds that walk side by side, to wait for memory together
+_CROWD = 128  # the same for node2vec, whose walkers are not done all at once
 
 
 def _compiled(function):
@@ -37,6 +42,22 @@ def cached() -> bool:
     """Whether an earlier process has left machine code on disk."""
     where = draw_uniform.stats.cache_path
     return where is not None and any(Path(where).glob("_kernels.draw_uniform-*.nbi"))
+
+
+@intrinsic
+def _prefetch(_, array, index):
+    """Asks memory for array[index], which is read soon, and does not wait for it."""
+
+    def emit(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        call = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        where = builder.bitcast(builder.gep(data, [args[1]]), byte)
+        builder.call(call, [where, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, index), emit
 
 
 @_compiled
@@ -56,13 +77,17 @@ def _below(word, bound):
     return (((word & _LOW32) * bound >> _32) + (word >> _32) * bound) >> _32
 
 
-@_compiled
-def _below_wide(word, bound):
-    w0, w1 = word & _LOW32, word >> _32
-    b0, b1 = bound & _LOW32, bound >> _32
-    middle = w1 * b0 + (w0 * b0 >> _32)
-    lower = w0 * b1 + (middle & _LOW32)
-    return w1 * b1 + (middle >> _32) + (lower >> _32)
+@intrinsic
+def _below_wide(_, word, bound):
+    """⌊word · bound / 2⁶⁴⌋ of unsigned numbers: the upper half of one product."""
+
+    def emit(context, builder, signature, args):
+        wide = ir.IntType(128)
+        left, right = (builder.zext(arg, wide) for arg in args)
+        upper = builder.lshr(builder.mul(left, right), wide(64))
+        return builder.trunc(upper, ir.IntType(64))
+
+    return types.uint64(word, bound), emit
 
 
 @_compiled
@@ -82,12 +107,18 @@ def _draw_row(stream, start, count, fanout, replace, out, at):
     spare = uint64(count - fanout)
     for i in range(uint64(fanout)):
         out[at + i] = int64(first + _below(_bits(stream, i), spare + i + _1))
-    for i in range(_1, uint64(fanout)):
-        pick, taken = out[at + i], False
-        for j in range(i):
-            taken |= out[at + j] == pick
-        if taken:
-            out[at + i] = int64(first + spare + i)
+    seen = uint64(0)  # a bit for each pick so far: most of them need no second look
+    for i in range(uint64(fanout)):
+        pick = out[at + i]
+        bit = _1 << (uint64(pick) & _63)
+        if seen & bit:
+            for j in range(i):
+                if out[at + j] == pick:
+                    pick = int64(first + spare + i)
+                    out[at + i] = pick
+                    bit = _1 << (uint64(pick) & _63)
+                    break
+        seen |= bit
     return int64(fanout)
 
 
@@ -233,8 +264,9 @@ def number_nodes(ids, cell, floor, limit, known, nodes):
     A cell holds floor + local id if it is below `limit`, else something old. There is
     no branch on whether a node is new, which nobody could predict.
     """
-    count = int64(known)
+    count, last = int64(known), uint64(ids.size - 1)
     for e in range(uint64(ids.size)):
+        _prefetch(cell, uint64(ids[min(e + _AHEAD, last)]))
         cell_of = uint64(ids[e])
         value = int64(cell[cell_of])
         new = int64(value >= limit)
@@ -303,23 +335,20 @@ def upper_bound(lo, hi, values, low, high, bound, out):
 
 
 @_compiled
-def _touch(table, low, high):
-    """Reads a value of every cache line of a row, at most 32: they arrive together."""
-    total = int64(0)
+def _prefetch_row(table, low, high):
+    """Asks for the cache lines of a row of eight-byte values, at most 32 of them."""
     for i in range(low, min(high, low + 256), 8):
-        total += table[uint64(i)]
-    return total
+        _prefetch(table, uint64(i))
 
 
 @_compiled
 def draw_weighted(
     lo, hi, stream, table, low, high, before, fanout, replace, gone, mass, out
 ):
-    """`gone` and `mass` are scratch of `fanout` + 1 cells; see `_ops_torch`."""
-    touched = int64(0)
+    """`gone` and `mass` are scratch of `fanout` cells; see `_ops_torch`."""
     for i in range(lo, hi):
-        if i + 2 < hi:  # needed soon, on its way from memory now
-            touched ^= _touch(table, low[i + 2], high[i + 2])
+        soon = min(i + 2, hi - 1)
+        _prefetch_row(table, low[soon], high[soon])
         at, base = i * fanout, before[i]
         total = table[uint64(high[i] - 1)] - base if high[i] > low[i] else 0
         for j in range(fanout):
@@ -349,7 +378,6 @@ def draw_weighted(
             total -= own
             if total == 0:
                 break
-    gone[fanout] = touched  # somebody has to want it, or it is not read
 
 
 @_compiled
@@ -385,29 +413,67 @@ def has_edge(lo, hi, rowptr, sorted_col, source, target, out):
 
 
 @_compiled
-def _propose(stream, start, count, table, turn):
-    """An edge of the row, by mass if there is a table, and a coin of 63 bits."""
-    word = _bits(stream, turn + turn)
-    if table.size == 0:
-        edge = start + int64(_below(word, uint64(count)))
-        return edge, int64(word * uint64(count) >> _1)
-    total = table[uint64(start + count - 1)]
-    target = int64(_below_wide(word, uint64(total)))
-    coin = int64(_bits(stream, turn + turn + _1) >> _1)
-    return _bisect(table, start, start + count, target), coin
+def _place(start, count, target):
+    """The byte and the bit that stand for `target` in the filter of its row."""
+    bit = (uint64(target) * _GOLDEN >> _32) * uint64(count) >> _29  # below 8 · count
+    return uint64(start) + (bit >> uint64(3)), np.uint8(_1 << (bit & uint64(7)))
 
 
 @_compiled
-def _node2vec_block(
-    rowptr, col, sorted_col, table, node, last, stream, shares, rounds, out, scratch
-):
+def edge_filter(lo, hi, rowptr, col, out):
+    for row in range(lo, hi):
+        start, count = rowptr[row], rowptr[row + 1] - rowptr[row]
+        for e in range(uint64(start), uint64(start + count)):
+            at, bit = _place(start, count, col[e])
+            out[at] |= bit
+
+
+@_compiled
+def _propose(stream, start, count, table, plan, turn):
+    """An edge of the row, or -1 - i for copy i of the way back; a coin of 63 bits."""
+    word = _bits(stream, turn + turn)
+    coin = int64(_bits(stream, turn + turn + _1) >> _1)
+    if table.size:
+        total = table[uint64(start + count - 1)]
+        target = int64(_below_wide(word, uint64(total)))
+        return _bisect(table, start, start + count, target), coin
+    unit, extra, copies = plan[3], plan[4], plan[5]
+    ordinary = count << unit
+    target = int64(_below_wide(word, uint64(ordinary + extra * copies)))
+    if target < ordinary:
+        return start + (target >> unit), coin
+    return -1 - (target - ordinary) // extra, coin
+
+
+@_compiled
+def _way_back(col, bloom, start, count, last, copy):
+    """The edge number `copy` to `last` in a row, REFUSED if there are not as many.
+
+    The way back gets second chances in proportion to 1 / δ, so that reading all of a
+    row comes to the same whatever its length.
+    """
+    if bloom.size:
+        at, bit = _place(start, count, last)
+        if not bloom[at] & bit:
+            return int64(REFUSED)
+    for e in range(start, start + count):
+        if col[uint64(e)] == last:
+            if copy == 0:
+                return e
+            copy -= 1
+    return int64(REFUSED)
+
+
+@_compiled
+def _node2vec_block(graph, table, node, last, stream, plan, rounds, out, scratch):
     """Steps of a block of walkers, with every move made together.
 
     So their cache misses overlap, and only those look for the edge to `last` whose coin
     leaves the decision open.
     """
+    rowptr, col = graph[0], graph[1]
     start, count, edge, to, coin, low, size, open_, asking = scratch
-    sure, hopeless = min(shares[1], shares[2]), max(shares[1], shares[2])
+    sure, hopeless = min(plan[1], plan[2]), max(plan[1], plan[2])
     _find_rows(rowptr, node, start, count)
     waiting = 0
     for k in range(node.size):
@@ -423,22 +489,32 @@ def _node2vec_block(
         for i in range(waiting):
             k = open_[i]
             own = uint64(stream[k]), start[k], count[k]
-            edge[k], coin[k] = _propose(*own, table, turn)
+            edge[k], coin[k] = _propose(*own, table, plan, turn)
+            _prefetch(col, uint64(max(edge[k], start[k])))
         for i in range(waiting):
-            to[open_[i]] = col[uint64(edge[open_[i]])]
+            k = open_[i]
+            if edge[k] < 0:
+                row = start[k], count[k]
+                out[k] = _way_back(col, graph[3], *row, last[k], -1 - edge[k])
+                to[k] = -1
+                continue
+            to[k] = col[uint64(edge[k])]
+            _prefetch(rowptr, uint64(to[k]))
         questions = 0
         for i in range(waiting):
             k = open_[i]
+            if to[k] < 0:
+                continue
             back = to[k] == last[k]
-            if coin[k] <= (shares[0] if back else sure):
+            if coin[k] <= (plan[0] if back else sure):
                 out[k] = edge[k]
             elif not back and coin[k] <= hopeless:
                 asking[questions] = k
                 questions += 1
-        _look_up(rowptr, sorted_col, asking, questions, to, last, low, size)
+        _look_up(graph, asking, questions, to, last, low, size)
         for i in range(questions):
             k = asking[i]
-            if coin[k] <= (shares[1] if size[k] else shares[2]):
+            if coin[k] <= (plan[1] if size[k] else plan[2]):
                 out[k] = edge[k]
         still = 0
         for i in range(waiting):
@@ -449,41 +525,54 @@ def _node2vec_block(
 
 
 @_compiled
-def draw_node2vec(
-    lo, hi, rowptr, col, sorted_col, table, node, last, stream, shares, rounds, out
-):
-    """By mass if `table` is not empty, else uniform; see `_ops_torch`."""
-    scratch = np.empty((9, _BLOCK + 1), np.int64)
-    for first in range(lo, hi, _BLOCK):
-        stop = min(hi, first + _BLOCK)
-        _node2vec_block(
-            rowptr,
-            col,
-            sorted_col,
-            table,
-            node[first:stop],
-            last[first:stop],
-            stream[first:stop],
-            shares,
-            rounds,
-            out[first:stop],
-            scratch,
-        )
+def _look_up(graph, asking, questions, to, last, low, size):
+    """Whether row to[k] holds last[k], for all that ask at once; answers in size[k].
+
+    Most rows do not, and most of the time a bit of the filter says so.
+    """
+    rowptr, _, sorted_col, bloom = graph
+    for i in range(questions):
+        k = asking[i]
+        low[k] = rowptr[uint64(to[k])]
+        size[k] = rowptr[uint64(to[k]) + _1] - low[k]
+        if bloom.size:
+            _prefetch(bloom, _place(low[k], size[k], last[k])[0])
+    for i in range(questions):
+        k = asking[i]
+        if bloom.size and size[k]:
+            at, bit = _place(low[k], size[k], last[k])
+            size[k] *= int64((bloom[at] & bit) != 0)
+    for i in range(questions):
+        k = asking[i]
+        if size[k]:
+            end = low[k] + size[k]
+            at = _bisect(sorted_col, low[k], end, last[k] - 1)
+            size[k] = at < end and sorted_col[uint64(at)] == last[k]
 
 
 @_compiled
-def walk_node2vec(
-    lo, hi, rowptr, col, sorted_col, keys, shares, rounds, stays, nodes, edges, refused
-):
+def draw_node2vec(lo, hi, graph, table, node, last, stream, plan, rounds, out):
+    """By mass if `table` is not empty, else uniform; see `_ops_torch`."""
+    scratch = np.empty((9, _CROWD + 1), np.int64)
+    for first in range(lo, hi, _CROWD):
+        stop = min(hi, first + _CROWD)
+        walkers = node[first:stop], last[first:stop], stream[first:stop]
+        own = out[first:stop], scratch
+        _node2vec_block(graph, table, *walkers, plan, rounds, *own)
+
+
+@_compiled
+def walk_node2vec(lo, hi, graph, keys, plan, rounds, stays, nodes, edges, refused):
     """Whole walks from seeds lo to hi, level by level as in `forest_uniform`.
 
     `refused` [1] becomes 1 if somebody was refused in every round.
     """
-    scratch = np.empty((9, _BLOCK + 1), np.int64)
-    stream, table = np.empty(_BLOCK, np.int64), np.empty(0, np.int64)
+    rowptr, col = graph[0], graph[1]
+    scratch = np.empty((9, _CROWD + 1), np.int64)
+    stream, table = np.empty(_CROWD, np.int64), np.empty(0, np.int64)
     total = edges.size // (keys.size + 1)
-    for first in range(lo, hi, _BLOCK):
-        stop = min(hi, first + _BLOCK)
+    for first in range(lo, hi, _CROWD):
+        stop = min(hi, first + _CROWD)
         for depth in range(keys.size):
             at = depth * total
             node = nodes[at + first : at + stop]
@@ -499,39 +588,12 @@ def walk_node2vec(
                 word = _mix(keys[depth] + uint64(first + k) * _GOLDEN)
                 stream[k] = int64(_bits(word, uint64(0)))
             last = nodes[at - total + first : at - total + stop]
-            _node2vec_block(
-                *(rowptr, col, sorted_col, table, node, last, stream, shares),
-                *(rounds, edge, scratch),
-            )
+            walkers = node, last, stream
+            _node2vec_block(graph, table, *walkers, plan, rounds, edge, scratch)
             for k in range(edge.size):
                 if edge[k] == REFUSED:
                     refused[0] = 1
             _follow(col, node, scratch[1], 1, True, stays, edge, arrived)
-
-
-@_compiled
-def _look_up(rowptr, sorted_col, asking, questions, to, last, low, size):
-    """Whether row to[k] holds last[k], for all that ask at once; answers in size[k]."""
-    longest = int64(0)
-    for i in range(questions):
-        k = asking[i]
-        low[k] = rowptr[uint64(to[k])]
-        size[k] = rowptr[uint64(to[k] + 1)] - low[k]
-        longest = max(longest, size[k])
-    while longest > 1:
-        for i in range(questions):
-            k = asking[i]
-            half = size[k] >> 1
-            middle = sorted_col[uint64(low[k] + max(half - 1, 0))] if half else 0
-            low[k] += half * int64(middle < last[k])
-            size[k] -= half
-        longest -= longest >> 1
-    for i in range(questions):
-        k = asking[i]
-        if size[k]:
-            end = rowptr[uint64(to[k] + 1)]
-            low[k] += int64(sorted_col[uint64(low[k])] < last[k])
-            size[k] = low[k] < end and sorted_col[uint64(low[k])] == last[k]
 
 
 @_compiled
@@ -557,20 +619,30 @@ def fill_buckets(lo, hi, row, col, shift, free, rows, cols, ids):
         bucket = uint64(row[i]) >> shift
         at = uint64(free[bucket])
         free[bucket] = int64(at) + 1
-        rows[at], cols[at], ids[at] = row[i], col[i], i
+        rows[at] = uint64(row[i]) - (bucket << shift)
+        cols[at], ids[at] = col[i], i
 
 
 @_compiled
-def sort_buckets(lo, hi, starts, shift, rows, cols, ids, rowptr, col, edge_id):
-    """Sorts the edges of buckets lo to hi by row; a bucket's rows fit in the cache."""
+def sort_buckets(lo, hi, starts, shift, rows, cols, ids, rowptr):
+    """Sorts the edges of buckets lo to hi by row; a bucket's rows fit in the cache.
+
+    In place: only the bucket at hand is copied, so that a graph is never there twice.
+    """
     free = np.empty(int64(1) << int64(shift), np.int64)
+    largest = 0
+    for bucket in range(lo, hi):
+        largest = max(largest, starts[bucket + 1] - starts[bucket])
+    own_cols, own_ids = np.empty(largest, cols.dtype), np.empty(largest, ids.dtype)
     for bucket in range(lo, hi):
         begin, end = starts[bucket], starts[bucket + 1]
         first = bucket << int64(shift)
         last = min(first + free.size, rowptr.size - 1)
         free[:] = 0
         for i in range(uint64(begin), uint64(end)):
-            free[uint64(rows[i] - first)] += 1
+            free[uint64(rows[i])] += 1
+            own_cols[i - uint64(begin)] = cols[i]
+            own_ids[i - uint64(begin)] = ids[i]
         at = begin
         for row in range(first, last):
             count = free[row - first]
@@ -578,7 +650,7 @@ def sort_buckets(lo, hi, starts, shift, rows, cols, ids, rowptr, col, edge_id):
             at += count
             rowptr[row + 1] = at
         for i in range(uint64(begin), uint64(end)):
-            own = uint64(rows[i] - first)
+            own = uint64(rows[i])
             to = uint64(free[own])
             free[own] += 1
-            col[to], edge_id[to] = cols[i], ids[i]
+            cols[to], ids[to] = own_cols[i - uint64(begin)], own_ids[i - uint64(begin)]

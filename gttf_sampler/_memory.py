@@ -17,15 +17,8 @@ from torch import Tensor
 
 HUGE = 1 << 21
 MADV_HUGEPAGE = 14
-SMALL = 1 << 13  # numbers below which the allocator keeps memory by itself
-LARGE = 1 << 22  # numbers above which idle memory is better returned to the system
-KEPT = 16  # idle buffers; rooted sampling needs four, and some scratch for every hop
 
 Array = np.ndarray[Any, Any]
-
-# Without a lock: the collector may give memory back in the middle of a borrower. Every
-# step on the list is atomic instead, and no step relies on the one before.
-_idle: list[Array] = []
 
 
 def empty(size: int, dtype: torch.dtype) -> Tensor:
@@ -40,35 +33,59 @@ def empty(size: int, dtype: torch.dtype) -> Tensor:
     return made
 
 
-def borrow(size: int) -> Array:
-    """An int64 array of at least `size` cells, to be given back or lent on."""
-    if size < SMALL:
-        return np.empty(size, np.int64)
-    for _ in range(len(_idle)):
-        try:
-            array = _idle.pop(0)
-        except IndexError:
-            break
-        if size <= array.size <= 4 * size:
-            return array
-        _idle.append(array)
-    return np.empty(size + size // 8, np.int64)
+class Pool:
+    """Buffers of one dtype that wait for their next use.
+
+    Without a lock: the collector may give memory back in the middle of a borrower.
+    Every step on the list is atomic instead, and no step relies on the one before.
+
+    Args:
+        dtype: of the buffers.
+        small: cells below which the allocator keeps memory by itself.
+        large: cells above which idle memory is better returned to the system.
+        kept: how many idle buffers there may be.
+    """
+
+    def __init__(self, dtype: torch.dtype, small: int, large: int, kept: int) -> None:
+        self.dtype, self.small, self.large, self.kept = dtype, small, large, kept
+        self.idle: list[Array] = []
+
+    def borrow(self, size: int) -> Array:
+        """An array of at least `size` cells, to be given back or lent on."""
+        if size >= self.small:
+            for _ in range(len(self.idle)):
+                try:
+                    array = self.idle.pop(0)
+                except IndexError:
+                    break
+                if size <= array.size <= 4 * size:
+                    return array
+                self.idle.append(array)
+            size += size // 8
+        made: Array = empty(size, self.dtype).numpy()
+        return made
+
+    def give_back(self, array: Array) -> None:
+        """Keeps the memory of a borrowed array for the next who borrows."""
+        if self.small <= array.size <= self.large + self.large // 8:  # see `borrow`
+            self.idle.append(array)
+            del self.idle[: -self.kept]
+
+    def lend(self, array: Array, size: int) -> Tensor:
+        """The first `size` cells as a tensor; once it is gone, they are given back."""
+        if 4 * size < array.size:  # a small result must not hold on to much memory
+            copy = array[:size].copy()
+            self.give_back(array)
+            return torch.from_numpy(copy)
+        view = array[:size]
+        if array.size >= self.small:
+            weakref.finalize(view, self.give_back, array).atexit = False
+        return torch.from_numpy(view)
 
 
-def give_back(array: Array) -> None:
-    """Keeps the memory of a borrowed array for the next who borrows."""
-    if SMALL <= array.size <= LARGE:
-        _idle.append(array)
-        del _idle[:-KEPT]
+# Rooted sampling needs four at once, and some scratch for every hop.
+IDS = Pool(torch.int64, small=1 << 13, large=1 << 22, kept=16)
+borrow, give_back, lend = IDS.borrow, IDS.give_back, IDS.lend
 
-
-def lend(array: Array, size: int) -> Tensor:
-    """The first `size` cells as a tensor; when it is gone, the array is given back."""
-    if 4 * size < array.size:  # a small result must not hold on to much memory
-        copy = array[:size].copy()
-        give_back(array)
-        return torch.from_numpy(copy)
-    view = array[:size]
-    if array.size >= SMALL:
-        weakref.finalize(view, give_back, array).atexit = False
-    return torch.from_numpy(view)
+# Two batches of features and labels.
+FEATURES = Pool(torch.uint8, small=1 << 18, large=1 << 28, kept=4)

@@ -10,17 +10,19 @@ from typing import ParamSpec, TypeVar
 
 from torch import Tensor
 
-from gttf_sampler import _ops_torch
-from gttf_sampler._ops_torch import REFUSED, id_dtype, most_edges, take
+from gttf_sampler import _ops_torch, _ops_torch_rooted
+from gttf_sampler._ops_torch import REFUSED, Envelope, id_dtype, take
 from gttf_sampler.backend import fast_backend
 
 __all__ = [
     "REFUSED",
+    "Envelope",
     "arrive",
     "compress",
     "draw_node2vec",
     "draw_uniform",
     "draw_weighted",
+    "edge_filter",
     "expand",
     "first_position",
     "first_position_sorted",
@@ -28,7 +30,6 @@ __all__ = [
     "group_by_row",
     "has_edge",
     "id_dtype",
-    "most_edges",
     "rooted",
     "row_range",
     "take",
@@ -61,13 +62,14 @@ compress = _door(_ops_torch.compress)
 draw_node2vec = _door(_ops_torch.draw_node2vec)
 draw_uniform = _door(_ops_torch.draw_uniform)
 draw_weighted = _door(_ops_torch.draw_weighted)
+edge_filter = _door(_ops_torch.edge_filter)
 expand = _door(_ops_torch.expand)
 first_position = _door(_ops_torch.first_position)
 first_position_sorted = _door(_ops_torch.first_position_sorted)
 forest_uniform = _door(_ops_torch.forest_uniform)
 group_by_row = _door(_ops_torch.group_by_row)
 has_edge = _door(_ops_torch.has_edge)
-rooted = _door(_ops_torch.rooted)
+rooted = _door(_ops_torch_rooted.rooted)
 row_range = _door(_ops_torch.row_range)
 take_or_none = _door(_ops_torch.take_or_none)
 walk_node2vec = _door(_ops_torch.walk_node2vec)

@@ -5,7 +5,7 @@ Shapes are static wherever they can be, so nothing here waits for a device excep
 nothing to wait for. -1 means "none" in every array of edges, nodes or offsets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -29,6 +29,27 @@ class Rooted(NamedTuple):
     edge: Tensor
     num_nodes: list[int]
     num_edges: list[int]
+
+
+class Envelope(NamedTuple):
+    """How node2vec proposes edges and accepts them.
+
+    Attributes:
+        back, near, away: the share of proposals accepted that lead back to the last
+            node, next to it, or away; in units of 2**-63, less one.
+        unit: every edge of a row is proposed with mass 2**unit.
+        extra: the mass of a second chance for the way back. It weighs more than the
+            others may, who would be refused most of the time if all were proposed as
+            often as it has to be.
+        copies: how many such chances there are: one per parallel edge, at least.
+    """
+
+    back: int
+    near: int
+    away: int
+    unit: int
+    extra: int
+    copies: int
 
 
 def id_dtype(upper: int) -> torch.dtype:
@@ -109,35 +130,6 @@ def forest_uniform(
         levels.append((edge, arrive(col, node, count, edge, replace, stays)))
         node = levels[-1][1].view(-1)
     return levels
-
-
-def rooted(
-    rowptr: Tensor,
-    col: Tensor,
-    table: Tensor | None,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    replace: bool,
-    key: Key,
-    cell: Tensor,
-    floor: int,
-    limit: int,
-) -> Rooted | None:
-    """Rooted sampling, uniform or by the mass in `table`, in one call; here, None.
-
-    `cell` is the table of a `NodeTable`, which reserved the numbers from `floor` to
-    `limit`. Where a backend has no such call, the loop in `_grow` draws the same.
-    """
-    return None
-
-
-def most_edges(batch: int, fanouts: Sequence[int]) -> int:
-    """How many edges rooted sampling can take, unless a hop takes all it finds."""
-    total, width = 0, batch
-    for fanout in fanouts:
-        width *= fanout if fanout >= 0 else 1 << 31
-        total += width
-    return total
 
 
 def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> Tensor:
@@ -325,14 +317,23 @@ def has_edge(
     return (position < high).logical_and_(value == target)
 
 
+def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
+    """What lets a backend deny most edges that are not there without a search.
+
+    Here, None: other backends know what they store.
+    """
+    return None
+
+
 def walk_node2vec(
     rowptr: Tensor,
     col: Tensor,
     sorted_col: Tensor,
+    bloom: Tensor | None,
     seeds: Tensor,
     length: int,
     key: Key,
-    shares: tuple[int, int, int],
+    envelope: Envelope,
     rounds: int,
     stays: bool,
 ) -> list[tuple[Tensor, Tensor]] | None:
@@ -348,25 +349,32 @@ def draw_node2vec(
     rowptr: Tensor,
     col: Tensor,
     sorted_col: Tensor,
+    order: Callable[[], Tensor | None],
+    bloom: Tensor | None,
     table: Tensor | None,
     node: Tensor,
     last: Tensor,
     stream: Tensor,
-    shares: tuple[int, int, int],
+    envelope: Envelope,
     rounds: int,
     longest: int,
 ) -> Tensor:
     """Edges [w] accepted within `rounds` proposals each; REFUSED where none was.
 
-    A proposal is uniform, or by mass if there is a `table`, and accepted with the share
-    (in units of 2**-63, less one) for a step back to `last`, next to it, or away.
+    A proposal is uniform but for second chances of the way back, or by mass if there is
+    a `table`; `order` says, if asked, where [m] the entries of `sorted_col` stand in
+    `col`, None for the same places.
     """
     edge = torch.full_like(node, REFUSED)
     waiting = torch.arange(node.numel(), device=node.device)
     start, count = row_range(rowptr, node)
     for turn in range(rounds):
         some = [take(x, waiting) for x in (start, count, last, stream)]
-        found = _propose(rowptr, col, sorted_col, table, some, shares, turn, longest)
+        if table is None:
+            found, coin = _propose(sorted_col, order, some, envelope, turn, longest)
+        else:
+            found, coin = _propose_by_mass(table, some, turn, longest)
+        found = _accept(rowptr, col, sorted_col, found, coin, some, envelope, longest)
         before = take(edge, waiting)
         edge[waiting] = torch.where(before == REFUSED, found, before)
         if edge.device.type == "cpu":
@@ -379,30 +387,63 @@ def draw_node2vec(
 
 
 def _propose(
+    sorted_col: Tensor,
+    order: Callable[[], Tensor | None],
+    walkers: list[Tensor],
+    envelope: Envelope,
+    turn: int,
+    longest: int,
+) -> tuple[Tensor, Tensor]:
+    """An edge per walker, REFUSED or -1 for none; and its coin, 0 if it is accepted."""
+    start, count, last, stream = walkers
+    ordinary = count << envelope.unit
+    total = ordinary + envelope.extra * envelope.copies
+    target = below_wide(bits(stream, 2 * turn), total.masked_fill_(count == 0, 0))
+    edge = (start + (target >> envelope.unit)).masked_fill_(count == 0, -1)
+    coin = _coin(stream, turn)
+    if envelope.extra == 0 or sorted_col.numel() == 0:
+        return edge, coin
+    second = (target >= ordinary) & (count > 0)
+    copy = (target - ordinary).clamp_(min=0) // envelope.extra
+    at = copy + upper_bound(sorted_col, start, start + count, last - 1, longest)
+    there = take(sorted_col, at.clamp(max=sorted_col.numel() - 1)) == last
+    there &= at < start + count
+    places = order()
+    back = at if places is None else take_or_none(places, at.where(there, -1))
+    edge = edge.where(~second, back.where(there, REFUSED))
+    return edge, coin.masked_fill_(second, 0)
+
+
+def _propose_by_mass(
+    table: Tensor, walkers: list[Tensor], turn: int, longest: int
+) -> tuple[Tensor, Tensor]:
+    """The same by the mass of the edges."""
+    start, count, _, stream = walkers
+    total = take_or_none(table, start + count - 1).masked_fill_(count == 0, 0)
+    target = below_wide(bits(stream, 2 * turn), total)
+    edge = upper_bound(table, start, start + count, target, longest)
+    return edge.masked_fill(total == 0, -1), _coin(stream, turn)
+
+
+def _coin(stream: Tensor, turn: int) -> Tensor:
+    """63 random bits."""
+    return (bits(stream, 2 * turn + 1) >> 1).bitwise_and_((1 << 63) - 1)
+
+
+def _accept(
     rowptr: Tensor,
     col: Tensor,
     sorted_col: Tensor,
-    table: Tensor | None,
+    edge: Tensor,
+    coin: Tensor,
     walkers: list[Tensor],
-    shares: tuple[int, int, int],
-    turn: int,
+    envelope: Envelope,
     longest: int,
 ) -> Tensor:
-    """One proposal per walker: an edge, REFUSED, or -1 where there is none to make."""
-    start, count, last, stream = walkers
-    word = bits(stream, 2 * turn)
-    if table is None:
-        edge = (start + below(word, count)).masked_fill_(count == 0, -1)
-        coin = word * count  # what is left of the word below its edge is uniform, too
-    else:
-        total = take_or_none(table, start + count - 1).masked_fill_(count == 0, 0)
-        target = below_wide(word, total)
-        edge = upper_bound(table, start, start + count, target, longest)
-        edge = edge.masked_fill(total == 0, -1)
-        coin = bits(stream, 2 * turn + 1)
-    to = take_or_none(col, edge)
+    """The proposed edges, REFUSED where the coin is above the share of its kind."""
+    last = walkers[2]
+    to = take_or_none(col, edge.clamp(min=-1))
     adjacent = has_edge(rowptr, sorted_col, to.clamp(min=0), last, longest)
-    share = torch.full_like(to, shares[2]).masked_fill_(adjacent, shares[1])
-    share.masked_fill_(to == last, shares[0])
-    coin = (coin >> 1).bitwise_and_((1 << 63) - 1)
-    return edge.masked_fill_((coin > share) & (edge >= 0), REFUSED)
+    share = torch.full_like(to, envelope.away).masked_fill_(adjacent, envelope.near)
+    share.masked_fill_(to == last, envelope.back)
+    return edge.masked_fill((coin > share) & (edge >= 0), REFUSED)

@@ -9,9 +9,9 @@ import os
 import re
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,11 +34,24 @@ OURS = re.compile(
 Array = np.ndarray[Any, Any]
 
 
+class Pieces(NamedTuple):
+    """An array of `size` numbers that is made while it is written, piece by piece."""
+
+    dtype: np.dtype[Any]
+    size: int
+    pieces: Iterable[Array]
+
+
 def save(
-    path: str | os.PathLike[str], arrays: Mapping[str, Tensor], facts: dict[str, Any]
+    path: str | os.PathLike[str],
+    arrays: Mapping[str, Tensor | Pieces],
+    facts: dict[str, Any],
 ) -> None:
     """Writes `arrays` and `facts` into the directory `path`, replacing what it held."""
-    plain = {name: _as_numpy(name, array) for name, array in arrays.items()}
+    plain = {
+        name: array if isinstance(array, Pieces) else _as_numpy(name, array)
+        for name, array in arrays.items()
+    }
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     token = uuid.uuid4().hex[:12]
@@ -108,19 +121,27 @@ def load(
     return arrays, header
 
 
-def _write(file: Path, array: Array) -> dict[str, Any]:
+def _write(file: Path, array: Array | Pieces) -> dict[str, Any]:
     """Writes one array; returns its entry in the header."""
     crc = _write_bytes(file, _chunks(array))
     little = array.dtype.newbyteorder("<").str
-    return {"file": file.name, "dtype": little, "length": array.size, "crc32": crc}
+    length = file.stat().st_size // array.dtype.itemsize
+    if length != array.size:
+        _check.fail("pieces", f"must hold {array.size} numbers in all", length)
+    return {"file": file.name, "dtype": little, "length": length, "crc32": crc}
 
 
-def _chunks(array: Array) -> Iterator[bytes]:
+def _chunks(array: Array | Pieces) -> Iterator[bytes]:
     """The bytes of `array`, a bounded piece at a time."""
-    step = CHUNK // array.itemsize
-    for start in range(0, array.size, step):
-        piece = array[start : start + step]
-        yield piece.astype(piece.dtype.newbyteorder("<"), copy=False).tobytes()
+    if isinstance(array, Pieces):
+        pieces = iter(array.pieces)
+    else:
+        step = CHUNK // array.itemsize
+        starts = range(0, array.size, step)
+        pieces = (array[start : start + step] for start in starts)
+    little = array.dtype.newbyteorder("<")
+    for piece in pieces:
+        yield piece.astype(little, copy=False).tobytes()
 
 
 def _write_bytes(file: Path, chunks: Any) -> int:

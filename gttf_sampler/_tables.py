@@ -1,10 +1,16 @@
 """What a graph is asked for again and again while it is walked: made once, kept."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _ops
-from gttf_sampler.compact import CompactAdj
+
+if TYPE_CHECKING:  # which asks here for the order of its rows
+    from gttf_sampler.compact import CompactAdj
 
 
 def edge_weight(adj: CompactAdj) -> Tensor:
@@ -26,14 +32,42 @@ def weight_table(adj: CompactAdj) -> Tensor:
 
 def sorted_col(adj: CompactAdj) -> Tensor:
     """`adj.col` with every row in ascending order."""
-
-    def sort() -> Tensor:
-        ordered, by_col = adj.col.sort(stable=True)
-        row = _row_of_edge(adj).index_select(0, by_col)
-        return ordered.index_select(0, row.sort(stable=True).indices)
-
-    made: Tensor = adj.cached("sorted_col", sort)
+    made: Tensor = adj.cached("sorted_col", lambda: _ordered(adj, _ascending(adj)))
     return made
+
+
+def sorted_order(adj: CompactAdj) -> Tensor | None:
+    """Where in `adj.col` the entries of `sorted_col` stand; None if it is the same."""
+
+    def sort() -> Tensor | None:
+        order = _ascending(adj)
+        adj.cached("sorted_col", lambda: _ordered(adj, order))  # one sort for both
+        return order
+
+    order: Tensor | None = adj.cached("sorted_order", sort)
+    return order
+
+
+def edge_filter(adj: CompactAdj) -> Tensor | None:
+    """What tells most absent edges without a search, where the backend has it."""
+    made: Tensor | None = adj.cached(
+        "edge_filter", lambda: _ops.edge_filter(adj.rowptr, adj.col)
+    )
+    return made
+
+
+def most_copies(adj: CompactAdj) -> int:
+    """At least as many as any edge has parallel ones, itself included; a power of 2."""
+
+    def count() -> int:
+        col, row, copies = sorted_col(adj), _row_of_edge(adj), 1
+        while copies < adj.num_edges and bool(
+            ((col[copies:] == col[:-copies]) & (row[copies:] == row[:-copies])).any()
+        ):
+            copies *= 2
+        return copies
+
+    return int(adj.cached("most_copies", count))
 
 
 def sorted_time(adj: CompactAdj) -> Tensor:
@@ -51,6 +85,23 @@ def sorted_time(adj: CompactAdj) -> Tensor:
         cure = "build the CompactAdj with sort_by_time=True"
         _check.fail("bias", "needs rows sorted by time", "unsorted rows", cure)
     return time
+
+
+def _ascending(adj: CompactAdj) -> Tensor | None:
+    """The order [m] that sorts every row, stably; None if they are sorted already."""
+    row, sizes = _row_of_edge(adj), (adj.num_cols, adj.num_rows)
+    if bool(((adj.col[1:] >= adj.col[:-1]) | (row[1:] != row[:-1])).all()):
+        return None
+    _, row, by_col = _ops.group_by_row(adj.col, row, *sizes)
+    by_row = _ops.group_by_row(row, row, *sizes[::-1])[2]
+    if by_col is None or by_row is None:
+        return by_row if by_col is None else by_col
+    return by_col.index_select(0, by_row)
+
+
+def _ordered(adj: CompactAdj, order: Tensor | None) -> Tensor:
+    """`adj.col` in the given order; itself if there is none to give."""
+    return adj.col if order is None else adj.col.index_select(0, order)
 
 
 def _row_of_edge(adj: CompactAdj) -> Tensor:

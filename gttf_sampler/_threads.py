@@ -5,8 +5,9 @@ that DataLoader workers (to which torch gives one thread) neither inherit nor st
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -49,13 +50,41 @@ def start(
 ) -> list[Callable[[], Any]]:
     """Starts kernel(lo, hi, *args) for every range; what it returns waits for each.
 
-    The ranges are worked on in their order, so that one can go on with the first while
-    others are still under way; with one thread, to wait for a range is to do it.
+    The ranges are begun in their order, so that one can go on with the first while
+    others are still under way; whoever waits for one does those that nobody has begun.
     """
     calls = [partial(kernel, lo, hi, *args) for lo, hi in pairwise(bounds)]
-    if torch.get_num_threads() == 1 or len(calls) == 1:
+    others = min(torch.get_num_threads(), len(calls)) - 1
+    if others == 0:
         return list(calls)
-    return [_submit(call) for call in calls]
+    results: list[Future[Any]] = [Future() for _ in calls]
+    left = deque(zip(results, calls, strict=True))  # its popleft is atomic
+
+    def take() -> bool:
+        if not left:
+            return False
+        try:
+            result, call = left.popleft()
+        except IndexError:  # another thread was faster
+            return False
+        try:
+            result.set_result(call())
+        except BaseException as error:
+            result.set_exception(error)
+        return True
+
+    def work() -> None:
+        while take():
+            pass
+
+    def wait(result: Future[Any]) -> Any:
+        while not result.done() and take():
+            pass
+        return result.result()
+
+    for _ in range(others):
+        _submit(work)
+    return [partial(wait, result) for result in results]
 
 
 def parallel(kernel: Callable[..., Any], size: int, work: int, *args: Any) -> None:

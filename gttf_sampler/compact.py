@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gttf_sampler import _build, _check, _ops, _storage
+from gttf_sampler import _build, _check, _ops, _storage, _tables
 from gttf_sampler._scratch import NodeTable, ScratchPool
 
 DIRECTIONS = ("in", "out")
@@ -196,11 +196,36 @@ class CompactAdj:
         _check.within("node", here, self.num_rows)
         start, degree = self.row_range(here.reshape(-1).to(torch.int64))
         start, degree = start.view(here.shape), degree.view(here.shape)
-        if bool(((which < 0) | (which >= degree)).any()):
+        wrong = ((which < 0) | (which >= degree)).nonzero()
+        if wrong.shape[0]:
+            first = tuple(wrong[0].tolist())
             rule = "must lie in [0, degree) of its node"
-            got = f"{which.tolist()} for degrees {degree.tolist()}"
+            got = f"{int(which[first])} at a node of degree {int(degree[first])}"
             _check.fail("slot", rule, got)
         return self.col[start + which].to(torch.int64)
+
+    def edges_between(self, node: Any, neighbor: Any) -> tuple[Tensor, Tensor]:
+        """All entries of row node[i] that lead to neighbor[i], for every pair i.
+
+        Two bisections per pair, in rows that are sorted once per graph.
+
+        Returns:
+            which [k], the pairs i in ascending order, one entry per edge found; and
+            edge [k], the positions of those edges in `col`, ascending within a pair.
+        """
+        here, there = _check.pairs(("node", node), ("neighbor", neighbor), self.device)
+        here, there = (x.reshape(-1).to(torch.int64) for x in (here, there))
+        _check.within("node", here, self.num_rows)
+        _check.within("neighbor", there, self.num_cols)
+        order, ordered = _tables.sorted_order(self), _tables.sorted_col(self)
+        start, count = self.row_range(here)
+        low, high = (
+            _ops.upper_bound(ordered, start, start + count, bound, self.max_degree)
+            for bound in (there - 1, there)
+        )
+        found = high - low
+        which, edge = _ops.expand(low, found, int(found.sum()))
+        return which, edge if order is None else _ops.take_or_none(order, edge)
 
     def original_edge(self, edge: Tensor) -> Tensor:
         """Positions in the caller's edge order of positions in `col`; -1 stays -1."""
@@ -239,6 +264,18 @@ class CompactAdj:
     ) -> CompactAdj:
         """The same rows on another device."""
         return self._map(lambda array: array.to(device, non_blocking=non_blocking))
+
+    def cpu(self) -> CompactAdj:
+        """The same rows on the CPU."""
+        return self.to("cpu")
+
+    def cuda(
+        self, device: torch.device | str | int | None = None, non_blocking: bool = False
+    ) -> CompactAdj:
+        """The same rows on a GPU, by default the current one."""
+        if isinstance(device, int):
+            device = torch.device("cuda", device)
+        return self.to(device or "cuda", non_blocking=non_blocking)
 
     def pin_memory(self) -> CompactAdj:
         """The same rows in page-locked memory, for fast copies to a GPU."""

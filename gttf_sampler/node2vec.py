@@ -1,5 +1,7 @@
 """Node2VecBias: second-order walks, drawn by rejection."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from gttf_sampler.draw import (
 from gttf_sampler.random import Key, bits
 
 ROUNDS = 64  # after so many refused proposals the neighbours are weighed exactly
+MOST_CHANCES = 1 << 16  # of going back, per edge: leaves 2⁻³⁰ for the finest share
 
 
 class Node2VecBias(Bias):
@@ -86,11 +89,13 @@ class Node2VecBias(Bias):
             adj.rowptr,
             adj.col,
             _tables.sorted_col(adj),
+            lambda: _tables.sorted_order(adj),
+            _tables.edge_filter(adj),
             _tables.weight_table(adj) if self.weighted else None,
             walkers.node.repeat_interleave(fanout),
             walkers.path[:, -1].repeat_interleave(fanout),
             stream,
-            self._shares(),
+            self._envelope(adj),
             ROUNDS,
             adj.max_degree,
         )
@@ -110,10 +115,11 @@ class Node2VecBias(Bias):
             adj.rowptr,
             adj.col,
             _tables.sorted_col(adj),
+            _tables.edge_filter(adj),
             seeds,
             length,
             key,
-            self._shares(),
+            self._envelope(adj),
             ROUNDS,
             stays,
         )
@@ -128,11 +134,27 @@ class Node2VecBias(Bias):
         """The weight of the way back, of a common neighbour, of the rest."""
         return 1 / self.p, 1.0, 1 / self.q
 
-    def _shares(self) -> tuple[int, int, int]:
-        """The same as shares of the largest, in units of 2⁻⁶³, less one."""
-        top = max(self._alpha())
-        back, near, away = (int(a / top * 2**63) - 1 for a in self._alpha())
-        return back, near, away
+    def _envelope(self, adj: CompactAdj) -> _ops.Envelope:
+        """What is proposed how often, so that as little as can be is refused.
+
+        Where the way back weighs more than the rest may, it gets the difference as
+        second chances: proposals beyond the row. All masses of a row stay below 2⁶².
+        """
+        back, near, away = self._alpha()
+        top, extra, copies = max(near, away), 0.0, 1
+        if back > top and not self.weighted:
+            copies = _tables.most_copies(adj)
+        # every row offers all chances: with more of them than edges, most are in vain
+        if back > top and not self.weighted and copies * adj.num_rows <= adj.num_edges:
+            top = max(top, back * min(1.0, copies / MOST_CHANCES))
+            extra = back / top - 1
+        else:
+            top, copies = max(top, back), 1
+        unit = 62 - math.ceil(adj.max_degree + extra * copies).bit_length()
+        back, near, away = (
+            int(min(alpha / top, 1) * 2**63) - 1 for alpha in (back, near, away)
+        )
+        return _ops.Envelope(back, near, away, unit, round(extra * 2**unit), copies)
 
     def __repr__(self) -> str:
         """The call that makes it."""

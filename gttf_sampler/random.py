@@ -48,11 +48,13 @@ def new_key(generator: Randomness, device: torch.device) -> Key:
 
 def mix(word: Tensor) -> Tensor:
     """SplitMix64's finaliser: a bijection of 64-bit words that hides their order."""
-    word = word.bitwise_xor((word >> 30).bitwise_and_((1 << 34) - 1))
-    word.mul_(MULTIPLIERS[0])
-    word.bitwise_xor_((word >> 27).bitwise_and_((1 << 37) - 1))
-    word.mul_(MULTIPLIERS[1])
-    return word.bitwise_xor_((word >> 31).bitwise_and_((1 << 33) - 1))
+    moved = (word >> 30).bitwise_and_((1 << 34) - 1)
+    word = word.bitwise_xor(moved).mul_(MULTIPLIERS[0])
+    # new memory costs more than all the arithmetic: `moved` is used again
+    torch.bitwise_right_shift(word, 27, out=moved).bitwise_and_((1 << 37) - 1)
+    word.bitwise_xor_(moved).mul_(MULTIPLIERS[1])
+    torch.bitwise_right_shift(word, 31, out=moved).bitwise_and_((1 << 33) - 1)
+    return word.bitwise_xor_(moved)
 
 
 def _mix_number(word: int) -> int:

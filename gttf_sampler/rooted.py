@@ -123,11 +123,9 @@ def _sample_fused(
 ) -> Subgraph | None:
     """The most common cases in one call, where the backend has it."""
     mass = None if bias is None else _tables.weight_table(adj)
-    most = min(adj.num_rows, _ops.most_edges(seeds.numel(), fanouts)) + seeds.numel()
-    floor = table.reserve(most)
     found = _ops.rooted(
         *(adj.rowptr, adj.col, mass, seeds, fanouts, replace, key),
-        *(table.cell, floor, floor + most),
+        *(table.cell, table.reserve),
     )
     if found is None:
         return None
@@ -202,7 +200,8 @@ def _typed_seeds(
         _check.mistyped("seeds", rule, type(seeds).__name__)
     _check.known_types("seeds", seeds, list(sizes), "node types")
     named = {
-        name: _check.seeds(ids, sizes[name], device) for name, ids in seeds.items()
+        name: _check.seeds(ids, sizes[name], device, f"seeds[{name}]")
+        for name, ids in seeds.items()
     }
     for name in sizes:
         named.setdefault(name, torch.empty(0, dtype=torch.int64, device=device))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _ops
-from gttf_sampler._scratch import relabel
+from gttf_sampler._induced import edges_inside
 from gttf_sampler.compact import CompactAdj
 
 SCHEMES = ("unbiased", "paper", "sampled")
@@ -92,17 +92,8 @@ class Subgraph:
         _check.of_type("adj", adj, CompactAdj)
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
         _check.sampled_from(self.node, adj.num_rows)
-        start, count = adj.row_range(self.node)
-        col, edge = _ops.expand(start, count, int(count.sum()))
-        neighbor = _ops.take(adj.col, edge).to(torch.int64)
-        if self.batch is None:
-            with adj.borrow_table(adj.num_cols) as table:
-                row, _ = relabel(self.node, neighbor, table)
-        else:
-            tree = self.batch * adj.num_cols
-            row, _ = relabel(self.node + tree, neighbor + _ops.take(tree, col), None)
-        inside = (row < self.num_nodes).nonzero().view(-1)
-        return self._with_edges(row[inside], col[inside], edge[inside])
+        nodes = self.node, self.batch
+        return self._with_edges(*edges_inside(adj, nodes, nodes))
 
     def gcn_weight(self, adj: CompactAdj, scheme: str = "unbiased") -> GCNWeight:
         """The weights of D'^-½ (A + I) D'^-½ as seen through the sample, eq. (3).

@@ -94,6 +94,8 @@ class Accelerator(TorchFunctionMode):
         if func is Tensor.cpu and disguised:
             self.syncs.append("cpu")
             return _undress(args[0]).clone()
+        if func is torch._has_compatible_shallow_copy_type:  # asked to move a module
+            return disguised == isinstance(args[1], _Disguised) and func(*args)
         if func is torch._assert_async:
             return func(*_map(_undress, args), **kwargs)
         if kwargs.get("device") is not None:
@@ -117,6 +119,10 @@ class Accelerator(TorchFunctionMode):
         named += [kwargs.pop("device")] if kwargs.get("device") is not None else []
         cuda = _is_cuda(named[0]) if named else was_cuda
         rest = [a for a in args[1:] if not isinstance(a, str | torch.device)]
+        if named and rest:  # what follows a device
+            order = ("dtype", "non_blocking", "copy")
+            kwargs.update(zip(order, rest, strict=False))
+            rest = []
         moved = Tensor.to(_undress(source), *rest, **kwargs)
         if cuda != was_cuda:
             self.syncs.append("to")

@@ -1,6 +1,7 @@
 """The fast backend gives the bits of the reference, function by function and whole."""
 
 import contextlib
+import inspect
 
 import pytest
 import strategies as own
@@ -21,12 +22,13 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
+from gttf_sampler._ops_torch import Envelope
 from gttf_sampler._scratch import NodeTable
 from gttf_sampler.random import new_key, stream
 
 _ops_numba = pytest.importorskip("gttf_sampler._ops_numba", reason="numba is missing")
 
-CPU = torch.device("cpu")
+CPU, TOP = torch.device("cpu"), (1 << 63) - 1
 
 
 def ones(path, node, neighborhood):
@@ -162,12 +164,20 @@ def make_arguments(name: str, size: int) -> tuple:
     ends = col.to(torch.int32)
     rows = [row.sort().values for row in ends.split(degree.tolist())]
     ordered = torch.cat([ends[:0], *rows])
+    orders = [row.sort(stable=True).indices for row in ends.split(degree.tolist())]
+    order = torch.cat([ends[:0].long(), *orders])
+    order += torch.repeat_interleave(rowptr[:-1], degree)
+    bloom = _ops_numba.edge_filter(rowptr, ends)
     weight = torch.rand(edges, generator=generator) * (col % 3)
     table = _ops_torch.weight_table(weight, rowptr)
     words = stream(new_key(5, CPU), torch.arange(size))
     low, high = rowptr[:-1], rowptr[1:]
     zero = torch.zeros_like(low)
     node = numbers(max(size, 1)) - 1 if size else degree
+    last = numbers(max(size, 1))
+    if edges:  # every second walker can go back, many of them on parallel edges
+        ahead = ends[rowptr[node.clamp(min=0)].clamp(max=edges - 1)].long()
+        last = last.where(last % 2 == 0, ahead)
     cell = NodeTable(size, CPU)
     every = {
         "draw_uniform": (words, degree, 4, False),
@@ -188,12 +198,16 @@ def make_arguments(name: str, size: int) -> tuple:
             *(rowptr, ends, node.clamp(min=0), [2], False, 7, False),
         ),
         "draw_node2vec": (
-            *(rowptr, ends, ordered, None, node, numbers(max(size, 1)), words),
-            *((1 << 60, 1 << 62, (1 << 63) - 1), 5, 9),
+            *(rowptr, ends, ordered, lambda: order, None, None, node, last, words),
+            *(Envelope(TOP, 1 << 62, 1 << 60, 40, 3 << 40, 4), 5, 9),
+        ),
+        "draw_node2vec filtered": (
+            *(rowptr, ends, ordered, lambda: order, bloom, None, node, last, words),
+            *(Envelope(1 << 60, 1 << 62, TOP, 50, 0, 1), 5, 9),
         ),
         "draw_node2vec weighted": (
-            *(rowptr, ends, ordered, table, node, numbers(max(size, 1)), words),
-            *((1 << 60, 1 << 62, (1 << 63) - 1), 5, 9),
+            *(rowptr, ends, ordered, lambda: None, bloom, table, node, last, words),
+            *(Envelope(1 << 60, 1 << 62, TOP, 50, 0, 1), 5, 9),
         ),
     }
     return every[name] if name else tuple(every)
@@ -212,9 +226,10 @@ def test_function_is_bit_identical(name, size):
 
 def test_every_fast_function_is_compared():
     compared = {name.split()[0] for name in make_arguments("", 3)}
-    fast = {name for name in vars(_ops_numba) if hasattr(_ops_torch, name)}
-    fast = {name for name in fast if name in _ops.__all__ and name != "REFUSED"}
+    made = {n for n, f in vars(_ops_numba).items() if inspect.isfunction(f)}
+    fast = made & set(_ops.__all__)
     whole = {"rooted", "walk_node2vec"}  # compared where they are called
+    whole |= {"edge_filter"}  # the reference has none; compared by what comes of it
     assert fast == compared | whole
 
 
@@ -308,3 +323,17 @@ def test_bias_that_draws_astray_is_refused(backend, drawn):
         for call in (sample_rooted, traverse):
             with pytest.raises(ValueError, match="'bias' must "):
                 call(adj, [0], [1], bias=Astray(*drawn))
+
+
+@pytest.mark.parametrize("bits", [1, 9])
+def test_group_by_row_with_buckets_of_any_width(monkeypatch, bits):
+    """Rows count from the start of their bucket, in two bytes if they fit."""
+    monkeypatch.setattr(_ops_numba, "BUCKET_BITS", bits)
+    rows, generator = 300_000, torch.Generator().manual_seed(0)
+    row = torch.randint(rows, (50_000,), generator=generator)
+    col = torch.randint(rows, (50_000,), generator=generator)
+    found = _ops_numba.group_by_row(row, col, rows, rows)
+    for one, other in zip(
+        found, _ops_torch.group_by_row(row, col, rows, rows), strict=True
+    ):
+        assert torch.equal(one, other)

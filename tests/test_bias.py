@@ -311,7 +311,7 @@ TEMPORAL_ERRORS = [
     (
         {"seed_time": [True]},
         TypeError,
-        r"'seed_time' must hold signed integers or float",
+        r"'seed_time' must hold integers or float",
     ),
     ({"seed_time": [1, 2]}, ValueError, r"'seed_time' must have one entry per seed, 1"),
     ({"seed_time": []}, ValueError, r"'seed_time' must have one entry per seed, 1 in"),
@@ -426,3 +426,14 @@ def test_bias_may_be_a_mask(toy):
 
     forest = traverse(toy, [1] * 50, [1], upward)
     assert set(forest.nodes[1].view(-1).tolist()) == {2, 3, 4}
+
+
+def test_node2vec_offers_the_way_back_apart_only_where_it_pays():
+    """An edge that is there 64 times would otherwise burden every other row."""
+    ring = [[*range(100)], [*range(1, 100), 0]]
+    plain = CompactAdj.from_edge_index(ring, direction="out")
+    assert Node2VecBias(0.5, 2)._envelope(plain).extra > 0
+    assert Node2VecBias(2, 0.5)._envelope(plain).extra == 0
+    often = [[*ring[0], *[0] * 64], [*ring[1], *[1] * 64]]
+    multiple = CompactAdj.from_edge_index(often, direction="out")
+    assert Node2VecBias(0.5, 2)._envelope(multiple).extra == 0

@@ -378,6 +378,11 @@ EDGE_INDEX_ERRORS = [
         r"'edge_index' must have dtype int32 or int64 \(got torch.int16\)",
     ),
     (
+        {"edge_index": torch.zeros(5, 2, dtype=torch.int64)},
+        ValueError,
+        r"'edge_index' must have shape \[2, m\] \(got \[5, 2\]\); transpose it",
+    ),
+    (
         {"edge_index": EDGES > 1},
         TypeError,
         r"'edge_index' must have dtype int32 or int64 \(got torch.bool\)",
@@ -453,12 +458,12 @@ EDGE_INDEX_ERRORS = [
     (
         {"edge_weight": [True] * 3},
         TypeError,
-        r"'edge_weight' must hold signed integers or floats \(got torch.bool\)",
+        r"'edge_weight' must hold integers or floats \(got torch.bool\)",
     ),
     (
         {"edge_weight": [1j] * 3},
         TypeError,
-        r"'edge_weight' must hold signed integers or floats \(got torch.complex64\)",
+        r"'edge_weight' must hold integers or floats \(got torch.complex64\)",
     ),
     (
         {"edge_weight": np.ones(3, dtype=np.uint64)},
@@ -479,7 +484,7 @@ EDGE_INDEX_ERRORS = [
     (
         {"edge_time": [True] * 3},
         TypeError,
-        r"'edge_time' must hold signed integers or floats \(got torch.bool\)",
+        r"'edge_time' must hold integers or floats \(got torch.bool\)",
     ),
     (
         {"edge_time": np.ones(3, dtype=np.uint64)},
@@ -594,7 +599,7 @@ SCIPY_ERRORS = [
     (
         {"matrix": sparse([[1]], bool), "weighted": True},
         TypeError,
-        r"'edge_weight' must hold signed integers or floats \(got torch.bool\)",
+        r"'edge_weight' must hold integers or floats \(got torch.bool\)",
     ),
 ]
 
@@ -608,7 +613,7 @@ def test_from_scipy_validate(arguments, error, match):
 NEIGHBOR_ERRORS = [
     ((5, 0), ValueError, r"'node' must hold ids below the number of nodes 5 \(got 5\)"),
     ((-1, 0), ValueError, r"'node' must not hold negative ids \(got -1\)"),
-    ((1, 4), ValueError, r"'slot' must lie in \[0, degree\) of its node \(got 4 for"),
+    ((1, 4), ValueError, r"'slot' must lie in \[0, degree\) of its node \(got 4 at"),
     (([0, 1], [0, -1]), ValueError, r"'slot' must lie in \[0, degree\) of its node"),
     ((1.5, 0), TypeError, r"'node' must have dtype int32 or int64"),
     ((1, 0.5), TypeError, r"'slot' must have dtype int32 or int64"),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from simulated import Accelerator, DeviceMixError
+from simulated import CUDA, Accelerator, DeviceMixError
 
 from gttf_sampler import (
     AttentionBias,
@@ -71,6 +71,14 @@ def ready(name: str):
     if hasattr(bias, "seed_time"):
         bias.seed_time = bias.seed_time.to("cuda")
     return bias
+
+
+@pytest.mark.parametrize("device", [(), (None,), (0,), ("cuda:0",), (CUDA, True)])
+def test_graph_has_the_words_of_a_tensor(device):
+    with Accelerator():
+        there = make_graph().cuda(*device)
+        assert all(array.is_cuda for array in there.arrays().values())
+        assert not any(array.is_cuda for array in there.cpu().arrays().values())
 
 
 @pytest.mark.parametrize("replace", [True, False])

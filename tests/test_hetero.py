@@ -402,11 +402,31 @@ ERRORS = [
         ValueError,
         r"'seeds' must use the node types of 'adj', \['user', 'item'\] \(got 'film'\)",
     ),
-    ({"seeds": {"item": [2]}}, ValueError, r"'seeds' must hold ids below .* 2 \(got 2"),
-    ({"seeds": {"item": [-1]}}, ValueError, r"'seeds' must not hold negative ids"),
-    ({"seeds": {"item": 0}}, ValueError, r"'seeds' must have .*\(got shape \[\]\)"),
-    ({"seeds": {"item": None}}, TypeError, r"'seeds' must be .*\(got NoneType\)"),
-    ({"seeds": {"item": [0.0]}}, TypeError, r"'seeds' must have dtype int32 or int64"),
+    (
+        {"seeds": {"item": [2]}},
+        ValueError,
+        r"'seeds\[item\]' must hold ids below .* 2 \(got 2",
+    ),
+    (
+        {"seeds": {"item": [-1]}},
+        ValueError,
+        r"'seeds\[item\]' must not hold negative ids",
+    ),
+    (
+        {"seeds": {"item": 0}},
+        ValueError,
+        r"'seeds\[item\]' must have .*\(got shape \[\]\)",
+    ),
+    (
+        {"seeds": {"item": None}},
+        TypeError,
+        r"'seeds\[item\]' must be .*\(got NoneType\)",
+    ),
+    (
+        {"seeds": {"item": [0.0]}},
+        TypeError,
+        r"'seeds\[item\]' must have dtype int32 or int64",
+    ),
     ({"fanouts": 3}, TypeError, r"'fanouts' must be a list of integers \(got 3\)"),
     ({"fanouts": {KINDS[0]: [1]}}, ValueError, r"'fanouts' must name every edge type"),
     (
@@ -419,8 +439,12 @@ ERRORS = [
         ValueError,
         r"'fanouts' must have one length for all edge types \(got \[0, 1, 2\]\)",
     ),
-    ({"fanouts": dict.fromkeys(KINDS, 1)}, TypeError, r"'fanouts' must be a list of"),
-    ({"fanouts": {key: [1.0] for key in KINDS}}, TypeError, r"'fanouts' must be "),
+    ({"fanouts": dict.fromkeys(KINDS, 1)}, TypeError, r"'fanouts\[user, .*\]' must"),
+    (
+        {"fanouts": {key: [1.0] for key in KINDS}},
+        TypeError,
+        r"'fanouts\[.*\]' must be ",
+    ),
     (
         {"bias": {("a", "b", "c"): EdgeWeightBias()}},
         ValueError,
@@ -450,3 +474,35 @@ def test_hetero_validate(arguments, error, match):
     good = {"adj": RELATIONS, "seeds": {"item": [0]}, "fanouts": [1]}
     with pytest.raises(error, match=f"^{match}"):
         sample_rooted(**{**good, **arguments})
+
+
+@given(cases())
+def test_hetero_induced(case):
+    adjs, sub = case.sample()
+    with use_backend(case.backend):
+        induced = sub.induced(adjs)
+    tree = sub.batch or {name: torch.full_like(x, -1) for name, x in sub.node.items()}
+    identity = {
+        name: list(zip(tree[name].tolist(), node.tolist(), strict=True))
+        for name, node in sub.node.items()
+    }
+    for kind, graph in case.data.graphs.items():
+        known, rows = identity[kind[0]], graph.rows()
+        expected = [
+            (known.index((root, there)), place, edge)
+            for place, (root, node) in enumerate(identity[kind[2]])
+            for there, edge in rows[node]
+            if (root, there) in known
+        ]
+        edge = adjs[kind].original_edge(induced.edge[kind])
+        ends = induced.row[kind].tolist(), induced.col[kind].tolist()
+        assert list(zip(*ends, edge.tolist(), strict=True)) == expected
+    assert induced.node is sub.node
+    assert induced.num_sampled_nodes is induced.num_sampled_edges is None
+
+
+def test_hetero_induced_validate():
+    sub = sample_rooted(RELATIONS, {"item": [0]}, [1])
+    some = dict(list(RELATIONS.items())[:1])
+    with pytest.raises(ValueError, match="'adjs' must hold the edge types that were"):
+        sub.induced(some)

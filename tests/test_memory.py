@@ -51,7 +51,7 @@ def test_memory_is_held_by_whatever_shares_it(adj, hold):
 
 
 def test_memory_of_a_result_gone_serves_again(adj):
-    _memory._idle.clear()
+    _memory.IDS.idle.clear()
     places = set()
     for number in range(12):
         sub = sample_rooted(adj, SEEDS, [5, 5], generator=number)
@@ -77,8 +77,8 @@ def test_memory_does_not_grow(adj):
 
 def test_memory_idle_is_bounded():
     for _ in range(100):
-        _memory.give_back(_memory.np.empty(_memory.SMALL, _memory.np.int64))
-    assert len(_memory._idle) <= _memory.KEPT
+        _memory.give_back(_memory.np.empty(_memory.IDS.small, _memory.np.int64))
+    assert len(_memory.IDS.idle) <= _memory.IDS.kept
 
 
 def test_memory_of_a_small_result_is_small():
@@ -97,3 +97,13 @@ def test_memory_of_the_caller_is_not_kept():
     seeds.zero_()
     assert adj.col.tolist() == [1, 0]
     assert forest.nodes[0].view(-1).tolist() == [0, 1]
+
+
+def test_memory_of_the_largest_room_serves_again():
+    """Borrowed at the limit, it is a bit larger than that, and kept all the same."""
+    _memory.IDS.idle.clear()
+    array = _memory.borrow(_memory.IDS.large)
+    _memory.give_back(array)
+    assert _memory.borrow(_memory.IDS.large) is array
+    _memory.give_back(_memory.borrow(2 * _memory.IDS.large))
+    assert all(idle is array for idle in _memory.IDS.idle)

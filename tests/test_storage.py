@@ -120,6 +120,29 @@ def test_storage_keeps_int64_columns(tmp_path, mmap):
     assert opened.col.dtype == torch.int64
 
 
+def test_storage_of_arrays_made_piece_by_piece(tmp_path):
+    rowptr = _storage.Pieces(
+        np.dtype(np.int64), 4, (np.array(part) for part in ([0, 2], [3, 5]))
+    )
+    col = _storage.Pieces(
+        np.dtype(np.int32), 5, (np.array(part) for part in ([1, 2, 0], [], [1, 2]))
+    )
+    facts = {"num_cols": 3, "direction": "in"}
+    _storage.save(tmp_path / "g", {"rowptr": rowptr, "col": col}, facts)
+    adj = CompactAdj.open(tmp_path / "g", verify=True).validate()
+    assert adj.rowptr.tolist() == [0, 2, 3, 5]
+    assert adj.col.tolist() == [1, 2, 0, 1, 2]
+    assert adj.col.dtype == torch.int32
+
+
+def test_storage_of_too_few_pieces_leaves_nothing(tmp_path):
+    col = _storage.Pieces(np.dtype(np.int32), 3, iter([np.array([0, 1], np.int32)]))
+    arrays = {"rowptr": torch.tensor([0, 3]), "col": col}
+    with pytest.raises(ValueError, match="'pieces' must hold 3 numbers in all"):
+        _storage.save(tmp_path / "g", arrays, {"num_cols": 3, "direction": "in"})
+    assert list((tmp_path / "g").iterdir()) == []
+
+
 def test_storage_takes_any_layout(tmp_path):
     spread = torch.arange(20.0)[::2]
     adj = CompactAdj.from_csr([0, 10], torch.zeros(10).int(), edge_weight=spread)

@@ -1,0 +1,214 @@
+"""DeepWalkAcc and Node2VecAcc: pairs of nodes within a window of a walk."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler._loss import LossAcc, look_up, over_trees, standing, vectors
+from gttf_sampler._second_order import SCHEMES, step_ratios
+from gttf_sampler.forest import WalkForest
+from gttf_sampler.negative import NegativeSampler
+from gttf_sampler.random import fold
+
+CONTRASTS = ("partition", "logistic")
+
+
+class DeepWalkAcc(LossAcc):
+    """The loss of DeepWalk; section 3.3.2 of the paper.
+
+    >>> import torch
+    >>> from gttf_sampler import CompactAdj, DeepWalkAcc, traverse
+    >>> ring = CompactAdj.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]], direction="out")
+    >>> embedding = torch.nn.Embedding(4, 8)
+    >>> loss = DeepWalkAcc(embedding, window=2)
+    >>> forest = traverse(ring, [0, 1, 2, 3], [3, 3], accumulate=loss)
+    >>> loss.result().backward()
+    >>> embedding.weight.grad.shape
+    torch.Size([4, 8])
+
+    A walker at v and the node w that it left k <= window steps ago are a pair, which
+    counts η · (window − k + 1) / window, word2vec's weight of position k. The contrast
+    is what pairs of strangers are for:
+
+    - "partition", as printed: a pair adds −⟨Z_w, Z_v⟩, and every seed u, once,
+      log mean exp⟨Z_u, Z_n⟩ over its negatives n. This has no lower bound, with five
+      negatives or all: embeddings grow, fastest those of nodes with many neighbours,
+      for as long as they are trained. Take a fixed number of steps.
+    - "logistic": a pair adds −log σ(⟨Z_w, Z_v⟩) − Σ_n log σ(−⟨Z_w, Z_n⟩), the
+      skip-gram with negative sampling of word2vec, node2vec and PyG.
+
+    Differs from the paper: η is that of the walker, not of the node it left, with which
+    pairs at distance k would count fᵏ times; and the whole forest is used.
+
+    Args:
+        embedding: Z, a module or function of nodes, or a matrix [n, d].
+        window: C, the largest distance of a pair.
+        num_negatives: per seed ("partition"), or per node left ("logistic").
+        negative_power: negatives are drawn ∝ degree ^ negative_power.
+        contrast: "partition" or "logistic".
+        generator: draws the negatives; None is torch's default generator.
+    """
+
+    def __init__(
+        self,
+        embedding: object,
+        window: int,
+        num_negatives: int = 5,
+        negative_power: float = 0.75,
+        *,
+        contrast: str = "partition",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.embedding = vectors("embedding", embedding)
+        self.window = _check.count("window", window)
+        self.num_negatives = _check.count("num_negatives", num_negatives)
+        self.negative_power = _check.number("negative_power", negative_power)
+        self.contrast = _check.one_of("contrast", contrast, CONTRASTS)
+        self.generator = generator
+
+    def loss(self, forest: WalkForest) -> Tensor:
+        """The sum over the trees of a forest, []."""
+        weight = [forest.walk_weight(k) for k in range(forest.depth + 1)]
+        return self.weighted(forest, weight)
+
+    def weighted(self, forest: WalkForest, weight: Sequence[Tensor]) -> Tensor:
+        """The same if walkers count by `weight`, per depth [b, width], instead of η."""
+        _check.one_node_set("adj", forest.adj.num_rows, forest.adj.num_cols)
+        nodes = standing(forest)
+        nodes += self._negatives(forest, nodes)
+        levels = forest.depth + 1
+
+        def work(group: slice) -> Tensor:
+            found = look_up(self.embedding, [level[group] for level in nodes])
+            counts = [level[group] for level in weight]
+            return self._group(found[:levels], found[levels:], counts)
+
+        each = sum(level[:1].numel() for level in nodes)
+        return over_trees(work, nodes[0].shape[0], each)
+
+    def _negatives(self, forest: WalkForest, nodes: Sequence[Tensor]) -> list[Tensor]:
+        """The negatives [b, width, num_negatives] of each depth that needs them."""
+        sampler = NegativeSampler(forest.adj, self.negative_power)
+        depths = 1 if self.contrast == "partition" else forest.depth
+        key = self._new_key(forest)
+        sizes = [(*level.shape, self.num_negatives) for level in nodes[:depths]]
+        return [sampler.at(fold(key, i), torch.Size(s)) for i, s in enumerate(sizes)]
+
+    def _group(
+        self, walker: list[Tensor], stranger: list[Tensor], weight: list[Tensor]
+    ) -> Tensor:
+        """The loss of some trees, from the vectors of their walkers and negatives."""
+        if self.contrast == "logistic":
+            return _logistic(walker, stranger, weight, self.window)
+        score = (walker[0][:, :, None] * stranger[0]).sum(-1)
+        partition = score.logsumexp(-1) - math.log(self.num_negatives)
+        return partition.sum() - _similarity(walker, weight, self.window)
+
+
+def _similarity(walker: list[Tensor], weight: list[Tensor], window: int) -> Tensor:
+    """The sum of ⟨Z_w, Z_v⟩ over all pairs, by their weights.
+
+    It is linear in Z_v, so that walkers are added up from the leaves to the seeds: a
+    level is multiplied at the width of the one above.
+    """
+    total, sums = walker[0].new_zeros(()), list[Tensor]()
+    for i in reversed(range(len(walker) - 1)):
+        sums = [weight[i + 1][:, :, None] * walker[i + 1], *sums][:window]
+        trees, width, size = walker[i].shape
+        fanout = walker[i + 1].shape[1] // width
+        if fanout > 1:
+            sums = [level.view(trees, width, fanout, size).sum(2) for level in sums]
+        shares = [(window - k) / window for k in range(len(sums))]
+        context = sum(s * level for s, level in zip(shares, sums, strict=True))
+        total = total + (walker[i] * context).sum()
+    return total
+
+
+def _logistic(
+    walker: list[Tensor], stranger: list[Tensor], weight: list[Tensor], window: int
+) -> Tensor:
+    """Skip-gram with negative sampling: every pair, and the strangers of its first."""
+    loss = walker[0].new_zeros(())
+    for i, (z, others) in enumerate(zip(walker, stranger, strict=False)):
+        here = z[:, :, None]  # [b, width, 1, d]
+        mass = z.new_zeros(z.shape[:2])  # of the pairs that have left here
+        for k, level in enumerate(walker[i + 1 : i + 1 + window], 1):
+            spread = level.shape[1] // z.shape[1]
+            count = weight[i + k].view(*z.shape[:2], spread) * (window - k + 1) / window
+            score = (here * level.view(*count.shape, z.shape[2])).sum(-1)
+            loss = loss - (count * F.logsigmoid(score)).sum()
+            mass = mass + count.sum(-1)
+        score = (here * others).sum(-1)  # [b, width, num_negatives]
+        loss = loss + (mass * F.softplus(score).sum(-1)).sum()
+    return loss
+
+
+class Node2VecAcc(LossAcc):
+    """The loss of node2vec on walks drawn without it: p and q can be trained.
+
+    A step from v to x, after one from t to v, counts by how much likelier node2vec is
+    to take it, δ_v · α(t, x) / Σ_y α(t, y) over all neighbours y of v, and a walker by
+    the product over its steps. In expectation over uniform walks (`bias=None`) that is
+    `DeepWalkAcc` on node2vec's walks, and so is its gradient, also in p and q. For
+    fixed p and q the other form has the smaller variance: `DeepWalkAcc` on walks with
+    `bias=Node2VecBias(p, q)`.
+
+    Differs from the paper: N2vAcc multiplies by α alone, which is no ratio of
+    probabilities (and so in favour of p, q → 0); `scheme="paper"` does that.
+
+    Args:
+        embedding: as in `DeepWalkAcc`, like the other arguments that are there.
+        window: C, the largest distance of a pair.
+        p: return parameter, a number or a tensor [] > 0, perhaps with a gradient.
+        q: in-out parameter, alike.
+        num_negatives: per seed ("partition"), or per node left ("logistic").
+        negative_power: negatives are drawn ∝ degree ^ negative_power.
+        contrast: "partition" or "logistic".
+        weighted: node2vec with edge weights, on walks with `bias=EdgeWeightBias()`.
+        scheme: "unbiased", or "paper".
+        generator: draws the negatives; None is torch's default generator.
+    """
+
+    def __init__(
+        self,
+        embedding: object,
+        window: int,
+        p: float | Tensor = 1.0,
+        q: float | Tensor = 1.0,
+        num_negatives: int = 5,
+        negative_power: float = 0.75,
+        *,
+        contrast: str = "partition",
+        weighted: bool = False,
+        scheme: str = "unbiased",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.deepwalk = DeepWalkAcc(
+            embedding,
+            window,
+            num_negatives,
+            negative_power,
+            contrast=contrast,
+            generator=generator,
+        )
+        self.p, self.q = _check.scale("p", p), _check.scale("q", q)
+        self.weighted = weighted
+        self.scheme = _check.one_of("scheme", scheme, SCHEMES)
+
+    def loss(self, forest: WalkForest) -> Tensor:
+        """The sum over the trees of a forest, [], differentiable in p and q, too."""
+        return self.deepwalk.weighted(forest, self.weights(forest))
+
+    def weights(self, forest: WalkForest) -> list[Tensor]:
+        """Per depth what each walker counts [b, width]: η times its steps' ratios."""
+        ratios = step_ratios(forest, self.p, self.q, self.weighted, self.scheme)
+        weight = [forest.walk_weight(0)]
+        product = torch.ones_like(weight[0])
+        for k, ratio in enumerate(ratios, 1):
+            product = product.repeat_interleave(forest.fanouts[k - 1], dim=1) * ratio
+            weight.append(forest.walk_weight(k) * product)
+        return weight

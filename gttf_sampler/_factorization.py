@@ -1,0 +1,81 @@
+"""TransitionFactorizationAcc: low-rank factors of a power series of 𝒯."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler._loss import LossAcc, look_up, over_trees, standing, vectors
+from gttf_sampler.forest import WalkForest
+
+
+class TransitionFactorizationAcc(LossAcc):
+    """½ ‖L Rᵀ − Σ_k c_k 𝒯ᵏ‖² over the rows of the seeds; Proposition 3.
+
+    The matrices are never formed: ‖L Rᵀ‖² is the trace of (Lᵀ L)(Rᵀ R), the product
+    with 𝒯̂ᵏ a sum over walkers. The gradient is unbiased. The value is too large by half
+    the variance of Σ c_k 𝒯̂ᵏ, which does not depend on L or R.
+
+    Args:
+        left: L, a module or function of nodes, or a matrix [n, d].
+        right: R, alike; all its n rows get a gradient.
+        coefficients: c_1 … c_h, numbers, one per depth of the forest.
+    """
+
+    def __init__(
+        self, left: object, right: object, coefficients: Sequence[float]
+    ) -> None:
+        self.left, self.right = vectors("left", left), vectors("right", right)
+        self.coefficients = [_check.finite("coefficients", c) for c in coefficients]
+        if not self.coefficients:
+            _check.fail("coefficients", "must have one entry per depth", "none")
+
+    def begin(self, forest: WalkForest) -> None:
+        """Starts over, in a forest that must be as deep as there are coefficients."""
+        self._check_depth(len(forest.fanouts))
+        super().begin(forest)
+
+    def loss(self, forest: WalkForest) -> Tensor:
+        """The loss of a forest, []."""
+        self._check_depth(forest.depth)
+        seed, *nodes = standing(forest)
+        weight = [forest.walk_weight(k) for k in range(1, forest.depth + 1)]
+
+        def work(group: slice) -> Tensor:
+            here = self.left(seed[group])  # [b, 1, d]
+            product = here.new_zeros(())
+            there = look_up(self.right, [level[group] for level in nodes])
+            for c, level, vector in zip(self.coefficients, weight, there, strict=True):
+                score = (here * vector).sum(-1)
+                product = product + c * (level[group] * score).sum()
+            return product
+
+        each = sum(level.shape[1] for level in nodes)
+        left = self.left(seed.view(-1))
+        right = self.right(torch.arange(forest.adj.num_cols, device=seed.device))
+        square = ((left.T @ left) * (right.T @ right)).sum()
+        product = over_trees(work, seed.shape[0], each)
+        return square / 2 - product + self._constant(forest).to(square.dtype)
+
+    @torch.no_grad()
+    def _constant(self, forest: WalkForest) -> Tensor:
+        """½ ‖Σ_k c_k 𝒯̂ᵏ‖² of the forest."""
+        levels = zip(forest.nodes[1:], self.coefficients, strict=True)
+        trees = torch.arange(forest.nodes[0].shape[0], device=forest.adj.device)
+        index, value = [], []
+        for k, (node, c) in enumerate(levels, 1):
+            alive = node >= 0
+            tree = trees[:, None].expand_as(node)
+            index.append((tree * forest.adj.num_cols + node)[alive])
+            value.append(c * forest.walk_weight(k)[alive])
+        entry, where = torch.cat(index).unique(return_inverse=True)
+        total: Tensor = value[0].new_zeros(entry.shape)
+        total.index_add_(0, where, torch.cat(value))
+        return total.square().sum() / 2
+
+    def _check_depth(self, depth: int) -> None:
+        """Refuses forests that are not as deep as there are coefficients."""
+        if depth != len(self.coefficients):
+            rule = f"must have one entry per depth of the forest, {depth}"
+            _check.fail("coefficients", rule, len(self.coefficients))

@@ -1,0 +1,89 @@
+"""What losses on a walk forest share: groups of trees, and vectors looked up."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from gttf_sampler import _check
+from gttf_sampler.forest import WalkForest
+from gttf_sampler.random import Key, new_key
+
+Lookup = Callable[[Tensor], Tensor]
+GROUP = 1 << 16  # vectors that are looked up at a time
+
+
+class LossAcc:
+    """An accumulator whose result is a loss: define `loss`, get the rest.
+
+    The forest remembers all, so nothing is done on the way; the loss is worked out when
+    it is asked for, from a forest that may as well have been grown without callbacks.
+    """
+
+    _forest: WalkForest | None = None
+    generator: torch.Generator | None = None
+
+    def begin(self, forest: WalkForest) -> None:
+        """Starts over, with the forest that is about to grow."""
+        self._forest = forest
+
+    def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:
+        """Nothing to do on the way."""
+
+    def result(self) -> Tensor:
+        """The loss of the last traversal, []; every call draws new negatives."""
+        return self.loss(_check.traversed(self._forest))
+
+    def loss(self, forest: WalkForest) -> Tensor:
+        """The loss of a forest, [], differentiable."""
+        raise NotImplementedError
+
+    def _new_key(self, forest: WalkForest) -> Key:
+        """A key for what is drawn beside the forest."""
+        return new_key(self.generator, forest.adj.device)
+
+
+def vectors(name: str, value: object) -> Lookup:
+    """`value` as a function from nodes to vectors."""
+    if isinstance(value, Tensor):
+        table = value
+        if table.dim() != 2:
+            _check.fail(name, "must be a matrix [n, d]", f"shape {list(table.shape)}")
+        return lambda node: torch.nn.functional.embedding(node, table)
+    if not callable(value) or isinstance(value, type):
+        rule = "must be an embedding: a module, a function of nodes, or a matrix"
+        _check.mistyped(name, rule, repr(value))
+    found: Lookup = value
+    return found
+
+
+def look_up(embedding: Lookup, nodes: Sequence[Tensor]) -> list[Tensor]:
+    """The vectors [..., d] of several arrays of nodes, by one call of the embedding."""
+    flat = embedding(torch.cat([level.reshape(-1) for level in nodes]))
+    parts = zip(flat.split([level.numel() for level in nodes]), nodes, strict=True)
+    return [part.view(*level.shape, flat.shape[-1]) for part, level in parts]
+
+
+def standing(forest: WalkForest) -> list[Tensor]:
+    """The nodes [b, width] of every depth; walkers that stopped are at their seed."""
+    home = forest.nodes[0]
+    return [level.where(level >= 0, home) for level in forest.nodes]
+
+
+def over_trees(work: Callable[[slice], Tensor], trees: int, each: int) -> Tensor:
+    """The sum of `work` over groups of trees that look up `each` vectors per tree.
+
+    Of more than one group, what the backward pass needs is worked out again there, so
+    that the vectors of one group are in memory at a time.
+    """
+    size = max(1, GROUP // max(1, each))
+    starts = range(0, max(1, trees), size)
+    groups = [slice(low, min(low + size, trees)) for low in starts]
+    if len(groups) == 1 or not torch.is_grad_enabled():
+        return torch.stack([work(group) for group in groups]).sum()
+    total = [
+        checkpoint(work, group, use_reentrant=False, preserve_rng_state=False)
+        for group in groups
+    ]
+    return torch.stack(total).sum()

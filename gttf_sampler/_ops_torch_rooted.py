@@ -1,0 +1,109 @@
+"""Uniform rooted sampling as torch operations, for CPUs without a faster backend.
+
+The loop in `_grow` draws the same, with any bias, on any device and without waiting for
+it. Here numbers can be looked at as soon as they are there, so that what was not drawn
+never takes part, and the table that numbers the nodes is written in place.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from gttf_sampler._memory import borrow, lend
+from gttf_sampler._ops_torch import (
+    Rooted,
+    compress,
+    draw_uniform,
+    expand,
+    row_range,
+    take,
+)
+from gttf_sampler.random import Key, fold, stream
+
+
+def rooted(
+    rowptr: Tensor,
+    col: Tensor,
+    table: Tensor | None,
+    seeds: Tensor,
+    fanouts: Sequence[int],
+    replace: bool,
+    key: Key,
+    cell: Tensor,
+    reserve: Callable[[int], int],
+) -> Rooted | None:
+    """Rooted sampling, uniform or by the mass in `table`, in one call.
+
+    `cell` is the table of a `NodeTable`, which will `reserve` numbers in it. None where
+    a backend has no such call; the loop in `_grow` draws the same.
+    """
+    if table is not None or col.device.type != "cpu":
+        return None
+    nodes, rows, cols, edges = [seeds], [], [], []
+    begin, known = 0, seeds.numel()
+    for hop, fanout in enumerate(fanouts):
+        hop_key = fold(fold(key, hop), 0)
+        edge, to = _draw(rowptr, nodes[-1], begin, fanout, replace, hop_key)
+        reached = take(col, edge).to(torch.int64)
+        local, new = _number(cell, reserve(known + edge.numel()), nodes, reached)
+        rows.append(local)
+        cols.append(to)
+        edges.append(edge)
+        nodes.append(new)
+        begin, known = known, known + new.numel()
+    node, row, to, edge = map(_joined, (nodes, rows, cols, edges))
+    hops = [part.numel() for part in nodes], [part.numel() for part in edges]
+    return Rooted(node, row, to, edge, *hops)
+
+
+def _draw(
+    rowptr: Tensor, node: Tensor, begin: int, fanout: int, replace: bool, key: Key
+) -> tuple[Tensor, Tensor]:
+    """Edges [e] of all nodes, and their local ids [e], which start at `begin`."""
+    start, count = row_range(rowptr, node)
+    if fanout < 0:
+        to, edge = expand(start, count, int(count.sum()))
+        return edge, to.add_(begin)
+    if fanout == 0 or node.numel() == 0:
+        return node.new_empty(0), node.new_empty(0)
+    offset = draw_uniform(stream(key, node), count, fanout, replace)
+    edge = offset.add_(start[:, None]).view(-1)
+    to = torch.arange(begin, begin + node.numel(), device=node.device)
+    to = to[:, None].expand(-1, fanout).reshape(-1)
+    drawn = count.clamp(max=1).mul_(fanout) if replace else count.clamp(max=fanout)
+    if int(drawn.min()) == fanout:
+        return edge, to
+    slot = torch.arange(fanout, device=node.device)
+    chosen = compress((slot < drawn[:, None]).view(-1), int(drawn.sum()))
+    return take(edge, chosen), take(to, chosen)
+
+
+def _number(
+    cell: Tensor, floor: int, nodes: Sequence[Tensor], reached: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Local ids [e] of the nodes reached, and those that are new, in their order.
+
+    A cell is won by the smallest position among `nodes` and `reached` end to end; then
+    the new ones get the numbers that follow those of `nodes`.
+    """
+    first = floor
+    for known in (*nodes, reached):
+        last = first + known.numel()
+        position = torch.arange(first, last, dtype=cell.dtype, device=cell.device)
+        cell.scatter_reduce_(0, known, position, "amin")
+        first = last
+    taken = first - reached.numel()
+    introduces = (cell.index_select(0, reached) == position).nonzero().view(-1)
+    new = take(reached, introduces)
+    stop = taken + new.numel()
+    number = torch.arange(taken, stop, dtype=cell.dtype, device=cell.device)
+    cell.scatter_(0, new, number)
+    return cell.index_select(0, reached).to(torch.int64).sub_(floor), new
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """The tensors of all hops end to end, in memory that was used before."""
+    size = sum(part.numel() for part in parts)
+    whole = lend(borrow(size), size)
+    return torch.cat(parts, out=whole) if parts else whole

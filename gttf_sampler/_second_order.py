@@ -1,0 +1,119 @@
+"""How much likelier than a first-order walk node2vec is to take each step."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _ops, _tables
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.forest import WalkForest
+
+SCHEMES = ("unbiased", "paper")
+ENTRIES = 1 << 22  # neighbours that are looked at together
+BACK, NEAR, AWAY = 0, 1, 2
+
+
+class Step(NamedTuple):
+    """What a ratio depends on beside p and q, for walkers [b, width] at one depth.
+
+    Attributes:
+        kind: [b, width], whether they went back, near the last node, or away.
+        mass: [b, width, 3], the share of each kind among the neighbours they had.
+
+    Where there was no step to take, both say that all is near: a ratio of 1.
+    """
+
+    kind: Tensor
+    mass: Tensor
+
+
+def step_ratios(
+    forest: WalkForest,
+    p: float | Tensor,
+    q: float | Tensor,
+    weighted: bool,
+    scheme: str,
+) -> list[Tensor]:
+    """Per depth 1 … h the ratio [b, width] of each walker's last step.
+
+    α / Σ_y π_y α_y, where π is what the walk was drawn from; α alone in the "paper"
+    scheme. 1 for the first step, which has nothing behind it, and where walkers stay.
+    """
+    dtype = torch.promote_types(_dtype(p), _dtype(q))
+    one = torch.ones((), dtype=dtype, device=forest.adj.device)
+    alpha = torch.stack([one / p, one, one / q])
+    ratios = [one.expand(forest.nodes[1].shape)] if forest.depth else []
+    for depth in range(2, forest.depth + 1):
+        step = _step(forest, depth, weighted)
+        ratio = alpha[step.kind]
+        if scheme == "unbiased":
+            ratio = ratio / (step.mass.to(dtype) @ alpha)
+        ratios.append(ratio)
+    return ratios
+
+
+def _dtype(value: float | Tensor) -> torch.dtype:
+    """The precision to work in."""
+    return value.dtype if isinstance(value, Tensor) else torch.float32
+
+
+@torch.no_grad()
+def _step(forest: WalkForest, depth: int, weighted: bool) -> Step:
+    """The last step of the walkers at one depth, which is 2 or more."""
+    adj, fanout = forest.adj, forest.fanouts[depth - 1]
+    shape = forest.nodes[depth].shape
+    spread = shape[1] // forest.nodes[depth - 2].shape[1]
+    last = forest.nodes[depth - 2].repeat_interleave(spread, dim=1)
+    way_in = forest.edges[depth - 1]  # the edge by which they came
+    chose = (way_in.repeat_interleave(fanout, dim=1) >= 0) & (forest.edges[depth] >= 0)
+    kind = torch.full_like(last, NEAR)
+    mass = torch.zeros(*shape, 3, dtype=torch.float64, device=adj.device)
+    mass[:, :, NEAR] = 1.0
+    if adj.num_edges == 0 or way_in.numel() == 0:
+        return Step(kind, mass)
+    node = forest.nodes[depth].clamp(min=0).view(-1)
+    found = _kinds(adj, last.reshape(-1).clamp(min=0), node).view(shape)
+    edge, where = way_in.clamp(min=0).view(-1).unique(return_inverse=True)
+    shares = _masses(adj, edge, weighted).index_select(0, where)
+    shares = shares.repeat_interleave(fanout, dim=0).view(mass.shape)
+    return Step(found.where(chose, kind), shares.where(chose[:, :, None], mass))
+
+
+def _kinds(adj: CompactAdj, last: Tensor, node: Tensor) -> Tensor:
+    """Whether `node` [e] is the last node, its neighbour, or neither."""
+    table = _tables.sorted_col(adj)
+    adjacent = _ops.has_edge(adj.rowptr, table, node, last, adj.max_degree)
+    kind = torch.full_like(node, AWAY).masked_fill_(adjacent, NEAR)
+    return kind.masked_fill_(node == last, BACK)
+
+
+def _masses(adj: CompactAdj, edge: Tensor, weighted: bool) -> Tensor:
+    """The share of each kind among those whom a walker meets beyond an edge [e, 3].
+
+    All neighbours are looked at, O(δ log δ) per edge, some edges at a time.
+    """
+    last = torch.searchsorted(adj.rowptr, edge, right=True) - 1
+    here = _ops.take(adj.col, edge).to(torch.int64)
+    start, count = adj.row_range(here)
+    group = (count.cumsum(0) - 1).div(ENTRIES, rounding_mode="floor")
+    sizes = group.unique_consecutive(return_counts=True)[1].tolist()
+    groups = zip(*(part.split(sizes) for part in (last, start, count)), strict=True)
+    return torch.cat(
+        [_mass(adj, behind, low, size, weighted) for behind, low, size in groups]
+    )
+
+
+def _mass(
+    adj: CompactAdj, last: Tensor, start: Tensor, count: Tensor, weighted: bool
+) -> Tensor:
+    """The same for one group of edges."""
+    owner, entry = _ops.expand(start, count, int(count.sum()))
+    neighbor = _ops.take(adj.col, entry).to(torch.int64)
+    kind = _kinds(adj, last.index_select(0, owner), neighbor)
+    weight = torch.ones(entry.numel(), dtype=torch.float64, device=adj.device)
+    if weighted:
+        weight = _ops.take(_tables.edge_weight(adj), entry).to(torch.float64)
+    mass = weight.new_zeros(last.numel() * 3)
+    mass = mass.index_add_(0, owner * 3 + kind, weight).view(-1, 3)
+    return mass / mass.sum(1, keepdim=True).clamp(min=torch.finfo(mass.dtype).tiny)

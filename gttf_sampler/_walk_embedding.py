@@ -1,0 +1,72 @@
+"""WalkEmbedding: what the modules that learn from walk forests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from gttf_sampler import _check, _probe
+from gttf_sampler._forest_loader import ForestLoader
+from gttf_sampler._loss import LossAcc
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.draw import BiasFn
+from gttf_sampler.forest import WalkForest
+
+
+class WalkEmbedding(nn.Module):
+    """What the models here share: a graph, walks on it, and how they are used.
+
+    The graph goes with the parameters: `model.to("cuda")` walks there, too.
+    """
+
+    bias: BiasFn | None = None
+
+    def __init__(self, adj: CompactAdj, fanouts: Sequence[int]) -> None:
+        super().__init__()
+        _check.of_type("adj", adj, CompactAdj)
+        _check.one_node_set("adj", adj.num_rows, adj.num_cols)
+        self.adj = adj
+        self.fanouts = tuple(_check.fanouts(fanouts, allow_all=False))
+
+    def objective(self) -> LossAcc:
+        """The loss as an accumulator, for `traverse(..., accumulate=...)`."""
+        raise NotImplementedError
+
+    def forward(self, batch: Tensor | None = None) -> Tensor:
+        """The embeddings [b, d] of some nodes, or of all."""
+        raise NotImplementedError
+
+    def loader(self, **kwargs: Any) -> ForestLoader:
+        """A DataLoader of walk forests; takes the arguments of torch's DataLoader."""
+        return ForestLoader(self.adj, self.fanouts, self.bias, **kwargs)
+
+    def loss(self, forest: WalkForest) -> Tensor:
+        """The loss per seed of a forest, []."""
+        return self.objective().loss(forest) / max(1, forest.nodes[0].shape[0])
+
+    def score(self, edge: Tensor) -> Tensor:
+        """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""
+        product: Tensor = self(edge[0]) * self(edge[1])
+        return product.sum(-1)
+
+    @staticmethod
+    def test(train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor) -> float:
+        """The accuracy of a logistic regression from embeddings to classes."""
+        return _probe.accuracy(train_z, train_y, test_z, test_y)
+
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], recurse: bool = True
+    ) -> WalkEmbedding:
+        """Takes the graph along when the parameters move."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        device = next(self.parameters()).device
+        if device != self.adj.device and device.type != "meta":
+            self.adj = self.adj.to(device)
+        return self
+
+    def __repr__(self) -> str:
+        """Says how large it is and how it walks."""
+        n, d = self().shape
+        return f"{type(self).__name__}({n}, {d}, fanouts={list(self.fanouts)})"

@@ -1,0 +1,220 @@
+"""DeepWalk, Node2Vec and WatchYourStep as modules, with the manners of PyG's Node2Vec.
+
+for forest in model.loader(batch_size=256, shuffle=True):
+    optimizer.zero_grad()
+    model.loss(forest).backward()
+    optimizer.step()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gttf_sampler import _check
+from gttf_sampler._deepwalk import DeepWalkAcc, Node2VecAcc
+from gttf_sampler._loss import LossAcc
+from gttf_sampler._walk_embedding import WalkEmbedding
+from gttf_sampler._wys import WYSAcc
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.forest import WalkForest
+from gttf_sampler.node2vec import Node2VecBias
+
+
+class DeepWalk(WalkEmbedding):
+    """DeepWalk on walk forests.
+
+    >>> import torch
+    >>> from gttf_sampler import CompactAdj, DeepWalk
+    >>> ring = CompactAdj.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]], direction="out")
+    >>> model = DeepWalk(ring, embedding_dim=8, window=2, fanouts=[2, 2])
+    >>> model
+    DeepWalk(4, 8, fanouts=[2, 2])
+    >>> for forest in model.loader(batch_size=2, shuffle=True):
+    ...     model.loss(forest).backward()
+
+    Args:
+        adj: the graph; rows list where to walk to (`direction="out"`).
+        embedding_dim: d.
+        window: the largest distance of a pair; see `DeepWalkAcc`.
+        fanouts: how many walkers each walker becomes, per depth; by default plain walks
+            of `window` steps.
+        num_negatives: see `DeepWalkAcc`, like `negative_power` and `contrast`.
+        negative_power: negatives are drawn ∝ degree ^ negative_power.
+        contrast: "partition" or "logistic".
+        sparse: sparse gradients, for `torch.optim.SparseAdam`.
+    """
+
+    def __init__(
+        self,
+        adj: CompactAdj,
+        embedding_dim: int,
+        window: int = 5,
+        fanouts: Sequence[int] | None = None,
+        num_negatives: int = 5,
+        *,
+        negative_power: float = 0.75,
+        contrast: str = "partition",
+        sparse: bool = False,
+    ) -> None:
+        steps = [1] * _check.count("window", window)
+        super().__init__(adj, steps if fanouts is None else fanouts)
+        self.options = {
+            "window": window,
+            "num_negatives": num_negatives,
+            "negative_power": negative_power,
+            "contrast": contrast,
+        }
+        size = _check.count("embedding_dim", embedding_dim)
+        self.embedding = nn.Embedding(adj.num_rows, size, sparse=sparse)
+        self.reset_parameters()
+        self.objective()  # checks the options
+
+    def reset_parameters(self) -> None:
+        """Starts from small random vectors."""
+        nn.init.normal_(self.embedding.weight, std=0.1)
+
+    def objective(self) -> LossAcc:
+        """`DeepWalkAcc`."""
+        return DeepWalkAcc(self.embedding, **self.options)  # type: ignore[arg-type]
+
+    def forward(self, batch: Tensor | None = None) -> Tensor:
+        """The embeddings [b, d] of some nodes, or of all."""
+        weight = self.embedding.weight
+        return weight if batch is None else self.embedding(batch)
+
+
+class Node2Vec(DeepWalk):
+    """node2vec on walk forests: p and q in the walks, or in the loss and trained.
+
+    Args:
+        adj: the graph; rows list where to walk to (`direction="out"`).
+        embedding_dim: d.
+        window: the largest distance of a pair.
+        fanouts: how many walkers each walker becomes, per depth.
+        num_negatives: see `DeepWalk`, like the options not named here.
+        p: return parameter.
+        q: in-out parameter.
+        trainable: walk uniformly and learn p and q; see `Node2VecAcc`. What they learn
+            is to make the loss small, which need not be what a task wants.
+        options: of `DeepWalk`.
+    """
+
+    def __init__(
+        self,
+        adj: CompactAdj,
+        embedding_dim: int,
+        window: int = 5,
+        fanouts: Sequence[int] | None = None,
+        num_negatives: int = 5,
+        *,
+        p: float = 1.0,
+        q: float = 1.0,
+        trainable: bool = False,
+        **options: Any,
+    ) -> None:
+        walks = Node2VecBias(p, q)
+        super().__init__(adj, embedding_dim, window, fanouts, num_negatives, **options)
+        self.bias = None if trainable else walks
+        start = torch.tensor([walks.p, walks.q]).log()
+        self.log_pq = nn.Parameter(start, requires_grad=trainable)
+
+    @property
+    def p(self) -> Tensor:
+        """The return parameter, []."""
+        return self.log_pq[0].exp()
+
+    @property
+    def q(self) -> Tensor:
+        """The in-out parameter, []."""
+        return self.log_pq[1].exp()
+
+    def objective(self) -> LossAcc:
+        """`DeepWalkAcc` on node2vec's walks, or `Node2VecAcc` on uniform ones."""
+        if self.bias is not None or not hasattr(self, "log_pq"):
+            return super().objective()
+        return Node2VecAcc(self.embedding, p=self.p, q=self.q, **self.options)  # type: ignore[arg-type]
+
+
+class WatchYourStep(WalkEmbedding):
+    """Watch Your Step on walk forests; learns how much each distance counts.
+
+    Args:
+        adj: the graph; rows list where to walk to (`direction="out"`).
+        embedding_dim: d, even: half of it is L, half R.
+        fanouts: how many walkers each walker becomes, per depth; ten steps by default.
+        num_negatives: per seed; see `WYSAcc`, like `negative_weight` and `scheme`.
+        negative_weight: of all negatives of a seed, where its walkers weigh 1.
+        scheme: "unbiased", or "paper".
+        penalty: β; β ‖context‖² is added to the loss, as in Watch Your Step, without
+            which the smallest distance gets all the attention in the end.
+        sparse: sparse gradients of L and R; the logits of Q have dense ones always.
+    """
+
+    def __init__(
+        self,
+        adj: CompactAdj,
+        embedding_dim: int,
+        fanouts: Sequence[int] = (1,) * 10,
+        num_negatives: int = 20,
+        *,
+        negative_weight: float = 1.0,
+        scheme: str = "unbiased",
+        penalty: float = 0.05,
+        sparse: bool = False,
+    ) -> None:
+        super().__init__(adj, fanouts)
+        if _check.count("embedding_dim", embedding_dim) % 2:
+            _check.fail(
+                "embedding_dim", "must be even: half is L, half R", embedding_dim
+            )
+        self.penalty = _check.finite("penalty", penalty)
+        self.options = {
+            "num_negatives": num_negatives,
+            "negative_weight": negative_weight,
+            "scheme": scheme,
+        }
+        self.left, self.right = (
+            nn.Embedding(adj.num_rows, embedding_dim // 2, sparse=sparse)
+            for _ in range(2)
+        )
+        self.context = nn.Parameter(torch.zeros(len(self.fanouts)))
+        self.reset_parameters()
+        self.objective()  # checks the options
+
+    def reset_parameters(self) -> None:
+        """Starts from small random vectors, and from distances that count alike."""
+        nn.init.normal_(self.left.weight, std=0.1)
+        nn.init.normal_(self.right.weight, std=0.1)
+        nn.init.zeros_(self.context)
+
+    @property
+    def attention(self) -> Tensor:
+        """Q [h]: how much each distance counts."""
+        return self.context.softmax(0)
+
+    def objective(self) -> LossAcc:
+        """`WYSAcc`, without the penalty."""
+        return WYSAcc(self.left, self.right, self.context, **self.options)  # type: ignore[arg-type]
+
+    def loss(self, forest: WalkForest) -> Tensor:
+        """The loss per seed of a forest and the penalty, []."""
+        return super().loss(forest) + self.penalty * self.context.square().sum()
+
+    def forward(self, batch: Tensor | None = None) -> Tensor:
+        """The embeddings [b, d] of some nodes, or of all: L beside R."""
+        if batch is None:
+            return torch.cat([self.left.weight, self.right.weight], dim=-1)
+        return torch.cat([self.left(batch), self.right(batch)], dim=-1)
+
+    def score(self, edge: Tensor, *, directed: bool = False) -> Tensor:
+        """How much pairs [2, e] look like links, [e]: ⟨L_u, R_v⟩, and ⟨L_v, R_u⟩."""
+        source, target = edge
+        score: Tensor = (self.left(source) * self.right(target)).sum(-1)
+        if directed:
+            return score
+        back: Tensor = (self.left(target) * self.right(source)).sum(-1)
+        return score + back

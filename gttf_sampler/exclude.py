@@ -1,0 +1,64 @@
+"""ExcludeBias: some edges are as if they were not there."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, _ops
+from gttf_sampler.bias import Bias
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.draw import Neighborhood, Walkers, draw_within
+
+
+class ExcludeBias(Bias):
+    """Uniform over the neighbours, as if the given edges had been taken out.
+
+    >>> from gttf_sampler import CompactAdj, ExcludeBias, sample_rooted
+    >>> adj = CompactAdj.from_edge_index([[1, 2, 3], [0, 0, 0]])
+    >>> which, edge = adj.edges_between([0], [2])  # the edge 2 → 0
+    >>> sample_rooted(adj, [0], [2], bias=ExcludeBias(edge)).node.tolist()
+    [0, 1, 3]
+
+    They are left out before anything is drawn, so that a node still gets its full
+    fanout: what a link predictor needs to hide the edges it is asked about.
+
+    Args:
+        edge: [k], positions in `adj.col`, in any order; `adj.edges_between` finds them.
+    """
+
+    def __init__(self, edge: Any) -> None:
+        edge = _check.integers("edge", edge).to(torch.int64)
+        self.edge: Tensor = edge.unique()  # sorted
+        # how many edges of the whole graph stand before each of them and stay
+        self._kept_before = self.edge - torch.arange(self.edge.numel()).to(edge.device)
+
+    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
+        """Checks that the positions are positions in this graph."""
+        _check.within("edge", self.edge, adj.num_edges, "edges")
+
+    def __call__(
+        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
+    ) -> Tensor:
+        """Zero for the excluded edges, one for the others."""
+        edge = neighborhood.edge
+        own = self.edge.to(edge.device)
+        first = torch.searchsorted(own, edge)
+        found = torch.searchsorted(own, edge, right=True) > first
+        return (~found).to(torch.float64)
+
+    def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
+        """Draws among those that stay, then steps over those that do not: O(log k)."""
+        start, count = walkers.adj.row_range(walkers.node)
+        own, before = (x.to(start.device) for x in (self.edge, self._kept_before))
+        low = torch.searchsorted(own, start)
+        high = torch.searchsorted(own, start + count)
+        # the row as it would stand if all excluded edges were gone from the graph
+        kept = draw_within(walkers, start - low, count - (high - low), fanout, replace)
+        low, high = (x[:, None].expand_as(kept) for x in (low, high))
+        passed = _ops.upper_bound(before, low, high, kept, self.edge.numel())
+        return (kept + passed).masked_fill_(kept < 0, -1)
+
+    def __repr__(self) -> str:
+        """How much it hides."""
+        return f"ExcludeBias({self.edge.numel()} edges)"

@@ -1,0 +1,36 @@
+"""gather_rows(): the features of a batch, in memory that was used before."""
+
+import torch
+from torch import Tensor
+
+from gttf_sampler._memory import FEATURES
+
+
+def gather_rows(values: Tensor, index: Tensor) -> Tensor:
+    """`values[index]`: the rows [k, ...] of `values` [n, ...] at `index` [k].
+
+    >>> import torch
+    >>> from gttf_sampler import gather_rows
+    >>> gather_rows(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([2, 0])).tolist()
+    [[3.0], [1.0]]
+
+    Most of the time of a large `index_select` goes into new pages, which the system
+    clears one by one. Here a batch is written where an earlier one was, as soon as
+    nobody holds that one or a view of it any more. What needs a gradient, or is not in
+    the memory of the CPU, is left to torch.
+    """
+    row = values.shape[1:].numel() * values.element_size()
+    size = row * index.numel()
+    if size < FEATURES.small or not _plain(values) or index.dim() != 1:
+        return values[index] if index.dim() != 1 else values.index_select(0, index)
+    # lent first: an index out of range must not lose the buffer
+    rows = FEATURES.lend(FEATURES.borrow(size), size)
+    rows = rows.view(values.dtype).view(-1, *values.shape[1:])
+    return torch.index_select(values.detach(), 0, index, out=rows)
+
+
+def _plain(values: Tensor) -> bool:
+    """Whether the rows are ordinary numbers in the memory of the CPU."""
+    tracked = values.requires_grad and torch.is_grad_enabled()
+    strided = values.layout is torch.strided and not values.is_quantized
+    return values.device.type == "cpu" and strided and not tracked

@@ -1,0 +1,158 @@
+"""Layer sampling as a bias: one set of nodes per depth, shared by the whole batch.
+
+A BiasFn sees the neighbourhoods of all walkers at once, so it may agree on a few nodes
+and let nobody walk anywhere else. With a fanout of -1, which takes every neighbour that
+weighs anything, that is FastGCN (Chen et al., 2018) and LADIES (Zou et al., 2019).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, _ops, random
+from gttf_sampler.bias import Bias
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.draw import Neighborhood
+from gttf_sampler.subgraph import Subgraph
+
+
+class LADIESBias(Bias):
+    """At every depth, `size` draws among the neighbours of the batch, for all walkers.
+
+    >>> from gttf_sampler import CompactAdj, LADIESBias, sample_rooted
+    >>> adj = CompactAdj.from_edge_index([[2, 3, 3, 4], [0, 0, 1, 1]])
+    >>> bias = LADIESBias(2, generator=1)
+    >>> sub = sample_rooted(adj, [0, 1], [-1], bias=bias)
+    >>> sub.num_nodes <= 4, bias.factor(sub).shape == sub.edge.shape
+    (True, True)
+
+    Node v is drawn in proportion to Σ 1 / (δᵤ δᵥ) over the edges (u, v) in front of the
+    walkers, with replacement; see `factor` for what its messages are to be multiplied
+    by. Use it with fanouts of -1, and not in a product. It draws for a batch, not for a
+    walker, so it has a generator of its own.
+
+    Args:
+        size: draws per depth; no more than so many different nodes are reached.
+        generator: a torch.Generator, an integer, or None for torch's default generator.
+    """
+
+    def __init__(self, size: int, *, generator: random.Randomness = None) -> None:
+        self.size = _check.size("size", size)
+        if self.size == 0:
+            _check.fail("size", "must be positive", size)
+        self.generator = _check.randomness(generator)
+        if isinstance(self.generator, int):  # else every batch would get the same nodes
+            self.generator = torch.Generator().manual_seed(self.generator)
+        self._layers: list[tuple[Tensor, Tensor]] = []
+
+    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
+        """Starts a batch, with a new key."""
+        _check.one_node_set("adj", adj.num_rows, adj.num_cols)
+        self._key = random.new_key(self.generator, adj.device)
+        self._layers = []
+
+    def __call__(
+        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
+    ) -> Tensor:
+        """The factor of the neighbour: positive if it was drawn."""
+        candidate, mass = self._candidates(node, neighborhood)
+        key = random.fold(self._key, len(self._layers))
+        factor = _drawn(mass, self.size, key)
+        self._layers.append((candidate, factor))
+        if not candidate.numel():
+            return mass
+        place = torch.searchsorted(candidate, neighborhood.neighbor)
+        return _ops.take(factor, place)
+
+    def factor(self, subgraph: Subgraph) -> Tensor:
+        """[e]: how many edges each edge of the last batch stands for.
+
+        Node v, drawn c times of `size` with probability q each, gets c / (size · q):
+        one in expectation, so a sum over the sample times this is unbiased.
+        """
+        _check.of_type("subgraph", subgraph, Subgraph)
+        hops = subgraph.num_sampled_edges
+        if hops is None or len(hops) != len(self._layers):
+            rule = f"must be the last batch, of {len(self._layers)} hops"
+            _check.fail("subgraph", rule, subgraph)
+        sender = _ops.take(subgraph.node, subgraph.row)
+        found = []
+        for part, (candidate, factor) in zip(
+            sender.split(hops), self._layers, strict=True
+        ):
+            place = torch.searchsorted(candidate, part)
+            found.append(_ops.take(factor, place))
+        empty = torch.empty(0, dtype=torch.float64, device=sender.device)
+        return torch.cat([empty, *found])
+
+    def _candidates(
+        self, node: Tensor, neighborhood: Neighborhood
+    ) -> tuple[Tensor, Tensor]:
+        """The nodes [c] that may be drawn, ascending, and their mass [c]."""
+        adj, neighbor = neighborhood.adj, neighborhood.neighbor
+        share = _inverse_degree(adj, _ops.take(node, neighborhood.walker))
+        candidate, place = neighbor.unique(return_inverse=True)
+        mass = torch.zeros(candidate.numel(), dtype=share.dtype, device=share.device)
+        mass.scatter_add_(0, place, share)
+        return candidate, mass * _inverse_degree(adj, candidate)
+
+    def __repr__(self) -> str:
+        """The call that makes it."""
+        return f"{type(self).__name__}({self.size})"
+
+
+class FastGCNBias(LADIESBias):
+    """The same, drawn among all nodes of the graph, whoever the walkers are.
+
+    Node v is drawn in proportion to Σ 1 / (δᵤ δᵥ) over all edges (u, v) of the graph;
+    what is not a neighbour of the batch is drawn in vain.
+
+    Args:
+        size: draws per depth.
+        generator: a torch.Generator, an integer, or None for torch's default generator.
+    """
+
+    def _candidates(
+        self, node: Tensor, neighborhood: Neighborhood
+    ) -> tuple[Tensor, Tensor]:
+        """All nodes, and the mass of their columns, which is worked out once."""
+        adj = neighborhood.adj
+
+        def column_mass() -> Tensor:
+            every = torch.arange(adj.num_rows, device=adj.device)
+            share = _inverse_degree(adj, every)
+            sender = adj.col.to(torch.int64)
+            row = every.repeat_interleave(adj.degree, output_size=adj.num_edges)
+            mass = torch.zeros_like(share).scatter_add_(0, sender, share[row])
+            return mass * share
+
+        mass: Tensor = adj.cached("layer_mass", column_mass)
+        return torch.arange(adj.num_rows, device=adj.device), mass
+
+
+def _inverse_degree(adj: CompactAdj, node: Tensor) -> Tensor:
+    """1 / δ, float64, of nodes that may have no edge of their own."""
+    return 1 / adj.row_range(node)[1].clamp(min=1).to(torch.float64)
+
+
+def _drawn(mass: Tensor, size: int, key: random.Key) -> Tensor:
+    """Counts / (size · q), [c], of `size` draws in proportion to `mass` [c]."""
+    total = mass.sum()
+    if not mass.numel():
+        return mass
+    first = torch.zeros(1, dtype=torch.int64, device=mass.device)
+    end = torch.full_like(first, mass.numel())
+    position = _ops.draw_weighted(
+        random.stream(key, first),
+        _ops.weight_table(mass, torch.cat([first, end])),
+        first,
+        end,
+        first,
+        size,
+        True,
+        mass.numel(),
+    ).view(-1)
+    drawn = position.masked_fill(position < 0, 0)  # where nothing has any mass
+    count = torch.zeros_like(mass).scatter_add_(0, drawn, (position >= 0).to(mass))
+    return count * total / (size * mass).where(mass > 0, 1)

@@ -1,0 +1,184 @@
+"""Link prediction: hide some edges, and see how well scores find them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, random
+from gttf_sampler._components import components, spanning_forest
+
+Score = Callable[[Tensor], Tensor]
+PAIRS = 1 << 18  # pairs that are scored together
+
+
+class LinkSplit(NamedTuple):
+    """A graph without some of its edges, and what it is tested on.
+
+    Attributes:
+        train: int64 [2, m], the edges that are left, both directions.
+        positive: int64 [2, t], the hidden edges, each once.
+        negative: int64 [2, t], pairs of different nodes that never had an edge.
+        num_nodes: of the graph.
+    """
+
+    train: Tensor
+    positive: Tensor
+    negative: Tensor
+    num_nodes: int
+
+
+def split_links(
+    edge_index: Any,
+    num_nodes: int | None = None,
+    hide: float = 0.5,
+    *,
+    generator: random.Randomness = None,
+) -> LinkSplit:
+    """Hides a share of the edges of an undirected graph, at random.
+
+    >>> from gttf_sampler import split_links
+    >>> split = split_links([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]], hide=0.4, generator=0)
+    >>> split.train.shape, split.positive.shape  # 3 of 5 edges keep 4 nodes connected
+    (torch.Size([2, 6]), torch.Size([2, 2]))
+
+    A random spanning forest is never hidden, so that what was connected stays so. Where
+    the edges to be left are fewer than that takes, they are a random part of it.
+
+    Args:
+        edge_index: [2, m]; directions, copies and self-loops are ignored.
+        num_nodes: by default the largest id + 1.
+        hide: share of the edges, between 0 and 1.
+        generator: a torch.Generator, an integer, or None for torch's default generator.
+    """
+    if not 0 < _check.number("hide", hide) < 1:
+        _check.fail("hide", "must lie between 0 and 1", hide)
+    edge, n = _undirected(edge_index, num_nodes)
+    key = random.new_key(_check.randomness(generator), edge.device)
+    total = edge.shape[1]
+    hidden = round(hide * total)
+    # Random ranks, those of the spanning forest of the smallest ranks last of all.
+    slot = torch.arange(total, device=edge.device)
+    rank = random.stream(key, slot).argsort().argsort()
+    tree = spanning_forest(edge, rank, n)
+    order = (rank + total * tree).argsort()
+    positive, left = edge[:, order[:hidden]], edge[:, order[hidden:]]
+    negative = _strangers(edge, n, hidden, random.fold(key, 1))
+    return LinkSplit(torch.cat([left, left.flip(0)], dim=1), positive, negative, n)
+
+
+def largest_component(
+    edge_index: Any, num_nodes: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The edges [2, m] of the largest connected part, renumbered, and its nodes [n]."""
+    edge = _check.integers("edge_index", edge_index, rank=2).to(torch.int64)
+    n = _num_nodes(edge, num_nodes)
+    label = components(edge, n)
+    largest = label.bincount(minlength=1).argmax()
+    inside = label == largest
+    number = inside.cumsum(0) - 1
+    return number[edge[:, inside[edge[0]]]], inside.nonzero().view(-1)
+
+
+def roc_auc(positive: Tensor, negative: Tensor) -> float:
+    """The chance that a positive scores above a negative, ties counted half.
+
+    >>> roc_auc(torch.tensor([3.0, 1.0]), torch.tensor([0.0, 1.0]))
+    0.875
+    """
+    for name, score in (("positive", positive), ("negative", negative)):
+        if not _check.tensor(name, score).numel():
+            _check.fail(name, "must hold scores", "none")
+    ordered = negative.detach().sort().values
+    positive = positive.detach().contiguous()
+    below = torch.searchsorted(ordered, positive).double().mean()
+    not_above = torch.searchsorted(ordered, positive, right=True).double().mean()
+    return float((below + not_above) / (2 * ordered.numel()))
+
+
+@torch.no_grad()
+def score_links(score: Score, edge: Tensor) -> Tensor:
+    """`score` of the pairs [2, e], so many at a time that memory stays small."""
+    return torch.cat([score(part) for part in edge.split(PAIRS, dim=1)])
+
+
+def link_auc(score: Score, split: LinkSplit) -> float:
+    """ROC-AUC of a score, pairs [2, e] → [e], on the hidden edges of a split."""
+    pairs = split.positive, split.negative
+    return roc_auc(*(score_links(score, edge) for edge in pairs))
+
+
+@torch.no_grad()
+def mean_rank(
+    score: Score,
+    split: LinkSplit,
+    num_negatives: int = 1000,
+    *,
+    generator: random.Randomness = None,
+) -> float:
+    """The mean rank, from 1, of a hidden edge among ones with another target.
+
+    `num_negatives` targets are drawn per edge, uniformly; those that make an edge of
+    the split count as well. Ties count half.
+    """
+    count = _check.count("num_negatives", num_negatives)
+    edge = split.positive
+    if not edge.numel():
+        _check.fail("split", "must hide at least one edge", "none")
+    key = random.new_key(_check.randomness(generator), edge.device)
+    total = 0.0
+    step = max(1, PAIRS // count)
+    for low in range(0, edge.shape[1], step):
+        source, target = edge[:, low : low + step]
+        slot = torch.arange(low, low + source.numel(), device=edge.device)
+        draw = torch.arange(count, device=edge.device)
+        word = random.bits(random.stream(key, slot)[:, None], draw)
+        other = random.below(word, torch.full_like(word, split.num_nodes))
+        pairs = torch.stack([source[:, None].expand_as(other), other]).flatten(1)
+        rival = score(pairs).view_as(other)
+        own = score(torch.stack([source, target]))[:, None]
+        ahead = (rival > own).double().sum() + (rival == own).double().sum() / 2
+        total += float(ahead) + source.numel()
+    return total / edge.shape[1]
+
+
+def _undirected(edge_index: Any, num_nodes: int | None) -> tuple[Tensor, int]:
+    """Each edge once, the smaller node above, without self-loops; and the size."""
+    edge = _check.integers("edge_index", edge_index, rank=2).to(torch.int64)
+    n = _num_nodes(edge, num_nodes)
+    low, high = edge.aminmax(dim=0) if edge.numel() else edge
+    code = (low * n + high)[low != high].unique()
+    return torch.stack([code // max(1, n), code % max(1, n)]), n
+
+
+def _num_nodes(edge: Tensor, num_nodes: int | None) -> int:
+    """The number of nodes, which all ids must be below."""
+    if edge.shape[0] != 2:
+        got = f"shape {list(edge.shape)}"
+        _check.fail("edge_index", "must have shape [2, m]", got)
+    if num_nodes is None:
+        num_nodes = int(edge.max()) + 1 if edge.numel() else 0
+    _check.within("edge_index", edge, _check.size("num_nodes", num_nodes))
+    return num_nodes
+
+
+def _strangers(edge: Tensor, n: int, count: int, key: random.Key) -> Tensor:
+    """`count` pairs [2, count] of different nodes without an edge, at random."""
+    if n * (n - 1) // 2 - edge.shape[1] < min(1, count):
+        _check.fail("edge_index", "must leave pairs without an edge", "all of them")
+    known, found = edge[0] * n + edge[1], [edge[:, :0]]
+    bound, missing, turn = torch.tensor(n, device=edge.device), count, 0
+    while missing:
+        slot = torch.arange(2 * count, device=edge.device).view(2, count)
+        word = random.stream(random.fold(key, turn), slot)
+        pair = random.below(word, bound).sort(dim=0).values
+        code = pair[0] * n + pair[1]
+        at = torch.searchsorted(known, code).clamp_(max=max(0, known.numel() - 1))
+        fresh = (pair[0] != pair[1]) & (known[at] != code)
+        found.append(pair[:, fresh][:, :missing])
+        missing -= found[-1].shape[1]
+        turn += 1
+    return torch.cat(found, dim=1)

@@ -1,0 +1,82 @@
+import gc
+
+import pytest
+import torch
+
+from gttf_sampler import gather_rows
+from gttf_sampler._memory import FEATURES
+
+ROWS = torch.arange(3000 * 40).view(3000, 40)
+
+
+@pytest.fixture(autouse=True)
+def no_idle_buffers():
+    gc.collect()
+    FEATURES.idle.clear()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ROWS,
+        ROWS.float(),
+        ROWS.to(torch.bfloat16),
+        ROWS % 2 == 0,
+        ROWS.to(torch.complex64),
+        ROWS.t().contiguous().t(),
+        ROWS.view(3000, 4, 2, 5),
+        ROWS[:, 0].repeat(3),
+    ],
+    ids=["int64", "float", "bfloat16", "bool", "complex", "strided", "4-d", "1-d"],
+)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("size", [0, 1, 20_000])
+def test_gather_rows_is_indexing(values, dtype, size):
+    index = torch.randint(3000, (size,), dtype=dtype)
+    assert torch.equal(gather_rows(values, index), values[index.long()])
+
+
+def test_gather_rows_of_a_matrix_of_ids():
+    index = torch.randint(3000, (50, 60))
+    assert torch.equal(gather_rows(ROWS, index), ROWS[index])
+
+
+def test_gather_rows_uses_memory_again_when_it_is_free():
+    index = torch.arange(2000)
+    first = gather_rows(ROWS, index)
+    place = first.data_ptr()
+    second = gather_rows(ROWS, index)
+    assert second.data_ptr() != place
+    part = first[5:7]  # a view holds the whole
+    del first, second
+    gc.collect()
+    third = gather_rows(ROWS, index + 1)
+    assert third.data_ptr() != place
+    assert torch.equal(part, ROWS[5:7])
+    del part
+    gc.collect()
+    assert gather_rows(ROWS, index).data_ptr() == place
+
+
+def test_gather_rows_keeps_few_buffers():
+    index = torch.arange(2000)
+    many = [gather_rows(ROWS, index) for _ in range(3 * FEATURES.kept)]
+    many.clear()
+    gc.collect()
+    assert len(FEATURES.idle) == FEATURES.kept
+
+
+def test_gather_rows_keeps_gradients():
+    values = ROWS.float().requires_grad_()
+    gather_rows(values, torch.arange(2000)).sum().backward()
+    assert values.grad is not None
+    assert values.grad.sum() == 2000 * 40
+    with torch.no_grad():
+        assert not gather_rows(values, torch.arange(2000)).requires_grad
+
+
+def test_gather_rows_survives_an_index_out_of_range():
+    with pytest.raises(IndexError):
+        gather_rows(ROWS, torch.full((2000,), 3000))
+    gc.collect()
+    assert len(FEATURES.idle) == 1

@@ -1,7 +1,8 @@
-"""GTTF for PyTorch Geometric.
+"""GTTF for PyTorch Geometric: samplers and loaders that need nothing compiled.
 
-Importing this package needs the host; this version checks that it is there and
-exports nothing yet.
+`GTTFLoader` stands in for PyG's `NeighborLoader`, `GTTFLinkLoader` for its
+`LinkNeighborLoader`, and `GTTFSampler` for the sampler below them; the first two can be
+had under the names of the originals as well.
 """
 
 try:
@@ -12,4 +13,27 @@ except ImportError as err:
         "install it with: pip install 'gttf-sampler[pyg]'"
     ) from err
 
-__all__: list[str] = []
+from gttf_pyg.deepwalk import DeepWalk
+from gttf_pyg.drop_in import LinkNeighborLoader, NeighborLoader
+from gttf_pyg.inference import layerwise_inference, sampled_inference
+from gttf_pyg.link_loader import GTTFLinkLoader
+from gttf_pyg.loader import GTTFLoader
+from gttf_pyg.node2vec import Node2Vec
+from gttf_pyg.sampler import GTTFSampler
+from gttf_pyg.transforms import GTTFNorm, ToCompact
+from gttf_pyg.watch_your_step import WatchYourStep
+
+__all__ = [
+    "DeepWalk",
+    "GTTFLinkLoader",
+    "GTTFLoader",
+    "GTTFNorm",
+    "GTTFSampler",
+    "LinkNeighborLoader",
+    "NeighborLoader",
+    "Node2Vec",
+    "ToCompact",
+    "WatchYourStep",
+    "layerwise_inference",
+    "sampled_inference",
+]

@@ -1,0 +1,48 @@
+"""PyG's `num_neighbors` as fanouts of the engine."""
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch_geometric.sampler.base import NumNeighbors
+from torch_geometric.sampler.utils import reverse_edge_type
+
+from gttf_pyg._rows import ONLY, EdgeType
+
+
+def fanouts_of(
+    num_neighbors: NumNeighbors, edge_types: list[Any] | None, backward: bool
+) -> dict[EdgeType, list[int]]:
+    """The fanouts of every relation, by the key that its rows have.
+
+    PyG checks that every edge type has some, all of one length; `edge_types` is None
+    where there are no types.
+    """
+    values = num_neighbors.values
+    if isinstance(values, Tensor | np.ndarray):
+        values = num_neighbors.values = values.tolist()
+    lists = list | tuple if edge_types is None else list | tuple | dict
+    if not isinstance(values, lists):
+        per_type = "" if edge_types is None else ", or one per edge type"
+        raise TypeError(
+            f"'num_neighbors' must be a list of integers{per_type} (got {values!r})"
+        )
+    for fanouts in values.values() if isinstance(values, dict) else [values]:
+        _check(fanouts)
+    if edge_types is None:
+        return {ONLY: list(values)}
+    named = reverse_edge_type if backward else (lambda kind: kind)
+    values = num_neighbors.get_values(edge_types)
+    return {named(kind): list(value) for kind, value in values.items()}
+
+
+def _check(fanouts: Any) -> None:
+    """Refuses what is not a list of integers."""
+    if not isinstance(fanouts, list | tuple):
+        raise TypeError(
+            f"'num_neighbors' must hold one list per edge type (got {fanouts!r})"
+        )
+    for fanout in fanouts:
+        if isinstance(fanout, bool) or not isinstance(fanout, Integral):
+            raise TypeError(f"'num_neighbors' must hold integers (got {fanout!r})")

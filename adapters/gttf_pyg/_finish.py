@@ -1,0 +1,81 @@
+"""What happens to a batch between PyG's part and the user's transform."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+from gttf_pyg._normalize import GCNWeights
+from gttf_pyg._words import SCHEMES, one_of
+from gttf_pyg.sampler import GTTFSampler
+
+
+class Finish:
+    """The device, then GCN weights, then the user's own transform."""
+
+    def __init__(
+        self,
+        weights: GCNWeights | None,
+        device: torch.device | str | None,
+        transform: Callable[[Any], Any] | None,
+    ) -> None:
+        self.weights, self.device, self.transform = weights, device, transform
+
+    def __call__(self, data: Any) -> Any:
+        """The finished batch."""
+        if self.device is not None:
+            data = data.to(self.device, non_blocking=True)
+        if self.weights is not None:
+            data = self.weights(data)
+        return data if self.transform is None else self.transform(data)
+
+
+def finish(
+    data: Any, sampler: Any, normalize: str | None, device: Any, transform: Any
+) -> Any:
+    """The transform of a loader; the user's own if there is nothing else to do."""
+    if normalize is None and device is None:
+        return transform
+    weights = None
+    if normalize is not None:
+        weights = _weights(data, sampler, normalize)
+    return Finish(weights, device, transform)
+
+
+def _weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
+    """The weights of scheme `normalize`, if they mean something for this sampler."""
+    one_of("normalize", scheme, SCHEMES)
+    if not isinstance(data, Data) or "edge_index" not in data:
+        raise ValueError(
+            "'normalize' must be None unless the data is a 'Data' with an edge_index "
+            f"(got {type(data).__name__}); normalise in the model"
+        )
+    if not isinstance(sampler, GTTFSampler):
+        raise ValueError(
+            "'normalize' must be None unless the 'neighbor_sampler' is a GTTFSampler "
+            f"(got {type(sampler).__name__})"
+        )
+    (adj,) = sampler.adjs.values()
+    taken = [name for name in ("edge_weight", "n_id", "e_id") if name in data]
+    if taken:
+        raise ValueError(
+            f"'normalize' must be None where the data has a {taken[0]!r} of its own "
+            f"(got {scheme!r})"
+        )
+    odd = {
+        "subgraph_type": sampler.subgraph_type.value != "directional",
+        "sample_direction": sampler.sample_direction != "forward",
+        "weight_attr": adj.edge_weight is not None,
+        "time_attr": sampler.is_temporal,
+        "bias": sampler.bias is not None,
+        "exclude_edges": sampler.exclude_edges,
+    }
+    used = [name for name, is_used in odd.items() if is_used]
+    if used:
+        raise ValueError(
+            f"'normalize' must be None unless neighbours are drawn uniformly (got "
+            f"{scheme!r} with {used[0]!r})"
+        )
+    names = [name for name in data.edge_attrs() if name != "edge_index"]
+    return GCNWeights(adj, scheme, names)

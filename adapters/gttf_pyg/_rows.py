@@ -1,0 +1,138 @@
+"""The rows of one relation, as the data or somebody else has them."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler.utils import to_csc
+
+from gttf_pyg._attached import attached, plain
+from gttf_sampler import CompactAdj
+
+EdgeType = tuple[str, str, str]
+ONLY = ("", "", "")  # the edge type of a graph that has only one
+
+
+class Graph(NamedTuple):
+    """What a sampler knows about the graph.
+
+    Attributes:
+        adjs: the rows of every relation. Sampling backward, they are the rows of the
+            reversed graph, and the key is the reverse of the edge type.
+        num_nodes: per node type, or a number if there are no types.
+        node_types: in the order of the data; `[None]` if there are no types.
+        edge_types: the same; `[None]` if there are no types.
+        node_time: the times of the nodes, per node type; None if the edges have them.
+        edge_time: the times of the edges, per edge type; None if the nodes have them.
+        loose: a relation without edges for every node type that has no relation.
+    """
+
+    adjs: dict[EdgeType, CompactAdj]
+    num_nodes: Any
+    node_types: list[Any]
+    edge_types: list[Any]
+    node_time: Any
+    edge_time: Any
+    loose: dict[EdgeType, CompactAdj]
+
+
+class Options(NamedTuple):
+    """How to read the graph; the words are those of PyG's sampler."""
+
+    time_attr: str | None
+    weight_attr: str | None
+    is_sorted: bool
+    backward: bool
+
+
+def rows_of(
+    store: Any,
+    size: tuple[int, int],
+    node_time: Tensor | None,
+    edge_time: Tensor | None,
+    weight: Tensor | None,
+    options: Options,
+) -> CompactAdj:
+    """The rows of one relation between (sources, targets) many nodes."""
+    shared = attached(store, size, node_time, edge_time, weight, options.backward)
+    if shared is not None:
+        return shared
+    sparse = "adj" in store or "adj_t" in store
+    if sparse or ("edge_index" in store and options.is_sorted):
+        return _sorted_rows(store, size, node_time, edge_time, weight, options)
+    index = torch.empty(2, 0, dtype=torch.int64)
+    if "edge_index" in store:
+        index = plain(store["edge_index"])
+    adj = CompactAdj.from_edge_index(
+        index,
+        size,
+        direction="out" if options.backward else "in",
+        edge_weight=weight,
+        edge_time=edge_time,
+        node_time=node_time,
+    )
+    return replace(adj, direction="in")
+
+
+def _sorted_rows(
+    store: Any,
+    size: tuple[int, int],
+    node_time: Tensor | None,
+    edge_time: Tensor | None,
+    weight: Tensor | None,
+    options: Options,
+) -> CompactAdj:
+    """The rows of edges that are in order already: nothing is copied."""
+    if "edge_index" in store:
+        ends = store["edge_index"][0 if options.backward else 1]
+        if bool((ends[1:] < ends[:-1]).any()):
+            by = "row" if options.backward else "column"
+            raise ValueError(
+                "'is_sorted' must only be set for an edge_index that is sorted by "
+                f"{by} (got one that is not)"
+            )
+    if node_time is not None and "adj" in store:
+        raise NotImplementedError("'time_attr' needs an edge_index or adj_t (got adj)")
+    rowptr, col, _ = to_csc(store, is_sorted=True, to_transpose=options.backward)
+    return from_rows(rowptr, col, size, node_time, edge_time, weight, options)
+
+
+def from_rows(
+    rowptr: Tensor,
+    col: Tensor,
+    size: tuple[int, int],
+    node_time: Tensor | None,
+    edge_time: Tensor | None,
+    weight: Tensor | None,
+    options: Options,
+    edge_id: Tensor | None = None,
+) -> CompactAdj:
+    """Rows that somebody else has sorted, with attributes in the order of the rows."""
+    num_cols, num_rows = size[::-1] if options.backward else size
+    if node_time is not None:
+        edge_time = node_time.to(col.device)[col.to(torch.int64)]
+    if num_rows >= rowptr.numel():  # a store that knows no size leaves out empty rows
+        missing = num_rows + 1 - rowptr.numel()
+        rowptr = torch.cat([rowptr, rowptr[-1:].expand(missing)])
+    return CompactAdj.from_csr(
+        rowptr,
+        col,
+        num_cols,
+        edge_id=edge_id,
+        edge_weight=weight,
+        edge_time=edge_time,
+    )
+
+
+def without_relation(
+    sizes: dict[str, int], adjs: dict[EdgeType, CompactAdj]
+) -> dict[EdgeType, CompactAdj]:
+    """No edges from a node type to itself, for those that no relation knows."""
+    known = {end for kind in adjs for end in (kind[0], kind[2])}
+    none = torch.empty(2, 0, dtype=torch.int64)
+    return {
+        (name, "", name): CompactAdj.from_edge_index(none, size)
+        for name, size in sizes.items()
+        if name not in known
+    }

@@ -1,0 +1,107 @@
+"""Predictions for all nodes: exact, layer by layer, or from sampled neighbourhoods."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Layer = Callable[[Tensor, Any], Tensor]
+Model = Callable[[Any], Tensor]
+
+
+@torch.no_grad()
+def layerwise_inference(
+    layers: Sequence[Layer], x: Tensor, loader: Any, device: Any = None
+) -> Tensor:
+    """What the last layer says of every node, [n, d], from full neighbourhoods.
+
+    >>> import torch
+    >>> from torch_geometric.data import Data
+    >>> from torch_geometric.nn import SimpleConv
+    >>> from gttf_pyg import GTTFLoader, layerwise_inference
+    >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    >>> loader = GTTFLoader(data, [-1], batch_size=2)
+    >>> conv = SimpleConv()
+    >>> layers = [lambda x, batch: conv(x, batch.edge_index)] * 2
+    >>> layerwise_inference(layers, torch.tensor([[1.0], [2.0], [4.0]]), loader)
+    tensor([[0.], [0.], [1.]])
+
+    A layer is computed for all nodes, batch by batch, before the next one starts: every
+    edge is used once per layer, however deep the model is. Between layers the result is
+    where `x` is.
+
+    Args:
+        layers: functions (features [k, d] of the batch's nodes, batch) → [k, d'].
+        x: [n, d], the input of the first layer.
+        loader: over all nodes, with `num_neighbors=[-1]`.
+        device: where the layers are; by default where `x` is.
+    """
+    _check_loader(loader)
+    for layer in layers:
+        x = _every_node(loader, x.size(0), _on_rows(layer, x, device)).to(x.device)
+    return x
+
+
+@torch.no_grad()
+def sampled_inference(
+    model: Model, loader: Any, num_nodes: int, rounds: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation [num_nodes, d] of what a model says of sampled nodes.
+
+    With the fanouts of the training, this is how a model sees its own noise; the mean
+    of many rounds may still differ from `layerwise_inference`, as layers in between are
+    not linear. Nodes that the loader does not give are zero.
+
+    Args:
+        model: a function of a batch that gives [k, d], seeds first.
+        loader: of the nodes in question.
+        num_nodes: of the graph.
+        rounds: how often to sample; the deviation of one round is zero.
+    """
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise ValueError(f"'rounds' must be a positive integer (got {rounds!r})")
+    total = square = torch.zeros(())
+    for _ in range(rounds):
+        out = _every_node(loader, num_nodes, model).double()
+        total, square = total + out, square + out.square()
+    mean = total / rounds
+    variance = (square / rounds - mean.square()).clamp(min=0)
+    if rounds > 1:
+        variance = variance * rounds / (rounds - 1)
+    return mean.float(), variance.sqrt().float()
+
+
+def _on_rows(layer: Layer, x: Tensor, device: Any) -> Model:
+    """A layer as a function of the batch alone, given its input for all nodes."""
+
+    def model(batch: Any) -> Tensor:
+        rows = x[batch.n_id.to(x.device)]
+        return layer(rows if device is None else rows.to(device), batch)
+
+    return model
+
+
+def _every_node(loader: Any, num_nodes: int, model: Model) -> Tensor:
+    """The seeds' rows of every batch, in their places."""
+    out: Tensor | None = None
+    for batch in loader:
+        rows = model(batch)[: batch.batch_size]
+        if out is None:
+            out = rows.new_zeros(num_nodes, *rows.shape[1:])
+        out[batch.n_id[: batch.batch_size].to(rows.device)] = rows
+    if out is None:
+        raise ValueError("'loader' must give at least one batch (got none)")
+    return out
+
+
+def _check_loader(loader: Any) -> None:
+    """Refuses loaders that do not give every node its full neighbourhood."""
+    hops = list(loader.node_sampler.num_neighbors.get_values())
+    if hops != [-1]:
+        raise ValueError(
+            f"'loader' must have num_neighbors=[-1], one full hop (got {hops})"
+        )
+    nodes, given = loader.node_sampler.num_nodes, len(loader.dataset)
+    if given != nodes:
+        raise ValueError(f"'loader' must give all {nodes} nodes (got {given})")

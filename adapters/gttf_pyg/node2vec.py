@@ -1,0 +1,215 @@
+"""Node2Vec: PyG's model with walks for any p and q, on any device."""
+
+import copy
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any
+
+import torch
+import torch_geometric.nn
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch_geometric.utils.num_nodes import maybe_num_nodes
+
+from gttf_pyg._attached import plain
+from gttf_pyg._keys import KeyedLoader, untagged
+from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
+
+
+class WalkLoader(KeyedLoader, DataLoader[tuple[Tensor, Tensor]]):
+    """A DataLoader whose batches do not depend on the number of its workers."""
+
+
+class Node2Vec(torch_geometric.nn.Node2Vec):
+    """PyG's `Node2Vec` without pyg-lib: any p and q, edge weights, any device.
+
+    >>> import torch
+    >>> from gttf_pyg import Node2Vec
+    >>> ring = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    >>> model = Node2Vec(ring, 8, walk_length=4, context_size=3, p=0.5, q=2.0)
+    >>> pos, neg = next(iter(model.loader(batch_size=2)))
+    >>> pos.tolist()  # the first window of every walk, then the second
+    [[0, 1, 2], [1, 2, 3], [1, 2, 3], [2, 3, 0]]
+
+    Arguments, methods and shapes are PyG's. Walks follow the edges and stay where there
+    is none to follow. The graph moves with the module, and the walks are drawn where it
+    is. A loader gives the same batches for any number of workers.
+
+    Args:
+        edge_index: [2, m], sources above targets.
+        embedding_dim: the size of an embedding.
+        walk_length: the number of nodes of a walk, its start included.
+        context_size: the number of nodes of a window; at most `walk_length`.
+        walks_per_node: how many walks start at a node of a batch.
+        p: return parameter, > 0: the larger, the fewer walkers turn round.
+        q: in-out parameter, > 0: the larger, the closer to their start they stay.
+        num_negative_samples: negative walks per positive one.
+        num_nodes: by default the largest id + 1.
+        sparse: make the gradient of the embedding sparse.
+        edge_weight: [m], finite and >= 0; an edge of weight zero counts as none.
+        generator: of all walks and negative samples; torch's default one if None.
+    """
+
+    def __init__(
+        self,
+        edge_index: Tensor,
+        embedding_dim: int,
+        walk_length: int,
+        context_size: int,
+        walks_per_node: int = 1,
+        p: float = 1.0,
+        q: float = 1.0,
+        num_negative_samples: int = 1,
+        num_nodes: int | None = None,
+        sparse: bool = False,
+        *,
+        edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        # PyG's own constructor asks for pyg-lib; everything else of the class is used.
+        torch.nn.Module.__init__(self)
+        _at_least("context_size", context_size, 2)
+        _at_least("walk_length", walk_length, context_size, "'context_size', ")
+        _at_least("walks_per_node", walks_per_node, 1)
+        _at_least("num_negative_samples", num_negative_samples, 1)
+        Node2VecBias(p, q)  # raises where they make no sense
+        _check_generator(generator)
+
+        self.EPS = 1e-15
+        self.num_nodes = maybe_num_nodes(edge_index, num_nodes)
+        self.embedding_dim = embedding_dim
+        self.walk_length = walk_length - 1
+        self.context_size = context_size
+        self.walks_per_node = walks_per_node
+        self.p, self.q = p, q
+        self.num_negative_samples = num_negative_samples
+        self.generator = generator
+        adj = _graph(edge_index, self.num_nodes, edge_weight)
+        self.embedding = torch.nn.Embedding(
+            self.num_nodes, embedding_dim, sparse=sparse
+        )
+        self.reset_parameters()
+        self.adj = adj.to(self.embedding.weight.device)
+
+    @property
+    def rowptr(self) -> Tensor:
+        """[n + 1], where the row of every node starts in `col`."""
+        return self.adj.rowptr
+
+    @property
+    def col(self) -> Tensor:
+        """[m], the targets of the edges, sorted by source."""
+        return self.adj.col
+
+    def loader(self, **kwargs: Any) -> DataLoader[tuple[Tensor, Tensor]]:
+        """A loader of (positive, negative) walks for batches of all nodes.
+
+        Args:
+            **kwargs: arguments of torch's DataLoader.
+        """
+        kwargs.setdefault("generator", self.generator)
+        walker = self
+        if kwargs.get("num_workers", 0) > 0 and self.adj.device.type != "cpu":
+            walker = copy.copy(self)  # worker processes cannot use an accelerator
+            walker.adj = self.adj.to("cpu")
+        nodes: Any = range(self.num_nodes)
+        return WalkLoader(nodes, collate_fn=walker.sample, **kwargs)
+
+    def sample(self, batch: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
+        """Positive and negative walks of a batch of nodes, on the graph's device."""
+        walker = self
+        nodes, key = untagged(batch)
+        if key is not None:
+            walker = copy.copy(self)
+            walker.generator = torch.Generator().manual_seed(key)
+        kind = nodes.dtype if isinstance(nodes, Tensor) else torch.int64
+        nodes = torch.as_tensor(nodes, dtype=kind, device=self.adj.device).view(-1)
+        walks: tuple[Tensor, Tensor] = super(Node2Vec, walker).sample(nodes)
+        return walks
+
+    def neg_sample(self, batch: Tensor) -> Tensor:
+        """Windows of walks from the batch to uniform nodes; see PyG."""
+        start = batch.repeat(self.walks_per_node * self.num_negative_samples)
+        # Drawn on the CPU, so that a seed means the same on every device.
+        others = torch.randint(
+            self.num_nodes,
+            (start.numel(), self.walk_length),
+            dtype=batch.dtype,
+            generator=self.generator,
+            device="cpu",
+        )
+        walks = torch.cat([start[:, None], others.to(batch.device)], dim=1)
+        windows = walks.unfold(1, self.context_size, 1)  # [walk, window, context]
+        return windows.transpose(0, 1).reshape(-1, self.context_size)
+
+    def random_walk_fn(
+        self,
+        rowptr: Tensor,
+        col: Tensor,
+        start: Tensor,
+        walk_length: int,
+        p: float,
+        q: float,
+    ) -> Tensor:
+        """Walks [b, walk_length + 1] from `start`; called by PyG's `pos_sample`."""
+        bias: BiasFn | None = Node2VecBias(p, q, weighted=self._weighted)
+        if p == q == 1:  # the last node does not matter
+            bias = EdgeWeightBias() if self._weighted else None
+        forest = traverse(
+            self.adj, start, [1] * walk_length, bias, generator=self.generator
+        )
+        return torch.cat(forest.nodes, dim=1)
+
+    @property
+    def _weighted(self) -> bool:
+        """Whether walkers prefer heavy edges."""
+        return self.adj.edge_weight is not None
+
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], recurse: bool = True
+    ) -> "Node2Vec":
+        """Takes the graph along wherever the module is moved."""
+        super()._apply(fn, recurse)
+        device = self.embedding.weight.device
+        if device != self.adj.device and device.type != "meta":
+            self.adj = self.adj.to(device)
+        return self
+
+
+def _graph(
+    edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None
+) -> CompactAdj:
+    """The edges that a walker may follow."""
+    ends = plain(torch.as_tensor(edge_index))
+    if edge_weight is not None:
+        edge_weight = torch.as_tensor(edge_weight, device=ends.device).detach()
+        if edge_weight.shape != ends.shape[1:]:
+            raise ValueError(
+                f"'edge_weight' must have one entry per edge, {ends.shape[1]} in all "
+                f"(got shape {list(edge_weight.shape)})"
+            )
+        # Where nothing else is left a walker stays, as it does where there is nothing.
+        some = edge_weight != 0
+        ends, edge_weight = ends[:, some], edge_weight[some]
+    return CompactAdj.from_edge_index(
+        ends, num_nodes, direction="out", edge_weight=edge_weight
+    )
+
+
+def _at_least(name: str, value: int, least: int, what: str = "") -> None:
+    """Refuses a count that is too small, or none."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"'{name}' must be an integer (got {value!r})")
+    if value < least:
+        raise ValueError(f"'{name}' must be at least {what}{least} (got {value})")
+
+
+def _check_generator(generator: Any) -> None:
+    """Refuses what no loader can draw from."""
+    if generator is None:
+        return
+    if not isinstance(generator, torch.Generator):
+        kind = type(generator).__name__
+        raise TypeError(f"'generator' must be a torch.Generator or None (got {kind})")
+    if generator.device.type != "cpu":
+        raise ValueError(f"'generator' must be on the CPU (got {generator.device})")

@@ -1,0 +1,240 @@
+"""GTTFSampler: PyG's neighbour sampler on the engine of this package."""
+
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import (
+    EdgeSamplerInput,
+    HeteroSamplerOutput,
+    NegativeSampling,
+    NeighborSampler,
+    NodeSamplerInput,
+    SamplerOutput,
+)
+from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
+from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
+
+from gttf_pyg import _bias, _graph, _output
+from gttf_pyg._exclude import seed_edges
+from gttf_pyg._fanouts import fanouts_of
+from gttf_pyg._induced import induced as induced_one
+from gttf_pyg._induced import induced_types
+from gttf_pyg._keys import batch_key, use_key
+from gttf_pyg._negatives import KeyedNegatives
+from gttf_pyg._rows import ONLY, EdgeType, Options
+from gttf_pyg._times import seed_times
+from gttf_pyg._words import DIRECTIONS, STRATEGIES, one_of
+from gttf_sampler import BiasFn, CompactAdj, sample_rooted
+
+
+class GTTFSampler(NeighborSampler):
+    """PyG's `NeighborSampler` without pyg-lib, torch-sparse or any compiler.
+
+    >>> import torch
+    >>> from torch_geometric.data import Data
+    >>> from torch_geometric.sampler import NodeSamplerInput
+    >>> data = Data(edge_index=torch.tensor([[1, 2, 3], [0, 0, 2]]), num_nodes=4)
+    >>> sampler = GTTFSampler(data, num_neighbors=[-1, -1])
+    >>> out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([0])))
+    >>> out.node.tolist(), out.num_sampled_nodes
+    ([0, 1, 2, 3], [1, 2, 1])
+
+    For PyG's `NodeLoader`, `LinkLoader` and `LightningNodeData`; `GTTFLoader` makes one
+    by itself. It is a `NeighborSampler`, as other code asks for one, and shares nothing
+    with it but what does not sample: that class copies the graph to the CPU and raises
+    without pyg-lib.
+
+    Args:
+        data: a `Data`, a `HeteroData` or a (FeatureStore, GraphStore) pair.
+        num_neighbors: neighbours per hop: a list, or one per edge type; -1 takes all.
+        subgraph_type: "directional", "bidirectional" or "induced".
+        replace: whether to draw with replacement.
+        disjoint: whether every seed gets a subgraph of its own.
+        temporal_strategy: "uniform" or "last".
+        time_attr: the name of the nodes' or edges' times, integer or float.
+        weight_attr: the name of the edges' weights; weight zero is never drawn.
+        is_sorted: edges are sorted by column, and by time where there are times.
+        share_memory: move the rows to shared memory.
+        directed: deprecated by PyG; False means `subgraph_type="induced"`.
+        sample_direction: "forward" samples against the edges, "backward" along them.
+        bias: any BiasFn of `gttf_sampler`, or one per edge type.
+        time_window: only admit neighbours at most this much older than the seed.
+        exclude_edges: hide seed edges and their reverses before anything is drawn, so
+            that no label leaks and every node still gets its full fanout.
+        device: where to sample; by default where the edges are.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        subgraph_type: SubgraphType | str = "directional",
+        replace: bool = False,
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        is_sorted: bool = False,
+        share_memory: bool = False,
+        directed: bool = True,
+        sample_direction: str = "forward",
+        *,
+        bias: BiasFn | dict[Any, BiasFn] | None = None,
+        time_window: float | None = None,
+        exclude_edges: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if not directed:
+            subgraph_type = SubgraphType.induced
+            warnings.warn(
+                f"'directed' is deprecated in '{type(self).__name__}'; use "
+                f"subgraph_type='induced' instead",
+                stacklevel=2,
+            )
+        one_of("temporal_strategy", temporal_strategy, STRATEGIES)
+        one_of("sample_direction", sample_direction, DIRECTIONS)
+        if sample_direction == "backward" and time_attr is not None:
+            raise NotImplementedError(
+                "'time_attr' must be None when sampling backward (got "
+                f"{time_attr!r}); sample forward"
+            )
+        if time_window is not None and not time_window >= 0:
+            raise ValueError(f"'time_window' must not be negative (got {time_window})")
+        if time_window is not None and time_attr is None:
+            raise ValueError(
+                f"'time_window' needs times (got {time_window}); set 'time_attr'"
+            )
+        self.data_type = DataType.from_data(data)
+        self.sample_direction = sample_direction
+        self.subgraph_type = SubgraphType(subgraph_type)
+        options = Options(time_attr, weight_attr, is_sorted, self._backward)
+        graph = _graph.from_data(data, options)
+        self.num_nodes = graph.num_nodes
+        self.node_types, self.edge_types = graph.node_types, graph.edge_types
+        self.node_time, self.edge_time = graph.node_time, graph.edge_time
+        self.adjs = {kind: _placed(adj, device) for kind, adj in graph.adjs.items()}
+        self._loose = {kind: _placed(adj, device) for kind, adj in graph.loose.items()}
+        if share_memory:
+            for adj in self.adjs.values():
+                adj.share_memory_()
+        self.num_neighbors = num_neighbors
+        self.replace, self.disjoint = replace, disjoint
+        self.temporal_strategy, self.time_window = temporal_strategy, time_window
+        self.exclude_edges = exclude_edges
+        self.bias = _bias.checked(bias, self)
+        self.keep_orig_edges = False
+
+    @property
+    def num_neighbors(self) -> NumNeighbors:
+        """Neighbours per hop, as given; it can be set."""
+        return self._num_neighbors
+
+    @num_neighbors.setter
+    def num_neighbors(self, num_neighbors: Any) -> None:
+        if not isinstance(num_neighbors, NumNeighbors):
+            num_neighbors = NumNeighbors(num_neighbors)
+        self._num_neighbors = num_neighbors
+        edge_types = self.edge_types if self.is_hetero else None
+        self._fanouts = fanouts_of(num_neighbors, edge_types, self._backward)
+        hops = [0] * num_neighbors.num_hops
+        self._fanouts.update(dict.fromkeys(self._loose, hops))
+
+    @property
+    def edge_permutation(self) -> None:
+        """None: edges are named by their positions in the caller's edge_index."""
+        return None
+
+    def sample_from_nodes(
+        self, inputs: NodeSamplerInput
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """The subgraph around some nodes."""
+        return self._finished(node_sample(inputs, self._sample))
+
+    def sample_from_edges(
+        self,
+        inputs: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None = None,
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """The subgraph around both ends of some edges and of their negatives."""
+        key = batch_key()
+        if neg_sampling is not None:
+            neg_sampling = KeyedNegatives(neg_sampling, key)
+        hidden = {}
+        if self.exclude_edges:
+            hidden = seed_edges(inputs, self.adjs, self._backward)
+        with use_key(key):
+            out = edge_sample(
+                inputs,
+                partial(self._sample, hidden=hidden),
+                self.num_nodes,
+                self.disjoint,
+                self.node_time,
+                neg_sampling,
+            )
+        return self._finished(out)
+
+    def prepare(self) -> None:
+        """Makes the tables of the graph that the first batch would make.
+
+        Worker processes then share them instead of making one each.
+        """
+        none = torch.empty(0, dtype=torch.int64)
+        if self.exclude_edges:
+            for adj in self.adjs.values():
+                adj.edges_between(none, none)
+        seed = {self.node_types[0]: none} if self.is_hetero else none
+        with use_key(0):
+            self._sample(seed, seed if self.is_temporal else None)
+
+    def _sample(
+        self,
+        seed: Any,
+        seed_time: Any = None,
+        *,
+        hidden: Mapping[EdgeType, Tensor] | None = None,
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """The subgraph around `seed`, a tensor or one per node type."""
+        typed = isinstance(seed, Mapping)
+        seeds = seed if typed else {"": seed}
+        time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
+        hidden = hidden or {}
+        given = {
+            kind: _bias.of_batch(self, kind, time, hidden.get(kind))
+            for kind in self.adjs
+        }
+        bias = {kind: _bias.with_own(self, kind, part) for kind, part in given.items()}
+        how: dict[str, Any] = {"replace": self.replace, "disjoint": self.disjoint}
+        how["generator"] = batch_key()
+        induced = SubgraphType(self.subgraph_type) == SubgraphType.induced
+        if not typed:
+            adj = self.adjs[ONLY]
+            found = sample_rooted(
+                adj, seed, self._fanouts[ONLY], bias=bias[ONLY], **how
+            )
+            found = induced_one(found, adj, given[ONLY]) if induced else found
+            return _output.from_subgraph(found, adj, self._backward)
+        adjs = {**self.adjs, **self._loose}
+        bias = {kind: part for kind, part in bias.items() if part is not None}
+        tree = sample_rooted(adjs, seed, self._fanouts, bias=bias, **how)
+        tree = induced_types(tree, adjs, given) if induced else tree
+        return _output.from_hetero_subgraph(tree, self.adjs, self._backward)
+
+    def _finished(self, out: Any) -> SamplerOutput | HeteroSamplerOutput:
+        """`out` with the reverses of its edges, if they are wanted."""
+        if SubgraphType(self.subgraph_type) == SubgraphType.bidirectional:
+            return _output.to_bidirectional(out, self.keep_orig_edges)
+        return out
+
+    @property
+    def _backward(self) -> bool:
+        """Whether to sample along the edges."""
+        return bool(self.sample_direction == "backward")
+
+
+def _placed(adj: CompactAdj, device: torch.device | str | None) -> CompactAdj:
+    """`adj` on the device where it is to be sampled."""
+    return adj if device is None else adj.to(device)

@@ -1,0 +1,137 @@
+"""Transforms: the graph to share among loaders, and GCN weights for a batch."""
+
+from typing import Any
+
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.transforms import BaseTransform
+
+from gttf_pyg import _attached, _graph
+from gttf_pyg._normalize import GCNWeights
+from gttf_pyg._rows import Options
+from gttf_pyg._words import DIRECTIONS, SCHEMES, one_of
+
+
+class ToCompact(BaseTransform):
+    """Attaches the CompactAdj of a graph to it, so that several loaders share one.
+
+    >>> from torch_geometric.datasets import KarateClub
+    >>> data = ToCompact()(KarateClub()[0])
+    >>> data.compact_adj
+    CompactAdj(34 nodes, 156 edges, direction='in', max_degree=17, 1.5 kB on cpu)
+
+    It is `data.compact_adj`, or `data[edge_type].compact_adj` where there are types. It
+    moves with the data, and is left aside once the edges have changed. Give the loaders
+    the same arguments as this.
+
+    Args:
+        time_attr: see `GTTFLoader`; so are the others.
+        weight_attr: the name of the edges' weights.
+        is_sorted: edges are sorted by column, and by time where there are times.
+        sample_direction: "forward" for sampling against the edges, "backward" along.
+    """
+
+    def __init__(
+        self,
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        is_sorted: bool = False,
+        sample_direction: str = "forward",
+    ) -> None:
+        one_of("sample_direction", sample_direction, DIRECTIONS)
+        backward = sample_direction == "backward"
+        self.options = Options(time_attr, weight_attr, is_sorted, backward)
+
+    def forward(self, data: Any) -> Any:
+        """`data` with its rows; called by `__call__` with a shallow copy."""
+        if not isinstance(data, Data | HeteroData):
+            raise TypeError(
+                f"'data' must be a Data or a HeteroData (got {type(data).__name__})"
+            )
+        graph = _graph.from_data(data, self.options)
+        for store, adj in zip(data.edge_stores, graph.adjs.values(), strict=True):
+            store[_attached.NAME] = adj
+        return data
+
+    def __repr__(self) -> str:
+        """The call that makes it, in short."""
+        told = self.options._asdict()
+        backward = told.pop("backward")
+        parts = [f"{name}={value!r}" for name, value in told.items() if value]
+        parts += ["sample_direction='backward'"] if backward else []
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class GTTFNorm(BaseTransform):
+    """Adds self-loops and the `edge_weight` of a GCN to every batch of a loader.
+
+    >>> from torch_geometric.datasets import KarateClub
+    >>> from gttf_pyg import GTTFLoader, GTTFNorm
+    >>> data = KarateClub()[0]
+    >>> norm = GTTFNorm(data)
+    >>> loader = GTTFLoader(data, [3, 3], batch_size=4, transform=norm)
+    >>> batch = next(iter(loader))
+    >>> len(batch.edge_weight) == batch.num_edges
+    True
+    >>> whole = norm(data)  # the same matrix in full, to test with
+
+    For `GCNConv(normalize=False)`. The degrees are those of the whole graph, which is
+    what makes the estimate unbiased; neighbours must have been drawn uniformly. Loops
+    have the edge id -1, and zeros for other attributes of edges. A loop that the graph
+    already has counts as a neighbour: remove it if `GCNConv` itself is the standard.
+
+    `GTTFLoader(normalize=...)` does the same; this is for other loaders, for a pipeline
+    of transforms and for the graph itself.
+
+    Args:
+        data: the graph that batches come from.
+        scheme: "unbiased" or "paper"; see `Subgraph.gcn_weight`.
+    """
+
+    def __init__(self, data: Data, scheme: str = "unbiased") -> None:
+        one_of("scheme", scheme, SCHEMES)
+        _check_homogeneous(data)
+        options = Options(None, None, False, False)
+        (adj,) = _graph.from_data(data, options).adjs.values()
+        names = [name for name in data.edge_attrs() if name != "edge_index"]
+        self.weights = GCNWeights(adj, scheme, names)
+
+    def forward(self, data: Any) -> Any:
+        """`data` with loops and weights; called by `__call__` with a shallow copy."""
+        _check_homogeneous(data)
+        if "edge_weight" in data:
+            raise ValueError(
+                "'data' must have no 'edge_weight' yet (got one); rename it"
+            )
+        device = data.edge_index.device
+        if self.weights.adj.device != device:
+            self.weights.adj = self.weights.adj.to(device)
+        whole = "n_id" not in data
+        if whole:
+            data.n_id = torch.arange(data.num_nodes, device=device)
+            data.e_id = torch.arange(data.num_edges, device=device)
+        self._sort(data)
+        data = self.weights(data)
+        if whole:
+            del data.n_id, data.e_id
+        return data
+
+    def _sort(self, data: Data) -> None:
+        """Sorts the edges by target, which those of a sampled batch already are."""
+        target = data.edge_index[1]
+        if bool((target[1:] >= target[:-1]).all()):
+            return
+        order = target.argsort(stable=True)
+        data.edge_index = data.edge_index[:, order]
+        for name in ("e_id", *self.weights.names):
+            data[name] = data[name][order.to(data[name].device)]
+
+    def __repr__(self) -> str:
+        """The class and the scheme."""
+        return f"{type(self).__name__}(scheme={self.weights.scheme!r})"
+
+
+def _check_homogeneous(data: Any) -> None:
+    """Refuses graphs for which there is no GCN."""
+    if not isinstance(data, Data):
+        raise TypeError(f"'data' must be a Data (got {type(data).__name__})")

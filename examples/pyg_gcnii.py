@@ -1,0 +1,90 @@
+"""A GCNII from PyG on sampled batches; 20 seconds.
+
+All layers see one sampled adjacency, whose expectation is that of the whole graph.
+Without `--root`, the graph is made here: 10 communities of 300 nodes, noisy features.
+"""
+
+import argparse
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # steady times on a busy machine
+import torch
+import torch.nn.functional as F
+from torch_geometric.data import Data
+from torch_geometric.datasets import Planetoid
+from torch_geometric.nn import GCN2Conv
+from torch_geometric.transforms import NormalizeFeatures
+from torch_geometric.utils import to_undirected
+
+from gttf_pyg import GTTFLoader, GTTFNorm
+
+
+def planted_partition(nodes=3_000, classes=10, inside=5, outside=4):
+    """Every node links with some of its own class, and with others."""
+    y = torch.arange(nodes) % classes
+    start = torch.arange(nodes).repeat(inside)
+    same = torch.randint(nodes // classes, start.shape) * classes + y[start]
+    other = torch.randint(nodes, (2, nodes * outside))
+    edges = torch.cat([torch.stack([start, same]), other], dim=1)
+    x = 0.3 * torch.randn(classes, 32)[y] + torch.randn(nodes, 32)
+    train_mask = torch.rand(nodes) < 0.3
+    masks = {"train_mask": train_mask, "test_mask": ~train_mask}
+    return Data(x=x, y=y, edge_index=to_undirected(edges), **masks)
+
+
+class GCNII(torch.nn.Module):
+    def __init__(self, inputs, hidden, outputs, layers=4):
+        super().__init__()
+        self.first = torch.nn.Linear(inputs, hidden)
+        self.convs = torch.nn.ModuleList(
+            GCN2Conv(hidden, alpha=0.1, theta=0.5, layer=k, normalize=False)
+            for k in range(1, layers + 1)
+        )
+        self.last = torch.nn.Linear(hidden, outputs)
+
+    def forward(self, data):
+        x = start = self.first(data.x).relu()
+        for conv in self.convs:
+            x = conv(x, start, data.edge_index, data.edge_weight).relu()
+        return self.last(x)
+
+
+def train(model, loader, optimizer):
+    """One epoch; the mean loss."""
+    model.train()
+    losses = []
+    for batch in loader:
+        optimizer.zero_grad()
+        out = model(batch)[: batch.batch_size]  # the seeds come first
+        loss = F.cross_entropy(out, batch.y[: batch.batch_size])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return sum(losses) / len(losses)
+
+
+@torch.no_grad()
+def test(model, data):
+    """Accuracy in % on the whole graph."""
+    right = model.eval()(data).argmax(dim=1) == data.y
+    return 100 * right[data.test_mask].float().mean().item()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A GCNII on sampled batches.")
+    parser.add_argument("--root", help="where Planetoid's Cora is, or shall be stored")
+    parser.add_argument("--epochs", type=int, default=6)
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    data = planted_partition()
+    if args.root is not None:
+        data = Planetoid(args.root, "Cora", transform=NormalizeFeatures())[0]
+    options = {"batch_size": 64, "shuffle": True, "normalize": "unbiased"}
+    loader = GTTFLoader(data, [10, 5, 5, 5], data.train_mask, **options)
+    whole = GTTFNorm(data)(data)  # the exact weights, to test with
+    model = GCNII(data.num_features, 64, int(data.y.max()) + 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    for epoch in range(1, args.epochs + 1):
+        loss, right = train(model, loader, optimizer), test(model, whole)
+        print(f"epoch {epoch:2}  loss {loss:.3f}  test accuracy {right:.1f} %")
+    print("Expected after 6 epochs on the made graph: 97 %.")

@@ -1,0 +1,101 @@
+"""Every PyG example runs for an epoch, offline, and learns something in it."""
+
+import pathlib
+import re
+import runpy
+import sys
+
+import pytest
+import torch
+from exact import one_thread as one_thread
+
+pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
+
+import torch_geometric.datasets
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("pyg_*.py"))
+# The accuracy or AUC in % that one epoch reaches at least; what guessing gives is less.
+LEARNED = {
+    "pyg_gat": 30,
+    "pyg_gcn": 30,
+    "pyg_gcnii": 20,
+    "pyg_hetero": 40,
+    "pyg_link_prediction": 70,
+    "pyg_node2vec": 15,
+}
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs an example in this process, where PyG is imported already."""
+
+    def run(name, *options):
+        path = EXAMPLES / f"{name}.py"
+        monkeypatch.setattr(sys, "argv", [path.name, *map(str, options)])
+        with torch.random.fork_rng():
+            runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def test_pyg_examples_are_all_tested():
+    assert sorted([*LEARNED, "pyg_sage"]) == NAMES
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_pyg_example_learns(name, run):
+    epoch, expected = run(name, "--epochs", 1)
+    found = re.fullmatch(r"epoch  1  loss \d+\.\d+  test \w+ (\d+\.\d) %", epoch)
+    assert found, epoch
+    assert float(found[1]) > LEARNED[name]
+    assert re.match(r"Expected after \d+ epochs.*: \d\d %", expected)
+
+
+def test_pyg_sage_shows_both_side_by_side(run):
+    lines = run("pyg_sage", "--epochs", 1)
+    table = lines.index("") + 1
+    title = r"training +test accuracy +nodes per step +seconds"
+    assert re.fullmatch(title, lines[table])
+    cells = [re.split(r"  +", line) for line in lines[table + 1 : -1]]
+    names, right, nodes, _ = zip(*cells, strict=True)
+    assert names == ("full batch", "GTTF [5, 5]", "GTTF [10, 10]")
+    full, few, more = (int(number.replace(",", "")) for number in nodes)
+    assert few < more < full == 6_000
+    assert all(float(share.removesuffix(" %")) > 30 for share in right)
+    assert lines[-1].startswith("Expected on the made graph: full batch 98 %")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pyg_example_is_short_and_says_how(name):
+    text = (EXAMPLES / f"{name}.py").read_text("utf-8")
+    assert len(text.splitlines()) <= 90
+    assert "--root" in text
+    assert re.search(r"; \d+ seconds\.\n", text[:100])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pyg_example_takes_planetoid(name, run, monkeypatch, tmp_path):
+    """`--root` asks PyG for Cora; here it gets a small graph that looks like it."""
+    asked = []
+
+    def planetoid(root, name, transform=None):
+        asked.append((root, name))
+        return [data if transform is None else transform(data)]
+
+    y, part = torch.arange(280) % 7, torch.arange(280) // 94
+    data = Data(
+        x=torch.rand(280, 20).less(0.2).float(),
+        y=y,
+        edge_index=to_undirected(torch.randint(280, (2, 600))),
+        **{
+            f"{kind}_mask": part == i for i, kind in enumerate(("train", "val", "test"))
+        },
+    )
+    monkeypatch.setattr(torch_geometric.datasets, "Planetoid", planetoid)
+    lines = run(name, "--epochs", 1, "--root", tmp_path)
+    assert asked == [(str(tmp_path), "Cora")]
+    assert "epoch  1" in lines[0]

@@ -1,0 +1,109 @@
+"""Batches made ahead, by a thread in the background."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+
+pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
+
+from torch_geometric.datasets import KarateClub
+
+from gttf_pyg import GTTFLoader
+from gttf_pyg._prefetch import Ahead
+
+
+def test_prefetch_gives_the_same_batches():
+    data = KarateClub()[0]
+    plain = list(GTTFLoader(data, [2], batch_size=5, shuffle=True, seed=1))
+    for depth in (1, 3, 100):
+        loader = GTTFLoader(
+            data, [2], batch_size=5, shuffle=True, seed=1, prefetch=depth
+        )
+        ahead = list(loader)
+        assert len(ahead) == len(plain) == len(iter(loader))
+        for one, other in zip(plain, ahead, strict=True):
+            assert torch.equal(one.e_id, other.e_id)
+            assert torch.equal(one.n_id, other.n_id)
+
+
+def test_prefetch_works_ahead():
+    made = []
+
+    def batches():
+        for number in range(9):
+            made.append(number)
+            yield number
+
+    ahead = Ahead(batches(), 2)
+    assert made == []
+    assert next(ahead) == 0
+    deadline = time.monotonic() + 5
+    while len(made) < 4 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert made == [0, 1, 2, 3]  # two are ready, and one waits to be
+    assert list(ahead) == list(range(1, 9))
+    assert list(ahead) == []
+
+
+def test_prefetch_ends_with_its_user():
+    before = threading.active_count()
+    loader = GTTFLoader(KarateClub()[0], [2], batch_size=1, prefetch=2)
+    for _ in loader:
+        break
+    batches = iter(loader)
+    next(batches)
+    batches.close()
+    assert next(batches, None) is None
+    del batches
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+def test_prefetch_passes_errors_on():
+    def fail(data):
+        if int(data.input_id[0]) == 20:
+            raise RuntimeError("broken transform")
+        return data
+
+    loader = GTTFLoader(KarateClub()[0], [2], batch_size=10, prefetch=1, transform=fail)
+    batches = iter(loader)
+    assert [next(batches).input_id[0].item() for _ in range(2)] == [0, 10]
+    with pytest.raises(RuntimeError, match="broken transform"):
+        next(batches)
+    assert next(batches, None) is None
+
+
+LEAVING = """
+import torch
+from torch_geometric.data import Data
+from gttf_pyg import GTTFLoader
+index = torch.randint(20_000, (2, 400_000))
+data = Data(x=torch.rand(20_000, 200), edge_index=index)
+loader = GTTFLoader(data, [10, 10], batch_size=512, prefetch=2)
+for batch in loader:
+    break
+held = iter(loader)
+next(held), next(held)
+print("end of the script")
+"""
+
+
+def test_prefetch_lets_the_interpreter_go():
+    """Even if it goes in the middle of a batch that nobody will ask for."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    child = subprocess.run(
+        [sys.executable, "-c", LEAVING],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stdout == "end of the script\n"

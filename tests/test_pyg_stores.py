@@ -1,0 +1,188 @@
+"""(FeatureStore, GraphStore) pairs in every layout."""
+
+import pytest
+import torch
+
+pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
+
+from pyg_reference import hetero_toy, neighborhood
+from torch_geometric.data import Data
+from torch_geometric.data.graph_store import EdgeLayout
+from torch_geometric.datasets import KarateClub
+from torch_geometric.testing import MyFeatureStore, MyGraphStore
+
+from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
+
+KARATE = KarateClub()[0]
+LAYOUTS = ("coo", "csr", "csc")
+
+
+def put(graphs, kind, index, size, layout) -> torch.Tensor:
+    """Stores the edges in a layout; returns them in the order of that layout."""
+    key = {"edge_type": kind, "layout": layout, "size": size}
+    if layout == "coo":
+        graphs.put_edge_index(tuple(index), **key)
+        return index
+    by = 0 if layout == "csr" else 1
+    order = index[by].sort(stable=True).indices
+    index = index[:, order]
+    count = torch.bincount(index[by], minlength=size[by])
+    pointer = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    pair = (pointer, index[1]) if layout == "csr" else (index[0], pointer)
+    graphs.put_edge_index(pair, **key)
+    return index
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_store_homogeneous(layout):
+    features, graphs = MyFeatureStore(), MyGraphStore()
+    features.put_tensor(KARATE.x, group_name=None, attr_name="x", index=None)
+    index = put(graphs, None, KARATE.edge_index, (34, 34), layout)
+    seeds = torch.tensor([4, 0, 4])
+    loader = GTTFLoader((features, graphs), [-1, -1], seeds, batch_size=3)
+    batch = next(iter(loader))
+    assert torch.equal(batch.x, KARATE.x[batch.n_id])
+    expected = neighborhood(Data(edge_index=index, num_nodes=34), {"": [4, 0, 4]}, 2)
+    assert batch.num_sampled_nodes == expected.num_nodes[""]
+    assert batch.num_sampled_edges == expected.num_edges["", "", ""]
+    found = list(zip(*batch.n_id[batch.edge_index].tolist(), strict=True))
+    node = expected.node[""]
+    pairs = [(node[row], node[col]) for row, col, _ in expected.edge["", "", ""]]
+    assert sorted(found) == sorted(pairs)
+    if layout == "csc":  # the others are sorted by the store, in an order of its own
+        assert found == pairs
+    assert torch.equal(batch.n_id[batch.edge_index], index[:, batch.e_id])
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_store_types(layout, direction):
+    data, features, graphs = hetero_toy(), MyFeatureStore(), MyGraphStore()
+    sizes = {name: data[name].num_nodes for name in data.node_types}
+    for name in data.node_types:
+        features.put_tensor(data[name].x, group_name=name, attr_name="x", index=None)
+    stored = {
+        kind: put(
+            graphs,
+            kind,
+            data[kind].edge_index,
+            (sizes[kind[0]], sizes[kind[2]]),
+            layout,
+        )
+        for kind in data.edge_types
+    }
+    pair = (features, graphs)
+    fanouts = {kind: [-1, -1] for kind in data.edge_types}
+    sampler = GTTFSampler(pair, fanouts, sample_direction=direction)
+    assert sampler.is_hetero
+    assert sampler.edge_types == data.edge_types
+    loader = GTTFLoader(
+        pair,
+        None,
+        ("item", torch.tensor([0, 4])),
+        neighbor_sampler=sampler,
+        batch_size=2,
+    )
+    batch = next(iter(loader))
+    expected = neighborhood(data, {"item": [0, 4]}, 2, backward=direction == "backward")
+    for name, nodes in expected.node.items():
+        if name != "alone":
+            assert sorted(batch[name].n_id.tolist()) == sorted(nodes)
+            assert torch.equal(batch[name].x, data[name].x[batch[name].n_id])
+            assert batch[name]["num_nodes"] == len(nodes)
+    for kind, index in stored.items():
+        ends = batch[kind].edge_index
+        pairs = torch.stack(
+            [batch[kind[0]].n_id[ends[0]], batch[kind[2]].n_id[ends[1]]]
+        )
+        assert pairs.shape[1] == len(expected.edge[kind])
+        assert torch.equal(pairs, index[:, batch[kind].e_id])
+
+
+def test_store_edges_of_unknown_size():
+    """Rows that the store leaves out, as no edge leads to the last nodes, are empty."""
+    features, graphs = MyFeatureStore(), MyGraphStore()
+    for name, size in (("a", 4), ("b", 5)):
+        features.put_tensor(
+            torch.ones(size, 1), group_name=name, attr_name="x", index=None
+        )
+    ends = torch.tensor([0, 3]), torch.tensor([1, 2])
+    graphs.put_edge_index(ends, edge_type=("a", "to", "b"), layout="coo", size=None)
+    loader = GTTFLoader((features, graphs), [-1], "b", batch_size=5)
+    batch = next(iter(loader))
+    assert batch["b"].n_id.tolist() == [0, 1, 2, 3, 4]
+    assert batch["a"].n_id.tolist() == [0, 3]
+
+
+def test_store_links():
+    data, features, graphs = hetero_toy(), MyFeatureStore(), MyGraphStore()
+    sizes = {name: data[name].num_nodes for name in data.node_types}
+    for name in data.node_types:
+        features.put_tensor(data[name].x, group_name=name, attr_name="x", index=None)
+    for kind in data.edge_types:
+        size = sizes[kind[0]], sizes[kind[2]]
+        put(graphs, kind, data[kind].edge_index, size, "coo")
+    kind = ("user", "buys", "item")
+    loader = GTTFLinkLoader(
+        (features, graphs),
+        [2],
+        (kind, data[kind].edge_index[:, :4]),
+        neg_sampling="binary",
+        exclude_edges=True,
+        batch_size=4,
+    )
+    index = next(iter(loader))[kind].edge_label_index
+    assert index.shape == (2, 8)
+
+
+def timed(layout: str, is_sorted: bool, name: str = "time"):
+    features, graphs = MyFeatureStore(), MyGraphStore()
+    index = KARATE.edge_index
+    order = index[0].sort(stable=True).indices  # the time of a node is its number
+    order = order[index[1][order].sort(stable=True).indices]
+    key = {"edge_type": None, "layout": layout, "size": (34, 34)}
+    graphs.put_edge_index(tuple(index[:, order]), is_sorted=is_sorted, **key)
+    time = torch.arange(34) if name == "time" else index[0][order]
+    for attr, value in ((name, time), ("x", KARATE.x)):
+        features.put_tensor(value, group_name=None, attr_name=attr, index=None)
+    return features, graphs
+
+
+@pytest.mark.parametrize("name", ["time", "edge_time"])
+def test_store_times(name):
+    """'time' belongs to the nodes and any other name to the edges."""
+    seeds = torch.tensor([33, 20])
+    features, graphs = timed("coo", True, name)
+    if name == "edge_time":  # a feature of edges cannot be gathered by node
+        features.get_all_tensor_attrs = lambda: [
+            attr
+            for attr in MyFeatureStore.get_all_tensor_attrs(features)
+            if attr.attr_name == name
+        ]
+    sampler = GTTFSampler((features, graphs), [-1], time_attr=name)
+    assert (sampler.node_time is None) == (name != "time")
+    from torch_geometric.sampler import NodeSamplerInput
+
+    inputs = NodeSamplerInput(None, seeds, torch.tensor([12, 5]))
+    out = sampler.sample_from_nodes(inputs)
+    limit = torch.tensor([12, 5])
+    sources = KARATE.edge_index[0]
+    for tree, seed in enumerate(seeds):
+        around = sources[KARATE.edge_index[1] == seed]
+        found = out.node[2:][out.batch[2:] == tree]
+        assert found.tolist() == sorted(around[around <= limit[tree]].tolist())
+
+
+def test_store_validate():
+    features, graphs = timed("coo", False)
+    with pytest.raises(ValueError, match=r"'time_attr' needs edges sorted .*is_sorted"):
+        GTTFSampler((features, graphs), [1], time_attr="time")
+    pair = timed("coo", True)
+    with pytest.raises(NotImplementedError, match="'weight_attr' is not supported"):
+        GTTFSampler(pair, [1], weight_attr="w")
+    with pytest.raises(ValueError, match=r"'time_attr' must name one .*names 0"):
+        GTTFSampler(pair, [1], time_attr="missing")
+    graphs = MyGraphStore()
+    put(graphs, None, KARATE.edge_index, (34, 34), EdgeLayout.CSR.value)
+    with pytest.raises(ValueError, match="needs edges in COO or CSC layout"):
+        GTTFSampler((features, graphs), [1], time_attr="time")

@@ -1,0 +1,279 @@
+"""The same batches for any number of workers and threads; nothing is left behind."""
+
+import copy
+import gc
+import os
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, WeightedRandomSampler
+
+pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
+
+from pyg_reference import assert_consistent
+from torch_geometric.data import Data
+from torch_geometric.datasets import FakeHeteroDataset, KarateClub
+
+from gttf_pyg import GTTFLinkLoader, GTTFLoader
+from gttf_pyg._keys import Epoch, KeyedBatches
+from gttf_sampler import EdgeWeightBias
+
+KARATE = KarateClub()[0]
+HETERO = FakeHeteroDataset(1, avg_num_nodes=30, avg_degree=5)[0]
+
+
+def digest(batch: Any) -> list[Any]:
+    """Everything in a batch, comparable."""
+    return sorted(
+        (str(key), value.tolist() if isinstance(value, torch.Tensor) else value)
+        for store in batch.stores
+        for key, value in [((store._key, k), v) for k, v in store.items()]
+    )
+
+
+def epochs(loader: Any, count: int = 2) -> list[Any]:
+    return [[digest(batch) for batch in loader] for _ in range(count)]
+
+
+def node_loader(**options: Any) -> GTTFLoader:
+    return GTTFLoader(KARATE, [3, 2], batch_size=8, shuffle=True, **options)
+
+
+def link_loader(**options: Any) -> GTTFLinkLoader:
+    common = {"batch_size": 40, "shuffle": True, "neg_sampling": "binary"}
+    return GTTFLinkLoader(KARATE, [3, 2], exclude_edges=True, **common, **options)
+
+
+def hetero_loader(**options: Any) -> GTTFLoader:
+    name = HETERO.node_types[0]
+    return GTTFLoader(HETERO, [2, 2], name, batch_size=10, disjoint=True, **options)
+
+
+MAKERS = [node_loader, link_loader, hetero_loader]
+
+
+ALONE = {"num_workers": 0, "prefetch": 2}
+ONE = {"num_workers": 1, "filter_per_worker": False}
+TWO = {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 1}
+
+
+@pytest.mark.parametrize(
+    ("make", "ways"),
+    [
+        (node_loader, [{}, ALONE, ONE, TWO]),
+        (link_loader, [{}, TWO]),
+        (hetero_loader, [{}, TWO]),
+    ],
+)
+def test_workers_give_the_same_batches(make, ways):
+    """In every epoch, and wherever features are gathered."""
+    found = []
+    for options in ways:
+        loader = make(**options)
+        torch.manual_seed(7)
+        found.append(epochs(loader))
+        loader._iterator = None  # ends the workers at once; collecting a cycle waits
+    assert all(other == found[0] for other in found[1:])
+    assert found[0][0] != found[0][1]  # another epoch, another draw
+
+
+def test_workers_that_are_spawned():
+    torch.manual_seed(7)
+    expected = epochs(node_loader(), 1)
+    torch.manual_seed(7)
+    loader = node_loader(num_workers=1, multiprocessing_context="spawn")
+    assert epochs(loader, 1) == expected
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_threads_give_the_same_batches(make):
+    """D4: for types as well."""
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            loader = make()
+            torch.manual_seed(7)
+            found.append(epochs(loader))
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+def test_shuffling_gives_the_order_of_torch():
+    """Sampling takes nothing from the generator that decides about the order."""
+    torch.manual_seed(3)
+    plain = DataLoader(range(34), batch_size=8, shuffle=True)
+    expected = [[batch.tolist() for batch in plain] for _ in range(3)]
+    torch.manual_seed(3)
+    loader = node_loader()
+    assert [[b.input_id.tolist() for b in loader] for _ in range(3)] == expected
+
+
+def test_keys_are_not_what_shuffles():
+    """What decides about the order must not decide about the negatives as well."""
+    torch.manual_seed(0)
+    shuffled_by = int(torch.empty((), dtype=torch.int64).random_())
+    torch.manual_seed(0)
+    batches = KeyedBatches([[0], [1], [2]], True, None, Epoch())
+    keys = [index[0].step - 1 for index in batches]
+    assert len(set(keys)) == len(batches) == 3
+    assert all(abs(key - shuffled_by) > 3 for key in keys)
+    assert torch.empty((), dtype=torch.int64).random_() == shuffled_by  # still there
+
+
+def test_seed_and_generator_govern_everything():
+    def run(**options: Any) -> list[Any]:
+        torch.manual_seed(int.from_bytes(os.urandom(4), "big"))
+        return epochs(link_loader(**options))
+
+    assert run(seed=4) == run(generator=torch.Generator().manual_seed(4))
+    assert run(seed=4) == run(seed=4, num_workers=1)
+    assert run(seed=4) != run(seed=5)
+
+
+def test_unseeded_batches_differ():
+    """Two batches with the same seeds are different draws, also within an epoch."""
+    loader = GTTFLoader(KARATE, [1], torch.zeros(40, dtype=torch.int64), batch_size=1)
+    assert len({int(batch.e_id) for batch in loader}) > 5
+    assert len({int(loader([0]).e_id) for _ in range(40)}) > 5
+
+
+def test_workers_of_a_drawn_input():
+    """A sampler of torch that repeats nodes."""
+    found = []
+    for workers in (0, 2):
+        torch.manual_seed(1)
+        sampler = WeightedRandomSampler(torch.rand(34), 60)
+        loader = GTTFLoader(
+            KARATE, [2, 2], sampler=sampler, batch_size=20, num_workers=workers
+        )
+        batches = list(loader)
+        for batch in batches:
+            assert_consistent(batch, KARATE)
+        found.append([digest(batch) for batch in batches])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_loader_pickles(make):
+    loader = make(seed=2)
+    expected = epochs(make(seed=2), 1)
+    for other in (pickle.loads(pickle.dumps(loader)), copy.copy(make(seed=2))):
+        assert epochs(other, 1) == expected
+
+
+def weighted(path, node, neighborhood):
+    return EdgeWeightBias()(path, node, neighborhood)
+
+
+def test_workers_with_weights_and_times(tmp_path):
+    data = KARATE.clone()
+    generator = torch.Generator().manual_seed(0)
+    data.w = torch.rand(156, generator=generator)
+    data.edge_time = torch.randint(0, 9, (156,), generator=generator)
+    data.disk = np.memmap(tmp_path / "x.bin", np.float32, "w+", shape=(34, 3))
+    data.disk[:] = np.arange(102.0).reshape(34, 3)
+    nodes = torch.arange(34)
+    found = []
+    for workers in (0, 2):
+        torch.manual_seed(5)
+        loader = GTTFLoader(
+            data,
+            [3, 3],
+            nodes,
+            torch.full_like(nodes, 6),
+            time_attr="edge_time",
+            weight_attr="w",
+            bias=weighted,
+            batch_size=9,
+            num_workers=workers,
+        )
+        batches = list(loader)
+        for batch in batches:
+            expected = torch.from_numpy(np.asarray(data.disk)[batch.n_id])
+            assert torch.equal(batch.disk, expected)
+        found.append([digest(batch) for batch in batches])
+    assert found[0] == found[1]
+
+
+def missing():
+    raise AssertionError("a worker would have to make this")
+
+
+def test_workers_share_the_tables_of_the_graph():
+    """They are made before the workers are, and travel with the graph."""
+    data = KARATE.clone()
+    data.w = torch.rand(156, generator=torch.Generator().manual_seed(0))
+    options = {"weight_attr": "w", "exclude_edges": True}
+    loader = GTTFLinkLoader(data, [2, 2], num_workers=1, **options)
+    sampler = pickle.loads(pickle.dumps(loader.link_sampler))
+    (adj,) = sampler.adjs.values()
+    for table in ("weight_table", "sorted_col", "sorted_order"):
+        adj.cached(table, missing)
+    state = torch.get_rng_state()
+    hetero_loader(num_workers=1)
+    assert torch.equal(torch.get_rng_state(), state)  # nothing was drawn for it
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
+def test_memory_does_not_grow():
+    """Not over 2,000 batches of some twenty kilobytes."""
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randint(0, 3000, (2, 30_000), generator=generator)
+    data = Data(x=torch.zeros(3000, 16), edge_index=index)
+    loader = GTTFLoader(data, [9], batch_size=20, shuffle=True, seed=0)
+
+    def run(batches: int) -> None:
+        while batches > 0:
+            for _ in loader:
+                batches -= 1
+
+    run(300)
+    gc.collect()
+    before, objects = resident(), len(gc.get_objects())
+    run(2000)
+    gc.collect()
+    assert resident() - before < 8 << 20
+    assert len(gc.get_objects()) - objects < 100
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_two_loaders_side_by_side_draw_different_batches(workers):
+    """Two views of one graph, as in contrastive training; the same for any workers."""
+
+    def views(number):
+        torch.manual_seed(3)
+        loaders = [
+            GTTFLoader(KARATE, [2, 2], batch_size=8, num_workers=number)
+            for _ in range(2)
+        ]
+        return [(a.e_id, b.e_id) for a, b in zip(*loaders, strict=True)]
+
+    found = views(workers)
+    assert any(not torch.equal(a, b) for a, b in found)
+    alone = views(0)
+    for (a, b), (c, d) in zip(found, alone, strict=True):
+        assert torch.equal(a, c)
+        assert torch.equal(b, d)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_drawn_after_an_epoch_began_does_not_change_it(workers):
+    def epoch(extra):
+        torch.manual_seed(5)
+        batches = iter(GTTFLoader(KARATE, [2, 2], batch_size=8, num_workers=workers))
+        torch.rand(extra)
+        return [batch.e_id for batch in batches]
+
+    for a, b in zip(epoch(0), epoch(3), strict=True):
+        assert torch.equal(a, b)

@@ -1,7 +1,12 @@
-"""GTTF for DGL.
+"""GTTF for DGL: the DataLoader's sampler argument, and random walks.
 
-Importing this package needs the host; this version checks that it is there and
-exports nothing yet.
+>>> import dgl, torch
+>>> from gttf_dgl import GTTFSampler
+>>> g = dgl.rand_graph(100, 1000)
+>>> sampler = GTTFSampler([10, 15])  # instead of dgl.dataloading.NeighborSampler
+>>> loader = dgl.dataloading.DataLoader(g, torch.arange(100), sampler, batch_size=20)
+>>> len(loader)
+5
 """
 
 try:
@@ -11,4 +16,16 @@ except ImportError as err:
         "'gttf_dgl' needs dgl; install it with: pip install 'gttf-sampler[dgl]'"
     ) from err
 
-__all__: list[str] = []
+from gttf_dgl.compact import to_compact
+from gttf_dgl.sampler import GTTFSampler
+from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
+from gttf_dgl.walks import node2vec_random_walk, random_walk
+
+__all__ = [
+    "GTTFSampler",
+    "GTTFSubgraphSampler",
+    "from_subgraph",
+    "node2vec_random_walk",
+    "random_walk",
+    "to_compact",
+]

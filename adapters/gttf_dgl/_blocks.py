@@ -1,0 +1,83 @@
+"""What was sampled, as blocks or as one graph."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from dgl import DGLGraph
+from dgl.heterograph import DGLBlock
+from torch import Tensor
+
+from gttf_dgl import _frames, _norm
+from gttf_dgl._source import Source
+from gttf_sampler import HeteroSubgraph
+
+
+def block_of(
+    source: Source,
+    drawn: HeteroSubgraph,
+    sizes: dict[str, int],
+    depth: int,
+    norm: str | None,
+) -> DGLBlock:
+    """The first `depth` hops as a block whose targets are the first `sizes` nodes."""
+    nodes, edges = drawn.num_sampled_nodes or {}, drawn.num_sampled_edges or {}
+    senders = {
+        name: drawn.node[name][: sum(nodes[name][: depth + 1])] for name in sizes
+    }
+    receivers = {name: ids[: sizes[name]] for name, ids in senders.items()}
+    stops = {kind: sum(edges[kind][:depth]) for kind in source.adjs}
+    ends = [(drawn.row[k][:stop], drawn.col[k][:stop]) for k, stop in stops.items()]
+    taken = [drawn.edge[kind][:stop] for kind, stop in stops.items()]
+    kinds = list(source.adjs)
+    eids = _eids(source, taken)
+    block = _frames.make_block(source.g, kinds, ends, eids, senders, receivers)
+    if norm is not None:
+        _store_norm(block, norm, source, ends, senders, receivers)
+    return block
+
+
+def graph_of(source: Source, drawn: HeteroSubgraph, norm: str | None) -> DGLGraph:
+    """All of it as one graph, seeds first."""
+    none = torch.empty(0, dtype=torch.int64, device=source.g.device)
+    nodes = {name: drawn.node.get(name, none) for name in source.g.ntypes}
+    kinds = list(source.adjs)
+    ends = [(drawn.row[kind], drawn.col[kind]) for kind in kinds]
+    eids = _eids(source, [drawn.edge[kind] for kind in kinds])
+    graph = _frames.make_graph(source.g, kinds, ends, eids, nodes)
+    if norm is not None:
+        _store_norm(graph, norm, source, ends, nodes, nodes)
+    return graph
+
+
+def output_device(asked: Any, seed_nodes: Any, g: DGLGraph) -> torch.device:
+    """Where a batch goes: as asked, else where the seeds are."""
+    if asked is not None:
+        return torch.device(asked)
+    parts = seed_nodes.values() if isinstance(seed_nodes, Mapping) else [seed_nodes]
+    found = [part.device for part in parts if isinstance(part, Tensor)]
+    return found[0] if found else g.device
+
+
+def _eids(source: Source, taken: list[Tensor]) -> list[Tensor]:
+    """DGL's ids of the edges taken, per edge type."""
+    return [
+        adj.original_edge(edge)
+        for adj, edge in zip(source.adjs.values(), taken, strict=True)
+    ]
+
+
+def _store_norm(
+    batch: DGLGraph,
+    norm: str,
+    source: Source,
+    ends: list[tuple[Tensor, Tensor]],
+    senders: dict[str, Tensor],
+    receivers: dict[str, Tensor],
+) -> None:
+    """Puts the weights of the estimator into the edge data."""
+    for (kind, adj), (row, col) in zip(source.adjs.items(), ends, strict=True):
+        hidden = source.excluded.get(kind)
+        nodes = senders[kind[0]], receivers[kind[2]]
+        weight = _norm.edge_norm(norm, adj, hidden, *nodes, row, col)
+        batch.edges[kind].data[_norm.COLUMN] = weight

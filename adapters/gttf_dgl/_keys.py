@@ -1,0 +1,114 @@
+"""The key of every batch: the same in whichever process it is drawn."""
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_dgl import _check, _loader
+from gttf_sampler import random
+from gttf_sampler.random import WORD
+
+EPOCHS = 1 << 14  # after so many, numbers of epochs start again
+
+
+class BatchKeys:
+    """Keys that depend on the seed, the epoch and the ids of a batch.
+
+    Without a seed, an epoch has the base seed of its DataLoader, which that draws from
+    torch's default generator. With one, epochs are counted: their base seeds are noted
+    in memory that forked and spawned workers share. A batch that comes twice in one
+    epoch is drawn twice the same. Outside a DataLoader there are no epochs, and calls
+    are counted instead.
+    """
+
+    def __init__(self, generator: Any, seed: Any) -> None:
+        self._seed = _one_seed(generator, seed)
+        self._calls, self._number, self._pass = 0, 0, 0
+        self._base: int | None = None
+        self._fetcher: weakref.ref[object] | None = None
+        self._bases: Tensor | None = None
+        if self._seed is not None:
+            noted = torch.zeros(EPOCHS, dtype=torch.int64, device="cpu")
+            self._bases = noted.share_memory_()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what belongs to this process."""
+        return {**self.__dict__, "_base": None, "_fetcher": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Copies share memory with workers of their own."""
+        self.__dict__.update(state)
+        if self._bases is not None:
+            self._bases.share_memory_()
+
+    def next(self, ids: Iterable[Tensor]) -> int:
+        """The key of the batch of these ids."""
+        epoch = _loader.epoch()
+        if epoch is None:
+            return self._next_call()
+        if epoch.base != self._base:
+            self._base, self._pass = epoch.base, 0
+            if self._bases is not None:
+                mark = ~epoch.base  # never 0, which is a free place
+                self._number = _position(self._bases, mark)
+        elif self._fetcher is None or self._fetcher() is not epoch.fetcher:
+            self._pass += 1  # of workers that persist
+        self._fetcher = weakref.ref(epoch.fetcher)
+        if self._seed is None:
+            return _digest(_fold(epoch.base, self._pass), ids)
+        # a pass of workers that persist counts like an epoch of those that do not
+        return _digest(_fold(self._seed, self._number + self._pass), ids)
+
+    def _next_call(self) -> int:
+        """The seed itself, then numbers that follow from it; without one, any number.
+
+        It is drawn as torch's DataLoader and `gttf_pyg` draw theirs.
+        """
+        if self._seed is None:
+            return int(torch.empty((), dtype=torch.int64, device="cpu").random_())
+        self._calls += 1
+        return self._seed if self._calls == 1 else _fold(self._seed, self._calls)
+
+
+def _one_seed(generator: Any, seed: Any) -> int | None:
+    """The number behind `generator` or `seed`, of which one may be given."""
+    if generator is not None and seed is not None:
+        _check.fail("seed", "must not be given beside 'generator'", seed)
+    if seed is not None:
+        return _check.integer("seed", seed)
+    given = _check.randomness(generator)
+    if isinstance(given, torch.Generator):
+        # one number, once: a copy of the generator would repeat itself in every worker
+        given = int(torch.randint(1 << 62, (), generator=given, device=given.device))
+    return given
+
+
+def _digest(key: int, ids: Iterable[Tensor]) -> int:
+    """A number that depends on every id and its place."""
+    for number, part in enumerate(ids):
+        place = torch.arange(part.numel(), device=part.device)
+        word = random.bits(random.stream(key & WORD, part), place).sum()
+        key = _fold(key + int(word), number)
+    return key
+
+
+def _fold(key: int, number: int) -> int:
+    """The key of sub-task `number`, from any integer."""
+    return int(random.fold(key & WORD, number))
+
+
+def _position(log: Tensor, mark: int) -> int:
+    """Where `mark` stands in the log; it is written behind the others if it does not.
+
+    Workers of one epoch may come here at once: they write the same number to the same
+    place.
+    """
+    found = ((log == mark) | (log == 0)).nonzero()
+    if found.numel() == 0:
+        log.zero_()
+    place = int(found[0]) if found.numel() else 0
+    log[place] = mark
+    return place

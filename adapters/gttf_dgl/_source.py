@@ -1,0 +1,221 @@
+"""Source: what the batches of one graph are drawn from, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import mul
+from typing import Any, NamedTuple
+
+import torch
+from dgl import DGLGraph
+from torch import Tensor
+
+from gttf_dgl import _check
+from gttf_dgl._check import EdgeType
+from gttf_dgl.compact import kinds_with, weighted_rows
+from gttf_sampler import (
+    BiasFn,
+    CompactAdj,
+    EdgeWeightBias,
+    ExcludeBias,
+    HeteroSubgraph,
+    Subgraph,
+    sample_rooted,
+)
+
+
+class Choice(NamedTuple):
+    """How a sampler was asked to choose among the neighbours.
+
+    Attributes:
+        edge_dir: "in" or "out".
+        prob: name of edge data to draw in proportion to, or None.
+        mask: name of boolean edge data that admit an edge, or None.
+        replace: whether a neighbour may be drawn twice.
+        bias: one for all edge types, or per edge type, or None.
+    """
+
+    edge_dir: str
+    prob: str | None
+    mask: str | None
+    replace: bool
+    bias: BiasFn | Mapping[Any, BiasFn] | None
+
+    @classmethod
+    def checked(
+        cls, edge_dir: str, prob: Any, mask: Any, replace: Any, bias: Any, rooted: bool
+    ) -> Choice:
+        """The same from what the caller passed."""
+        _check.one_of("edge_dir", edge_dir, _check.EDGE_DIRS)
+        if prob is not None and mask is not None:
+            cure = "multiply the two and pass the product as 'prob'"
+            _check.fail("mask", "must not be given beside 'prob'", repr(mask), cure)
+        bias = _check.bias(bias, whole_trees=rooted)
+        return cls(edge_dir, prob, mask, bool(replace), bias)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether every neighbour is as likely as any other."""
+        return self.prob is None and self.mask is None and self.bias is None
+
+
+class Source(NamedTuple):
+    """The rows of every edge type, in the order of the graph's edge types.
+
+    With `edge_dir="out"` all edges are turned round, as `dgl.reverse` does it: type
+    (a, r, b) becomes (b, r, a).
+
+    Attributes:
+        g: the graph.
+        choice: how to choose.
+        adjs: per edge type of a batch, where to walk.
+        excluded: per edge type, the positions [k] that must not be taken.
+    """
+
+    g: DGLGraph
+    choice: Choice
+    adjs: dict[EdgeType, CompactAdj]
+    excluded: dict[EdgeType, Tensor]
+
+    @classmethod
+    def of(cls, g: DGLGraph, choice: Choice, exclude_eids: Any = None) -> Source:
+        """The rows of `g`, from the cache where they are known."""
+        _check.graph(g)
+        heavy = set(kinds_with(g, choice.prob, choice.mask))
+        adjs, direction = {}, "in" if choice.edge_dir == "in" else "turned"
+        for kind in g.canonical_etypes:
+            named = (choice.prob, choice.mask) if kind in heavy else (None, None)
+            adj = weighted_rows(g, kind, direction, *named)
+            adjs[_turned(kind, choice.edge_dir)] = adj
+        hidden = {}
+        for kind, eids in _excluded(g, exclude_eids).items():
+            kind = _turned(kind, choice.edge_dir)
+            hidden[kind] = _positions(adjs[kind], eids)
+        return cls(g, choice, adjs, hidden)
+
+    def draw(
+        self,
+        seeds: dict[str, Tensor],
+        hops: Sequence[list[int]],
+        generator: int,
+    ) -> HeteroSubgraph:
+        """Samples; `hops` has the fanouts of every edge type for each hop."""
+        biases = self._biases()
+        if len(self.adjs) == 1 and len(seeds) == 1:
+            return self._draw_one_type(seeds, hops, biases, generator)
+        reached = {end for kind in self.adjs for end in (kind[0], kind[2])}
+        fanouts = {
+            kind: [hop[number] for hop in hops] for number, kind in enumerate(self.adjs)
+        }
+        drawn = sample_rooted(
+            self.adjs,
+            {name: ids for name, ids in seeds.items() if name in reached},
+            fanouts,
+            replace=self.choice.replace,
+            bias=biases,
+            generator=generator,
+        )
+        counts = drawn.num_sampled_nodes or {}
+        for name in seeds.keys() - reached:  # types that no edge has an end in
+            drawn.node[name] = seeds[name]
+            counts[name] = [len(seeds[name])] + [0] * len(hops)
+        return replace(drawn, num_sampled_nodes=counts)
+
+    def _draw_one_type(
+        self,
+        seeds: dict[str, Tensor],
+        hops: Sequence[list[int]],
+        biases: dict[EdgeType, BiasFn],
+        generator: int,
+    ) -> HeteroSubgraph:
+        """The same on a homogeneous graph, for which the engine has a faster way."""
+        ((name, ids),) = seeds.items()
+        ((kind, adj),) = self.adjs.items()
+        drawn = sample_rooted(
+            adj,
+            ids,
+            [fanout for (fanout,) in hops],
+            replace=self.choice.replace,
+            bias=biases.get(kind),
+            generator=generator,
+        )
+        return typed(drawn, name, kind)
+
+    def _biases(self) -> dict[EdgeType, BiasFn]:
+        """The product of all that was asked for, per edge type."""
+        own = self.choice.bias
+        if isinstance(own, Mapping):
+            named = {
+                _check.edge_type("bias", self.g, kind): part
+                for kind, part in own.items()
+            }
+        else:
+            named = {} if own is None else dict.fromkeys(self.g.canonical_etypes, own)
+        biases: dict[EdgeType, BiasFn] = {}
+        for kind, (turned, adj) in zip(
+            self.g.canonical_etypes, self.adjs.items(), strict=True
+        ):
+            parts: list[Any] = []
+            if adj.edge_weight is not None:
+                parts.append(EdgeWeightBias())
+            if turned in self.excluded:
+                parts.append(ExcludeBias(self.excluded[turned]))
+            if kind in named:
+                parts.append(named[kind])
+            if parts:
+                biases[turned] = reduce(mul, parts)
+        return biases
+
+
+def typed(drawn: Subgraph, name: str, kind: EdgeType) -> HeteroSubgraph:
+    """A sample of a graph with one node type and one edge type, under their names."""
+    return HeteroSubgraph(
+        {name: drawn.node},
+        {kind: drawn.row},
+        {kind: drawn.col},
+        {kind: drawn.edge},
+        None if drawn.batch is None else {name: drawn.batch},
+        {name: drawn.num_sampled_nodes or []},
+        {kind: drawn.num_sampled_edges or []},
+    )
+
+
+def _turned(kind: EdgeType, edge_dir: str) -> EdgeType:
+    """The type of the edges of a batch: messages run from neighbour to seed."""
+    source, relation, target = kind
+    return kind if edge_dir == "in" else (target, relation, source)
+
+
+def _excluded(g: DGLGraph, eids: Any) -> dict[EdgeType, Tensor]:
+    """DGL's `exclude_eids`, a tensor or a mapping, as ids per edge type."""
+    if eids is None:
+        return {}
+    if not isinstance(eids, Mapping):
+        if len(g.canonical_etypes) > 1:
+            rule = "must map edge types to ids, as there are several types"
+            _check.fail_like_dgl("exclude_eids", rule, type(eids).__name__)
+        eids = {g.canonical_etypes[0]: eids}
+    named = {
+        _check.edge_type("exclude_eids", g, kind): ids for kind, ids in eids.items()
+    }
+    return {
+        kind: _check.ids("exclude_eids", ids, g.num_edges(kind), g.device, "edges")
+        for kind, ids in named.items()
+        if len(ids)
+    }
+
+
+def _positions(adj: CompactAdj, eids: Tensor) -> Tensor:
+    """Where the edges with DGL's ids stand in `adj.col`."""
+    edge_id = adj.edge_id
+    if edge_id is None:
+        return eids
+
+    def invert() -> Tensor:
+        place = torch.arange(edge_id.numel(), device=edge_id.device).to(edge_id.dtype)
+        return torch.empty_like(place).index_copy_(0, edge_id.long(), place)
+
+    places: Tensor = adj.cached("place_of_edge", invert)
+    return places.index_select(0, eids).long()

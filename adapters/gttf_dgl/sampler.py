@@ -1,0 +1,175 @@
+"""GTTFSampler: the sampler argument of DGL's DataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dgl import NID, DGLGraph
+from dgl.dataloading import BlockSampler
+from dgl.dataloading.base import (
+    set_dst_lazy_features,
+    set_edge_lazy_features,
+    set_src_lazy_features,
+)
+from dgl.heterograph import DGLBlock
+from torch import Tensor
+
+from gttf_dgl import _check, _frames, _loader, _norm
+from gttf_dgl._blocks import block_of, output_device
+from gttf_dgl._keys import BatchKeys
+from gttf_dgl._source import Choice, Source
+from gttf_sampler import BiasFn, random
+
+
+class GTTFSampler(BlockSampler):
+    """Samples blocks for multi-layer message passing, in place of NeighborSampler.
+
+    >>> import dgl, torch
+    >>> from gttf_dgl import GTTFSampler
+    >>> g = dgl.graph(([1, 2, 3, 4], [0, 0, 0, 2]))
+    >>> sampler = GTTFSampler([-1, 2])  # farthest layer first
+    >>> input_nodes, output_nodes, blocks = sampler.sample(g, torch.tensor([0]))
+    >>> blocks[1]
+    Block(num_src_nodes=3, num_dst_nodes=1, num_edges=2)
+
+    Takes the arguments of `dgl.dataloading.NeighborSampler` and gives what that gives,
+    for every layer a fresh sample. Draws follow `torch.manual_seed`, and are the same
+    for any number of threads and workers. They depend on the ids of a batch: two views
+    of one batch need two samplers with different `seed`. Edges to exclude are left out
+    before anything is drawn; copies of a repeated seed draw the same edges each. With
+    `edge_dir="out"` a node gets messages from the nodes its edges lead to: the blocks
+    of `dgl.reverse(g)`, with the edge ids of `g`.
+
+    Args:
+        fanouts: per layer the neighbours of each edge type, as one number or a mapping;
+            -1 takes all.
+        edge_dir: "in" samples edges into a node, "out" edges out of it.
+        prob: name of edge data; neighbours are drawn in proportion to it, never where
+            it is zero. Edge types without it are uniform.
+        mask: name of boolean edge data; only edges where it is true are drawn.
+        replace: draw `fanout` neighbours independently.
+        prefetch_node_feats: node data that the first block's sources will have.
+        prefetch_labels: node data that the last block's targets will have.
+        prefetch_edge_feats: edge data that all blocks will have.
+        output_device: where the blocks go; by default where the seeds are.
+        fused: for scripts that pass it; there is one way to sample.
+        bias: a BiasFn, or one per edge type, multiplied with the rest. It sees one step
+            at a time, or whole paths if `rooted`.
+        generator: a torch.Generator, of which one number is taken now, or an integer.
+        seed: the same for an integer.
+        rooted: draw once for all layers, every node when it is first reached: the
+            paper's Ã, of which the layers see ever larger parts.
+        normalize: "both", "right", "left" or "none" put weights into
+            `block.edata["norm"]` with which `GraphConv(norm="none")`, given them as
+            `edge_weight`, estimates `GraphConv` of that norm without bias.
+    """
+
+    def __init__(
+        self,
+        fanouts: Any,
+        edge_dir: str = "in",
+        prob: str | None = None,
+        mask: str | None = None,
+        replace: bool = False,
+        prefetch_node_feats: Any = None,
+        prefetch_labels: Any = None,
+        prefetch_edge_feats: Any = None,
+        output_device: Any = None,
+        fused: bool = True,
+        *,
+        bias: BiasFn | Mapping[Any, BiasFn] | None = None,
+        generator: Any = None,
+        seed: int | None = None,
+        rooted: bool = False,
+        normalize: str | None = None,
+    ) -> None:
+        super().__init__(
+            prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
+        )
+        self.fanouts = _check.fanouts(fanouts)
+        choice = Choice.checked(edge_dir, prob, mask, replace, bias, bool(rooted))
+        self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
+        self.fused = fused
+        self.rooted = bool(rooted)
+        self.normalize = _norm.check(normalize, choice.uniform)
+        self._keys = BatchKeys(generator, seed)
+
+    def assign_lazy_features(self, result: Any) -> Any:
+        """Marks what DGL is to prefetch.
+
+        It looks for edge data under the type that the edges have in a block. Where
+        those are turned round that is another one, or none; the blocks have the columns
+        of their own, which are gathered when they are read.
+        """
+        _, _, blocks = result
+        set_src_lazy_features(blocks[0], self.prefetch_node_feats)
+        set_dst_lazy_features(blocks[-1], self.prefetch_labels)
+        if self.edge_dir == "in" or len(blocks[0].srctypes) == 1:
+            for block in blocks:
+                set_edge_lazy_features(block, self.prefetch_edge_feats)
+        return result
+
+    def sample(
+        self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
+    ) -> tuple[Any, Any, list[DGLBlock]]:
+        """(input_nodes, output_nodes, blocks), with marks where DGL will prefetch.
+
+        If nobody else is there to do it, the features are fetched here.
+        """
+        result: tuple[Any, Any, list[DGLBlock]]
+        result = super().sample(g, seed_nodes, exclude_eids)
+        if _loader.gathers_here():
+            for block in result[2]:
+                _frames.fetch_marked(g, block)
+        return result
+
+    def sample_blocks(
+        self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
+    ) -> tuple[Any, Any, list[DGLBlock]]:
+        """(input_nodes, output_nodes, blocks), the block of the seeds last."""
+        choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
+        source = Source.of(g, choice, exclude_eids)
+        seeds = _check.seeds(g, seed_nodes)
+        hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
+        key = self._keys.next(seeds.values())
+        grow = self._rooted_blocks if self.rooted else self._layered_blocks
+        blocks = grow(source, seeds, hops, key)
+        device = output_device(self.output_device, seed_nodes, g)
+        if device != g.device:
+            blocks = [block.to(device) for block in blocks]
+        return blocks[0].srcdata[NID], seed_nodes, blocks
+
+    def _layered_blocks(
+        self,
+        source: Source,
+        seeds: dict[str, Tensor],
+        hops: list[list[int]],
+        key: int,
+    ) -> list[DGLBlock]:
+        """One sample per layer: whatever a layer needs is drawn anew."""
+        root = random.new_key(key, source.g.device)
+        blocks: list[DGLBlock] = []
+        frontier = seeds
+        for layer, fanouts in enumerate(hops):
+            drawn = source.draw(frontier, [fanouts], int(random.fold(root, layer)))
+            sizes = {name: ids.numel() for name, ids in frontier.items()}
+            blocks.insert(0, block_of(source, drawn, sizes, 1, self.normalize))
+            frontier = {name: drawn.node[name] for name in seeds}
+        return blocks
+
+    def _rooted_blocks(
+        self,
+        source: Source,
+        seeds: dict[str, Tensor],
+        hops: list[list[int]],
+        key: int,
+    ) -> list[DGLBlock]:
+        """One sample for all: the layer h steps from the seeds sees h hops of it."""
+        drawn = source.draw(seeds, hops, key)
+        blocks = []
+        counts = drawn.num_sampled_nodes or {}
+        for depth in range(len(hops), 0, -1):
+            sizes = {name: sum(counts[name][:depth]) for name in seeds}
+            blocks.append(block_of(source, drawn, sizes, depth, self.normalize))
+        return blocks

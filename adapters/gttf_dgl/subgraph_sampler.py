@@ -1,0 +1,127 @@
+"""GTTFSubgraphSampler: the rooted adjacency of a batch as one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dgl import NID, DGLGraph
+from dgl.dataloading import Sampler
+from dgl.dataloading.base import set_edge_lazy_features, set_node_lazy_features
+
+from gttf_dgl import _check, _frames, _loader, _norm
+from gttf_dgl._blocks import graph_of, output_device
+from gttf_dgl._keys import BatchKeys
+from gttf_dgl._source import Choice, Source, typed
+from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph
+
+
+class GTTFSubgraphSampler(Sampler):
+    """Samples one graph that all layers of a deep model share; the paper's Ã.
+
+    >>> import dgl, torch
+    >>> from gttf_dgl import GTTFSubgraphSampler
+    >>> g = dgl.graph(([1, 2, 3, 4], [0, 0, 0, 2]))
+    >>> sampler = GTTFSubgraphSampler([1, -1])
+    >>> input_nodes, output_nodes, batch = sampler.sample(g, torch.tensor([0]))
+    >>> input_nodes[0], batch.num_edges()
+    (tensor(0), 4)
+
+    A node is expanded once, when first reached. The seeds are the first nodes of the
+    graph (of each type), in their order. Returns what `ShaDowKHopSampler` returns, but
+    holds the sampled edges only, not all edges between the sampled nodes.
+
+    Args:
+        fanouts: as in `GTTFSampler`, farthest hop first; one entry per hop, however
+            many layers the model has.
+        replace, prob, mask, edge_dir, bias, generator, seed, normalize: see there.
+        prefetch_node_feats: node data that all nodes will have.
+        prefetch_labels: the same; the seeds' labels are the first rows.
+        prefetch_edge_feats: edge data that all edges will have.
+        output_device: where the graph goes; by default where the seeds are.
+    """
+
+    def __init__(
+        self,
+        fanouts: Any,
+        replace: bool = False,
+        prob: str | None = None,
+        prefetch_node_feats: Any = None,
+        prefetch_edge_feats: Any = None,
+        output_device: Any = None,
+        *,
+        prefetch_labels: Any = None,
+        edge_dir: str = "in",
+        mask: str | None = None,
+        bias: BiasFn | Mapping[Any, BiasFn] | None = None,
+        generator: Any = None,
+        seed: int | None = None,
+        normalize: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.fanouts = _check.fanouts(fanouts)
+        choice = Choice.checked(edge_dir, prob, mask, replace, bias, rooted=True)
+        self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
+        self.normalize = _norm.check(normalize, choice.uniform)
+        self.prefetch_node_feats = prefetch_node_feats
+        self.prefetch_labels = prefetch_labels
+        self.prefetch_edge_feats = prefetch_edge_feats
+        self.output_device = output_device
+        self._keys = BatchKeys(generator, seed)
+
+    def sample(
+        self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
+    ) -> tuple[Any, Any, DGLGraph]:
+        """(input_nodes, output_nodes, graph): all ids, the seeds, the sample."""
+        choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
+        source = Source.of(g, choice, exclude_eids)
+        seeds = _check.seeds(g, seed_nodes)
+        hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
+        drawn = source.draw(seeds, hops, self._keys.next(seeds.values()))
+        batch = graph_of(source, drawn, self.normalize)
+        device = output_device(self.output_device, seed_nodes, g)
+        if device != g.device:
+            batch = batch.to(device)
+        input_nodes = batch.ndata[NID]
+        set_node_lazy_features(batch, self.prefetch_node_feats)
+        set_node_lazy_features(batch, self.prefetch_labels)
+        if self.edge_dir == "in" or len(batch.ntypes) == 1:  # see `GTTFSampler`
+            set_edge_lazy_features(batch, self.prefetch_edge_feats)
+        if _loader.gathers_here():
+            _frames.fetch_marked(g, batch)
+        return input_nodes, seed_nodes, batch
+
+
+def from_subgraph(
+    g: DGLGraph, subgraph: Subgraph | HeteroSubgraph, *, edge_dir: str = "in"
+) -> DGLGraph:
+    """The DGLGraph of a sample from `to_compact(g)`, with the data of `g`.
+
+    >>> import dgl
+    >>> from gttf_dgl import from_subgraph, to_compact
+    >>> from gttf_sampler import sample_rooted
+    >>> g = dgl.graph(([1, 2, 3, 4], [0, 0, 0, 2]))
+    >>> batch = from_subgraph(g, sample_rooted(to_compact(g), [2, 0], [-1]))
+    >>> batch.ndata[dgl.NID].tolist(), batch.edata[dgl.EID].tolist()
+    ([2, 0, 4, 1, 3], [3, 0, 1, 2])
+
+    Args:
+        g: the graph that was sampled from.
+        subgraph: the sample; a `HeteroSubgraph` must have all edge types of `g`.
+        edge_dir: "out" if the rows were those of `direction="out"`.
+    """
+    _check.one_of("edge_dir", edge_dir, _check.EDGE_DIRS)
+    source = Source.of(g, Choice(edge_dir, None, None, False, None))
+    if isinstance(subgraph, Subgraph):
+        if len(g.ntypes) > 1 or len(g.canonical_etypes) > 1:
+            rule = "must be a HeteroSubgraph, as there are several types"
+            _check.mistyped("subgraph", rule, type(subgraph).__name__)
+        subgraph = typed(subgraph, g.ntypes[0], g.canonical_etypes[0])
+    elif not isinstance(subgraph, HeteroSubgraph):
+        rule = "must be a Subgraph or a HeteroSubgraph"
+        _check.mistyped("subgraph", rule, type(subgraph).__name__)
+    missing = [kind for kind in source.adjs if kind not in subgraph.edge]
+    if missing:
+        rule = f"must have all edge types of the graph, also {missing[0]}"
+        _check.fail("subgraph", rule, list(subgraph.edge))
+    return graph_of(source, subgraph, None)

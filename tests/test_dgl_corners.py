@@ -1,0 +1,100 @@
+"""Corners of the DGL adapter that a reader of its code found."""
+
+import pytest
+import torch
+
+dgl = pytest.importorskip("dgl", reason="gttf_dgl needs dgl")
+
+from gttf_dgl import GTTFSampler, random_walk  # noqa: E402
+
+
+def typed_graph():
+    """Two relations of one name that run in opposite directions."""
+    g = dgl.heterograph(
+        {
+            ("u", "r", "i"): (torch.tensor([0, 1, 2]), torch.tensor([0, 1, 1])),
+            ("i", "r", "u"): (torch.tensor([0, 1]), torch.tensor([2, 0])),
+        }
+    )
+    for number, kind in enumerate(g.canonical_etypes):
+        count = g.num_edges(kind)
+        g.edges[kind].data["w"] = torch.arange(count) + 10.0 * (number + 1)
+    return g
+
+
+def first_batch(g, workers):
+    sampler = GTTFSampler([-1], edge_dir="out", prefetch_edge_feats=["w"])
+    ids = {"u": torch.arange(3), "i": torch.arange(2)}
+    loader = dgl.dataloading.DataLoader(
+        *(g, ids, sampler), batch_size=5, num_workers=workers
+    )
+    return next(iter(loader))[2][0]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_turned_edges_have_the_data_of_their_own(workers):
+    g = typed_graph()
+    block = first_batch(g, workers)
+    for source, relation, target in block.canonical_etypes:
+        kind = source, relation, target
+        eids = block.edges[kind].data[dgl.EID]
+        own = g.edges[target, relation, source].data["w"]
+        assert torch.equal(block.edges[kind].data["w"], own[eids.long()])
+
+
+def test_weights_of_inference_tensors_are_read_anew():
+    with torch.inference_mode():
+        g = dgl.graph((torch.tensor([1, 2]), torch.tensor([0, 0])))
+        g.edata["w"] = torch.tensor([1.0, 0.0])
+        sampler = GTTFSampler([2], prob="w")
+        for _ in range(2):
+            block = sampler.sample(g, torch.tensor([0]))[2][0]
+            assert block.edata[dgl.EID].tolist() == [0]
+
+
+def test_metapath_through_a_type_without_nodes_ends():
+    none = torch.empty(0, dtype=torch.int64)
+    edges = {("u", "r", "g"): (none, none), ("g", "b", "u"): (none, none)}
+    g = dgl.heterograph(edges, num_nodes_dict={"u": 2, "g": 0})
+    traces, _ = random_walk(g, [0, 1], metapath=["r", "b"])
+    assert traces.tolist() == [[0, -1, -1], [1, -1, -1]]
+
+
+class Probe(torch.utils.data.Dataset):
+    """Samples where no DataLoader of DGL asks for a batch."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return index
+
+
+def sample_at_start(number):
+    g = dgl.graph((torch.tensor([1, 2]), torch.tensor([0, 0])))
+    GTTFSampler([1], seed=1).sample(g, torch.tensor([0]))
+
+
+def test_sampling_in_the_start_of_a_worker_works():
+    loader = torch.utils.data.DataLoader(
+        Probe(), num_workers=1, worker_init_fn=sample_at_start
+    )
+    assert len(list(loader)) == 1
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_seeded_epochs_do_not_depend_on_workers_that_persist(persistent):
+    g = dgl.rand_graph(60, 600)
+
+    def epochs(**how):
+        sampler = GTTFSampler([2, 2], seed=7)
+        loader = dgl.dataloading.DataLoader(
+            *(g, torch.arange(60), sampler), batch_size=20, **how
+        )
+        return [[b[2][0].edata[dgl.EID] for b in loader] for _ in range(3)]
+
+    alone = epochs(num_workers=0)
+    found = epochs(num_workers=1, persistent_workers=persistent)
+    for one, other in zip(alone, found, strict=True):
+        assert all(map(torch.equal, one, other))
+    assert not all(map(torch.equal, alone[0], alone[1]))

@@ -1,0 +1,66 @@
+"""Every DGL example runs offline, briefly, and keeps to its format."""
+
+import json
+import pathlib
+import re
+import runpy
+import sys
+
+import pytest
+from exact import one_thread
+
+pytest.importorskip("dgl")
+
+__all__ = ["one_thread"]
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+NAMES = ("sage", "gcn", "gat", "gcnii", "link_prediction", "node2vec")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs a script here, as importing DGL takes longer than most of them."""
+
+    monkeypatch.syspath_prepend(str(EXAMPLES))  # where a script is, as Python does it
+
+    def call(name, *options):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, options)])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return call
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_example(run, name):
+    lines = run(f"dgl_{name}.py", "--epochs", 1)
+    assert len(lines) == 2
+    found = re.match(r"epoch  1  loss (\d\.\d+)  .* (\d+\.\d) %", lines[0])
+    assert found, lines[0]
+    assert 0 < float(found[1]) < 5
+    assert 0 < float(found[2]) <= 100
+    assert lines[1].startswith("Expected after")
+
+
+def test_sage_takes_the_sampler_of_dgl(run):
+    assert len(run("dgl_sage.py", "--epochs", 1, "--sampler", "dgl")) == 2
+
+
+def test_bench_dgl_loader(run, tmp_path):
+    pytest.importorskip("tqdm")
+    out = tmp_path / "loader.json"
+    options = ["--graphs", "tiny", "--rounds", 1, "--batches", 2, "--json", out]
+    lines = run("bench_dgl_loader.py", *options)
+    tasks = json.loads(out.read_text())["tiny"]
+    assert list(tasks) == ["DataLoader", "sampling alone", "fetching alone"]
+    for task, peers in tasks.items():
+        assert f"  {task}" in lines
+        assert all(ms > 0 for ms in peers.values())
+        assert "gttf" in peers
+        assert len(peers) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_are_short(name):
+    text = (EXAMPLES / f"dgl_{name}.py").read_text("utf-8")
+    assert len(text.splitlines()) <= 90

@@ -1,0 +1,410 @@
+"""GTTFSampler inside DGL's DataLoader: workers, epochs, edge prediction, DDP."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+dgl = pytest.importorskip("dgl")
+
+import torch.distributed as dist  # noqa: E402
+from dgl.dataloading import DataLoader, as_edge_prediction_sampler  # noqa: E402
+from dgl_cases import as_table  # noqa: E402
+
+from gttf_dgl import GTTFSampler, GTTFSubgraphSampler, _keys  # noqa: E402
+
+NODES = 60
+
+
+def make_graph(idtype=torch.int64):
+    torch.manual_seed(0)
+    source, target = torch.randint(NODES, (2, 600))
+    g = dgl.graph((source, target), num_nodes=NODES, idtype=idtype)
+    g.ndata["feat"] = torch.rand(NODES, 70)
+    g.ndata["label"] = torch.arange(NODES)
+    g.edata["age"] = torch.rand(600)
+    return g
+
+
+def epochs(sampler, count=2, g=None, seed=None, **options):
+    """Per epoch: first seed → the blocks of the batch, as plain numbers."""
+    g = make_graph() if g is None else g
+    if seed is not None:
+        torch.manual_seed(seed)
+    options = {"batch_size": 16, **options}
+    loader = DataLoader(g, torch.arange(NODES, dtype=g.idtype), sampler, **options)
+    return [
+        {int(seeds[0]): as_table(blocks) for _, seeds, blocks in loader}
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("given_as", [{}, {"seed": 3}, {"generator": 3}])
+@pytest.mark.parametrize("options", [{}, {"rooted": True}, {"replace": True}])
+def test_epochs_are_the_same_for_any_number_of_workers(given_as, options):
+    """And differ from each other, though they have the same batches."""
+    first = epochs(GTTFSampler([3, 3], **given_as, **options), seed=1)
+    assert len(first[0]) == 4
+    assert all(first[0][name] != first[1][name] for name in first[0])
+    for workers in (1, 2):
+        sampler = GTTFSampler([3, 3], **given_as, **options)
+        assert epochs(sampler, seed=1, num_workers=workers) == first
+
+
+def test_epochs_follow_the_seed():
+    sampler = GTTFSampler([3, 3])
+    one, other = (epochs(sampler, seed=seed) for seed in (1, 2))
+    assert one != other
+    assert epochs(GTTFSampler([3, 3]), seed=1) == one
+    seeded = epochs(GTTFSampler([3, 3], seed=7), seed=1)
+    assert epochs(GTTFSampler([3, 3], seed=7), seed=2) == seeded  # nothing else counts
+    assert epochs(GTTFSampler([3, 3], seed=8), seed=1) != seeded
+    drawn = [torch.Generator().manual_seed(5) for _ in range(2)]
+    one, same = (epochs(GTTFSampler([3, 3], generator=x)) for x in drawn)
+    assert one == same
+    assert epochs(GTTFSampler([3, 3], generator=drawn[0])) != one
+
+
+def test_epochs_follow_the_generator_of_the_loader():
+    found = []
+    for _ in range(2):
+        generator = torch.Generator().manual_seed(2)
+        found.append(epochs(GTTFSampler([3, 3]), generator=generator))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
+def test_persistent_workers_draw_anew(given_as):
+    found = [
+        epochs(
+            GTTFSampler([3, 3], **given_as),
+            count=3,
+            seed=1,
+            num_workers=workers,
+            persistent_workers=True,
+        )
+        for workers in (1, 2)
+    ]
+    assert found[0] == found[1]
+    assert found[0][0] != found[0][1] != found[0][2] != found[0][0]
+
+
+def test_batches_that_repeat_are_the_same_for_any_number_of_workers():
+    """Which worker sees the copy must not matter to it, nor to the others."""
+    seeds = torch.tensor([5, 3, 5, 5, 8, 3, 1])
+    found = []
+    for workers in (0, 1, 2):
+        torch.manual_seed(1)
+        sampler = GTTFSampler([2, 2])
+        loader = DataLoader(make_graph(), seeds, sampler, num_workers=workers)
+        found.append(sorted((int(s[0]), str(as_table(b))) for _, s, b in loader))
+    assert found[0] == found[1] == found[2]
+
+
+def test_loaders_that_take_turns_draw_as_if_alone():
+    g, seeds = make_graph(), torch.arange(NODES)
+
+    def loaders():
+        sampler = GTTFSampler([3, 3], seed=2)
+        return [DataLoader(g, seeds, sampler, batch_size=20) for _ in range(2)]
+
+    alone = [[as_table(b) for _, _, b in loader] for loader in loaders()]
+    turns = zip(*loaders(), strict=True)
+    both = [[as_table(part[2]) for part in parts] for parts in turns]
+    assert [list(column) for column in zip(*both, strict=True)] == alone
+    assert alone[0] != alone[1]
+
+
+def test_numbers_of_epochs_start_again_when_they_run_out(monkeypatch):
+    monkeypatch.setattr(_keys, "EPOCHS", 3)
+    found = epochs(GTTFSampler([3, 3], seed=3), count=5)
+    assert found[:2] == found[3:]
+    assert found[0] != found[1] != found[2] != found[0]
+
+
+def test_spawned_workers_draw_the_same():
+    """They get the sampler and the graph by pickle, and share the count of epochs."""
+    g, sampler = make_graph(), GTTFSampler([3, 3], seed=3)
+    first = epochs(GTTFSampler([3, 3], seed=3), g=g)
+    options = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    assert epochs(sampler, count=1, g=g, **options) == first[:1]
+    assert epochs(sampler, count=1, g=g) == first[1:]
+
+
+@pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
+def test_threads_do_not_matter(given_as):
+    threads, found = torch.get_num_threads(), []
+    for count in (1, 4):
+        torch.set_num_threads(count)
+        found.append(epochs(GTTFSampler([20, 20], **given_as), count=1, seed=1))
+    torch.set_num_threads(threads)
+    assert found[0] == found[1]
+
+
+def test_shuffled_batches_are_drawn_for_themselves():
+    """Another epoch, other batches, other draws; the seeds are those of the block."""
+    g = make_graph()
+    loader = DataLoader(
+        g, torch.arange(NODES), GTTFSampler([4]), batch_size=NODES, shuffle=True
+    )
+    found = []
+    for _ in range(2):
+        ((_, seeds, (block,)),) = loader
+        assert sorted(seeds.tolist()) == list(range(NODES))
+        assert torch.equal(block.dstdata[dgl.NID], seeds)
+        found.append(sorted(block.edata[dgl.EID].tolist()))
+    assert found[0] != found[1]
+
+
+def test_calls_outside_a_loader_follow_the_seed():
+    g, seeds = make_graph(), torch.arange(9)
+
+    def draws(sampler):
+        return [as_table(sampler.sample(g, seeds)[2]) for _ in range(3)]
+
+    one = draws(GTTFSampler([3], seed=4))
+    assert one[0] != one[1] != one[2] != one[0]
+    assert draws(GTTFSampler([3], seed=4)) == one
+    torch.manual_seed(0)
+    two = draws(GTTFSampler([3]))
+    torch.manual_seed(0)
+    assert draws(GTTFSampler([3])) == two
+    assert two[0] != two[1]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copies_of_a_sampler_draw_the_same(copied):
+    sampler = GTTFSampler([3, 3], prob="age", seed=4)
+    twin = copied(sampler)
+    assert epochs(twin, num_workers=1) == epochs(sampler)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
+def test_prefetched_features_are_those_of_the_parent(workers, idtype):
+    g = make_graph(idtype)
+    sampler = GTTFSampler(
+        [20, 20],
+        prefetch_node_feats=["feat"],
+        prefetch_labels=["label"],
+        prefetch_edge_feats=["age"],
+    )
+    ids = torch.arange(NODES, dtype=idtype)
+    loader = DataLoader(g, ids, sampler, batch_size=25, num_workers=workers)
+    for input_nodes, output_nodes, blocks in loader:
+        assert torch.equal(
+            blocks[0].srcdata["feat"], g.ndata["feat"][input_nodes.long()]
+        )
+        assert torch.equal(blocks[-1].dstdata["label"], output_nodes.long())
+        for block in blocks:
+            where = block.edata[dgl.EID].long()
+            assert torch.equal(block.edata["age"], g.edata["age"][where])
+
+
+def test_prefetched_names_that_do_not_exist_are_the_loaders_error():
+    loader = DataLoader(
+        make_graph(),
+        torch.arange(NODES),
+        GTTFSampler([2], prefetch_node_feats=["nothing"]),
+    )
+    with pytest.raises(KeyError):
+        next(iter(loader))
+
+
+def test_features_are_marked_where_nobody_fetches_them():
+    sampler = GTTFSampler([2], prefetch_node_feats=["feat"])
+    _, _, (block,) = sampler.sample(make_graph(), torch.tensor([0]))
+    assert isinstance(block.srcdata["feat"], dgl.frame.LazyFeature)
+
+
+def test_typed_features_are_prefetched():
+    """Each from its own type, though all have the same name."""
+    g = dgl.heterograph({("a", "r", "b"): ([0, 1, 2], [0, 0, 1])})
+    g.nodes["a"].data["x"] = torch.rand(3, 4)
+    g.nodes["b"].data["x"] = torch.rand(2, 4)
+    g.edges["r"].data["x"] = torch.rand(3)
+    sampler = GTTFSampler(
+        [-1],
+        prefetch_node_feats={"a": ["x"], "b": ["x"]},
+        prefetch_labels={"b": ["x"]},
+        prefetch_edge_feats={("a", "r", "b"): ["x"]},
+    )
+    ((input_nodes, _, (block,)),) = DataLoader(
+        g, {"b": torch.tensor([1, 0])}, sampler, batch_size=2
+    )
+    assert input_nodes["a"].tolist() == [2, 0, 1]
+    assert torch.equal(block.srcnodes["a"].data["x"], g.nodes["a"].data["x"][[2, 0, 1]])
+    for view in (block.srcnodes, block.dstnodes):
+        assert torch.equal(view["b"].data["x"], g.nodes["b"].data["x"][[1, 0]])
+    assert torch.equal(block.edata["x"], g.edges["r"].data["x"][[2, 0, 1]])
+
+
+def reverses(count):
+    half = count // 2
+    return torch.cat([torch.arange(half, count), torch.arange(half)])
+
+
+def two_way(pairs):
+    """A graph with pairs[i] as edge i and its reverse as edge i + len(pairs)."""
+    u, v = torch.tensor(pairs).t()
+    return dgl.graph((torch.cat([u, v]), torch.cat([v, u])))
+
+
+RING = two_way([(i, (i + 1) % 8) for i in range(8)])
+
+
+@pytest.mark.parametrize(
+    ("options", "hidden"),
+    [
+        ({}, lambda e: set()),
+        ({"exclude": "self"}, set),
+        (
+            {"exclude": "reverse_id", "reverse_eids": reverses(16)},
+            lambda e: {*e, *reverses(16)[list(e)].tolist()},
+        ),
+        ({"exclude": torch.tensor([3, 4])}, lambda e: {3, 4}),
+        ({"exclude": lambda e: e + 1}, lambda e: {i + 1 for i in e}),
+    ],
+    ids=["none", "self", "reverse_id", "tensor", "callable"],
+)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_edge_prediction_excludes(options, hidden, workers):
+    sampler = as_edge_prediction_sampler(GTTFSampler([-1, -1]), **options)
+    loader = DataLoader(
+        RING, torch.arange(8), sampler, batch_size=3, num_workers=workers
+    )
+    for input_nodes, pairs, blocks in loader:
+        batch = set(pairs.edata[dgl.EID].tolist())
+        everything = set(range(16)) - hidden(batch)
+        for block in blocks:
+            seen = set(block.edata[dgl.EID].tolist())
+            rows = block.dstdata[dgl.NID]
+            into = set(RING.in_edges(rows, form="eid").tolist())
+            assert seen == into & everything
+        assert torch.equal(pairs.ndata[dgl.NID], blocks[-1].dstdata[dgl.NID])
+        assert torch.equal(input_nodes, blocks[0].srcdata[dgl.NID])
+
+
+def test_edge_prediction_excludes_reverse_types():
+    u, v = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 0])
+    g = dgl.heterograph({("u", "likes", "i"): (u, v), ("i", "liked", "u"): (v, u)})
+    pairs = {"likes": "liked", "liked": "likes"}
+    sampler = as_edge_prediction_sampler(
+        GTTFSampler([-1]), exclude="reverse_types", reverse_etypes=pairs
+    )
+    for _, edges, (block,) in DataLoader(g, {"likes": torch.arange(4)}, sampler):
+        hidden = edges.edges["likes"].data[dgl.EID].tolist()
+        for name in ("likes", "liked"):
+            kind = block.to_canonical_etype(name)
+            assert hidden[0] not in block.edges[kind].data[dgl.EID].tolist()
+        rows = block.dstnodes["u"].data[dgl.NID]
+        left = set(g.in_edges(rows, form="eid", etype="liked").tolist()) - set(hidden)
+        assert set(block.edges["liked"].data[dgl.EID].tolist()) == left
+
+
+def test_edge_prediction_on_subgraphs():
+    """All layers share one graph, which has none of the hidden edges either."""
+    sampler = as_edge_prediction_sampler(GTTFSubgraphSampler([-1, -1]), exclude="self")
+    for nodes, pairs, batch in DataLoader(RING, torch.arange(8), sampler, batch_size=3):
+        hidden = set(pairs.edata[dgl.EID].tolist())
+        inner = nodes[: pairs.num_nodes()]
+        assert torch.equal(inner, pairs.ndata[dgl.NID])
+        into = set(RING.in_edges(inner, form="eid").tolist()) - hidden
+        assert into <= set(batch.edata[dgl.EID].tolist())
+        assert not hidden & set(batch.edata[dgl.EID].tolist())
+
+
+def test_edge_prediction_with_negatives_and_labels():
+    g = make_graph()
+    sampler = as_edge_prediction_sampler(
+        GTTFSampler([5, 5], prefetch_node_feats=["feat"]),
+        exclude="self",
+        negative_sampler=dgl.dataloading.negative_sampler.Uniform(2),
+        prefetch_labels=["age"],
+    )
+    loader = DataLoader(g, torch.arange(100), sampler, batch_size=40)
+    for input_nodes, positive, negative, blocks in loader:
+        assert negative.num_edges() == 2 * positive.num_edges()
+        assert torch.equal(negative.ndata[dgl.NID], blocks[-1].dstdata[dgl.NID])
+        assert torch.equal(
+            positive.edata["age"], g.edata["age"][positive.edata[dgl.EID]]
+        )
+        assert torch.equal(blocks[0].srcdata["feat"], g.ndata["feat"][input_nodes])
+
+
+def test_edge_prediction_is_the_same_for_any_number_of_workers():
+    found = []
+    for workers in (0, 2):
+        torch.manual_seed(1)
+        sampler = as_edge_prediction_sampler(GTTFSampler([2, 2]), exclude="self")
+        loader = DataLoader(
+            make_graph(), torch.arange(90), sampler, batch_size=30, num_workers=workers
+        )
+        torch.manual_seed(2)
+        found.append({int(p.edata[dgl.EID][0]): as_table(b) for _, p, b in loader})
+    assert found[0] == found[1]
+
+
+def test_subgraph_sampler_in_a_loader():
+    """The same graph for any number of workers, with its features."""
+    found = []
+    for workers in (0, 2):
+        sampler = GTTFSubgraphSampler(
+            [3, 3], prefetch_node_feats=["feat"], prefetch_labels=["label"], seed=1
+        )
+        g = make_graph()
+        loader = DataLoader(
+            g, torch.arange(NODES), sampler, batch_size=20, num_workers=workers
+        )
+        table = {}
+        for input_nodes, seeds, batch in loader:
+            assert torch.equal(batch.ndata[dgl.NID], input_nodes)
+            assert torch.equal(batch.ndata["feat"], g.ndata["feat"][input_nodes])
+            assert torch.equal(batch.ndata["label"][: len(seeds)], seeds)
+            ends = torch.stack(batch.edges()).tolist()
+            table[int(seeds[0])] = (input_nodes.tolist(), ends)
+        found.append(table)
+    assert found[0] == found[1]
+
+
+def split(rank, path, count, queue):
+    """What one of `count` processes sees of an epoch."""
+    torch.set_num_threads(1)  # OpenMP's threads did not come along
+    dgl.utils.set_num_threads(1)
+    store = dist.FileStore(path, count)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+    torch.manual_seed(0)
+    loader = DataLoader(
+        make_graph(),
+        torch.arange(NODES),
+        GTTFSampler([4], seed=2),
+        use_ddp=True,
+        batch_size=7,
+    )
+    seen = [(seeds.tolist(), as_table(blocks)) for _, seeds, blocks in loader]
+    queue.put((rank, seen))
+    dist.destroy_process_group()
+
+
+def test_ddp_splits_the_seeds(tmp_path):
+    context = torch.multiprocessing.get_context("fork")
+    queue = context.Queue()
+    args = (str(tmp_path / "store"), 2, queue)
+    parts = [
+        context.Process(target=split, args=(rank, *args), daemon=True)
+        for rank in range(2)
+    ]
+    for part in parts:
+        part.start()
+    seen = dict(queue.get(timeout=20) for _ in parts)
+    for part in parts:
+        part.join(timeout=20)
+        assert part.exitcode == 0
+    seeds = [[x for batch, _ in seen[rank] for x in batch] for rank in range(2)]
+    assert sorted(seeds[0] + seeds[1]) == list(range(NODES))
+    for rank in range(2):
+        for batch, ((_, receivers, _),) in seen[rank]:
+            assert receivers["_N"] == batch

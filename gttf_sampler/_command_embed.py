@@ -1,0 +1,102 @@
+"""`gttf embed`: an edge list in, embeddings with the ids of the file out."""
+
+import argparse
+import time
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler._walk_embedding import WalkEmbedding
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.edgelist import check_format, read_edge_list, write_embeddings
+from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep
+from gttf_sampler.linkpred import link_auc, split_links
+
+METHODS = ("deepwalk", "node2vec", "wys")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be said on the command line."""
+    add = parser.add_argument
+    add("edges", help="file with lines 'source target'; further columns are ignored")
+    add("out", help="file to write: .npy, .npz, or .txt, .tsv, .emb (word2vec's text)")
+    add("--method", choices=METHODS, default="deepwalk")
+    add("--dim", type=int, default=128, help="length of an embedding")
+    add("--window", type=int, default=5, help="largest distance, and depth of a walk")
+    add("--fanout", type=int, default=1, help="walkers that each walker becomes")
+    add("--p", type=float, default=1.0, help="node2vec's return parameter")
+    add("--q", type=float, default=1.0, help="node2vec's in-out parameter")
+    add("--negatives", type=int, default=10)
+    add("--contrast", choices=("partition", "logistic"), default="partition")
+    add("--epochs", type=int, default=50)
+    add("--batch-size", type=int, default=4096)
+    add("--lr", type=float, default=0.05)
+    add("--directed", action="store_true", help="walk along the edges only")
+    add("--hide", type=float, default=0.0, metavar="SHARE")
+    parser.description = (
+        f"{parser.description} --hide 0.5 hides half of the edges, learns from the "
+        "rest, and tells how well the hidden ones are found (ROC-AUC)."
+    )
+    add("--seed", type=int, default=0)
+
+
+def run(args: argparse.Namespace) -> list[str]:
+    """Learns and writes; returns what to tell."""
+    check_format(args.out)  # before the work, not after it
+    torch.manual_seed(args.seed)
+    edges = read_edge_list(args.edges)
+    edge_index, split = edges.edge_index, None
+    if args.hide:
+        if args.directed:
+            _check.fail("hide", "must be 0 for a directed graph", args.hide)
+        split = split_links(edge_index, edges.num_nodes, args.hide)
+        edge_index = split.train
+    elif not args.directed:
+        edge_index = both_ways(edge_index, edges.num_nodes)
+    adj = CompactAdj.from_edge_index(edge_index, edges.num_nodes, direction="out")
+    model = make_model(adj, args)
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
+    loader = model.loader(batch_size=args.batch_size, shuffle=True)
+    start = time.perf_counter()
+    for _ in progress(range(args.epochs), "epoch"):
+        for forest in loader:
+            optimizer.zero_grad()
+            model.loss(forest).backward()
+            optimizer.step()
+    seconds = time.perf_counter() - start
+    files = write_embeddings(args.out, model(), edges.node_id)
+    lines = [f"{model}: {args.epochs} epochs in {seconds:.1f} s"]
+    if split is not None:
+        auc = 100 * link_auc(model.score, split)
+        lines.append(f"ROC-AUC on {split.positive.shape[1]:,} hidden edges: {auc:.1f}")
+    return [*lines, f"wrote {', '.join(map(str, files))}"]
+
+
+def both_ways(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Every edge in both directions, once each, without self-loops."""
+    source, target = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+    code = (source * num_nodes + target)[source != target].unique()
+    return torch.stack([code // num_nodes, code % num_nodes])
+
+
+def make_model(adj: CompactAdj, args: argparse.Namespace) -> WalkEmbedding:
+    """The model that was asked for."""
+    fanouts = [args.fanout] * args.window
+    if args.method == "wys":
+        return WatchYourStep(adj, args.dim, fanouts, args.negatives)
+    shape = args.dim, args.window, fanouts, args.negatives
+    if args.method == "deepwalk":
+        return DeepWalk(adj, *shape, contrast=args.contrast)
+    return Node2Vec(adj, *shape, p=args.p, q=args.q, contrast=args.contrast)
+
+
+def progress(items: Iterable[int], unit: str) -> Iterator[int]:
+    """The items, with a progress bar where tqdm is installed."""
+    if find_spec("tqdm") is None:
+        return iter(items)
+    bar = import_module("tqdm").tqdm(items, unit=unit, leave=False, disable=None)
+    return iter(bar)

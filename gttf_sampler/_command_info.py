@@ -1,0 +1,56 @@
+"""`gttf info`: versions, backend and hosts; or the facts of a graph."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from gttf_sampler.bench import inputs, machine, peers
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be said on the command line."""
+    add = parser.add_argument
+    add("graph", nargs="?", help="edge list, .npz, or CompactAdj directory")
+    add("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> list[str] | int:
+    """The lines to print."""
+    try:
+        found = _of_graph(args.graph) if args.graph else machine.describe()
+    except (ValueError, TypeError, OSError) as error:
+        sys.stderr.write(f"gttf info: {args.graph}: {error}\n")
+        return 2
+    if args.json:
+        return json.dumps(found, indent=1).splitlines()
+    lines = [f"{name:14s}{_readable(value)}" for name, value in found.items()]
+    if args.graph is None:
+        lines += [f"{'':14s}{peer['peer']}: {peer['why']}" for peer in _absent()]
+    return lines
+
+
+def _absent() -> peers.Missing:
+    """The hosts that are not there, and what is not to be had without them."""
+    absent = peers.Missing()
+    for module, what in (("torch_geometric", "gttf_pyg"), ("dgl", "gttf_dgl")):
+        if peers.version(module) is None:
+            absent.add(what, f"needs {peers.PACKAGES[module]}")
+    return absent
+
+
+def _of_graph(path: str) -> dict[str, Any]:
+    """The facts of a graph, with the quartiles of its degrees."""
+    adj = inputs.read(path)
+    degree = adj.degree.sort().values
+    places = [round(share * (degree.numel() - 1)) for share in (0.25, 0.5, 0.75)]
+    quartiles = degree[places].tolist() if degree.numel() else []
+    without = int((degree == 0).sum())
+    facts = inputs.facts(adj)
+    return {**facts, "quartiles": quartiles, "isolated": without, "graph": repr(adj)}
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {version}" for name, version in value.items())
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,1 @@
+"""`gttf bench`: this package and its peers, side by side, on your machine."""

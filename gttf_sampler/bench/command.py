@@ -1,0 +1,164 @@
+"""The arguments of `gttf bench`, and what becomes of its results."""
+
+import argparse
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from gttf_sampler import _check
+from gttf_sampler.bench import graphs, plots, runs, tables, task_gcn
+from gttf_sampler.bench.children import ChildError, Progress, RefusedError
+
+OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
+FORMATS = (".png", ".pdf", ".svg")
+EPILOG = f"exit status: {OK} done, {FAILED} a measurement failed, {BAD_ARGUMENTS} bad \
+arguments, {DISAGREEMENT} a peer did other work (no ratio is printed), 130 interrupted"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds everything that `gttf bench` takes."""
+    add = parser.add_argument
+    parser.epilog = EPILOG
+    add("task", choices=list(runs.TASKS), help="what to measure")
+    names = ", ".join(graphs.SIZES)
+    add("--graph", help=f"{names}, or a file: edge list, .npz, CompactAdj directory")
+    add("--scale", type=float, help="size of a made graph; 1 is that of the real one")
+    add("--fanouts", type=int, nargs="+", help="neighbours per hop, seeds first")
+    add("--batch", type=int, help="seeds per batch, or walks")
+    add("--batches", type=int, help="batches per round")
+    add("--rounds", type=int, help="rounds; everyone takes a turn in each")
+    add("--features", type=int, default=100, help="features per node (100)")
+    add("--workers", type=int, default=0, help="worker processes of a loader (0)")
+    add("--length", type=int, default=20, help="steps of a walk (20)")
+    add("--root", help="folder with Cora and CiteSeer of Planetoid, for 'train'")
+    add("--seed", type=int, default=0, help="of graphs and seed nodes (0)")
+    add("--tmp", default=tempfile.gettempdir(), help="where graphs are made")
+    add("--keep", metavar="DIR", help="keep the made graph there")
+    add("--json", nargs="?", const="-", metavar="FILE", help="numbers as JSON")
+    add("--plot", metavar="FILE", help=f"picture, {', '.join(FORMATS)}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures, shows, writes; returns the exit status."""
+    try:
+        options = checked(args)
+        with _progress() as progress:
+            result = runs.measure(args.task, options, progress)
+    except (ValueError, TypeError, RefusedError) as error:
+        sys.stderr.write(f"gttf bench: {error}\n")
+        return BAD_ARGUMENTS
+    except (ChildError, ImportError, OSError) as error:
+        sys.stderr.write(f"gttf bench: {error}\n")
+        return FAILED
+    result["command"] = command_line(args)
+    if args.plot:
+        plots.save(result, args.plot)
+    if args.json and args.json != "-":
+        Path(args.json).write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    if args.json == "-":
+        sys.stdout.write(json.dumps(result, indent=1) + "\n")
+    else:
+        sys.stdout.write(tables.render(result))
+    return DISAGREEMENT if any_differs(result) else OK
+
+
+def any_differs(result: dict[str, Any]) -> bool:
+    """Whether some peer did other work than it was compared to."""
+    return any(row.get("differs") for g in result["groups"] for row in g["rows"])
+
+
+def checked(args: argparse.Namespace) -> dict[str, Any]:
+    """All options of a task, after checks of everything that can be wrong."""
+    options = {**vars(args), **runs.defaults(args.task)}
+    options.update({k: v for k, v in vars(args).items() if v is not None})
+    for name in ("batch", "batches", "rounds", "features", "length"):
+        value = options.get(name)
+        if value is not None and value < 1:
+            _check.fail(f"--{name}", "must be 1 or more", value)
+    if args.workers < 0:
+        _check.fail("--workers", "must be 0 or more", args.workers)
+    if args.seed < 0:
+        _check.fail("--seed", "must be 0 or more", args.seed)
+    if args.fanouts is not None and any(f < 1 and f != -1 for f in args.fanouts):
+        rule = "must hold positive integers or -1"
+        _check.fail("--fanouts", rule, args.fanouts)
+    if args.task == "train" and len(args.fanouts or [1, 1]) != 2:
+        _check.fail("--fanouts", "must be two, for two layers", args.fanouts)
+    _check_graph(args)
+    _check_places(args)
+    return options
+
+
+def _check_graph(args: argparse.Namespace) -> None:
+    """The graph must be one that can be made or read, and fit the task."""
+    given = args.graph is not None and args.graph not in graphs.SIZES
+    if given and not Path(args.graph).exists():
+        rule = f"must be {', '.join(graphs.SIZES)}, or a file that is there"
+        _check.fail("--graph", rule, args.graph)
+    if given and args.scale is not None:
+        _check.fail("--scale", "is for made graphs", f"{args.scale} with {args.graph}")
+    if given and args.keep is not None:
+        _check.fail("--keep", "is for made graphs", f"{args.keep} with {args.graph}")
+    if args.task == "scale" and args.graph not in (None, "papers-like"):
+        _check.fail("--graph", "must be papers-like for 'scale'", args.graph)
+    if args.scale is not None:
+        graphs.scaled(args.graph or runs.DEFAULT_GRAPH[args.task], args.scale)
+    if args.root is not None:
+        task_gcn.check_root(args.root)
+
+
+def _check_places(args: argparse.Namespace) -> None:
+    """What is to be written must have a place, before anything is measured."""
+    if not Path(args.tmp).is_dir():
+        _check.fail("--tmp", "must be a directory", args.tmp)
+    if args.keep is not None and Path(args.keep).exists():
+        _check.fail("--keep", "must not be there yet", args.keep)
+    for name in ("json", "plot", "keep"):
+        path = getattr(args, name)
+        if path not in (None, "-") and not Path(path).absolute().parent.is_dir():
+            _check.fail(f"--{name}", "must be in a directory that is there", path)
+    if args.plot is None:
+        return
+    if Path(args.plot).suffix not in FORMATS:
+        _check.fail("--plot", f"must end in {', '.join(FORMATS)}", args.plot)
+    if find_spec("matplotlib") is None:
+        cure = "install it with: pip install 'gttf-sampler[bench]'"
+        _check.fail("--plot", "needs matplotlib", "none", cure)
+
+
+def command_line(args: argparse.Namespace) -> str:
+    """The command that gives these numbers again, without where it wrote them."""
+    words = ["gttf", "bench", args.task]
+    for name in ("graph", "scale", "fanouts", "batch", "batches", "rounds", "root"):
+        value = getattr(args, name)
+        if value is not None:
+            values = value if isinstance(value, list) else [value]
+            words += [f"--{name}", *map(str, values)]
+    for name, usual in (("features", 100), ("workers", 0), ("length", 20), ("seed", 0)):
+        if getattr(args, name) != usual:
+            words += [f"--{name}", str(getattr(args, name))]
+    return shlex.join(words)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """A bar on stderr if that is a terminal, and tqdm is there."""
+    if find_spec("tqdm") is None or not sys.stderr.isatty():
+        yield lambda what, share: None
+        return
+    from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+    with tqdm(total=100, leave=False, bar_format="{desc} {bar} {elapsed}") as bar:
+
+        def show(what: str, share: float) -> None:
+            bar.set_description_str(f"{what[:50]:50s}")
+            bar.n = round(100 * share)
+            bar.refresh()
+
+        yield show

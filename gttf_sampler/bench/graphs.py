@@ -1,0 +1,160 @@
+"""Made graphs of real sizes, written to disk while they are made.
+
+Node ids are ranks in disguise: a multiplication modulo n spreads the popular nodes over
+all ids. The expected degree of a rank falls with its square root, times a random number
+that makes low degrees common, and neighbours are drawn by the same law, each once:
+degrees have a power law with exponent 3 in both directions, and hubs know hubs.
+Everything depends on the seed and the position alone, and a piece of some million edges
+is all that is ever in memory.
+"""
+
+import math
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gttf_sampler import _check, _storage
+
+PIECE = 1 << 22  # edges made at a time
+GOLDEN = (math.sqrt(5) - 1) / 2
+
+Array = np.ndarray[Any, Any]
+Tick = Callable[[float], None]  # told the share of the work that is done
+
+
+class Size(NamedTuple):
+    """How large a made graph is, and the fanouts people use on the real one."""
+
+    nodes: int
+    edges: int
+    fanouts: list[int]
+    scale: float  # unless another is asked for
+
+
+SIZES = {
+    "reddit-like": Size(232_965, 23_213_838, [25, 10], 1.0),
+    "products-like": Size(2_449_029, 123_718_280, [15, 10], 1.0),
+    "papers-like": Size(111_059_956, 1_615_685_872, [15, 10], 0.01),
+}
+
+
+def scaled(name: str, scale: float | None) -> Size:
+    """The size of a made graph at `scale`, its mean degree unchanged."""
+    nodes, edges, fanouts, usual = SIZES[name]
+    scale = usual if scale is None else scale
+    if not 0 < scale <= 10 or nodes * scale < 10:
+        _check.fail("--scale", f"must lie in [{10 / nodes:.1g}, 10]", scale)
+    return Size(round(nodes * scale), round(edges * scale), fanouts, scale)
+
+
+def bytes_on_disk(nodes: int, edges: int) -> int:
+    """How large the directory of a made graph will be, about."""
+    return 8 * (nodes + 1) + (4 if nodes < 1 << 31 else 8) * edges
+
+
+def check_room(folder: str | os.PathLike[str], nodes: int, edges: int) -> None:
+    """Refuses to begin what the disk cannot hold."""
+    free = shutil.disk_usage(folder).free
+    need = int(1.05 * bytes_on_disk(nodes, edges)) + (1 << 20)
+    if free < need:
+        rule = f"must leave a graph of at most {free / 1e9:.1f} GB, the free disk"
+        cure = "set '--tmp' to a larger disk"
+        _check.fail("--scale", rule, f"{need / 1e9:.1f} GB", cure)
+
+
+def make(
+    folder: str | os.PathLike[str],
+    nodes: int,
+    edges: int,
+    *,
+    seed: int = 0,
+    tick: Tick | None = None,
+) -> None:
+    """Writes a power-law graph of about `edges` edges as a CompactAdj directory."""
+    law = Law(nodes, edges, seed)
+    tick = tick or (lambda share: None)
+    rows = _storage.Pieces(np.dtype(np.int64), nodes + 1, law.rowptr())
+    name = np.int32 if nodes < 1 << 31 else np.int64
+    col = _storage.Pieces(np.dtype(name), law.count(), law.col(tick))
+    facts = {"num_cols": nodes, "direction": "in"}
+    _storage.save(Path(folder), {"rowptr": rows, "col": col}, facts)
+
+
+class Law:
+    """The degrees and neighbours of every piece of a graph."""
+
+    def __init__(self, nodes: int, edges: int, seed: int) -> None:
+        self.nodes, self.seed = nodes, seed
+        factor = max(1, round(nodes * GOLDEN))
+        while math.gcd(factor, nodes) != 1:
+            factor += 1
+        self.spread, self.rank = factor % nodes, pow(factor, -1, nodes)
+        # Σ rank^-½ is about 2 √n; the constant makes the mean degree come out
+        self.height = edges / (2 * math.sqrt(nodes))
+        self.step = max(1, PIECE * nodes // max(edges, 1))
+
+    def degrees(self, piece: int) -> Array:
+        """The degrees of the nodes of one piece, at least 1."""
+        first = piece * self.step
+        node = np.arange(first, min(first + self.step, self.nodes), dtype=np.int64)
+        rank = node * self.rank % self.nodes
+        random = np.random.Generator(np.random.PCG64([self.seed, 0, piece]))
+        mean = self.height / np.sqrt(rank + 0.5)
+        drawn = mean * -np.log1p(-random.random(node.size)) + random.random(node.size)
+        degree: Array = np.clip(drawn, 1, self.nodes // 2).astype(np.int64)
+        return degree
+
+    def count(self) -> int:
+        """The number of edges."""
+        return sum(int(self.degrees(piece).sum()) for piece in self.pieces())
+
+    def pieces(self) -> range:
+        """The numbers of all pieces."""
+        return range(-(-self.nodes // self.step))
+
+    def rowptr(self) -> Iterator[Array]:
+        """Where the rows begin."""
+        total = 0
+        yield np.zeros(1, np.int64)
+        for piece in self.pieces():
+            ends = self.degrees(piece).cumsum() + total
+            total = int(ends[-1])
+            yield ends
+
+    def neighbors(self, piece: int) -> Array:
+        """The neighbours of the rows of one piece, end to end.
+
+        Neighbour j of d is drawn from the j-th part of d of the law, so that ranks
+        ascend in a row. Where two would be the same, the later ones move up.
+        """
+        degree = self.degrees(piece)
+        ends = degree.cumsum()
+        row = np.repeat(np.arange(degree.size), degree)
+        place = np.arange(row.size) - (ends - degree)[row]
+        random = np.random.Generator(np.random.PCG64([self.seed, 1, piece]))
+        share = (place + random.random(row.size)) / degree[row]
+        rank = (share * share * self.nodes).astype(np.int64)
+        later_rows = row * (2 * self.nodes)  # a running maximum that starts anew
+        lead = np.maximum.accumulate(rank - place + later_rows)
+        name: Array = (lead - later_rows + place) * self.spread % self.nodes
+        return name
+
+    def col(self, tick: Tick) -> Iterator[Array]:
+        """The neighbours of all rows, made by all cores, a piece each at a time."""
+        threads = os.cpu_count() or 1
+        with ThreadPoolExecutor(threads) as pool:
+            waiting: deque[Future[Array]] = deque()
+            for piece in self.pieces():
+                waiting.append(pool.submit(self.neighbors, piece))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+                tick((piece + 1 - len(waiting)) / len(self.pieces()))
+            while waiting:
+                yield waiting.popleft().result()
+            tick(1.0)

@@ -1,0 +1,111 @@
+"""Who there is to compare with, found at run time and named with its version."""
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import CompactAdj
+
+# module → the name under which people install it
+PACKAGES = {
+    "torch_geometric": "torch-geometric",
+    "pyg_lib": "pyg-lib",
+    "torch_sparse": "torch-sparse",
+    "torch_cluster": "torch-cluster",
+    "dgl": "dgl",
+    "numba": "numba",
+    "rich": "rich",
+    "matplotlib": "matplotlib",
+    "psutil": "psutil",
+    "tqdm": "tqdm",
+}
+
+
+@cache
+def load(module: str) -> Any:
+    """An optional package, imported now; None if that does not work."""
+    try:
+        return import_module(module)
+    except (ImportError, OSError, RuntimeError):  # not there, or made for another torch
+        return None
+
+
+def version(module: str) -> str | None:
+    """The version of a package without importing it; None if it is not there."""
+    try:
+        return installed(PACKAGES[module])
+    except PackageNotFoundError:
+        return None
+
+
+def label(module: str, what: str = "") -> str:
+    """A peer's name for a table: "DGL 1.1.3 NeighborSampler"."""
+    short = {"torch_geometric": "PyG", "dgl": "DGL"}
+    name = short.get(module, PACKAGES[module])
+    found = getattr(load(module), "__version__", None) or version(module)
+    return " ".join(part for part in (name, found, what) if part)
+
+
+def pyg_label(what: str) -> str:
+    """The name of a class of PyG that samples, with the backend it takes."""
+    return label("torch_geometric", f"{what} ({pyg_backend()})")
+
+
+def pyg_backend() -> str | None:
+    """The compiled sampler that PyG takes here, by name; None if there is none."""
+    if load("torch_geometric") is None:
+        return None
+    typing = import_module("torch_geometric.typing")
+    if typing.WITH_PYG_LIB:
+        return label("pyg_lib")
+    return label("torch_sparse") if typing.WITH_TORCH_SPARSE else None
+
+
+class Missing(list[dict[str, str]]):
+    """The peers that were left out, each with the reason."""
+
+    def add(self, peer: str, why: str) -> None:
+        """Notes one, once."""
+        entry = {"peer": peer, "why": why}
+        if entry not in self:
+            self.append(entry)
+
+    def needs(self, module: str, peer: str) -> bool:
+        """Whether `module` is there; notes its absence."""
+        if load(module) is not None:
+            return True
+        self.add(peer, f"{PACKAGES[module]} is not importable")
+        return False
+
+    def needs_pyg_backend(self, what: str) -> bool:
+        """Whether PyG's own sampler can run; notes its absence."""
+        if not self.needs("torch_geometric", f"PyG {what}"):
+            return False
+        if pyg_backend() is None:
+            why = "neither pyg-lib nor torch-sparse is importable, and it needs one"
+            self.add(label("torch_geometric", what), why)
+            return False
+        return True
+
+
+def dgl_graph(adj: CompactAdj, layout: str = "csc") -> Any:
+    """The same rows as a DGLGraph with int64 ids.
+
+    With int32 ids DGL 1.1.3 samples far fewer edges than it should, so nobody could
+    compare with it.
+    """
+    dgl = load("dgl")
+    none = torch.empty(0, dtype=torch.int64)
+    rows = (adj.rowptr, adj.col.to(torch.int64), none)
+    return dgl.graph((layout, rows), num_nodes=adj.num_rows).formats(layout)
+
+
+def pyg_data(adj: CompactAdj, **arrays: Tensor) -> Any:
+    """The same edges as PyG's Data."""
+    data = import_module("torch_geometric.data")
+    return data.Data(edge_index=adj.to_edge_index(), num_nodes=adj.num_rows, **arrays)

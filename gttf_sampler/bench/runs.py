@@ -1,0 +1,212 @@
+"""Which jobs a task consists of; their graphs and files live as long as the task."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gttf_sampler.bench import graphs, machine, task_gcn, task_memory, task_scale
+from gttf_sampler.bench.children import ChildError, Progress, run_job
+from gttf_sampler.bench.peers import Missing
+
+PACKAGE = "gttf_sampler.bench"
+JOBS = {
+    "sampling": ("graph", "fanouts", "batch", "batches", "rounds", "seed"),
+    "loader": (
+        *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
+        *("features", "workers"),
+    ),
+    "train": (
+        *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
+        "features",
+    ),
+    "walks": ("graph", "batch", "batches", "rounds", "seed", "length"),
+    "build": ("graph", "rounds", "seed"),
+    "memory": ("fanouts", "batch", "batches", "seed"),
+    "scale": ("fanouts", "batch", "batches", "rounds", "seed"),
+}
+TASKS = tuple(JOBS)
+DEFAULT_GRAPH = {**dict.fromkeys(TASKS, "reddit-like"), "scale": "papers-like"}
+USUAL = {"batch": 1024, "batches": 20, "rounds": 7}
+SPECIAL = {
+    "walks": {"batch": 4096, "batches": 10},
+    "train": {"batches": 10, "rounds": 3},
+    "build": {"rounds": 5},
+    "memory": {"batches": 5},
+    "scale": {"batches": 20, "rounds": 5},
+}
+
+
+def defaults(task: str) -> dict[str, Any]:
+    """The options of a task that are not the same for all."""
+    return {"graph": DEFAULT_GRAPH[task], **USUAL, **SPECIAL.get(task, {})}
+
+
+def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """The result of a task. Nothing it has made outlives it but what is to be kept."""
+    made = options["graph"] in graphs.SIZES
+    if options.get("fanouts") is None:
+        usual = graphs.SIZES.get(options["graph"], graphs.SIZES["products-like"])
+        options = {**options, "fanouts": usual.fanouts}
+    busy = machine.busy()
+    with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=options["tmp"]) as tmp:
+        if task == "scale":
+            found = _scale(options, tmp, progress)
+        else:
+            facts = (
+                _graph(options, tmp, progress)
+                if made
+                else _given(options, tmp, progress)
+            )
+            found = _of_one_graph(task, options, facts, tmp, progress)
+            found["graph"] = facts
+    settings = {name: options[name] for name in JOBS[task] if name != "graph"}
+    return {
+        "task": task,
+        "settings": settings,
+        "machine": machine.describe(),
+        "notes": [busy] if busy else [],
+        **found,
+    }
+
+
+def _of_one_graph(
+    task: str,
+    options: dict[str, Any],
+    facts: dict[str, Any],
+    tmp: str,
+    progress: Progress,
+) -> dict[str, Any]:
+    """The groups of a task that needs one graph."""
+    place = facts.pop("place")
+    if task == "memory":
+        return _memory(options, place, tmp, progress)
+    wanted = {name: options[name] for name in JOBS[task] if name != "graph"}
+    job = {"run": f"{PACKAGE}.task_{task}:run", "graph": place, **wanted}
+    found: dict[str, Any] = run_job(job, progress)
+    if task == "walks":
+        for group in found["groups"]:
+            for row in group["rows"]:
+                row["rate"] = row["edges"] / row["best"] / 1e3
+    if task == "train":
+        extra = _gcn(options, tmp, progress)
+        found["groups"] += extra["groups"]
+        found["left_out"] += extra["left_out"]
+    return found
+
+
+def _graph(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:
+    """Makes the graph that was asked for; returns its facts and its place."""
+    name = options["graph"]
+    size = graphs.scaled(name, options["scale"])
+    keep = options.get("keep")
+    home = Path(keep).absolute().parent if keep else Path(tmp)
+    graphs.check_room(home, size.nodes, size.edges)
+    with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=home) as draft:
+        place = str(Path(draft, "graph"))
+        job: dict[str, Any] = {"run": f"{PACKAGE}.inputs:make", "folder": place}
+        job |= {"nodes": size.nodes, "edges": size.edges, "seed": options["seed"]}
+        facts: dict[str, Any] = run_job(job, progress)
+        final = str(Path(keep).absolute()) if keep else str(Path(tmp, "graph"))
+        os.replace(place, final)
+    scale = f" × {size.scale:g}" if size.scale != 1 else ""
+    return {"name": name + scale, "place": final, **facts}
+
+
+def _given(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:
+    """Reads the graph of the user; returns its facts and where it is now."""
+    source = options["graph"]
+    if Path(source, "header.json").is_file():
+        job = {"run": f"{PACKAGE}.inputs:look", "folder": source}
+        return {"name": Path(source).name, "place": source, **run_job(job, progress)}
+    place = str(Path(tmp, "graph"))
+    job = {"run": f"{PACKAGE}.inputs:convert", "source": source, "folder": place}
+    return {"name": Path(source).name, "place": place, **run_job(job, progress)}
+
+
+def _memory(
+    options: dict[str, Any], place: str, tmp: str, progress: Progress
+) -> dict[str, Any]:
+    """A process per subject; the ratio is of what is held."""
+    file = str(Path(tmp, "edges.npy"))
+    job = {"run": f"{PACKAGE}.task_memory:write_edges", "graph": place, "file": file}
+    facts = run_job({**job, "seed": options["seed"]}, progress)
+    names, missing = task_memory.subjects()
+    wanted = {name: options[name] for name in JOBS["memory"]}
+    job = {"run": f"{PACKAGE}.task_memory:measure", "file": file, **wanted}
+    rows = _subjects(names, {**job, "nodes": facts["nodes"]}, missing, progress)
+    _add_ratio(rows, "held")
+    size = (
+        f"{facts['edges']:,} edges, which are {rows[0]['input'] / 1e6:,.0f} MB as input"
+    )
+    title = f"to sample from {size}"
+    return {"groups": [{"title": title, "rows": rows}], "left_out": missing}
+
+
+def _gcn(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:
+    """The memory of a GCN on every dataset there is, a process per subject."""
+    names, missing = task_memory.subjects()
+    names = [name for name in names if name in task_gcn.SUBJECTS]
+    root = options.get("root")
+    datasets = [task_gcn.MADE]
+    if root is not None:
+        datasets = [n for n in task_gcn.NAMES if Path(root, n, "raw").is_dir()]
+    groups = []
+    for dataset in datasets:
+        folder = str(Path(tmp, dataset))
+        job = {"run": f"{PACKAGE}.task_gcn:write_dataset", "name": dataset}
+        run_job({**job, "root": root, "folder": folder}, progress)
+        job = {"run": f"{PACKAGE}.task_gcn:measure", "folder": folder}
+        rows = _subjects(names, job, missing, progress)
+        _add_ratio(rows, "peak")
+        size = f"{rows[0]['nodes']:,} nodes, {rows[0]['edges']:,} edges"
+        title = f"memory of training a GCN: {dataset}, {size}"
+        groups.append({"title": title, "columns": "gcn", "rows": rows})
+        shutil.rmtree(folder)
+    return {"groups": groups, "left_out": missing}
+
+
+def _subjects(
+    names: list[str], job: dict[str, Any], missing: Missing, progress: Progress
+) -> list[dict[str, Any]]:
+    """A row per subject, each from a process of its own; who fails is left out."""
+    rows = []
+    for name in names:
+        try:
+            rows.append(run_job({**job, "subject": name}, progress))
+        except ChildError as error:
+            if name == names[0]:  # ours, which everyone is compared to
+                raise
+            missing.add(name, str(error).splitlines()[-1])
+    return rows
+
+
+def _scale(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:
+    """A graph after the other, the largest last; each is removed after its turn."""
+    scale = options["scale"]
+    largest = graphs.scaled("papers-like", scale)
+    graphs.check_room(tmp, largest.nodes, largest.edges)
+    wanted = {name: options[name] for name in JOBS["scale"]}
+    rows: list[dict[str, Any]] = []
+    for part in task_scale.steps(largest.scale):
+        last = part == largest.scale
+        asked = {"graph": "papers-like", "scale": part, "seed": options["seed"]}
+        facts = _graph(
+            asked | ({"keep": options["keep"]} if last else {}), tmp, progress
+        )
+        job = {"run": f"{PACKAGE}.task_scale:measure", "graph": facts["place"]}
+        rows.append(run_job({**job, **wanted}, progress))
+        if not (last and options["keep"]):
+            shutil.rmtree(facts["place"])
+    _add_ratio(rows, "best")
+    title = (
+        f"{options['batch']:,} seeds, fanouts {options['fanouts']}, mapped from disk"
+    )
+    return {"groups": [{"title": title, "rows": rows}], "left_out": []}
+
+
+def _add_ratio(rows: list[dict[str, Any]], key: str) -> None:
+    """How many times the first row's value each other one has."""
+    for row in rows[1:]:
+        row["ratio"] = row[key] / rows[0][key] if rows[0][key] > 0 else None

@@ -1,0 +1,168 @@
+"""Results as tables: rich ones where rich is installed, plain ones elsewhere."""
+
+import io
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gttf_sampler.bench.peers import load
+
+WIDEST = 200  # columns
+
+Row = dict[str, Any]
+
+
+class Column(NamedTuple):
+    """A field of a row, its heading, and how it is written."""
+
+    key: str
+    head: str
+    write: Callable[[Any], str]
+
+
+def _text(value: Any) -> str:
+    return str(value)
+
+
+def _whole(value: Any) -> str:
+    return f"{value:,.0f}"
+
+
+def _number(value: Any) -> str:
+    """Three digits that matter."""
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
+
+
+def _ratio(value: Any) -> str:
+    return f"{value:.2f} ×"
+
+
+def _megabytes(value: Any) -> str:
+    return _number(max(value, 0) / 1e6)
+
+
+def _percent(value: Any) -> str:
+    return f"{100 * value:.1f} %"
+
+
+PEER = Column("peer", "", _text)
+RATIO = Column("ratio", "× first", _ratio)
+TIMES = [
+    PEER,
+    Column("best", "best ms", _number),
+    Column("median", "median ms", _number),
+]
+BATCHES = [*TIMES, Column("nodes", "nodes", _whole)]
+COLUMNS = {
+    "sampling": [*BATCHES, Column("edges", "edges", _whole), RATIO],
+    "loader": [*BATCHES, Column("edges", "edges", _whole), RATIO],
+    "walks": [
+        *TIMES,
+        Column("edges", "steps", _whole),
+        Column("rate", "M steps/s", _number),
+        RATIO,
+    ],
+    "build": [*TIMES, Column("edges", "edges", _whole), RATIO],
+    "train": [
+        PEER,
+        Column("best", "epoch s", _number),
+        Column("median", "median s", _number),
+        Column("sampling", "sampling s", _number),
+        Column("gather", "gather s", _number),
+        Column("compute", "model s", _number),
+        Column("share", "sampling", _percent),
+        RATIO,
+    ],
+    "gcn": [
+        PEER,
+        Column("peak", "peak MB beyond the input", _megabytes),
+        Column("input", "input MB", _megabytes),
+        RATIO,
+    ],
+    "memory": [
+        PEER,
+        Column("held", "held MB", _megabytes),
+        Column("per_edge", "bytes / edge", _number),
+        Column("making", "peak MB beyond the input", _megabytes),
+        Column("sampling", "sampling MB", _megabytes),
+        RATIO,
+    ],
+    "scale": [
+        Column("edges", "edges", _whole),
+        Column("nodes", "nodes", _whole),
+        Column("best", "best ms", _number),
+        Column("median", "median ms", _number),
+        Column("drawn", "drawn", _whole),
+        Column("ns_per_edge", "ns each", _number),
+        Column("gather", "reading ms", _number),
+        Column("per_edge", "bytes / edge", _number),
+        Column("private", "memory MB", _megabytes),
+        RATIO,
+    ],
+}
+
+
+def render(result: dict[str, Any]) -> str:
+    """All tables of a result, with a line about graph and machine above."""
+    parts = [heading(result)]
+    for group in result["groups"]:
+        columns = COLUMNS[group.get("columns", result["task"])]
+        parts.append(table(group["title"], columns, group["rows"]))
+        parts += [
+            f"  {row['peer']}: no ratio, {row['differs']}"
+            for row in group["rows"]
+            if row.get("differs")
+        ]
+    parts += [f"left out: {e['peer']}: {e['why']}" for e in result["left_out"]]
+    parts += [f"note: {note}" for note in result.get("notes", [])]
+    return "\n".join(parts) + "\n"
+
+
+def heading(result: dict[str, Any]) -> str:
+    """What was measured where, in two lines."""
+    graph, machine = result.get("graph"), result["machine"]
+    first = f"gttf bench {result['task']}"
+    if graph:
+        first += (
+            f": {graph['name']}, {graph['nodes']:,} nodes, {graph['edges']:,} edges"
+        )
+    backend = machine["backend"].partition(":")[0]
+    second = f"{machine['cpu']}, {machine['cores']} cores; {backend}"
+    return f"{first}\n{second}"
+
+
+def table(title: str, columns: list[Column], rows: list[Row]) -> str:
+    """One table; a missing value is an empty cell."""
+    cells = [
+        ["" if row.get(c.key) is None else c.write(row[c.key]) for c in columns]
+        for row in rows
+    ]
+    if load("rich") is None:
+        return _plain(title, [c.head for c in columns], cells)
+    return _rich(title, [c.head for c in columns], cells)
+
+
+def _plain(title: str, heads: list[str], cells: list[list[str]]) -> str:
+    """Columns of the width they need, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    lines = []
+    for line in (heads, *cells):
+        first, *rest = zip(line, widths, strict=True)
+        words = [first[0].ljust(first[1]), *(text.rjust(size) for text, size in rest)]
+        lines.append("  " + "  ".join(words).rstrip())
+    return "\n".join(["", title, *lines])
+
+
+def _rich(title: str, heads: list[str], cells: list[list[str]]) -> str:
+    """The same by rich, as wide as it needs to be: no number is ever cut."""
+    box, tables, console = (
+        load(f"rich.{name}") for name in ("box", "table", "console")
+    )
+    made = tables.Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for place, head in enumerate(heads):
+        made.add_column(head, justify="right" if place else "left", no_wrap=place == 0)
+    for line in cells:
+        made.add_row(*line)
+    sheet = io.StringIO()
+    console.Console(file=sheet, width=WIDEST).print(made)
+    lines = [line.rstrip() for line in sheet.getvalue().splitlines()]
+    return "\n".join(["", *(line for line in lines if line)])

@@ -1,0 +1,74 @@
+"""`gttf bench walks`: uniform and node2vec walks."""
+
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from gttf_sampler import CompactAdj, Node2VecBias, traverse
+from gttf_sampler.bench import peers
+from gttf_sampler.bench.measure import Peer, Report, Work, compare, draw_seeds, each
+
+P, Q = 0.5, 2.0
+
+
+def run(
+    graph: str,
+    batch: int,
+    batches: int,
+    rounds: int,
+    seed: int,
+    length: int,
+    report: Report,
+) -> dict[str, Any]:
+    """The job: walks of `length` steps along the rows of the graph."""
+    stored = CompactAdj.open(graph, mmap=False)
+    adj = CompactAdj(stored.rowptr, stored.col, stored.num_cols, "out")
+    seeds = draw_seeds(adj.num_rows, batches, batch, seed)
+    missing = peers.Missing()
+    steps = [1] * length
+    bias = Node2VecBias(P, Q)
+    uniform = {"gttf": Peer(each(lambda s: traverse(adj, s, steps)), _of_forest)}
+    second = {"gttf": Peer(each(lambda s: traverse(adj, s, steps, bias)), _of_forest)}
+    if missing.needs("dgl", "DGL random_walk"):
+        sampling = import_module("dgl.sampling")
+        rows = peers.dgl_graph(adj, "csr")
+        uniform[peers.label("dgl", "random_walk")] = Peer(
+            each(lambda s: sampling.random_walk(rows, s, length=length)[0]), _of_traces
+        )
+        second[peers.label("dgl", "node2vec_random_walk")] = Peer(
+            each(lambda s: sampling.node2vec_random_walk(rows, s, P, Q, length)),
+            _of_traces,
+        )
+    if missing.needs("torch_cluster", "torch-cluster random_walk"):
+        walk = torch.ops.torch_cluster.random_walk
+        col, name = adj.col.to(torch.int64), peers.label("torch_cluster", "random_walk")
+
+        def steps_of(made: Any) -> Work:
+            moved = adj.degree[made[0][:, :-1]] > 0  # it stays where there is no edge
+            return Work(int(moved.sum()), len(made[0]))
+
+        def walker(p: float, q: float) -> Any:
+            return each(lambda s: walk(adj.rowptr, col, s, length, p, q))
+
+        uniform[name] = Peer(walker(1.0, 1.0), steps_of)
+        second[name] = Peer(walker(P, Q), steps_of)
+    titles = {
+        f"uniform walks of {length} steps": uniform,
+        f"node2vec walks of {length} steps, p = {P:g}, q = {Q:g}": second,
+    }
+    return {
+        "groups": [compare(t, p, seeds, rounds, report) for t, p in titles.items()],
+        "left_out": missing,
+    }
+
+
+def _of_forest(made: Any) -> Work:
+    """The steps that were taken, and the walks."""
+    taken = sum(int((level >= 0).sum()) for level in made.edges[1:])
+    return Work(taken, made.nodes[0].numel())
+
+
+def _of_traces(made: Any) -> Work:
+    """The same of DGL's walks, which are padded with -1."""
+    return Work(int((made[:, 1:] >= 0).sum()), made.shape[0])

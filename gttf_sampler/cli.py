@@ -1,0 +1,80 @@
+"""The command `gttf`: one sub-command per task, imported when it is asked for."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, NoReturn
+
+# What a sub-command is for. Its module is `_command_<name>`, with two functions:
+# `add_arguments(parser)` and `run(args)`, which returns the lines to print at the end,
+# or the exit status if it has printed them itself.
+COMMANDS = {
+    "bench": "compare speed, memory and scale with other samplers on this machine",
+    "demo": "show what a walk forest is, on the graph of the paper's Figure 1",
+    "embed": "learn embeddings of the nodes of an edge list",
+    "info": "tell versions, backend and hosts, or what is in a graph file",
+}
+FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong, and nothing else."""
+        self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `gttf <command> …`; returns the exit status."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    parser = Parser(prog="gttf", description="Graph traversal with tensor functionals.")
+    choices = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, purpose in COMMANDS.items():
+        child = choices.add_parser(name, help=purpose, description=f"{purpose}.")
+        if name in words[:1]:
+            import_module(f"gttf_sampler._command_{name}").add_arguments(child)
+    args = parser.parse_args(words)
+    command = import_module(f"gttf_sampler._command_{args.command}")
+    try:
+        with _ended_by_signals():
+            outcome = command.run(args)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"gttf {args.command}: interrupted\n")
+        return INTERRUPTED
+    except (ValueError, TypeError, OSError) as err:
+        sys.stderr.write(f"gttf {args.command}: {err}\n")
+        return FAILED
+    if isinstance(outcome, int):
+        return outcome
+    sys.stdout.write("".join(f"{line}\n" for line in outcome))
+    return 0
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends a command like Ctrl-C; a second signal does not stop the tidying."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(number: int, frame: Any) -> NoReturn:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    try:
+        before = {number: signal.signal(number, interrupt) for number in numbers}
+    except ValueError:  # not the main thread, which nobody interrupts
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

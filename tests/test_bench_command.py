@@ -1,0 +1,198 @@
+"""`gttf bench`, `gttf info` and `gttf demo` as a user meets them."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from test_imports import hosts_after
+
+from gttf_sampler import CompactAdj
+from gttf_sampler.bench import children, command, peers, runs
+from gttf_sampler.cli import main
+
+BAD = [
+    (["nothing"], "invalid choice: 'nothing'"),
+    (["build", "--scale", "x"], "invalid float value"),
+    (["build", "--scale", "-1"], r"'--scale' must lie in \["),
+    (["build", "--scale", "nan"], r"'--scale' must lie in \["),
+    (["build", "--graph", "nowhere"], "or a file that is there"),
+    (["build", "--graph", ".", "--scale", "1"], "'--scale' is for made graphs"),
+    (["build", "--graph", ".", "--keep", "x"], "'--keep' is for made graphs"),
+    (["build", "--rounds", "0"], "'--rounds' must be 1 or more"),
+    (["build", "--seed", "-1"], "'--seed' must be 0 or more"),
+    (["loader", "--workers", "-1"], "'--workers' must be 0 or more"),
+    (["sampling", "--fanouts", "5", "0"], r"'--fanouts' must hold .*5, 0\]"),
+    (["train", "--fanouts", "5"], "'--fanouts' must be two"),
+    (["scale", "--graph", "reddit-like"], "'--graph' must be papers-like"),
+    (["train", "--root", "."], "'--root' must hold Cora/raw or CiteSeer/raw"),
+    (["build", "--tmp", "nowhere"], "'--tmp' must be a directory"),
+    (["build", "--keep", "."], "'--keep' must not be there yet"),
+    (["build", "--json", "no/where.json"], "'--json' must be in a directory"),
+    (["build", "--plot", "a.gif"], "'--plot' must end in .png"),
+]
+
+
+@pytest.mark.parametrize(("words", "match"), BAD)
+def test_bench_validate(words, match, capsys, monkeypatch):
+    """One sentence and status 2, before anything is measured."""
+    monkeypatch.setattr(runs, "measure", None)
+    try:
+        status = main(["bench", *words])
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr().err
+    assert status == 2
+    assert said.startswith("gttf bench: ")
+    assert len(said.splitlines()) == 1
+    assert re.search(match, said)
+
+
+def test_bench_from_end_to_end(tmp_path, capsys):
+    """Makes a graph, keeps it, measures, writes everything, leaves nothing else."""
+    places = {name: tmp_path / name for name in ("kept", "out.json", "out.svg", "tmp")}
+    places["tmp"].mkdir()
+    words = ["bench", "build", "--scale", "0.001", "--rounds", "2"]
+    words += ["--keep", places["kept"], "--json", places["out.json"]]
+    words += ["--plot", places["out.svg"], "--tmp", places["tmp"]]
+    assert main([str(word) for word in words]) == 0
+    printed = capsys.readouterr().out
+    found = json.loads(places["out.json"].read_text())
+    rows = found["groups"][0]["rows"]
+    assert rows[0]["peer"] == "gttf CompactAdj"
+    assert all(0 < row["best"] <= row["median"] for row in rows)
+    assert all(row["ratio"] is not None for row in rows[1:])
+    assert all(row["peer"] in printed for row in rows)
+    assert found["command"] == "gttf bench build --scale 0.001 --rounds 2"
+    kept = CompactAdj.open(places["kept"]).validate()
+    assert kept.num_edges == found["graph"]["edges"] == rows[0]["edges"]
+    assert sorted(tmp_path.iterdir()) == sorted(places.values())
+    assert list(places["tmp"].iterdir()) == []
+
+
+def test_bench_says_when_work_differs(capsys, monkeypatch):
+    row = {"best": 1.0, "median": 1.0, "edges": 5.0, "ratio": None}
+    rows = [{**row, "peer": "gttf"}, {**row, "peer": "x", "differs": "5 edges where 9"}]
+    found = {"task": "build", "groups": [{"title": "t", "rows": rows}], "left_out": []}
+    found["machine"] = {"cpu": "c", "cores": 2, "backend": "b"}
+    monkeypatch.setattr(runs, "measure", lambda task, options, progress: found)
+    assert main(["bench", "build", "--json"]) == command.DISAGREEMENT == 3
+    assert json.loads(capsys.readouterr().out)["groups"][0]["rows"] == rows
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (children.ChildError("it failed"), 1),
+        (children.RefusedError("'--graph' is odd"), 2),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_bench_status(error, status, capsys, monkeypatch):
+    def measure(task, options, progress):
+        raise error
+
+    monkeypatch.setattr(runs, "measure", measure)
+    assert main(["bench", "build"]) == status
+    assert capsys.readouterr().err.startswith("gttf bench: ")
+
+
+def test_child_that_fails_and_child_that_refuses(tmp_path):
+    job = {"run": "gttf_sampler.bench.inputs:look", "folder": str(tmp_path)}
+    with pytest.raises(children.RefusedError, match="no such file"):
+        children.run_job(job)
+    with pytest.raises(children.ChildError, match=r"failed \(1\)[\s\S]*missing"):
+        children.run_job({**job, "run": "gttf_sampler.bench.inputs:missing"})
+
+
+def test_subject_that_fails_is_left_out(monkeypatch):
+    def run_job(job, progress):
+        if job["subject"] == failing:
+            raise children.ChildError("the process failed (1)\nImportError: no dgl")
+        return {"peer": job["subject"]}
+
+    monkeypatch.setattr(runs, "run_job", run_job)
+    failing, missing = "dgl", peers.Missing()
+    rows = runs._subjects(["gttf", "dgl", "pyg"], {}, missing, None)
+    assert [row["peer"] for row in rows] == ["gttf", "pyg"]
+    assert missing == [{"peer": "dgl", "why": "ImportError: no dgl"}]
+    failing = "gttf"  # without ours there is nothing to compare to
+    with pytest.raises(children.ChildError):
+        runs._subjects(["gttf", "dgl"], {}, missing, None)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals and processes of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_bench_killed_half_way(tmp_path, number):
+    """No process and no file is left, and the status says why."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    bench = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "gttf_sampler.cli", "bench", "sampling"),
+            *("--tmp", str(tmp_path), "--scale", "0.01", "--rounds", "100000"),
+        ],
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (found := descendants(bench.pid)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert found
+    assert list(tmp_path.iterdir())
+    bench.send_signal(number)
+    _, said = bench.communicate(timeout=30)
+    assert bench.returncode == 130
+    assert said.splitlines()[-1] == "gttf bench: interrupted"
+    assert list(tmp_path.iterdir()) == []
+    assert not [pid for pid in found if pathlib.Path(f"/proc/{pid}").exists()]
+
+
+def descendants(pid):
+    """The children of a process, as the system lists them."""
+    table = subprocess.run(
+        ["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True
+    )
+    pairs = [line.split() for line in table.stdout.splitlines()]
+    return [int(child) for child, parent in pairs if int(parent) == pid]
+
+
+def test_commands_import_no_host():
+    names = ("cli", "_command_bench", "_command_demo", "_command_info")
+    assert hosts_after("".join(f"import gttf_sampler.{n}\n" for n in names)) == []
+
+
+def test_info(capsys):
+    assert main(["info", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["cores"] >= 1
+    assert "backend" in found
+    assert main(["info"]) == 0
+    assert found["torch"] in capsys.readouterr().out
+
+
+def test_info_of_a_graph(tmp_path, capsys):
+    file = tmp_path / "edges.txt"
+    file.write_text("a b\nb c\nc a\nc b\n")
+    assert main(["info", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["nodes"], found["edges"], found["max_degree"]) == (3, 4, 2)
+    assert found["quartiles"] == [1, 1, 2]
+    assert main(["info", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_demo_draws_figure_1(tmp_path, capsys):
+    assert main(["demo"]) == 0
+    printed = capsys.readouterr().out
+    assert "  4\n  ├─ 3\n  │  ├─ 4\n  │  └─ 1\n  └─ 1\n     ├─ 2\n     └─ 0" in printed
+    pytest.importorskip("matplotlib")
+    assert main(["demo", "--plot", str(tmp_path / "forest.svg")]) == 0
+    assert (tmp_path / "forest.svg").stat().st_size > 1000
+    assert main(["demo", "--seeds", "9"]) == 1
+    assert "'seeds'" in capsys.readouterr().err

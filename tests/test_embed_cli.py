@@ -1,0 +1,153 @@
+"""`gttf embed`, and the files it reads and writes."""
+
+import gzip
+
+import numpy as np
+import pytest
+import torch
+from exact import one_thread  # noqa: F401
+
+from gttf_sampler import read_edge_list, write_embeddings
+from gttf_sampler.cli import COMMANDS, main
+
+KARATE = """
+1-2 1-3 1-4 1-5 1-6 1-7 1-8 1-9 1-11 1-12 1-13 1-14 1-18 1-20 1-22 1-32 2-3 2-4 2-8
+2-14 2-18 2-20 2-22 2-31 3-4 3-8 3-9 3-10 3-14 3-28 3-29 3-33 4-8 4-13 4-14 5-7 5-11
+6-7 6-11 6-17 7-17 9-31 9-33 9-34 10-34 14-34 15-33 15-34 16-33 16-34 19-33 19-34
+20-34 21-33 21-34 23-33 23-34 24-26 24-28 24-30 24-33 24-34 25-26 25-28 25-32 26-32
+27-30 27-34 28-34 29-32 29-34 30-33 30-34 31-33 31-34 32-33 32-34 33-34
+"""
+
+
+@pytest.fixture
+def karate(tmp_path):
+    file = tmp_path / "karate.txt"
+    lines = [" ".join(pair.split("-")) for pair in KARATE.split()]
+    file.write_text("# Zachary 1977\n" + "\n".join(lines))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("text", "ids", "edges", "weight"),
+    [
+        ("5 7\n7 9\n", [5, 7, 9], [[0, 1], [1, 2]], None),
+        ("# c\n\n5\t7\n% c\n7\t9\n", [5, 7, 9], [[0, 1], [1, 2]], None),
+        ("5,7,0.5\n7,9,2\n", [5, 7, 9], [[0, 1], [1, 2]], [0.5, 2.0]),
+        ("b a\na c 4\n", ["a", "b", "c"], [[1, 0], [0, 2]], None),
+        ("b, a\na, 10\n", ["10", "a", "b"], [[2, 1], [1, 0]], None),
+        ("-3 8 1.5", [-3, 8], [[0], [1]], [1.5]),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_read_edge_list(tmp_path, text, ids, edges, weight, packed):
+    file = tmp_path / ("edges.txt.gz" if packed else "edges.txt")
+    file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    found = read_edge_list(file)
+    assert found.node_id.tolist() == ids
+    assert found.edge_index.tolist() == edges
+    assert found.num_nodes == len(ids)
+    assert (found.weight if weight is None else found.weight.tolist()) == weight
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "'path' must be a file with edges"),
+        ("# nothing\n", "'path' must hold at least one edge"),
+        ("1\n2\n", "'path' must have two columns or three"),
+        ("1 2 x\n", "'path' must have numbers in its third column"),
+    ],
+)
+def test_read_edge_list_validate(tmp_path, text, message):
+    file = tmp_path / "edges.txt"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_edge_list(file)
+
+
+def test_write_embeddings(tmp_path):
+    vectors, ids = torch.tensor([[1.0, -2.5], [0.125, 3.0]]), np.array(["x", "10"])
+    matrix, names = write_embeddings(tmp_path / "a.npy", vectors, ids)
+    assert np.load(matrix).tolist() == vectors.tolist()
+    assert names.read_text().split() == ["x", "10"]
+    (archive,) = write_embeddings(tmp_path / "a.npz", vectors, ids)
+    with np.load(archive) as arrays:
+        assert arrays["embedding"].tolist() == vectors.tolist()
+        assert arrays["node_id"].tolist() == ["x", "10"]
+    for suffix in (".txt", ".tsv", ".emb"):
+        (text,) = write_embeddings(tmp_path / f"a{suffix}", vectors, ids)
+        assert text.read_text() == "2 2\nx 1 -2.5\n10 0.125 3\n"
+    with pytest.raises(ValueError, match=r"'path' must end in one of \.npy"):
+        write_embeddings(tmp_path / "a.csv", vectors, ids)
+    with pytest.raises(ValueError, match="'node_id' must have one entry per row, 2"):
+        write_embeddings(tmp_path / "a.npy", vectors, ids[:1])
+
+
+@pytest.mark.parametrize("method", ["deepwalk", "node2vec", "wys"])
+def test_embed_writes_the_ids_of_the_file(karate, tmp_path, capsys, method):
+    out = tmp_path / "z.npz"
+    options = ["--method", method, "--dim", "8", "--epochs", "3", "--window", "2"]
+    assert main(["embed", str(karate), str(out), *options]) == 0
+    with np.load(out) as arrays:
+        assert arrays["node_id"].tolist() == list(range(1, 35))
+        assert arrays["embedding"].shape == (34, 8)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(("DeepWalk(34, 8", "Node2Vec(34, 8", "WatchYourStep("))
+    assert printed[-1] == f"wrote {out}"
+
+
+def test_embed_learns(karate, tmp_path, capsys):
+    """The two leaders' followers are told apart from the vectors alone."""
+    out = tmp_path / "z.npy"
+    options = ["--dim", "8", "--epochs", "60", "--fanout", "2", "--window", "3"]
+    assert main(["embed", str(karate), str(out), *options]) == 0
+    z = torch.from_numpy(np.load(out))
+    first, last = z @ z[0], z @ z[33]
+    club = (first > last).tolist()
+    assert all(club[node - 1] for node in (1, 2, 4, 5, 6, 7, 11, 12, 13, 22))
+    assert not any(club[node - 1] for node in (34, 33, 30, 27, 24, 23, 21, 19, 16, 15))
+    assert main(["embed", str(karate), str(out), *options]) == 0
+    assert torch.equal(torch.from_numpy(np.load(out)), z)  # the seed is fixed
+    capsys.readouterr()
+
+
+def test_embed_tells_how_well_hidden_edges_are_found(karate, tmp_path, capsys):
+    options = ["--hide", "0.2", "--epochs", "2", "--dim", "4"]
+    assert main(["embed", str(karate), str(tmp_path / "z.txt"), *options]) == 0
+    assert "ROC-AUC on 16 hidden edges: " in capsys.readouterr().out
+
+
+def test_embed_walks_along_directed_edges(tmp_path, capsys):
+    file, out = tmp_path / "edges.txt", tmp_path / "z.npy"
+    file.write_text("a b\nb c\n")
+    assert main(["embed", str(file), str(out), "--directed", "--epochs", "1"]) == 0
+    assert "--directed" not in capsys.readouterr().out
+    options = ["--directed", "--hide", "0.5"]
+    assert main(["embed", str(file), str(out), *options]) == 1
+    assert "'hide' must be 0 for a directed graph" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["embed", "nowhere.txt", "z.npy"], "gttf embed: 'path' must be a file"),
+        (["embed", "{karate}", "z.csv"], "'path' must end in one of"),
+        (["embed", "{karate}", "z.npy", "--dim", "0"], "'embedding_dim' must be at"),
+    ],
+)
+def test_embed_validate(karate, capsys, words, message):
+    assert main([word.format(karate=karate) for word in words]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_command_help(capsys):
+    for words in (["--help"], ["embed", "--help"]):
+        with pytest.raises(SystemExit, match="0"):
+            main(words)
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in COMMANDS)
+    assert "--hide" in printed
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    assert "command" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""The examples about embeddings run, and end with the numbers they promise."""
+
+import json
+import pathlib
+import re
+import runpy
+import sys
+
+import numpy as np
+import pytest
+from exact import one_thread  # noqa: F401
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+SHORT = ["deepwalk", "node2vec", "watch_your_step", "custom_objective"]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Runs an example in this process, where torch is imported already."""
+
+    def call(name, *options):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, options)])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "least"),
+    [
+        ("deepwalk.py", ["--epochs", 5], 65),
+        ("node2vec.py", ["--epochs", 5, "--train-pq"], 55),
+        ("watch_your_step.py", ["--epochs", 15], 60),
+    ],
+)
+def test_embedding_examples(run, tmp_path, name, options, least):
+    pytest.importorskip("tqdm")
+    pytest.importorskip("matplotlib")
+    files = ["--out", tmp_path / "z.npy", "--png", tmp_path / "z.png"]
+    printed = run(name, *options, *files)
+    assert "epoch   1" in printed
+    auc = float(re.search(r"ROC-AUC on hidden edges: ([\d.]+)", printed).group(1))
+    assert least < auc <= 100
+    assert np.load(tmp_path / "z.npy").shape == (1200, 128)
+    assert len((tmp_path / "z.ids.txt").read_text().split()) == 1200
+    assert (tmp_path / "z.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_embedding_example_takes_an_edge_list(run, tmp_path):
+    pytest.importorskip("tqdm")
+    pytest.importorskip("matplotlib")
+    ring = [f"n{u} n{(u + step) % 50}" for u in range(50) for step in (1, 2)]
+    (tmp_path / "ring.txt").write_text("\n".join([*ring, "x y"]))
+    files = ["--out", tmp_path / "z.txt", "--png", tmp_path / "z.png"]
+    run("deepwalk.py", "--edges", tmp_path / "ring.txt", *files, "--epochs", 2)
+    head, *lines = (tmp_path / "z.txt").read_text().splitlines()
+    assert head == "50 128"  # the largest component alone
+    assert {line.split()[0] for line in lines} == {f"n{u}" for u in range(50)}
+
+
+def test_custom_objective(run):
+    printed = run("custom_objective.py")
+    found = re.findall(r"accuracy of the community ([\d.]+) %", printed)
+    assert float(found[-1]) > 95
+    home, inside = re.findall(r"after two steps: ([\d.]+) %", printed)
+    assert 3 < float(home) < 8
+    assert 60 < float(inside) < 72
+
+
+def test_bench_embedding(run, tmp_path):
+    pytest.importorskip("tqdm")
+    pytest.importorskip("matplotlib")
+    ring = [f"{u} {(u + step) % 60}" for u in range(60) for step in (1, 2, 3)]
+    (tmp_path / "ring.txt").write_text("\n".join(ring))
+    options = ["--edges", tmp_path / "ring.txt", "--seconds", 0.2, "--dim", 8]
+    files = ["--json", tmp_path / "a.json", "--png", tmp_path / "a.png"]
+    printed = run("bench_embedding.py", *options, *files)
+    curves = json.loads((tmp_path / "a.json").read_text())
+    assert len(curves) == 6
+    for name, (curve,) in curves.items():
+        assert f"\n{name} " in printed
+        seconds, epochs, auc = curve[-1]
+        assert seconds >= 0.2
+        assert epochs >= 1
+        assert 0 <= auc <= 100
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_embedding_examples_are_short(name):
+    assert len((EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()) <= 90

@@ -1,0 +1,42 @@
+"""Features of citation graphs: nearly all zeros, which dropout leaves as they are."""
+
+import warnings
+
+import torch
+from torch import Tensor
+
+
+class Features:
+    """Sparse rows of features, handed out with dropout as the hosts' layers take them.
+
+    Zeros stay zeros under dropout, so that drawing for the others is the same and, for
+    the 3703 words of CiteSeer, a hundred times faster.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        index = x.nonzero()
+        self.col, self.value = index[:, 1], x[index[:, 0], index[:, 1]]
+        self.count = (x != 0).sum(1)
+        self.start = self.count.cumsum(0) - self.count
+        self.width = x.shape[1]
+
+    def __len__(self) -> int:
+        return self.count.numel()
+
+    def rows(self, node: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+        """CSR [b, width]: the features of some nodes, or of all."""
+        col, value, count = self.col, self.value, self.count
+        if node is not None:
+            count = count[node]
+            ahead = self.start[node] - (count.cumsum(0) - count)
+            entry = torch.arange(int(count.sum())) + ahead.repeat_interleave(count)
+            col, value = col[entry], value[entry]
+        if dropout:
+            value = torch.nn.functional.dropout(value, dropout)
+        pointer = torch.nn.functional.pad(count.cumsum(0), (1, 0))
+        with warnings.catch_warnings():  # torch calls the format a beta, once
+            warnings.filterwarnings("ignore", "Sparse CSR")
+            size = (count.numel(), self.width)
+            return torch.sparse_csr_tensor(
+                pointer, col, value, size, check_invariants=False
+            )

@@ -1,0 +1,120 @@
+"""The ways to train on PyG: full batch, GTTF, and PyG's own loader where it runs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+
+from examples.reproduce import models_pyg, samplers
+from examples.reproduce.attention import Attention
+from examples.reproduce.config import Method
+from examples.reproduce.data import Dataset
+from examples.reproduce.learner import Learner, Step
+from examples.reproduce.weights import HostWeights
+from gttf_pyg import GTTFLoader
+from gttf_sampler import CompactAdj
+
+UNWEIGHTED = ("gat", "sage")  # their layers take no edge weights
+DENSE = ("mixhop", "sgc", "sage")  # their layers propagate the features themselves
+
+
+def missing(way: str) -> str | None:
+    """Why a way cannot be gone here, or None."""
+    if way == "neighbor" and not (find_spec("pyg_lib") or find_spec("torch_sparse")):
+        return "PyG's NeighborLoader needs pyg-lib or torch-sparse"
+    return None
+
+
+def learner(name: str, method: Method, data: Dataset, way: str, seed: int) -> Learner:
+    """A model of PyG and one way to train it."""
+    torch.manual_seed(seed)
+    if name == "sgc" and way == "full":  # what it propagates never changes
+        method = replace(method, options={**method.options, "cached": True})
+    model = models_pyg.make(name, data.features.width, data.num_classes, method)
+    whole = data.edge_index
+    if name in DENSE:
+        whole = models_pyg.full_matrix(data.edge_index, data.num_nodes)
+
+    def logits(dropout: float = 0.0) -> Tensor:
+        return model(data.features.rows(dropout=dropout), whole, None)
+
+    def full() -> Iterator[Step]:
+        yield Step(logits(method.dropout)[data.train], data.train, data.num_nodes)
+
+    if way == "full":
+        return Learner(model, full, logits)
+    if way in samplers.WAYS:
+        return other_learner(model, method, data, way, seed)
+    attention = None
+    if way == "attention":
+        attention = Attention([model.first, model.last], data, method.fanouts[0])
+    loader = loader_of(name, method, data, way, seed, attention)
+
+    def sampled() -> Iterator[Step]:
+        if attention is not None:
+            attention.refresh()
+        for batch in loader:
+            if attention is not None:
+                attention.use(batch.e_id, batch.num_nodes)
+            x = data.features.rows(batch.n_id, method.dropout)
+            weight = batch.edge_weight if "edge_weight" in batch else None
+            out = model(x, batch.edge_index, weight)[: batch.batch_size]
+            yield Step(out, batch.n_id[: batch.batch_size], batch.num_nodes)
+
+    def exact() -> Tensor:
+        if attention is not None:
+            attention.use(None)
+        return logits()
+
+    return Learner(model, sampled, exact)
+
+
+def other_learner(
+    model: torch.nn.Module, method: Method, data: Dataset, way: str, seed: int
+) -> Learner:
+    """A GCN trained with layer sampling or GraphSAINT."""
+    degree = torch.bincount(data.edge_index[1], minlength=data.num_nodes)
+    ones = torch.ones(data.edge_index.shape[1])
+    whole = samplers.with_loops(data.edge_index, degree, ones)
+    if way in samplers.LAYERWISE:  # weights of a sample do not sum to one: keep them
+        model.first.normalize = model.last.normalize = False
+    drawn = samplers.batches(method, data, way, seed)
+
+    def sampled() -> Iterator[Step]:
+        batch = next(drawn)
+        x = data.features.rows(batch.node, method.dropout)
+        out = model(x, batch.edge_index, batch.weight)[: batch.size]
+        yield Step(out, batch.node[: batch.size], batch.node.numel())
+
+    def logits() -> Tensor:
+        if way in samplers.LAYERWISE:
+            return model(data.features.rows(), *whole)
+        return model(data.features.rows(), data.edge_index, None)
+
+    return Learner(model, sampled, logits)
+
+
+def loader_of(
+    name: str,
+    method: Method,
+    data: Dataset,
+    way: str,
+    seed: int,
+    attention: Attention | None = None,
+) -> NeighborLoader:
+    """The loader of a way; all training nodes are one batch, as in the paper."""
+    graph = Data(edge_index=data.edge_index, num_nodes=data.num_nodes)
+    how = {"input_nodes": data.train, "batch_size": data.train.numel()}
+    if way == "neighbor":
+        return NeighborLoader(graph, list(method.fanouts), **how)
+    how["seed"] = seed
+    if attention is not None:
+        how.update(bias=attention.bias, replace=True)
+    if name not in UNWEIGHTED:
+        adj = CompactAdj.from_edge_index(data.edge_index, data.num_nodes)
+        how.update(normalize="unbiased", transform=HostWeights(adj))
+    return GTTFLoader(graph, list(method.fanouts), **how)

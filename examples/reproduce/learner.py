@@ -1,0 +1,36 @@
+"""Learner: what a host hands to the training loop."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+
+class Step(NamedTuple):
+    """One batch of training, computed by the model.
+
+    Attributes:
+        logits: [b, classes] of the seeds.
+        seeds: [b], node ids.
+        nodes: how many nodes the layers saw.
+    """
+
+    logits: Tensor
+    seeds: Tensor
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A model of a host on a graph, and one way to train it.
+
+    Attributes:
+        model: made of the host's own layers.
+        steps: one epoch of training batches.
+        logits: [n, classes] of all nodes, from their full neighbourhoods.
+    """
+
+    model: nn.Module
+    steps: Callable[[], Iterable[Step]]
+    logits: Callable[[], Tensor]

@@ -1,0 +1,76 @@
+"""Embeddings: half of the edges are hidden and found again; the paper's Table 2.
+
+|B| = |V|, window 5, fanout 3 at the first depths, Adam whose rate falls: appendix A.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from examples.reproduce.config import Method
+from examples.reproduce.data import Graph
+from gttf_sampler import (
+    CompactAdj,
+    DeepWalk,
+    Node2Vec,
+    WatchYourStep,
+    link_auc,
+    split_links,
+)
+
+
+def model_of(name: str, adj: CompactAdj, method: Method, fanouts: list[int]) -> Any:
+    """A fresh model of the engine, plain torch modules that serve both hosts."""
+    size, negatives = method.hidden, int(method.options["negatives"])
+    if name == "deepwalk":
+        return DeepWalk(adj, size, len(fanouts), fanouts, negatives)
+    if name == "node2vec":
+        p, q = method.options["p"], method.options["q"]
+        return Node2Vec(adj, size, len(fanouts), fanouts, negatives, p=p, q=q)
+    return WatchYourStep(adj, size, fanouts, negatives)
+
+
+def fit(
+    name: str,
+    data: Graph,
+    method: Method,
+    way: str,
+    seed: int,
+    report: Callable[[int, dict[str, float]], None],
+) -> dict[str, Any]:
+    """Trains on what is left of the graph; returns 100 × ROC-AUC of what was hidden."""
+    torch.manual_seed(seed)
+    split = split_links(data.edge_index, data.num_nodes, hide=0.5)
+    adj = CompactAdj.from_edge_index(split.train, split.num_nodes, direction="out")
+    fanouts = list(method.fanouts) if way == "gttf" else [1] * len(method.fanouts)
+    model = model_of(name, adj, method, fanouts)
+    optimizer = torch.optim.Adam(model.parameters(), lr=method.lr)
+    decay = torch.optim.lr_scheduler.StepLR(optimizer, max(1, method.epochs // 4), 0.2)
+    loader = model.loader(batch_size=data.num_nodes, shuffle=True)
+    curve, seconds = [], 0.0
+    for epoch in range(1, method.epochs + 1):
+        begin = time.perf_counter()
+        for forest in loader:
+            loss = model.loss(forest)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        decay.step()
+        seconds += time.perf_counter() - begin
+        if epoch % method.every and epoch < method.epochs:
+            continue
+        score = 100 * link_auc(model.score, split)
+        point = {"epoch": epoch, "loss": loss.item(), "val": score}
+        curve.append({key: round(value, 4) for key, value in point.items()})
+        report(epoch, point)
+    return {
+        "test": score,
+        "best epoch": epoch,
+        "epochs": epoch,
+        "train seconds": seconds,
+        "ms per step": 1000 * seconds / epoch,
+        "nodes per step": data.num_nodes,
+        "curve": curve,
+    }

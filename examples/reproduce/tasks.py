@@ -1,0 +1,52 @@
+"""Task: one training run, and the list of those that were asked for."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from examples.reproduce.config import EDGE_LISTS, HOSTS, METHODS
+
+
+class Task(NamedTuple):
+    """What to train, on what, with which host, how, from which seed."""
+
+    method: str
+    dataset: str
+    host: str
+    way: str
+    seed: int
+
+    @property
+    def cell(self) -> str:
+        """The name of a cell of the table, `--only` chooses by it."""
+        return f"{self.method}-{self.dataset}"
+
+    def __str__(self) -> str:
+        return f"{self.cell} {self.host} {self.way} seed {self.seed}"
+
+
+def tasks(
+    datasets: Sequence[str],
+    only: Sequence[str] = (),
+    hosts: Sequence[str] = HOSTS,
+    ways: Sequence[str] = (),
+    seeds: int = 3,
+) -> list[Task]:
+    """All runs, those of a cell together; `only` holds cells or methods."""
+    found = [
+        Task(name, dataset, host, way, seed)
+        for name, method in METHODS.items()
+        for dataset in datasets
+        if method.kind == "links" or dataset not in EDGE_LISTS
+        for host in hosts
+        for way in method.ways.get(host, ())
+        for seed in range(seeds)
+    ]
+    if ways:
+        found = [task for task in found if task.way in ways]
+    if not only:
+        return found
+    known = {task.cell for task in found} | set(METHODS)
+    for name in only:
+        if name not in known:
+            raise ValueError(f"'only' must be one of {sorted(known)} (got {name!r})")
+    return [task for task in found if task.cell in only or task.method in only]

@@ -1,0 +1,31 @@
+"""Weights with which PyG's own normalisation of a sample is the unbiased one."""
+
+import torch
+from torch_geometric.data import Data
+
+from gttf_sampler import CompactAdj
+
+
+class HostWeights:
+    """Rewrites `edge_weight` of `GTTFLoader(normalize="unbiased")` for any layer.
+
+    SGConv, MixHopConv and others always normalise the weights w' they get, to
+    w'ᵤᵥ / √(Σᵤ Σᵥ), Σ being sums over incoming edges. With w'ᵤᵥ = wᵤᵥ √(δ'ᵤ δ'ᵥ) and
+    δ' = δ + 1 all sums are δ', as the weights of `Subgraph.gcn_weight` are those of a
+    stochastic matrix between √δ'; so wᵤᵥ comes out again. A node that was not expanded
+    has its loop alone, which then weighs δ'.
+    """
+
+    def __init__(self, adj: CompactAdj) -> None:
+        self.degree = adj.degree.float() + 1
+
+    def __call__(self, batch: Data) -> Data:
+        row, col = batch.edge_index
+        degree = self.degree[batch.n_id]
+        weight = batch.edge_weight * (degree[row] * degree[col]).sqrt()
+        loop = batch.e_id == -1
+        weight[loop] = 0
+        rest = torch.zeros_like(degree).scatter_add_(0, col, weight)
+        weight[loop] = (degree - rest)[col[loop]]
+        batch.edge_weight = weight
+        return batch

@@ -14,20 +14,28 @@ READY := $(VENV)/.ready-$(VERSION)
 BENCH := $(VENV)/.bench-$(VERSION)
 MADE := $(VENV)/.made-by-make
 
-.PHONY: help demo test check bench-scaling bench-kernels clean python
+.PHONY: help demo test check bench bench-scaling bench-kernels bench-loader \
+    bench-dgl-loader bench-embedding reproduce clean python
 
 help:
-	@echo "make demo           run the two examples; the first writes figure1.png"
+	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
 	@echo "make test           run the tests and doctests; ARGS='-k forest' is passed on"
 	@echo "make check          check format, lint and types"
+	@echo "make bench          'gttf bench'; TASK=sampling ARGS='--plot out.png'"
 	@echo "make bench-scaling  time a traversal while the graph grows"
 	@echo "make bench-kernels  time every kernel against DGL; ARGS='--graphs tiny'"
+	@echo "make bench-loader   time GTTFLoader against the loaders of DGL and PyG"
+	@echo "make bench-dgl-loader  time GTTFSampler in DGL's DataLoader against DGL's own"
+	@echo "make bench-embedding   AUC against seconds; ARGS='--edges FILE'"
+	@echo "make reproduce      train every method of the paper; ARGS='--root DIR --seeds 3'"
 	@echo "make clean          remove the environment and everything generated"
 	@echo "PYTHON (now $(PYTHON)) makes the environment in VENV (now $(VENV))."
 
 demo: $(READY)
 	$(PY) examples/walk_forest.py --png figure1.png
 	$(PY) examples/torch_gcn.py
+	$(PY) examples/pyg_sage.py
+	@if $(PY) -c 'import dgl' 2>/dev/null; then $(PY) examples/dgl_sage.py; fi
 
 test: $(READY)
 	$(PY) -m pytest -q $(ARGS)
@@ -37,15 +45,30 @@ check: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
+bench: $(BENCH)
+	$(VENV)/bin/gttf bench $(or $(TASK),loader) $(ARGS)
+
 bench-scaling: $(BENCH)
 	$(PY) examples/bench_scaling.py $(ARGS)
 
 bench-kernels: $(BENCH)
 	$(PY) examples/bench_kernels.py $(ARGS)
 
+bench-loader: $(BENCH)
+	$(PY) examples/bench_loader.py $(ARGS)
+
+bench-dgl-loader: $(BENCH)
+	$(PY) examples/bench_dgl_loader.py $(ARGS)
+
+reproduce: $(BENCH)
+	$(PY) -m examples.reproduce $(ARGS)
+
+bench-embedding: $(BENCH)
+	$(PY) examples/bench_embedding.py $(ARGS)
+
 clean:
 	@if [ -e $(MADE) ]; then rm -rf $(VENV); fi
-	rm -rf build dist *.egg-info figure1.png
+	rm -rf build dist *.egg-info figure1.png reproduce-results
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find adapters examples gttf_sampler tests -name __pycache__ -prune -exec rm -rf {} +
 

@@ -14,8 +14,8 @@ READY := $(VENV)/.ready-$(VERSION)
 BENCH := $(VENV)/.bench-$(VERSION)
 MADE := $(VENV)/.made-by-make
 
-.PHONY: help demo test check bench bench-scaling bench-kernels bench-loader \
-    bench-dgl-loader bench-embedding reproduce clean python
+.PHONY: help demo test check bench bench-scaling bench-kernels bench-embedding \
+    reproduce clean python
 
 help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
@@ -24,9 +24,7 @@ help:
 	@echo "make bench          'gttf bench'; TASK=sampling ARGS='--plot out.png'"
 	@echo "make bench-scaling  time a traversal while the graph grows"
 	@echo "make bench-kernels  time every kernel against DGL; ARGS='--graphs tiny'"
-	@echo "make bench-loader   time GTTFLoader against the loaders of DGL and PyG"
-	@echo "make bench-dgl-loader  time GTTFSampler in DGL's DataLoader against DGL's own"
-	@echo "make bench-embedding   AUC against seconds; ARGS='--edges FILE'"
+	@echo "make bench-embedding  AUC against seconds; ARGS='--edges FILE'"
 	@echo "make reproduce      train every method of the paper; ARGS='--root DIR --seeds 3'"
 	@echo "make clean          remove the environment and everything generated"
 	@echo "PYTHON (now $(PYTHON)) makes the environment in VENV (now $(VENV))."
@@ -53,12 +51,6 @@ bench-scaling: $(BENCH)
 
 bench-kernels: $(BENCH)
 	$(PY) examples/bench_kernels.py $(ARGS)
-
-bench-loader: $(BENCH)
-	$(PY) examples/bench_loader.py $(ARGS)
-
-bench-dgl-loader: $(BENCH)
-	$(PY) examples/bench_dgl_loader.py $(ARGS)
 
 reproduce: $(BENCH)
 	$(PY) -m examples.reproduce $(ARGS)

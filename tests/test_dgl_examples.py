@@ -1,6 +1,5 @@
 """Every DGL example runs offline, briefly, and keeps to its format."""
 
-import json
 import pathlib
 import re
 import runpy
@@ -44,20 +43,6 @@ def test_example(run, name):
 
 def test_sage_takes_the_sampler_of_dgl(run):
     assert len(run("dgl_sage.py", "--epochs", 1, "--sampler", "dgl")) == 2
-
-
-def test_bench_dgl_loader(run, tmp_path):
-    pytest.importorskip("tqdm")
-    out = tmp_path / "loader.json"
-    options = ["--graphs", "tiny", "--rounds", 1, "--batches", 2, "--json", out]
-    lines = run("bench_dgl_loader.py", *options)
-    tasks = json.loads(out.read_text())["tiny"]
-    assert list(tasks) == ["DataLoader", "sampling alone", "fetching alone"]
-    for task, peers in tasks.items():
-        assert f"  {task}" in lines
-        assert all(ms > 0 for ms in peers.values())
-        assert "gttf" in peers
-        assert len(peers) == 2
 
 
 @pytest.mark.parametrize("name", NAMES)

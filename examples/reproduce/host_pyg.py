@@ -19,7 +19,8 @@ from gttf_pyg import GTTFLoader
 from gttf_sampler import CompactAdj
 
 UNWEIGHTED = ("gat", "sage")  # their layers take no edge weights
-DENSE = ("mixhop", "sgc", "sage")  # their layers propagate the features themselves
+NORMALIZED = ("gcnii",)  # their layers take the weights as they are
+MATRIX = ("gcnii", "mixhop", "sgc", "sage")  # multiply with a matrix in full batches
 
 
 def missing(way: str) -> str | None:
@@ -36,8 +37,9 @@ def learner(name: str, method: Method, data: Dataset, way: str, seed: int) -> Le
         method = replace(method, options={**method.options, "cached": True})
     model = models_pyg.make(name, data.features.width, data.num_classes, method)
     whole = data.edge_index
-    if name in DENSE:
-        whole = models_pyg.full_matrix(data.edge_index, data.num_nodes)
+    if name in MATRIX:
+        size, normalized = data.num_nodes, name in NORMALIZED
+        whole = models_pyg.full_matrix(data.edge_index, size, normalized)
 
     def logits(dropout: float = 0.0) -> Tensor:
         return model(data.features.rows(dropout=dropout), whole, None)
@@ -115,6 +117,8 @@ def loader_of(
     if attention is not None:
         how.update(bias=attention.bias, replace=True)
     if name not in UNWEIGHTED:
+        how["normalize"] = "unbiased"
+    if name not in UNWEIGHTED + NORMALIZED:
         adj = CompactAdj.from_edge_index(data.edge_index, data.num_nodes)
-        how.update(normalize="unbiased", transform=HostWeights(adj))
+        how["transform"] = HostWeights(adj)
     return GTTFLoader(graph, list(method.fanouts), **how)

@@ -1,5 +1,7 @@
 """The models, made of PyG's own layers; input dropout is done by `Features`."""
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,6 +13,7 @@ from torch_geometric.nn import (
     SAGEConv,
     SGConv,
 )
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from examples.reproduce.config import Method
 
@@ -44,12 +47,14 @@ class GAT(nn.Module):
 
 
 class GCNII(nn.Module):
+    """Its many layers do not normalise, each anew: as in PyG's example, it is done."""
+
     def __init__(self, inputs: int, outputs: int, method: Method) -> None:
         super().__init__()
         alpha, theta = method.options["alpha"], method.options["theta"]
         self.first = nn.Linear(inputs, method.hidden)
         self.convs = nn.ModuleList(
-            GCN2Conv(method.hidden, alpha, theta, layer)
+            GCN2Conv(method.hidden, alpha, theta, layer, normalize=False)
             for layer in range(1, method.layers + 1)
         )
         self.last = nn.Linear(method.hidden, outputs)
@@ -122,15 +127,15 @@ def make(name: str, inputs: int, outputs: int, method: Method) -> nn.Module:
     return MODELS[name](inputs, outputs, method)
 
 
-def full_matrix(edge_index: Tensor, num_nodes: int) -> Tensor:
+def full_matrix(edge_index: Tensor, num_nodes: int, normalized: bool) -> Tensor:
     """The graph as a sparse matrix, with which PyG's layers multiply; much faster."""
-    import warnings
-
+    weight = torch.ones(edge_index.shape[1])
+    if normalized:
+        edge_index, weight = gcn_norm(edge_index, weight, num_nodes)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR")
-        ones = torch.ones(edge_index.shape[1])
         size = (num_nodes, num_nodes)
         matrix = torch.sparse_coo_tensor(
-            edge_index.flip(0), ones, size, check_invariants=False
+            edge_index.flip(0), weight, size, check_invariants=False
         )
         return matrix.coalesce().to_sparse_csr()

@@ -551,6 +551,26 @@ def _look_up(graph, asking, questions, to, last, low, size):
 
 
 @_compiled
+def _weigh(graph, node, last, stream, alpha, mass_bits):
+    """The edge of a walker that was refused in every round, by the weights of all.
+
+    The same as `weight_table` and one draw of `draw_weighted`.
+    """
+    rowptr, col, sorted_col = graph[0], graph[1], graph[2]
+    start, stop = rowptr[uint64(node)], rowptr[uint64(node) + _1]
+    weight = np.empty(stop - start, np.float64)
+    for e in range(start, stop):
+        to = int64(col[uint64(e)])
+        near = alpha[1] if _has_edge(rowptr, sorted_col, to, last) else alpha[2]
+        weight[e - start] = alpha[0] if to == last else near
+    table, ends = np.empty(stop - start, np.int64), np.array([0, stop - start])
+    weight_table(0, 1, weight, ends, mass_bits, table)
+    word = _bits(uint64(stream), uint64(0))
+    target = int64(_below_wide(word, uint64(table[-1])))
+    return start + _bisect(table, 0, stop - start, target)
+
+
+@_compiled
 def draw_node2vec(lo, hi, graph, table, node, last, stream, plan, rounds, out):
     """By mass if `table` is not empty, else uniform; see `_ops_torch`."""
     scratch = np.empty((9, _CROWD + 1), np.int64)
@@ -562,11 +582,10 @@ def draw_node2vec(lo, hi, graph, table, node, last, stream, plan, rounds, out):
 
 
 @_compiled
-def walk_node2vec(lo, hi, graph, keys, plan, rounds, stays, nodes, edges, refused):
-    """Whole walks from seeds lo to hi, level by level as in `forest_uniform`.
-
-    `refused` [1] becomes 1 if somebody was refused in every round.
-    """
+def walk_node2vec(
+    lo, hi, graph, keys, plan, rounds, alpha, mass_bits, stays, nodes, edges
+):
+    """Whole walks from seeds lo to hi, level by level as in `forest_uniform`."""
     rowptr, col = graph[0], graph[1]
     scratch = np.empty((9, _CROWD + 1), np.int64)
     stream, table = np.empty(_CROWD, np.int64), np.empty(0, np.int64)
@@ -592,7 +611,8 @@ def walk_node2vec(lo, hi, graph, keys, plan, rounds, stays, nodes, edges, refuse
             _node2vec_block(graph, table, *walkers, plan, rounds, edge, scratch)
             for k in range(edge.size):
                 if edge[k] == REFUSED:
-                    refused[0] = 1
+                    own = node[k], last[k], stream[k]
+                    edge[k] = _weigh(graph, *own, alpha, mass_bits)
             _follow(col, node, scratch[1], 1, True, stays, edge, arrived)
 
 

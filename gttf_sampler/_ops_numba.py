@@ -161,6 +161,7 @@ def walk_node2vec(
     key: Key,
     envelope: Envelope,
     rounds: int,
+    alpha: tuple[float, float, float],
     stays: bool,
 ) -> list[tuple[Tensor, Tensor]] | None:
     """(edges, nodes) of every step; see `_ops_torch`."""
@@ -168,13 +169,10 @@ def walk_node2vec(
     nodes, edges = lend(borrow(total), total), lend(borrow(total), total)
     nodes[:batch] = seeds
     keys = np.array([word(fold(key, step)) for step in range(length)], np.uint64)
-    refused = np.zeros(1, np.int64)
     graph = _second_order(rowptr, col, sorted_col, bloom)
-    how = keys, np.array(envelope, np.int64), rounds, stays
-    out = nodes.numpy(), edges.numpy(), refused
-    parallel(_kernels.walk_node2vec, batch, total * 8, graph, *how, *out)
-    if refused[0]:
-        return None
+    how = keys, np.array(envelope, np.int64), rounds
+    rest = np.array(alpha), MASS_BITS, stays, nodes.numpy(), edges.numpy()
+    parallel(_kernels.walk_node2vec, batch, total * 8, graph, *how, *rest)
     shape = (length + 1, batch)
     levels = zip(edges.view(shape)[1:], nodes.view(shape)[1:], strict=True)
     return [(edge[:, None], node[:, None]) for edge, node in levels]

@@ -335,12 +335,14 @@ def walk_node2vec(
     key: Key,
     envelope: Envelope,
     rounds: int,
+    alpha: tuple[float, float, float],
     stays: bool,
 ) -> list[tuple[Tensor, Tensor]] | None:
     """(edges, nodes) [b, 1] of every step of unweighted walks, in one call.
 
-    None where a backend has no such call, as here, and when a walker was refused in all
-    rounds: the walks have to be taken step by step then, and come out the same.
+    A walker that was refused in all rounds draws by the weights `alpha` of the way
+    back, of a common neighbour and of the rest. None where a backend has no such call,
+    as here: the walks are taken step by step then, and come out the same.
     """
     return None
 

@@ -121,6 +121,7 @@ class Node2VecBias(Bias):
             key,
             self._envelope(adj),
             ROUNDS,
+            self._alpha(),
             stays,
         )
 

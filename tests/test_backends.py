@@ -251,6 +251,21 @@ def test_walks_are_bit_identical_watched_or_not(p, q):
     assert same(plain, watched)
 
 
+def test_walks_that_are_refused_stay_in_one_call(monkeypatch):
+    """At a leaf with a large p; nobody else has to go step by step for it."""
+    path = [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
+    adj = gttf_sampler.CompactAdj.from_edge_index(path, direction="out")
+
+    def call():
+        bias = Node2VecBias(p=1e6, q=1e-3)
+        return traverse(adj, [0, 1, 2, 3] * 50, [1] * 6, bias, generator=0).nodes
+
+    plain, _ = both(call)
+    monkeypatch.setattr(Node2VecBias, "draw", None)
+    with use_backend("numba"):
+        assert same(plain, call())
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_result_does_not_depend_on_threads(threads):
     generator = torch.Generator().manual_seed(0)

@@ -37,7 +37,7 @@ def run(
     epochs: int | None = None,
 ) -> dict[str, Any]:
     """Trains one model, here and now; returns what is to be kept."""
-    method = METHODS[task.method]
+    method = METHODS[task.method].on(task.dataset)
     if epochs is not None:
         method = replace(method, epochs=min(epochs, method.epochs))
     data = load(task.dataset, root, edges)

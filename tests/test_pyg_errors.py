@@ -88,6 +88,27 @@ ERRORS = [
     (NODE, {"bias": {"a": len}}, TypeError, "'bias' must be callable where"),
     (
         NODE,
+        {"exclude_edges": True},
+        ValueError,
+        "must name edges where seeds are nodes .got True",
+    ),
+    (NODE, {"exclude_edges": [-1]}, ValueError, r"in \[0, 156\) .got -1 to -1"),
+    (
+        NODE,
+        {"exclude_edges": [0.5]},
+        ValueError,
+        r"must be integer ids .*float32 \[1\]",
+    ),
+    (NODE, {"exclude_edges": {KINDS[0]: [0]}}, TypeError, "not one per edge type"),
+    (TYPED, {"exclude_edges": [0]}, TypeError, "must map edge types to edges here"),
+    (
+        TYPED,
+        {"exclude_edges": {("a", "b", "c"): [0]}},
+        ValueError,
+        "'exclude_edges' must use the edge types of the data",
+    ),
+    (
+        NODE,
         {"data": DATED, "time_attr": "time", "time_window": -1},
         ValueError,
         "'time_window' must not be negative",

@@ -44,11 +44,12 @@ FIRST = HETERO.node_types[0]
 @pytest.mark.parametrize(
     ("ours", "theirs", "extra"),
     [
-        (GTTFLoader, NeighborLoader, "bias seed time_window device prefetch normalize"),
-        (
-            GTTFLinkLoader,
-            LinkNeighborLoader,
-            "exclude_edges bias seed time_window device prefetch normalize",
+        *(
+            (*pair, "exclude_edges bias seed time_window device prefetch normalize")
+            for pair in (
+                (GTTFLoader, NeighborLoader),
+                (GTTFLinkLoader, LinkNeighborLoader),
+            )
         ),
         (GTTFSampler, NeighborSampler, "bias time_window exclude_edges device"),
     ],

@@ -298,3 +298,37 @@ def test_numpy_masks_and_times_mean_what_they_say():
     for batch in GTTFLoader(data, [-1], time_attr="time", batch_size=34):
         source, target = batch.n_id[batch.edge_index]
         assert (source <= target).all()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("fanouts", [[-1, -1], [3, 2]])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_named_edges_are_as_if_they_were_not_there(masked, fanouts, direction):
+    """The same batches as of a graph without them, down to the draws."""
+    hidden = torch.arange(KARATE.num_edges) % 3 == 1
+    kept = (~hidden).nonzero().view(-1)
+    less = Data(edge_index=KARATE.edge_index[:, kept], num_nodes=34)
+    named = hidden if masked else hidden.nonzero().view(-1).flip(0)
+    seeds = NodeSamplerInput(None, torch.tensor([0, 33, 5]))
+
+    def draw(data, **options):
+        sampler = GTTFSampler(data, fanouts, sample_direction=direction, **options)
+        torch.manual_seed(0)
+        return [sampler.sample_from_nodes(seeds) for _ in range(3)]
+
+    for ours, theirs in zip(draw(KARATE, exclude_edges=named), draw(less), strict=True):
+        assert torch.equal(ours.node, theirs.node)
+        assert torch.equal(ours.row, theirs.row)
+        assert torch.equal(ours.edge, kept[theirs.edge])
+
+
+def test_named_edges_per_type():
+    data = hetero_toy()
+    kind = data.edge_types[0]
+    count = data[kind].edge_index.shape[1]
+    hidden = {kind: torch.ones(count, dtype=torch.bool)}
+    name = data.node_types[0]
+    for batch in GTTFLoader(data, [-1, -1], name, exclude_edges=hidden, batch_size=4):
+        assert batch[kind].edge_index.shape[1] == 0
+    whole = GTTFLoader(data, [-1, -1], name, batch_size=len(data[name].x))
+    assert next(iter(whole))[kind].edge_index.shape[1] > 0

@@ -76,6 +76,16 @@ def sampler_for(data: Any, given: Any, extra: dict[str, Any], **sampling: Any) -
     return given
 
 
+def not_seed_edges(exclude_edges: Any) -> Any:
+    """`exclude_edges` of a loader whose seeds are nodes."""
+    if exclude_edges is True:
+        raise ValueError(
+            "'exclude_edges' must name edges where seeds are nodes (got True); a "
+            "GTTFLinkLoader knows its seed edges"
+        )
+    return exclude_edges
+
+
 def checked_prefetch(prefetch: int, num_workers: int) -> int:
     """`prefetch`, which must be a number >= 0, and 0 if there are workers."""
     if isinstance(prefetch, bool) or not isinstance(prefetch, Integral):

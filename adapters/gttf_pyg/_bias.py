@@ -38,7 +38,7 @@ def checked(bias: Any, sampler: GTTFSampler) -> Any:
     options = {
         "weight_attr": weighted,
         "bias": bias is not None,
-        "exclude_edges": sampler.exclude_edges,
+        "exclude_edges": sampler.excludes,
     }
     other = next((name for name, used in options.items() if used), None)
     if last and other is not None:
@@ -69,6 +69,8 @@ def of_batch(
         parts.append(EdgeWeightBias())
     if hidden is not None and hidden.numel():
         parts.append(ExcludeBias(hidden))
+    if kind in sampler.always_hidden:
+        parts.append(sampler.always_hidden[kind])
     return reduce(mul, parts) if parts else None
 
 

@@ -1,4 +1,4 @@
-"""The edges that a link loader asks about, found in the graph in order to hide them."""
+"""Edges to hide: those that were named, and those that a link loader asks about."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -9,7 +9,60 @@ from torch_geometric.sampler import EdgeSamplerInput
 from torch_geometric.sampler.utils import reverse_edge_type
 
 from gttf_pyg._rows import ONLY, EdgeType
-from gttf_sampler import CompactAdj
+from gttf_sampler import CompactAdj, ExcludeBias
+
+
+def named_edges(
+    named: Any, adjs: Mapping[EdgeType, CompactAdj], backward: bool
+) -> dict[EdgeType, ExcludeBias]:
+    """Per relation, what hides the edges that were named for all batches.
+
+    Args:
+        named: ids or a mask of edges, or such per edge type; a boolean names none.
+        adjs: the rows of every relation.
+        backward: whether they are those of the reversed graph.
+    """
+    if isinstance(named, bool):
+        return {}
+    typed = ONLY not in adjs
+    if typed != isinstance(named, Mapping):
+        rule = "map edge types to edges" if typed else "be edges, not one per edge type"
+        raise TypeError(f"'exclude_edges' must {rule} here (got {type(named)})")
+    parts = named if typed else {ONLY: named}
+    found = {}
+    for kind, edges in parts.items():
+        turned = reverse_edge_type(kind) if typed and backward else kind
+        if turned not in adjs:
+            known = [reverse_edge_type(k) if backward else k for k in adjs]
+            raise ValueError(
+                f"'exclude_edges' must use the edge types of the data, {known} (got "
+                f"{kind!r})"
+            )
+        found[turned] = ExcludeBias(_positions(edges, adjs[turned]))
+    return found
+
+
+def _positions(edges: Any, adj: CompactAdj) -> Tensor:
+    """Positions in `adj.col` of edges that are named by the caller's ids or a mask."""
+    edges, size = torch.as_tensor(edges, device=adj.device), adj.num_edges
+    hidden = torch.zeros(size, dtype=torch.bool, device=adj.device)
+    if edges.dtype == torch.bool and edges.shape == hidden.shape:
+        hidden = edges
+    elif edges.dtype in (torch.int32, torch.int64) and edges.dim() == 1:
+        if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < size:
+            raise ValueError(
+                f"'exclude_edges' must hold ids of edges, in [0, {size}) (got "
+                f"{int(edges.min())} to {int(edges.max())})"
+            )
+        hidden[edges.to(torch.int64)] = True
+    elif edges.numel():
+        raise ValueError(
+            f"'exclude_edges' must be integer ids [k] or a mask [{size}] of edges (got "
+            f"{str(edges.dtype)[6:]} {list(edges.shape)})"
+        )
+    if adj.edge_id is not None:
+        hidden = hidden[adj.edge_id.to(torch.int64)]
+    return hidden.nonzero().view(-1)
 
 
 def seed_edges(

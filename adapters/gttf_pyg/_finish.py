@@ -69,7 +69,7 @@ def _weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
         "weight_attr": adj.edge_weight is not None,
         "time_attr": sampler.is_temporal,
         "bias": sampler.bias is not None,
-        "exclude_edges": sampler.exclude_edges,
+        "exclude_edges": sampler.excludes,
     }
     used = [name for name, is_used in odd.items() if is_used]
     if used:

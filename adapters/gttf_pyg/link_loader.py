@@ -39,9 +39,9 @@ class GTTFLinkLoader(Batches, LinkNeighborLoader):
         data: and everything up to `directed`: see PyG's `LinkNeighborLoader`;
             `**kwargs` go to `LinkLoader` and to torch's `DataLoader`, whose `generator`
             also governs the sampling.
-        exclude_edges: hide the seed edges of a batch and their reverses, all parallel
-            copies, before anything is drawn: no label leaks, and every node still gets
-            its full fanout.
+        exclude_edges: True hides the seed edges of a batch and their reverses, all
+            parallel copies, before anything is drawn: no label leaks, and every node
+            still gets its full fanout. Edges that are named: see `GTTFLoader`.
         bias: and all others: see `GTTFLoader`.
     """
 
@@ -67,7 +67,7 @@ class GTTFLinkLoader(Batches, LinkNeighborLoader):
         neighbor_sampler: Any = None,
         directed: bool = True,
         *,
-        exclude_edges: bool = False,
+        exclude_edges: Any = False,
         bias: BiasFn | dict[Any, BiasFn] | None = None,
         seed: int | None = None,
         time_window: float | None = None,

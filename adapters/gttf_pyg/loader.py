@@ -10,6 +10,7 @@ from torch_geometric.sampler.base import SubgraphType
 from gttf_pyg._arguments import (
     checked_prefetch,
     input_nodes_of,
+    not_seed_edges,
     prepare_workers,
     sampler_for,
     seeded,
@@ -41,6 +42,8 @@ class GTTFLoader(Batches, NeighborLoader):
             go to `NodeLoader` and to torch's `DataLoader`, whose `generator` also
             governs the sampling.
         bias: any BiasFn of `gttf_sampler`, or one per edge type.
+        exclude_edges: ids or a mask of edges that are as if they were not there, one
+            per edge type if there are types.
         seed: short for `generator=torch.Generator().manual_seed(seed)`.
         time_window: only admit neighbours at most this much older than the seed.
         device: where to sample, and where all of the batch arrives, whether or not the
@@ -69,6 +72,7 @@ class GTTFLoader(Batches, NeighborLoader):
         neighbor_sampler: Any = None,
         directed: bool = True,
         *,
+        exclude_edges: Any = False,
         bias: BiasFn | dict[Any, BiasFn] | None = None,
         seed: int | None = None,
         time_window: float | None = None,
@@ -80,7 +84,12 @@ class GTTFLoader(Batches, NeighborLoader):
         neighbor_sampler = sampler_for(
             data,
             neighbor_sampler,
-            {"bias": bias, "time_window": time_window, "device": device},
+            {
+                "exclude_edges": not_seed_edges(exclude_edges),
+                "bias": bias,
+                "time_window": time_window,
+                "device": device,
+            },
             num_neighbors=num_neighbors,
             replace=replace,
             subgraph_type=subgraph_type,

@@ -19,7 +19,7 @@ from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _bias, _graph, _output
-from gttf_pyg._exclude import seed_edges
+from gttf_pyg._exclude import named_edges, seed_edges
 from gttf_pyg._fanouts import fanouts_of
 from gttf_pyg._induced import induced as induced_one
 from gttf_pyg._induced import induced_types
@@ -63,8 +63,9 @@ class GTTFSampler(NeighborSampler):
         sample_direction: "forward" samples against the edges, "backward" along them.
         bias: any BiasFn of `gttf_sampler`, or one per edge type.
         time_window: only admit neighbours at most this much older than the seed.
-        exclude_edges: hide seed edges and their reverses before anything is drawn, so
-            that no label leaks and every node still gets its full fanout.
+        exclude_edges: True hides seed edges and their reverses before anything is
+            drawn, so that no label leaks and every node still gets its full fanout. Ids
+            or a mask of edges, one per edge type if there are types, hide those always.
         device: where to sample; by default where the edges are.
     """
 
@@ -85,7 +86,7 @@ class GTTFSampler(NeighborSampler):
         *,
         bias: BiasFn | dict[Any, BiasFn] | None = None,
         time_window: float | None = None,
-        exclude_edges: bool = False,
+        exclude_edges: Any = False,
         device: torch.device | str | None = None,
     ) -> None:
         if not directed:
@@ -125,6 +126,7 @@ class GTTFSampler(NeighborSampler):
         self.replace, self.disjoint = replace, disjoint
         self.temporal_strategy, self.time_window = temporal_strategy, time_window
         self.exclude_edges = exclude_edges
+        self.always_hidden = named_edges(exclude_edges, self.adjs, self._backward)
         self.bias = _bias.checked(bias, self)
         self.keep_orig_edges = False
 
@@ -164,7 +166,7 @@ class GTTFSampler(NeighborSampler):
         if neg_sampling is not None:
             neg_sampling = KeyedNegatives(neg_sampling, key)
         hidden = {}
-        if self.exclude_edges:
+        if self.exclude_edges is True:
             hidden = seed_edges(inputs, self.adjs, self._backward)
         with use_key(key):
             out = edge_sample(
@@ -183,7 +185,7 @@ class GTTFSampler(NeighborSampler):
         Worker processes then share them instead of making one each.
         """
         none = torch.empty(0, dtype=torch.int64)
-        if self.exclude_edges:
+        if self.exclude_edges is True:
             for adj in self.adjs.values():
                 adj.edges_between(none, none)
         seed = {self.node_types[0]: none} if self.is_hetero else none
@@ -228,6 +230,11 @@ class GTTFSampler(NeighborSampler):
         if SubgraphType(self.subgraph_type) == SubgraphType.bidirectional:
             return _output.to_bidirectional(out, self.keep_orig_edges)
         return out
+
+    @property
+    def excludes(self) -> bool:
+        """Whether any edges are hidden."""
+        return self.exclude_edges is True or bool(self.always_hidden)
 
     @property
     def _backward(self) -> bool:

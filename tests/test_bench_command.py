@@ -146,7 +146,7 @@ def test_bench_killed_half_way(tmp_path, number):
     assert found
     assert list(tmp_path.iterdir())
     bench.send_signal(number)
-    _, said = bench.communicate(timeout=30)
+    _, said = bench.communicate(timeout=120)
     assert bench.returncode == 130
     assert said.splitlines()[-1] == "gttf bench: interrupted"
     assert list(tmp_path.iterdir()) == []

@@ -399,9 +399,9 @@ def test_ddp_splits_the_seeds(tmp_path):
     ]
     for part in parts:
         part.start()
-    seen = dict(queue.get(timeout=20) for _ in parts)
+    seen = dict(queue.get(timeout=120) for _ in parts)
     for part in parts:
-        part.join(timeout=20)
+        part.join(timeout=120)
         assert part.exitcode == 0
     seeds = [[x for batch, _ in seen[rank] for x in batch] for rank in range(2)]
     assert sorted(seeds[0] + seeds[1]) == list(range(NODES))

@@ -1,5 +1,6 @@
 """Every wrong argument gets the kind of error that PyG raises, in one sentence."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -92,6 +93,27 @@ ERRORS = [
         ValueError,
         "must name edges where seeds are nodes .got True",
     ),
+    (NODE, {"exclude_edges": "x"}, TypeError, "must be ids or a mask .got 'x'"),
+    (NODE, {"replace": "yes"}, TypeError, "'replace' must be True or False .got 'yes'"),
+    (NODE, {"generator": 5}, TypeError, "'generator' must be a torch.Generator .got 5"),
+    (NODE, {"seed": "x"}, TypeError, "'seed' must be an integer .got 'x'"),
+    (
+        NODE,
+        {"input_nodes": torch.ones(3, dtype=torch.bool)},
+        ValueError,
+        r"'input_nodes' must be a mask \[34\] or ids .got bool \[3\]",
+    ),
+    (
+        NODE,
+        {
+            **{"data": DATED, "time_attr": "time", "input_time": torch.arange(34)},
+            "input_nodes": torch.arange(34) < 3,
+        },
+        ValueError,
+        r"'input_time' must have one entry per seed, 3 in all .got shape \[34\]",
+    ),
+    (TYPED, {"input_nodes": 3}, ValueError, "'input_nodes' must be a node type"),
+    (TYPED, {"input_nodes": {"a": 1}}, ValueError, "'input_nodes' must be a node type"),
     (NODE, {"exclude_edges": [-1]}, ValueError, r"in \[0, 156\) .got -1 to -1"),
     (
         NODE,
@@ -111,7 +133,7 @@ ERRORS = [
         NODE,
         {"data": DATED, "time_attr": "time", "time_window": -1},
         ValueError,
-        "'time_window' must not be negative",
+        "'time_window' must be finite and not negative",
     ),
     (NODE, {"time_attr": "time"}, KeyError, "time"),
     (NODE, {"weight_attr": "w"}, KeyError, "w"),
@@ -256,6 +278,16 @@ LINKS = [
         "'edge_label' needs to be undefined",
     ),
     ({"neg_sampling": "bad"}, ValueError, "'bad' is not a valid"),
+    (
+        {"edge_label_index": torch.zeros(3, 4, dtype=torch.int64)},
+        ValueError,
+        r"'edge_label_index' must be a tensor \[2, k\] of pairs .got int64 \[3, 4\]",
+    ),
+    (
+        {"edge_label_index": np.zeros((2, 4), int), "edge_label": torch.ones(5)},
+        ValueError,
+        r"'edge_label' must have one entry per seed, 4 in all .got shape \[5\]",
+    ),
     (
         {"neg_sampling": NegativeSampling("binary", src_weight=torch.ones(3))},
         ValueError,

@@ -1,5 +1,6 @@
 """The sampler and the loaders in the hands of PyG's other classes."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,7 +19,7 @@ from torch_geometric.loader import (
     ZipLoader,
 )
 from torch_geometric.nn import GAT, GCN, GraphSAGE
-from torch_geometric.sampler import NeighborSampler
+from torch_geometric.sampler import NegativeSampling, NeighborSampler
 from torch_geometric.sampler.base import BaseSampler
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
@@ -193,3 +194,42 @@ def test_loader_made_again_with_its_own_arguments(kind):
     )
     assert len(again) == len(loader)
     assert_consistent(next(iter(again)), KARATE)
+
+
+def test_class_of_a_user_gets_plain_indices():
+    """As from PyG's loader; workers and keys are none of its business."""
+    seen = []
+
+    class Mine(GTTFLoader):
+        def collate_fn(self, index):
+            seen.append(list(index))
+            return super().collate_fn(torch.tensor(index))
+
+    loader = Mine(KARATE, [2], batch_size=20, seed=3)
+    ours = [batch.edge_index for batch in loader]
+    assert seen == [list(range(20)), list(range(20, 34))]
+    plain = [b.edge_index for b in GTTFLoader(KARATE, [2], batch_size=20, seed=3)]
+    assert all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_range_is_a_list_of_positions(count):
+    nodes, links = GTTFLoader(KARATE, [2]), GTTFLinkLoader(KARATE, [2])
+    assert nodes(range(count)).batch_size == count
+    assert links(range(count)).input_id.tolist() == list(range(count))
+
+
+def test_negatives_of_a_user_are_taken():
+    class Hard(NegativeSampling):
+        def sample(self, num_samples, endpoint, num_nodes=None):
+            return torch.full((num_samples,), 33)
+
+    loader = GTTFLinkLoader(KARATE, [2], batch_size=4, neg_sampling=Hard("triplet"))
+    batch = next(iter(loader))
+    assert batch.n_id[batch.dst_neg_index].tolist() == [33] * 4
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
+def test_fanouts_may_be_arrays(kind):
+    loader = GTTFLoader(KARATE, kind([2, 1]), batch_size=34)
+    assert len(next(iter(loader)).num_sampled_nodes) == 3

@@ -6,7 +6,13 @@ pytest.importorskip("torch_geometric")
 from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SimpleConv
 
-from gttf_pyg import GTTFLoader, layerwise_inference, sampled_inference
+from gttf_pyg import (
+    GTTFLinkLoader,
+    GTTFLoader,
+    layerwise_inference,
+    sampled_inference,
+)
+from gttf_sampler import AttentionBias
 
 
 @pytest.fixture
@@ -74,8 +80,19 @@ def test_inference_validate(data):
     with pytest.raises(ValueError, match=r"num_neighbors=\[-1\].*\[-1, -1\]"):
         layerwise_inference([], data.x, GTTFLoader(data, [-1, -1]))
     some = GTTFLoader(data, [-1], input_nodes=torch.tensor([0, 1]))
-    with pytest.raises(ValueError, match="'loader' must give all 30 nodes"):
-        layerwise_inference([], data.x, some)
+    layers = [lambda x, batch: x]
+    dropped = GTTFLoader(data, [-1], batch_size=7, drop_last=True)
+    for loader, count in ((some, 2), (dropped, 28)):
+        with pytest.raises(ValueError, match=f"give all 30 nodes .got {count}"):
+            layerwise_inference(layers, data.x, loader)
+    data.w = torch.ones(data.num_edges)
+    unlike = {"weight_attr": "w", "exclude_edges": [0], "bias": AttentionBias(len)}
+    for name, value in unlike.items():
+        loader = GTTFLoader(data, [-1], **{name: value})
+        with pytest.raises(ValueError, match=f"full neighbourhoods .* '{name}'"):
+            layerwise_inference(layers, data.x, loader)
+    with pytest.raises(ValueError, match=r"one type .got a GTTFLinkLoader of links"):
+        layerwise_inference(layers, data.x, GTTFLinkLoader(data, [-1]))
     with pytest.raises(ValueError, match="'rounds' must be a positive integer"):
         sampled_inference(lambda batch: batch.x, some, 30, rounds=0)
     none = GTTFLoader(data, [-1], input_nodes=torch.tensor([], dtype=torch.long))

@@ -14,50 +14,119 @@ class InputError(ValueError, AssertionError):
     """What PyG asserts, and we say."""
 
 
-def input_nodes_of(value: Any, sampler: Any) -> Any:
-    """`input_nodes` as PyG takes them; arrays and lists of booleans are masks."""
+def input_nodes_of(value: Any, times: Any, data: Any, sampler: Any) -> tuple[Any, Any]:
+    """`input_nodes` and `input_time` as PyG takes them, after checks.
+
+    Arrays and lists of booleans are masks; there must be as many times as nodes.
+    """
+    sizes: Any = getattr(sampler, "num_nodes", None)
     if not getattr(sampler, "is_hetero", False):
-        return _nodes(value)
+        nodes = _nodes(value, sizes)
+        if nodes is None and isinstance(data, tuple):  # for stores PyG asserts
+            nodes = torch.arange(sizes)
+        return nodes, _one_per_seed("input_time", times, _count(nodes, sizes))
     name, nodes = value, None
-    if isinstance(value, tuple) and len(value) == 2:
+    if isinstance(value, tuple | list) and len(value) == 2:
         name, nodes = value
-    bare = value is None or isinstance(value, Tensor | np.ndarray | list | tuple)
-    if bare and not isinstance(name, str):
+    if not isinstance(name, str):
         raise InputError(
             "'input_nodes' must be a node type, or (node type, nodes), where there are "
             f"types (got {_told(value)})"
         )
-    if isinstance(name, str) and name not in sampler.node_types:
+    if name not in sampler.node_types:
         raise InputError(
             f"'input_nodes' must name one of the node types {sampler.node_types} "
             f"(got {name!r})"
         )
-    return (name, _nodes(nodes)) if isinstance(value, tuple) else value
+    size = (sizes or {}).get(name)
+    nodes = _nodes(nodes, size)
+    times = _one_per_seed("input_time", times, _count(nodes, size))
+    if nodes is None and isinstance(data, tuple) and size is not None:
+        nodes = torch.arange(size)  # PyG asks a store for the size of None
+    return (name if nodes is None else (name, nodes)), times
 
 
-def edge_label_index_of(value: Any, sampler: Any) -> Any:
-    """`edge_label_index`, which must name its edge type where there are types."""
-    if not getattr(sampler, "is_hetero", False):
-        return value
-    if value is None or isinstance(value, Tensor | np.ndarray):
+def edge_label_index_of(
+    value: Any, labels: Any, times: Any, sampler: Any
+) -> tuple[Any, Any, Any]:
+    """`edge_label_index`, `edge_label` and `edge_label_time`, after checks."""
+    kind, edges = None, value
+    if getattr(sampler, "is_hetero", False):
+        kind, edges = _edge_type(value)
+    if isinstance(edges, np.ndarray | list):
+        edges = torch.as_tensor(edges)
+    count = None
+    if edges is not None:
+        if not isinstance(edges, Tensor) or edges.dim() != 2 or edges.shape[0] != 2:
+            raise InputError(
+                "'edge_label_index' must be a tensor [2, k] of pairs (got "
+                f"{_told(edges)})"
+            )
+        count = edges.shape[1]
+    labels = _one_per_seed("edge_label", labels, count)
+    times = _one_per_seed("edge_label_time", times, count)
+    if kind is not None:
+        edges = kind if edges is None else (kind, edges)
+    return edges, labels, times
+
+
+def _edge_type(value: Any) -> tuple[Any, Any]:
+    """The edge type of `edge_label_index`, and its edges or None."""
+    parts = value if isinstance(value, tuple | list) else ()
+    if len(parts) == 2 and isinstance(parts[0], tuple | list):
+        kind, edges = parts
+    else:
+        kind, edges = parts, None
+    if not 2 <= len(kind) <= 3 or not all(isinstance(word, str) for word in kind):
         raise InputError(
             "'edge_label_index' must be an edge type, or (edge type, edges), where "
             f"there are types (got {_told(value)})"
         )
-    return value
+    return tuple(kind), edges
 
 
-def _nodes(value: Any) -> Any:
-    """Arrays, and lists of booleans, as the tensors that they mean."""
+def _nodes(value: Any, size: int | None) -> Any:
+    """Arrays, and lists of booleans, as tensors; a mask must be of all nodes."""
     masked = isinstance(value, list) and value and isinstance(value[0], bool | np.bool_)
     if isinstance(value, np.ndarray) or masked:
-        return torch.as_tensor(value)
+        value = torch.as_tensor(value)
+    if isinstance(value, Tensor):
+        masked = value.dtype == torch.bool
+        if value.dim() != 1 or (masked and size not in (None, value.numel())):
+            what = f"a mask [{size}] or ids" if masked else "ids [k] or a mask"
+            raise InputError(f"'input_nodes' must be {what} (got {_told(value)})")
     return value
+
+
+def _count(nodes: Any, size: int | None) -> int | None:
+    """How many seeds there are, where it can be told."""
+    if nodes is None:
+        return size
+    if isinstance(nodes, Tensor) and nodes.dtype == torch.bool:
+        return int(nodes.sum())
+    return len(nodes) if hasattr(nodes, "__len__") else None
+
+
+def _one_per_seed(name: str, values: Any, count: int | None) -> Any:
+    """A tensor with one entry per seed, or None."""
+    if values is None:
+        return None
+    if not isinstance(values, Tensor):
+        values = torch.as_tensor(values)
+    if values.dim() == 0 or count not in (None, values.shape[0]):
+        raise InputError(
+            f"'{name}' must have one entry per seed, {count} in all (got shape "
+            f"{list(values.shape)})"
+        )
+    return values
 
 
 def _told(value: Any) -> str:
-    """What was received, in a word."""
-    return repr(value) if value is None or isinstance(value, str) else str(type(value))
+    """What was received, in a few words."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype)[6:]} {list(value.shape)}"
+    short = repr(value)
+    return short if len(short) <= 60 else type(value).__name__
 
 
 def sampler_for(data: Any, given: Any, extra: dict[str, Any], **sampling: Any) -> Any:
@@ -115,8 +184,16 @@ def prepare_workers(sampler: Any, num_workers: int) -> None:
 
 def seeded(kwargs: dict[str, Any], seed: int | None) -> dict[str, Any]:
     """The arguments of torch's DataLoader, with a generator made from `seed`."""
+    generator = kwargs.get("generator")
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"'generator' must be a torch.Generator (got {generator!r}); a number is a "
+            "'seed'"
+        )
     if seed is None:
         return kwargs
-    if kwargs.get("generator") is not None:
+    if generator is not None:
         raise ValueError(f"'seed' must be None beside a 'generator' (got {seed})")
-    return {**kwargs, "generator": torch.Generator().manual_seed(seed)}
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise TypeError(f"'seed' must be an integer (got {seed!r})")
+    return {**kwargs, "generator": torch.Generator().manual_seed(int(seed))}

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
@@ -18,11 +19,11 @@ def named_edges(
     """Per relation, what hides the edges that were named for all batches.
 
     Args:
-        named: ids or a mask of edges, or such per edge type; a boolean names none.
+        named: ids or a mask of edges, or such per edge type; True names none.
         adjs: the rows of every relation.
         backward: whether they are those of the reversed graph.
     """
-    if isinstance(named, bool):
+    if named is None or isinstance(named, bool):
         return {}
     typed = ONLY not in adjs
     if typed != isinstance(named, Mapping):
@@ -31,20 +32,23 @@ def named_edges(
     parts = named if typed else {ONLY: named}
     found = {}
     for kind, edges in parts.items():
-        turned = reverse_edge_type(kind) if typed and backward else kind
-        if turned not in adjs:
-            known = [reverse_edge_type(k) if backward else k for k in adjs]
+        known = [reverse_edge_type(k) if typed and backward else k for k in adjs]
+        if kind not in known:
             raise ValueError(
                 f"'exclude_edges' must use the edge types of the data, {known} (got "
                 f"{kind!r})"
             )
-        found[turned] = ExcludeBias(_positions(edges, adjs[turned]))
+        own = reverse_edge_type(kind) if typed and backward else kind
+        found[own] = ExcludeBias(_positions(edges, adjs[own]))
     return found
 
 
 def _positions(edges: Any, adj: CompactAdj) -> Tensor:
     """Positions in `adj.col` of edges that are named by the caller's ids or a mask."""
-    edges, size = torch.as_tensor(edges, device=adj.device), adj.num_edges
+    size = adj.num_edges
+    if not isinstance(edges, Tensor | np.ndarray | list | tuple):
+        raise TypeError(f"'exclude_edges' must be ids or a mask (got {edges!r})")
+    edges = torch.as_tensor(edges, device=adj.device)
     hidden = torch.zeros(size, dtype=torch.bool, device=adj.device)
     if edges.dtype == torch.bool and edges.shape == hidden.shape:
         hidden = edges
@@ -80,6 +84,8 @@ def seed_edges(
     if kind is None:
         return {ONLY: _both_ways(adjs[ONLY], src, dst)}
     kind = reverse_edge_type(kind) if backward else tuple(kind)
+    if kind not in adjs:  # pairs that are asked about and never were edges
+        return {}
     if kind[0] == kind[2]:
         both = {kind: _both_ways(adjs[kind], src, dst)}
         named = _named_reverse(kind, adjs)

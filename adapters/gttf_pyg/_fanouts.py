@@ -1,5 +1,6 @@
 """PyG's `num_neighbors` as fanouts of the engine."""
 
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
@@ -11,6 +12,15 @@ from torch_geometric.sampler.utils import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
 
 
+def as_lists(num_neighbors: Any) -> Any:
+    """`num_neighbors` with lists in place of tensors and arrays."""
+    if isinstance(num_neighbors, Mapping):
+        return {kind: as_lists(value) for kind, value in num_neighbors.items()}
+    if isinstance(num_neighbors, Tensor | np.ndarray):
+        return num_neighbors.tolist()
+    return num_neighbors
+
+
 def fanouts_of(
     num_neighbors: NumNeighbors, edge_types: list[Any] | None, backward: bool
 ) -> dict[EdgeType, list[int]]:
@@ -20,8 +30,6 @@ def fanouts_of(
     where there are no types.
     """
     values = num_neighbors.values
-    if isinstance(values, Tensor | np.ndarray):
-        values = num_neighbors.values = values.tolist()
     lists = list | tuple if edge_types is None else list | tuple | dict
     if not isinstance(values, lists):
         per_type = "" if edge_types is None else ", or one per edge type"

@@ -86,17 +86,34 @@ class KeyedBatches:
 def tagged(index: Any, key: int, batched: bool) -> Any:
     """Indices of a range that also carry a key >= 0; see `untagged`."""
     if batched:
-        return [slice(0, 0, key + 1), *index]
-    return slice(index, index + 1, key + 1)
+        return [slice(0, 0, key + 2), *index]
+    return slice(index, index + 1, key + 2)  # a step that no range of a user has
 
 
 def untagged(index: Any) -> tuple[Any, int | None]:
     """The list that `tagged` was given, and the key; None for indices without one."""
-    if isinstance(index, range):  # one index without a batch around it
-        return [index.start], index.step - 1
+    if isinstance(index, range) and len(index) == 1 and index.step > 1:
+        return [index.start], index.step - 2  # no batch around it
     if isinstance(index, list) and index and isinstance(index[0], range):
-        return index[1:], index[0].step - 1
+        return index[1:], index[0].step - 2
     return index, None
+
+
+class KeyedCollate:
+    """A function of the indices of a batch, which draws with the key they carry.
+
+    It stands in front of the `collate_fn` of the loader's class, so that one of a
+    user's class gets plain indices, as from any loader.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def __call__(self, index: Any) -> Any:
+        """The batch."""
+        index, key = untagged(index)
+        with use_key(draw_key(self.loader.generator) if key is None else key):
+            return type(self.loader).collate_fn(self.loader, index)
 
 
 def draw_key(generator: torch.Generator | None = None) -> int:

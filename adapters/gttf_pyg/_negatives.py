@@ -7,6 +7,13 @@ from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 
+def keyed(negatives: NegativeSampling, key: int) -> NegativeSampling:
+    """The same negatives, drawn from `key`, unless a class of the user draws them."""
+    if type(negatives).sample is not NegativeSampling.sample:
+        return negatives
+    return KeyedNegatives(negatives, key)
+
+
 class KeyedNegatives(NegativeSampling):
     """The same `NegativeSampling`, drawn from the key of the batch.
 

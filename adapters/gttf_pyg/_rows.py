@@ -84,7 +84,13 @@ def _sorted_rows(
     options: Options,
 ) -> CompactAdj:
     """The rows of edges that are in order already: nothing is copied."""
-    if "edge_index" in store:
+    for name in ("adj", "adj_t"):
+        if isinstance(store.get(name, None), Tensor):
+            raise TypeError(
+                f"'data' must have an edge_index, or an '{name}' of torch-sparse (got "
+                f"a tensor of layout {store[name].layout}); leave out ToSparseTensor"
+            )
+    if options.is_sorted and "edge_index" in store:
         ends = store["edge_index"][0 if options.backward else 1]
         if bool((ends[1:] < ends[:-1]).any()):
             by = "row" if options.backward else "column"

@@ -39,7 +39,13 @@ def layerwise_inference(
     """
     _check_loader(loader)
     for layer in layers:
-        x = _every_node(loader, x.size(0), _on_rows(layer, x, device)).to(x.device)
+        rows, given = _every_node(loader, x.size(0), _on_rows(layer, x, device))
+        if not bool(given.all()):
+            count = int(given.sum())
+            raise ValueError(
+                f"'loader' must give all {given.numel()} nodes (got {count})"
+            )
+        x = rows.to(x.device)
     return x
 
 
@@ -63,7 +69,7 @@ def sampled_inference(
         raise ValueError(f"'rounds' must be a positive integer (got {rounds!r})")
     total = square = torch.zeros(())
     for _ in range(rounds):
-        out = _every_node(loader, num_nodes, model).double()
+        out = _every_node(loader, num_nodes, model)[0].double()
         total, square = total + out, square + out.square()
     mean = total / rounds
     variance = (square / rounds - mean.square()).clamp(min=0)
@@ -82,26 +88,46 @@ def _on_rows(layer: Layer, x: Tensor, device: Any) -> Model:
     return model
 
 
-def _every_node(loader: Any, num_nodes: int, model: Model) -> Tensor:
-    """The seeds' rows of every batch, in their places."""
-    out: Tensor | None = None
+def _every_node(loader: Any, num_nodes: int, model: Model) -> tuple[Tensor, Tensor]:
+    """The seeds' rows of every batch in their places, and which places [n] have one."""
+    out, given = None, torch.zeros(num_nodes, dtype=torch.bool)
     for batch in loader:
         rows = model(batch)[: batch.batch_size]
+        seeds = batch.n_id[: batch.batch_size]
         if out is None:
             out = rows.new_zeros(num_nodes, *rows.shape[1:])
-        out[batch.n_id[: batch.batch_size].to(rows.device)] = rows
+        out[seeds.to(rows.device)] = rows
+        given[seeds.to(given.device)] = True
     if out is None:
         raise ValueError("'loader' must give at least one batch (got none)")
-    return out
+    return out, given
 
 
 def _check_loader(loader: Any) -> None:
-    """Refuses loaders that do not give every node its full neighbourhood."""
-    hops = list(loader.node_sampler.num_neighbors.get_values())
-    if hops != [-1]:
+    """Refuses loaders that do not give nodes their full neighbourhoods."""
+    sampler = getattr(loader, "node_sampler", None)
+    if sampler is None or sampler.is_hetero:
+        kind = type(loader).__name__
+        what = f"{kind} of links" if sampler is None else f"{kind} of several types"
+        raise ValueError(f"'loader' must be of nodes of one type (got a {what})")
+    hops = sampler.num_neighbors.values
+    if list(hops) != [-1]:
         raise ValueError(
             f"'loader' must have num_neighbors=[-1], one full hop (got {hops})"
         )
-    nodes, given = loader.node_sampler.num_nodes, len(loader.dataset)
-    if given != nodes:
-        raise ValueError(f"'loader' must give all {nodes} nodes (got {given})")
+    unlike = {
+        "weight_attr": any(a.edge_weight is not None for a in _adjs_of(sampler)),
+        "time_attr": sampler.is_temporal,
+        "bias": getattr(sampler, "bias", None) is not None,
+        "exclude_edges": getattr(sampler, "excludes", False),
+    }
+    used = [name for name, is_used in unlike.items() if is_used]
+    if used:
+        raise ValueError(
+            f"'loader' must show full neighbourhoods (got one with '{used[0]}')"
+        )
+
+
+def _adjs_of(sampler: Any) -> list[Any]:
+    """The rows of a sampler of this package; a foreign one has none."""
+    return list(getattr(sampler, "adjs", {}).values())

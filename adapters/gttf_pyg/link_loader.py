@@ -95,15 +95,16 @@ class GTTFLinkLoader(Batches, LinkNeighborLoader):
             is_sorted=is_sorted,
             directed=directed,
         )
+        labelled = edge_label_index_of(
+            edge_label_index, edge_label, edge_label_time, neighbor_sampler
+        )
         workers = kwargs.get("num_workers", 0)
         self.prefetch = checked_prefetch(prefetch, workers)
         prepare_workers(neighbor_sampler, workers)
         super().__init__(
             detached(data),
             num_neighbors,
-            edge_label_index_of(edge_label_index, neighbor_sampler),
-            edge_label,
-            edge_label_time,
+            *labelled,
             neg_sampling=neg_sampling,
             neg_sampling_ratio=neg_sampling_ratio,
             time_attr=time_attr,
@@ -113,3 +114,4 @@ class GTTFLinkLoader(Batches, LinkNeighborLoader):
             neighbor_sampler=neighbor_sampler,
             **seeded(kwargs, seed),
         )
+        self.use_keys()

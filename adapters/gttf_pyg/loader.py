@@ -48,7 +48,8 @@ class GTTFLoader(Batches, NeighborLoader):
         time_window: only admit neighbours at most this much older than the seed.
         device: where to sample, and where all of the batch arrives, whether or not the
             features are there.
-        prefetch: how many batches a thread in the background makes ahead.
+        prefetch: how many batches a thread in the background makes ahead. A random
+            `transform` then shares torch's generator with whatever runs meanwhile.
         normalize: "unbiased" or "paper" adds `edge_weight` and self-loops, so that
             `GCNConv(normalize=False)` computes that estimator of the GCN.
     """
@@ -100,14 +101,15 @@ class GTTFLoader(Batches, NeighborLoader):
             is_sorted=is_sorted,
             directed=directed,
         )
+        nodes, times = input_nodes_of(input_nodes, input_time, data, neighbor_sampler)
         workers = kwargs.get("num_workers", 0)
         self.prefetch = checked_prefetch(prefetch, workers)
         prepare_workers(neighbor_sampler, workers)
         super().__init__(
             detached(data),
             num_neighbors,
-            input_nodes_of(input_nodes, neighbor_sampler),
-            input_time,
+            nodes,
+            times,
             transform=finish(data, neighbor_sampler, normalize, device, transform),
             transform_sampler_output=transform_sampler_output,
             time_attr=time_attr,
@@ -115,3 +117,4 @@ class GTTFLoader(Batches, NeighborLoader):
             neighbor_sampler=neighbor_sampler,
             **seeded(kwargs, seed),
         )
+        self.use_keys()

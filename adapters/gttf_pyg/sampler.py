@@ -20,14 +20,20 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _bias, _graph, _output
 from gttf_pyg._exclude import named_edges, seed_edges
-from gttf_pyg._fanouts import fanouts_of
+from gttf_pyg._fanouts import as_lists, fanouts_of
 from gttf_pyg._induced import induced as induced_one
 from gttf_pyg._induced import induced_types
 from gttf_pyg._keys import batch_key, use_key
-from gttf_pyg._negatives import KeyedNegatives
+from gttf_pyg._negatives import keyed
 from gttf_pyg._rows import ONLY, EdgeType, Options
 from gttf_pyg._times import seed_times
-from gttf_pyg._words import DIRECTIONS, STRATEGIES, one_of
+from gttf_pyg._words import (
+    DIRECTIONS,
+    STRATEGIES,
+    check_window,
+    one_of,
+    yes_or_no,
+)
 from gttf_sampler import BiasFn, CompactAdj, sample_rooted
 
 
@@ -103,12 +109,9 @@ class GTTFSampler(NeighborSampler):
                 "'time_attr' must be None when sampling backward (got "
                 f"{time_attr!r}); sample forward"
             )
-        if time_window is not None and not time_window >= 0:
-            raise ValueError(f"'time_window' must not be negative (got {time_window})")
-        if time_window is not None and time_attr is None:
-            raise ValueError(
-                f"'time_window' needs times (got {time_window}); set 'time_attr'"
-            )
+        yes_or_no("replace", replace)
+        yes_or_no("disjoint", disjoint)
+        check_window(time_window, time_attr)
         self.data_type = DataType.from_data(data)
         self.sample_direction = sample_direction
         self.subgraph_type = SubgraphType(subgraph_type)
@@ -138,7 +141,7 @@ class GTTFSampler(NeighborSampler):
     @num_neighbors.setter
     def num_neighbors(self, num_neighbors: Any) -> None:
         if not isinstance(num_neighbors, NumNeighbors):
-            num_neighbors = NumNeighbors(num_neighbors)
+            num_neighbors = NumNeighbors(as_lists(num_neighbors))
         self._num_neighbors = num_neighbors
         edge_types = self.edge_types if self.is_hetero else None
         self._fanouts = fanouts_of(num_neighbors, edge_types, self._backward)
@@ -164,7 +167,7 @@ class GTTFSampler(NeighborSampler):
         """The subgraph around both ends of some edges and of their negatives."""
         key = batch_key()
         if neg_sampling is not None:
-            neg_sampling = KeyedNegatives(neg_sampling, key)
+            neg_sampling = keyed(neg_sampling, key)
         hidden = {}
         if self.exclude_edges is True:
             hidden = seed_edges(inputs, self.adjs, self._backward)

@@ -81,10 +81,13 @@ def rows_from_edges(
         order = earlier if order is None else earlier.index_select(0, order)
         sorted_already = bool((order[1:] > order[:-1]).all())
         order = None if sorted_already else order.to(_ops.id_dtype(order.numel()))
-    if order is not None and weight is not None:
-        weight = weight.index_select(0, order)
-    if order is not None and time is not None:
-        time = time.index_select(0, order)
     if col.data_ptr() == given.data_ptr():  # the caller may change it later
         col = col.clone()
-    return Rows(rowptr, col, order, weight, time)
+    return Rows(rowptr, col, order, _ordered(weight, order), _ordered(time, order))
+
+
+def _ordered(values: Tensor | None, order: Tensor | None) -> Tensor | None:
+    """A copy of the values in the order of the rows."""
+    if values is None:
+        return None
+    return values.clone() if order is None else values.index_select(0, order)

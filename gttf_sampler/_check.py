@@ -99,6 +99,13 @@ def scale(name: str, value: Any) -> float | Tensor:
     return value
 
 
+def yes_or_no(name: str, value: Any) -> bool:
+    """`value`, which must be True or False."""
+    if not isinstance(value, bool | np.bool_):
+        mistyped(name, "must be True or False", repr(value))
+    return bool(value)
+
+
 def of_type(name: str, value: Any, kind: type) -> None:
     """Refuses what is not an instance of `kind`."""
     if not isinstance(value, kind):

@@ -12,68 +12,9 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _ops, random
-from gttf_sampler._scratch import NodeTable, relabel
+from gttf_sampler._hop import Draw, NodeSet, Relation, draw_relation
+from gttf_sampler._scratch import relabel
 from gttf_sampler.compact import CompactAdj
-from gttf_sampler.draw import BiasFn, Walkers, all_edges, draw_edges
-
-
-class Relation(NamedTuple):
-    """One kind of edges: rows of `adj` are nodes of type `to`, columns of type `by`."""
-
-    adj: CompactAdj
-    to: str
-    by: str
-    fanouts: list[int]
-    bias: BiasFn | None
-
-
-@dataclass
-class NodeSet:
-    """The nodes of one type that have been reached, in order of discovery.
-
-    Attributes:
-        node: [n], global ids; the position is the local id.
-        root: [n], the number of the seed a node was reached from first.
-        path: [frontier, hop], how the nodes of the last hop were reached.
-        size: how many nodes of this type the graph has.
-        biased: whether anything asks for `root` and `path`; else they stay blank.
-        table: scratch for relabelling; None if the trees are disjoint.
-        hops: how many nodes were new at each hop, seeds first.
-    """
-
-    node: Tensor
-    root: Tensor
-    path: Tensor
-    size: int
-    biased: bool
-    table: NodeTable | None
-    hops: list[int]
-
-    @classmethod
-    def of(
-        cls,
-        seeds: Tensor,
-        first_root: int,
-        size: int,
-        biased: bool,
-        table: NodeTable | None,
-    ) -> "NodeSet":
-        """The seeds alone; their trees are numbered from `first_root` on."""
-        stop = first_root + seeds.numel()
-        root = torch.arange(first_root, stop, device=seeds.device)
-        path = seeds.new_empty(seeds.numel(), 0)
-        return cls(seeds, root, path, size, biased, table, [seeds.numel()])
-
-    def identity(self, node: Tensor, root: Tensor) -> Tensor:
-        """What makes two nodes the same: the id, and the tree if those are disjoint."""
-        if self.table is not None:
-            return node
-        return (root * self.size + node).masked_fill_(node < 0, -1)
-
-    def frontier(self) -> tuple[int, Tensor, Tensor]:
-        """The first local id of the last hop's new nodes, their ids and their roots."""
-        start = self.node.numel() - self.hops[-1]
-        return start, self.node[start:], self.root[start:]
 
 
 @dataclass
@@ -89,22 +30,6 @@ class EdgeSet:
         self.row.append(row)
         self.col.append(col)
         self.edge.append(edge)
-
-
-class _Draw(NamedTuple):
-    """What one relation drew in one hop.
-
-    Attributes:
-        walkers: one per node of the frontier.
-        edge: [e], positions in `adj.col`; -1 where there was nothing to draw.
-        to: [e], positions in the frontier.
-        node: [e], the nodes at the other end.
-    """
-
-    walkers: Walkers
-    edge: Tensor
-    to: Tensor
-    node: Tensor
 
 
 class _Arrivals(NamedTuple):
@@ -142,7 +67,9 @@ def grow(
         for number, relation in enumerate(relations):
             relation_key = random.fold(hop_key, number)
             here, total = nodes[relation.to], totals[number]
-            draws.append(_draw(relation, here, hop, replace, relation_key, total))
+            draws.append(
+                draw_relation(relation, here, hop, replace, relation_key, total)
+            )
         arrivals = {
             by: _arrive(
                 nodes[by],
@@ -161,30 +88,7 @@ def grow(
     return edges
 
 
-def _draw(
-    relation: Relation,
-    here: NodeSet,
-    hop: int,
-    replace: bool,
-    key: random.Key,
-    total: int,
-) -> _Draw:
-    """Draws for every node of the frontier of one relation."""
-    adj, fanout = relation.adj, relation.fanouts[hop]
-    _, node, root = here.frontier()
-    stream = random.stream(key, here.identity(node, root))
-    walkers = Walkers(adj, here.path, node, root, stream)
-    if fanout < 0:
-        edge, to = all_edges(walkers, relation.bias, total)
-    elif fanout == 0 or node.numel() == 0:
-        edge = to = node.new_empty(0)
-    else:
-        edge = draw_edges(walkers, relation.bias, fanout, replace).view(-1)
-        to = torch.arange(node.numel(), device=node.device).repeat_interleave(fanout)
-    return _Draw(walkers, edge, to, _ops.take_or_none(adj.col, edge))
-
-
-def _arrive(nodes: NodeSet, draws: list[_Draw]) -> _Arrivals:
+def _arrive(nodes: NodeSet, draws: list[Draw]) -> _Arrivals:
     """Numbers what the draws have reached, in their order."""
     if not draws:
         none = nodes.node.new_empty(0)
@@ -212,7 +116,7 @@ def _arrive(nodes: NodeSet, draws: list[_Draw]) -> _Arrivals:
 def _collect(
     relations: Sequence[Relation],
     nodes: dict[str, NodeSet],
-    draws: list[_Draw],
+    draws: list[Draw],
     arrivals: dict[str, _Arrivals],
     taken: list[int],
     edges: list[EdgeSet],

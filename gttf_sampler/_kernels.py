@@ -176,7 +176,7 @@ def forest_uniform(
     lo, hi, rowptr, col, keys, fanouts, starts, replace, stays, nodes, edges
 ):
     """The trees of seeds lo to hi; level k of all trees begins at starts[k]."""
-    widest = _BLOCK
+    widest = min(_BLOCK, hi - lo)
     for depth in range(fanouts.size - 1):
         widest *= fanouts[depth]
     scratch = np.empty((2, widest), np.int64)

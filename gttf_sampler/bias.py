@@ -112,6 +112,8 @@ class EdgeWeightBias(Bias):
     are rounded up to that.
     """
 
+    whole_rows = True
+
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:

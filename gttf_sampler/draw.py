@@ -98,6 +98,14 @@ class WalkingBias(Protocol):
         """
 
 
+def takes_whole_rows(bias: BiasFn | None) -> bool:
+    """Whether a row that is no longer than the fanout is taken as it stands.
+
+    Without replacement; a bias says so with an attribute `whole_rows`.
+    """
+    return bias is None or getattr(bias, "whole_rows", False)
+
+
 def draw_edges(
     walkers: Walkers, bias: BiasFn | None, fanout: int, replace: bool
 ) -> Tensor:

@@ -27,6 +27,8 @@ class ExcludeBias(Bias):
         edge: [k], positions in `adj.col`, in any order; `adj.edges_between` finds them.
     """
 
+    whole_rows = True
+
     def __init__(self, edge: Any) -> None:
         edge = _check.integers("edge", edge).to(torch.int64)
         self.edge: Tensor = edge.unique()  # sorted

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _ops, _tables, random
-from gttf_sampler._grow import NodeSet, Relation, grow
+from gttf_sampler._grow import grow
+from gttf_sampler._hop import NodeSet, Relation
 from gttf_sampler._scratch import NodeTable
 from gttf_sampler.bias import EdgeWeightBias, where_no_node_returns
 from gttf_sampler.compact import CompactAdj
@@ -78,6 +79,8 @@ def sample_rooted(
             Implied by a bias that treats seeds differently, like `TemporalBias`.
         generator: a torch.Generator, an integer, or None for torch's default generator.
     """
+    replace = _check.yes_or_no("replace", replace)
+    disjoint = _check.yes_or_no("disjoint", disjoint)
     if isinstance(adj, Mapping):
         return _sample_types(adj, seeds, fanouts, replace, bias, disjoint, generator)
     _check.of_type("adj", adj, CompactAdj)

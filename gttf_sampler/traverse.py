@@ -71,6 +71,7 @@ def traverse(
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
     forest.nodes.append(start[:, None])
     forest.edges.append(torch.full_like(forest.nodes[0], -1))
+    replace = _check.yes_or_no("replace", replace)
     _check.functions("bias", bias)
     callbacks = _check.functions("accumulate", accumulate, many=True)
     randomness = _check.randomness(generator)

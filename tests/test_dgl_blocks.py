@@ -9,7 +9,14 @@ dgl = pytest.importorskip("dgl")
 from dgl_cases import Case, as_table, cases, ids  # noqa: E402
 
 from gttf_dgl import GTTFSampler, to_compact  # noqa: E402
-from gttf_sampler import TemporalBias, sample_rooted  # noqa: E402
+from gttf_sampler import (  # noqa: E402
+    EdgeWeightBias,
+    ExcludeBias,
+    Node2VecBias,
+    TemporalBias,
+    sample_rooted,
+)
+from gttf_sampler.bias import Bias  # noqa: E402
 
 
 def sample(case: Case, **more):
@@ -181,13 +188,42 @@ def test_rooted_blocks_hold_what_the_engine_draws():
         assert torch.equal(blocks[0].edata[dgl.EID], eids)
 
 
+class EvenTrees(Bias):
+    """Neighbours of even ids, for the first seed alone."""
+
+    per_root = True
+
+    def __call__(self, path, node, neighborhood):
+        first = neighborhood.root[neighborhood.walker] == 0
+        return ((neighborhood.neighbor % 2 == 0) & first).double()
+
+
 def test_rooted_blocks_take_biases_that_know_the_seed():
-    g = dgl.graph(([0, 1, 2], [3, 3, 3]))
-    later = TemporalBias(torch.tensor([5]))
-    with pytest.raises(ValueError, match="pass rooted=True"):
-        GTTFSampler([1], bias=later)
-    with pytest.raises(ValueError, match="needs edge times"):
-        GTTFSampler([1], bias=later, rooted=True).sample(g, torch.tensor([3]))
+    g = dgl.graph(([0, 1, 2, 0, 1, 2], [3, 3, 3, 4, 4, 4]))
+    with pytest.raises(ValueError, match=r"treat seeds differently .*pass rooted=True"):
+        GTTFSampler([1], bias=EvenTrees())
+    sampler = GTTFSampler([-1], bias=EvenTrees(), rooted=True)
+    _, _, (block,) = sampler.sample(g, torch.tensor([3, 4]))
+    assert block.edata[dgl.EID].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"bias": TemporalBias(torch.tensor([5]))}, "must not need times"),
+        ({"bias": Node2VecBias(0.5, 2.0)}, "must not look back .* pass rooted=True"),
+        ({"bias": EdgeWeightBias()}, "needs edge weights .* with 'prob'"),
+        ({"bias": EdgeWeightBias(), "prob": "w"}, "beside 'prob', which draws by them"),
+        (
+            {"bias": EdgeWeightBias() * ExcludeBias([0]), "prob": "w"},
+            "beside 'prob', which draws by them",
+        ),
+        ({"normalize": "both", "prefetch_edge_feats": ["norm"]}, "'norm' are prefetch"),
+    ],
+)
+def test_options_that_would_mean_something_else(options, match):
+    with pytest.raises(ValueError, match=match):
+        GTTFSampler([1], **options)
 
 
 def test_layers_are_drawn_anew():

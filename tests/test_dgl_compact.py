@@ -22,7 +22,7 @@ from gttf_dgl import (  # noqa: E402
     from_subgraph,
     to_compact,
 )
-from gttf_sampler import sample_rooted  # noqa: E402
+from gttf_sampler import Subgraph, sample_rooted  # noqa: E402
 
 
 @settings(max_examples=30)
@@ -227,3 +227,26 @@ def test_all_names_are_documented_and_their_examples_run():
         assert result.failed == 0, info.name
         tried += result.attempted
     assert tried > 20
+
+
+def test_column_is_checked_as_what_it_is_named_for():
+    """Even if it has served as the other before."""
+    g = dgl.graph(([0, 1], [2, 2]))
+    g.edata["k"] = torch.tensor([1.0, 2.0])
+    to_compact(g, prob="k")
+    with pytest.raises(TypeError, match=r"'mask\[k\]' must be boolean"):
+        to_compact(g, mask="k")
+    with pytest.raises(ValueError, match="'mask' must not be given beside 'prob'"):
+        to_compact(g, prob="k", mask="k")
+    with pytest.raises(TypeError, match="'prob' must be the name of edge data"):
+        to_compact(g, prob=["k"])
+
+
+@pytest.mark.parametrize(
+    ("node", "row"), [([4, 3], [10**7]), ([4, 3], [-1]), ([4, 99], [1])]
+)
+def test_subgraph_of_another_graph_is_refused(node, row):
+    g = dgl.graph(([1, 2, 3, 4], [0, 0, 0, 2]))
+    ids = (torch.tensor(part) for part in (node, row, [0], [0]))
+    with pytest.raises(ValueError, match=r"'subgraph.*' must"):
+        from_subgraph(g, Subgraph(*ids))

@@ -408,3 +408,21 @@ def test_ddp_splits_the_seeds(tmp_path):
     for rank in range(2):
         for batch, ((_, receivers, _),) in seen[rank]:
             assert receivers["_N"] == batch
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_same_seed_of_torch_same_epoch(workers, seed):
+    """Again and again with one sampler, as before every validation."""
+    g = dgl.rand_graph(50, 600)
+    loader = DataLoader(
+        g, torch.arange(50), GTTFSampler([3], seed=seed), num_workers=workers
+    )
+
+    def epoch():
+        torch.manual_seed(0)
+        return [blocks[0].edata[dgl.EID].tolist() for _, _, blocks in loader]
+
+    first = epoch()
+    assert epoch() == first
+    assert epoch() == first

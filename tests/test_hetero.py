@@ -13,6 +13,7 @@ from strategies import Hetero, backends, counts, fanouts, hetero
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
+    ExcludeBias,
     HeteroSubgraph,
     Node2VecBias,
     NoRevisitBias,
@@ -20,6 +21,7 @@ from gttf_sampler import (
     sample_rooted,
     use_backend,
 )
+from gttf_sampler.bench.peak import PeakMemory
 
 HOPS = 3
 
@@ -506,3 +508,29 @@ def test_hetero_induced_validate():
     some = dict(list(RELATIONS.items())[:1])
     with pytest.raises(ValueError, match="'adjs' must hold the edge types that were"):
         sub.induced(some)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+@pytest.mark.parametrize("kind", ["plain", "weighted", "excluded"])
+def test_hetero_memory_follows_what_is_drawn(backend, kind):
+    """One hub makes the fanout useful; other rows must not pay 200 MB for it."""
+    hub = torch.stack([torch.arange(5000), torch.zeros(5000, dtype=torch.long)])
+    ring = torch.stack([torch.arange(4999), torch.arange(1, 5000)])
+    edges = torch.cat([hub, ring], dim=1)
+    weight = 1 + torch.arange(9999) % 3
+    adj = CompactAdj.from_edge_index(edges, 5000, edge_weight=weight)
+    biases = {"weighted": EdgeWeightBias(), "excluded": ExcludeBias([0, 5000, 7000])}
+    bias, relation = biases.get(kind), ("a", "r", "a")
+
+    def call():
+        seeds = {"a": torch.arange(5000)}
+        how = {"bias": None if bias is None else {relation: bias}, "generator": 0}
+        return sample_rooted({relation: adj}, seeds, [4900], **how)
+
+    with use_backend(backend):
+        found = call()
+        with PeakMemory() as memory:
+            call()
+    lost = 2 if kind == "excluded" else 0
+    assert found.row[relation].numel() == 4900 + 4999 - lost
+    assert memory.beyond < 50 << 20

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gttf_sampler import CompactAdj, _memory, sample_rooted, traverse
+from gttf_sampler.bench.peak import PeakMemory
 
 pytest.importorskip("numba", reason="numba is missing")
 
@@ -91,12 +92,23 @@ def test_memory_of_a_small_result_is_small():
 def test_memory_of_the_caller_is_not_kept():
     edge_index = torch.tensor([[1, 0], [0, 1]], dtype=torch.int32)
     seeds = torch.tensor([0, 1])
-    adj = CompactAdj.from_edge_index(edge_index)
+    weight, time = torch.tensor([1.0, 2.0]), torch.tensor([3, 4])
+    adj = CompactAdj.from_edge_index(edge_index, edge_weight=weight, edge_time=time)
     forest = traverse(adj, seeds, [1])
-    edge_index.zero_()
-    seeds.zero_()
+    for given in (edge_index, seeds, weight, time):
+        given.zero_()
     assert adj.col.tolist() == [1, 0]
+    assert adj.edge_weight.tolist() == [1.0, 2.0]
+    assert adj.edge_time.tolist() == [3, 4]
     assert forest.nodes[0].view(-1).tolist() == [0, 1]
+
+
+def test_memory_of_one_wide_tree(adj):
+    """Scratch is for the seeds there are, not for a block of them: 120 MB."""
+    traverse(adj, [0], [3, 4, 1], generator=0)
+    with PeakMemory() as memory:
+        traverse(adj, [0], [300, 400, 1], generator=0)
+    assert memory.beyond < 30 << 20
 
 
 def test_memory_of_the_largest_room_serves_again():

@@ -7,6 +7,8 @@ import torch
 from dgl import DGLError, DGLGraph
 from torch import Tensor
 
+from gttf_sampler import EdgeWeightBias, TemporalBias
+
 EdgeType = tuple[str, str, str]
 
 EDGE_DIRS = ("in", "out")
@@ -60,6 +62,8 @@ def fanouts(value: Any) -> list[Any]:
     for entry in value:
         for number in entry.values() if isinstance(entry, Mapping) else [entry]:
             whole = hasattr(number, "__index__") and not isinstance(number, bool)
+            if isinstance(number, Tensor):
+                whole = number.numel() == 1 and number.dtype in INTEGERS
             if not whole or number < -1:
                 rule = "must hold integers >= 0, or -1 for all neighbours"
                 fail("fanouts", rule, repr(number))
@@ -142,6 +146,8 @@ def ids(
             mistyped(name, "must be a tensor of ids", type(value).__name__)
         if value.numel() == 0:  # an empty list has no dtype of its own
             value = value.to(torch.int64)
+    if value.dtype == torch.bool:
+        mistyped(name, "must hold ids, use mask.nonzero().view(-1)", value.dtype)
     if value.dtype not in INTEGERS:
         mistyped(name, "must have dtype int32 or int64", value.dtype)
     if value.dim() != 1:
@@ -178,16 +184,60 @@ def weights(name: str, column: str, value: Tensor, boolean: bool) -> Tensor:
     return value.detach()
 
 
-def bias(value: Any, whole_trees: bool) -> Any:
+def one_column(prob: Any, mask: Any) -> None:
+    """Names of edge data, of which one may be given."""
+    for name, value in (("prob", prob), ("mask", mask)):
+        if value is not None and not isinstance(value, str):
+            mistyped(name, "must be the name of edge data", type(value).__name__)
+    if prob is not None and mask is not None:
+        cure = "multiply the two and pass the product as 'prob'"
+        fail("mask", "must not be given beside 'prob'", repr(mask), cure)
+
+
+def yes_or_no(name: str, value: Any) -> None:
+    """Refuses what is neither True nor False, or one of their numbers."""
+    if value not in (False, True):
+        mistyped(name, "must be True or False", repr(value))
+
+
+def device(name: str, value: Any) -> Any:
+    """`value`, which must be None or name a device."""
+    try:
+        return value if value is None else torch.device(value)
+    except (RuntimeError, TypeError):
+        mistyped(name, "must be a device", repr(value))
+
+
+def bias(value: Any, whole_trees: bool, prob: str | None) -> Any:
     """`value` as a bias, one per edge type, or None."""
     for part in value.values() if isinstance(value, Mapping) else [value]:
         if part is not None and (not callable(part) or isinstance(part, type)):
             rule = "must be a function or an object that can be called"
             mistyped("bias", rule, repr(part))
+        for factor in factors(part):
+            if isinstance(factor, TemporalBias):
+                fail("bias", "must not need times, which rows here lack", repr(factor))
+            weighted = getattr(factor, "weighted", isinstance(factor, EdgeWeightBias))
+            if weighted and prob is not None:
+                rule = "must not use weights beside 'prob', which draws by them already"
+                fail("bias", rule, repr(factor))
+            if weighted and prob is None:
+                rule, cure = "needs edge weights", "name them with 'prob' instead"
+                fail("bias", rule, repr(factor), cure)
         if getattr(part, "per_root", False) and not whole_trees:
             rule = "must not treat seeds differently where every layer is sampled anew"
             fail("bias", rule, repr(part), "pass rooted=True")
+        if getattr(part, "one_type", False) and not whole_trees:
+            rule = "must not look back where every layer is sampled anew"
+            fail("bias", rule, repr(part), "pass rooted=True")
     return value
+
+
+def factors(part: Any) -> list[Any]:
+    """A bias, or what it is the product of."""
+    if hasattr(part, "left") and hasattr(part, "right"):
+        return [*factors(part.left), *factors(part.right)]
+    return [part]
 
 
 def _listed(names: Iterable[Any]) -> str:

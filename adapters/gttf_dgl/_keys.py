@@ -1,11 +1,13 @@
 """The key of every batch: the same in whichever process it is drawn."""
 
+import os
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import get_worker_info
 
 from gttf_dgl import _check, _loader
 from gttf_sampler import random
@@ -19,15 +21,17 @@ class BatchKeys:
 
     Without a seed, an epoch has the base seed of its DataLoader, which that draws from
     torch's default generator. With one, epochs are counted: their base seeds are noted
-    in memory that forked and spawned workers share. A batch that comes twice in one
-    epoch is drawn twice the same. Outside a DataLoader there are no epochs, and calls
-    are counted instead.
+    in memory that forked and spawned workers share. An iteration with the base seed of
+    an earlier one is that epoch again, and a batch that comes twice in one epoch is
+    drawn twice the same. Outside a DataLoader there are no epochs, and calls are
+    counted instead.
     """
 
     def __init__(self, generator: Any, seed: Any) -> None:
         self._seed = _one_seed(generator, seed)
         self._calls, self._number, self._pass = 0, 0, 0
         self._base: int | None = None
+        self._process: int | None = None
         self._fetcher: weakref.ref[object] | None = None
         self._bases: Tensor | None = None
         if self._seed is not None:
@@ -49,12 +53,12 @@ class BatchKeys:
         epoch = _loader.epoch()
         if epoch is None:
             return self._next_call()
-        if epoch.base != self._base:
-            self._base, self._pass = epoch.base, 0
+        if epoch.base != self._base or self._process != os.getpid():
+            self._base, self._pass, self._process = epoch.base, 0, os.getpid()
             if self._bases is not None:
                 mark = ~epoch.base  # never 0, which is a free place
                 self._number = _position(self._bases, mark)
-        elif self._fetcher is None or self._fetcher() is not epoch.fetcher:
+        elif get_worker_info() and self._fetcher and self._fetcher() != epoch.fetcher:
             self._pass += 1  # of workers that persist
         self._fetcher = weakref.ref(epoch.fetcher)
         if self._seed is None:

@@ -1,5 +1,8 @@
 """Edge weights that make a sampled sum an unbiased estimate of the full one."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -47,14 +50,18 @@ def edge_norm(
     return weight
 
 
-def check(norm: str | None, uniform: bool) -> str | None:
-    """`norm`, which asks for uniform draws."""
+def check(norm: str | None, uniform: bool, prefetched: Any) -> str | None:
+    """`norm`, which asks for uniform draws and a column of its own."""
     if norm is None:
         return None
     _check.one_of("normalize", norm, NORMS)
     if not uniform:
         rule = "needs uniform draws, without 'prob', 'mask' and 'bias'"
         _check.fail("normalize", rule, repr(norm))
+    groups = prefetched.values() if isinstance(prefetched, Mapping) else [prefetched]
+    if any(COLUMN in (names or ()) for names in groups):
+        rule = f"must not be given where edge data named '{COLUMN}' are prefetched"
+        _check.fail("normalize", rule, repr(norm), "name them otherwise")
     return norm
 
 

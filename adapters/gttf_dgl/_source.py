@@ -49,10 +49,9 @@ class Choice(NamedTuple):
     ) -> Choice:
         """The same from what the caller passed."""
         _check.one_of("edge_dir", edge_dir, _check.EDGE_DIRS)
-        if prob is not None and mask is not None:
-            cure = "multiply the two and pass the product as 'prob'"
-            _check.fail("mask", "must not be given beside 'prob'", repr(mask), cure)
-        bias = _check.bias(bias, whole_trees=rooted)
+        _check.one_column(prob, mask)
+        _check.yes_or_no("replace", replace)
+        bias = _check.bias(bias, rooted, prob)
         return cls(edge_dir, prob, mask, bool(replace), bias)
 
     @property
@@ -200,11 +199,11 @@ def _excluded(g: DGLGraph, eids: Any) -> dict[EdgeType, Tensor]:
     named = {
         _check.edge_type("exclude_eids", g, kind): ids for kind, ids in eids.items()
     }
-    return {
+    checked = {
         kind: _check.ids("exclude_eids", ids, g.num_edges(kind), g.device, "edges")
         for kind, ids in named.items()
-        if len(ids)
     }
+    return {kind: ids for kind, ids in checked.items() if ids.numel()}
 
 
 def _positions(adj: CompactAdj, eids: Tensor) -> Tensor:

@@ -26,15 +26,16 @@ class _Kept:
         owner: the structure of the graph, which DGL replaces when edges or nodes are
             added or removed in place.
         plain: rows per (edge type, direction).
-        weighted: rows per (edge type, direction, name of the edge data), with the
-            tensor they were made of and the number of changes it had seen.
+        weighted: rows per (edge type, direction, "prob" or "mask", name of the edge
+            data), with the tensor they were made of and the number of changes it had
+            seen.
     """
 
     owner: weakref.ref[Any]
     plain: dict[tuple[EdgeType, str], CompactAdj] = field(default_factory=dict)
-    weighted: dict[tuple[EdgeType, str, str], tuple[CompactAdj, Tensor, int | None]] = (
-        field(default_factory=dict)
-    )
+    weighted: dict[
+        tuple[EdgeType, str, str, str], tuple[CompactAdj, Tensor, int | None]
+    ] = field(default_factory=dict)
 
 
 _kept: dict[int, _Kept] = {}  # by id: DGL's structures cannot be hashed
@@ -77,6 +78,7 @@ def to_compact(
         _check.fail_like_dgl("etype", rule, None)
     kind = g.canonical_etypes[0] if etype is None else etype
     kind = _check.edge_type("etype", g, kind)
+    _check.one_column(prob, mask)
     if prob is None and mask is None:
         return rows(g, kind, direction)
     kinds = kinds_with(g, prob, mask)
@@ -122,7 +124,7 @@ def weighted_rows(
     if name is None:
         return rows(g, kind, direction)
     data = g.edges[kind].data[name]
-    kept, place = _of(g).weighted, (kind, direction, name)
+    kept, place = _of(g).weighted, (kind, direction, argument, name)
     if place in kept:
         adj, made_of, changes = kept[place]
         if made_of is data and changes is not None and changes == _changes(data):

@@ -84,6 +84,7 @@ class GTTFSampler(BlockSampler):
         rooted: bool = False,
         normalize: str | None = None,
     ) -> None:
+        output_device = _check.device("output_device", output_device)
         super().__init__(
             prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
         )
@@ -92,7 +93,7 @@ class GTTFSampler(BlockSampler):
         self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
         self.fused = fused
         self.rooted = bool(rooted)
-        self.normalize = _norm.check(normalize, choice.uniform)
+        self.normalize = _norm.check(normalize, choice.uniform, prefetch_edge_feats)
         self._keys = BatchKeys(generator, seed)
 
     def assign_lazy_features(self, result: Any) -> Any:

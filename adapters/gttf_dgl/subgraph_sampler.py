@@ -62,11 +62,11 @@ class GTTFSubgraphSampler(Sampler):
         self.fanouts = _check.fanouts(fanouts)
         choice = Choice.checked(edge_dir, prob, mask, replace, bias, rooted=True)
         self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
-        self.normalize = _norm.check(normalize, choice.uniform)
+        self.normalize = _norm.check(normalize, choice.uniform, prefetch_edge_feats)
         self.prefetch_node_feats = prefetch_node_feats
         self.prefetch_labels = prefetch_labels
         self.prefetch_edge_feats = prefetch_edge_feats
-        self.output_device = output_device
+        self.output_device = _check.device("output_device", output_device)
         self._keys = BatchKeys(generator, seed)
 
     def sample(
@@ -124,4 +124,10 @@ def from_subgraph(
     if missing:
         rule = f"must have all edge types of the graph, also {missing[0]}"
         _check.fail("subgraph", rule, list(subgraph.edge))
+    for name, ids in subgraph.node.items():
+        _check.ids("subgraph.node", ids, g.num_nodes(name), g.device)
+    for kind in source.adjs:
+        for ids, end in ((subgraph.row[kind], kind[0]), (subgraph.col[kind], kind[2])):
+            size = len(subgraph.node.get(end, ()))
+            _check.ids("subgraph.row and .col", ids, size, g.device, "its nodes")
     return graph_of(source, subgraph, None)

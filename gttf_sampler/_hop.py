@@ -1,0 +1,140 @@
+"""What the relations of a graph draw in one hop of rooted sampling."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _ops, random
+from gttf_sampler._scratch import NodeTable
+from gttf_sampler.compact import CompactAdj
+from gttf_sampler.draw import (
+    BiasFn,
+    Walkers,
+    all_edges,
+    draw_edges,
+    takes_whole_rows,
+)
+
+
+class Relation(NamedTuple):
+    """One kind of edges: rows of `adj` are nodes of type `to`, columns of type `by`."""
+
+    adj: CompactAdj
+    to: str
+    by: str
+    fanouts: list[int]
+    bias: BiasFn | None
+
+
+@dataclass
+class NodeSet:
+    """The nodes of one type that have been reached, in order of discovery.
+
+    Attributes:
+        node: [n], global ids; the position is the local id.
+        root: [n], the number of the seed a node was reached from first.
+        path: [frontier, hop], how the nodes of the last hop were reached.
+        size: how many nodes of this type the graph has.
+        biased: whether anything asks for `root` and `path`; else they stay blank.
+        table: scratch for relabelling; None if the trees are disjoint.
+        hops: how many nodes were new at each hop, seeds first.
+    """
+
+    node: Tensor
+    root: Tensor
+    path: Tensor
+    size: int
+    biased: bool
+    table: NodeTable | None
+    hops: list[int]
+
+    @classmethod
+    def of(
+        cls,
+        seeds: Tensor,
+        first_root: int,
+        size: int,
+        biased: bool,
+        table: NodeTable | None,
+    ) -> "NodeSet":
+        """The seeds alone; their trees are numbered from `first_root` on."""
+        stop = first_root + seeds.numel()
+        root = torch.arange(first_root, stop, device=seeds.device)
+        path = seeds.new_empty(seeds.numel(), 0)
+        return cls(seeds, root, path, size, biased, table, [seeds.numel()])
+
+    def identity(self, node: Tensor, root: Tensor) -> Tensor:
+        """What makes two nodes the same: the id, and the tree if those are disjoint."""
+        if self.table is not None:
+            return node
+        return (root * self.size + node).masked_fill_(node < 0, -1)
+
+    def frontier(self) -> tuple[int, Tensor, Tensor]:
+        """The first local id of the last hop's new nodes, their ids and their roots."""
+        start = self.node.numel() - self.hops[-1]
+        return start, self.node[start:], self.root[start:]
+
+
+class Draw(NamedTuple):
+    """What one relation drew in one hop.
+
+    Attributes:
+        walkers: one per node of the frontier.
+        edge: [e], positions in `adj.col`; -1 where there was nothing to draw.
+        to: [e], positions in the frontier.
+        node: [e], the nodes at the other end.
+    """
+
+    walkers: Walkers
+    edge: Tensor
+    to: Tensor
+    node: Tensor
+
+
+def draw_relation(
+    relation: Relation,
+    here: NodeSet,
+    hop: int,
+    replace: bool,
+    key: random.Key,
+    total: int,
+) -> Draw:
+    """Draws for every node of the frontier of one relation."""
+    adj, fanout = relation.adj, relation.fanouts[hop]
+    _, node, root = here.frontier()
+    stream = random.stream(key, here.identity(node, root))
+    walkers = Walkers(adj, here.path, node, root, stream)
+    if fanout < 0:
+        edge, to = all_edges(walkers, relation.bias, total)
+    elif fanout == 0 or node.numel() == 0:
+        edge = to = node.new_empty(0)
+    elif not replace and node.device.type == "cpu" and takes_whole_rows(relation.bias):
+        edge, to = _draw_ragged(walkers, relation.bias, fanout)
+    else:
+        edge = draw_edges(walkers, relation.bias, fanout, replace).view(-1)
+        to = torch.arange(node.numel(), device=node.device).repeat_interleave(fanout)
+    return Draw(walkers, edge, to, _ops.take_or_none(adj.col, edge))
+
+
+def _draw_ragged(
+    walkers: Walkers, bias: BiasFn | None, fanout: int
+) -> tuple[Tensor, Tensor]:
+    """Edges [e] drawn without replacement, and whose they are [e].
+
+    Rows that are no longer than the fanout are taken whole, so that the cost follows
+    what there is to draw and not the fanout. It waits for sizes: for the CPU only.
+    """
+    count = walkers.adj.row_range(walkers.node)[1]
+    long = count > fanout
+    if not bool(long.any()):
+        return all_edges(walkers, bias, int(count.sum()))
+    size = count.clamp(max=fanout)
+    to = torch.arange(count.numel(), device=count.device).repeat_interleave(size)
+    drawn = long.index_select(0, to)
+    some = walkers.select(long.nonzero().view(-1))
+    edge = to.masked_scatter(drawn, draw_edges(some, bias, fanout, replace=False))
+    rest = walkers.select((~long).nonzero().view(-1))
+    whole = all_edges(rest, bias, to.numel() - some.node.numel() * fanout)[0]
+    return edge.masked_scatter_(~drawn, whole), to

@@ -22,7 +22,7 @@ METHODS = ("deepwalk", "node2vec", "wys")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    add("edges", help="file with lines 'source target'; further columns are ignored")
+    add("edges", help="file with lines 'source target'; weights are not used")
     add("out", help="file to write: .npy, .npz, or .txt, .tsv, .emb (word2vec's text)")
     add("--method", choices=METHODS, default="deepwalk")
     add("--dim", type=int, default=128, help="length of an embedding")
@@ -47,14 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> list[str]:
     """Learns and writes; returns what to tell."""
     check_format(args.out)  # before the work, not after it
+    _check.count("--epochs", args.epochs)
+    _check.count("--batch-size", args.batch_size)
+    _check.positive("--lr", args.lr)
     torch.manual_seed(args.seed)
     edges = read_edge_list(args.edges)
     edge_index, split = edges.edge_index, None
     if args.hide:
         if args.directed:
-            _check.fail("hide", "must be 0 for a directed graph", args.hide)
+            _check.fail("--hide", "must be 0 for a directed graph", args.hide)
         split = split_links(edge_index, edges.num_nodes, args.hide)
         edge_index = split.train
+        if split.positive.numel() == 0:
+            _check.fail("--hide", "must hide at least one edge", args.hide)
     elif not args.directed:
         edge_index = both_ways(edge_index, edges.num_nodes)
     adj = CompactAdj.from_edge_index(edge_index, edges.num_nodes, direction="out")
@@ -68,7 +73,11 @@ def run(args: argparse.Namespace) -> list[str]:
             model.loss(forest).backward()
             optimizer.step()
     seconds = time.perf_counter() - start
-    files = write_embeddings(args.out, model(), edges.node_id)
+    vectors = model().detach()
+    if not bool(vectors.isfinite().all()):
+        rule, cure = "must let the loss stay finite", "try a tenth of it"
+        _check.fail("--lr", rule, args.lr, cure)
+    files = write_embeddings(args.out, vectors, edges.node_id)
     lines = [f"{model}: {args.epochs} epochs in {seconds:.1f} s"]
     if split is not None:
         auc = 100 * link_auc(model.score, split)

@@ -5,6 +5,8 @@ import json
 import sys
 from typing import Any
 
+import torch
+
 from gttf_sampler.bench import inputs, machine, peers
 
 
@@ -45,7 +47,8 @@ def _of_graph(path: str) -> dict[str, Any]:
     degree = adj.degree.sort().values
     places = [round(share * (degree.numel() - 1)) for share in (0.25, 0.5, 0.75)]
     quartiles = degree[places].tolist() if degree.numel() else []
-    without = int((degree == 0).sum())
+    named = torch.bincount(adj.col, minlength=adj.num_rows)[: adj.num_rows]
+    without = int(((adj.degree == 0) & (named == 0)).sum())
     facts = inputs.facts(adj)
     return {**facts, "quartiles": quartiles, "isolated": without, "graph": repr(adj)}
 

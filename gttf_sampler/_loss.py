@@ -83,7 +83,7 @@ def over_trees(work: Callable[[slice], Tensor], trees: int, each: int) -> Tensor
     if len(groups) == 1 or not torch.is_grad_enabled():
         return torch.stack([work(group) for group in groups]).sum()
     total = [
-        checkpoint(work, group, use_reentrant=False, preserve_rng_state=False)
+        checkpoint(work, group, use_reentrant=False)  # with the same random numbers
         for group in groups
     ]
     return torch.stack(total).sum()

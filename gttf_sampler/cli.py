@@ -6,7 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, NoReturn
+
+from gttf_sampler import __version__
 
 # What a sub-command is for. Its module is `_command_<name>`, with two functions:
 # `add_arguments(parser)` and `run(args)`, which returns the lines to print at the end,
@@ -32,21 +35,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs `gttf <command> …`; returns the exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
     parser = Parser(prog="gttf", description="Graph traversal with tensor functionals.")
+    parser.add_argument("--version", action="version", version=f"gttf {__version__}")
     choices = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, purpose in COMMANDS.items():
         child = choices.add_parser(name, help=purpose, description=f"{purpose}.")
         if name in words[:1]:
             import_module(f"gttf_sampler._command_{name}").add_arguments(child)
     args = parser.parse_args(words)
-    command = import_module(f"gttf_sampler._command_{args.command}")
+    for stream in (sys.stdout, sys.stderr):  # some terminals know no lines but dashes
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         with _ended_by_signals():
+            command = import_module(f"gttf_sampler._command_{args.command}")
             outcome = command.run(args)
     except KeyboardInterrupt:
         sys.stderr.write(f"gttf {args.command}: interrupted\n")
         return INTERRUPTED
-    except (ValueError, TypeError, OSError) as err:
-        sys.stderr.write(f"gttf {args.command}: {err}\n")
+    except (ValueError, TypeError) as error:
+        sys.stderr.write(f"gttf {args.command}: {error}\n")
+        return BAD_ARGUMENTS
+    except (OSError, MemoryError) as error:
+        sys.stderr.write(f"gttf {args.command}: {error or 'out of memory'}\n")
         return FAILED
     if isinstance(outcome, int):
         return outcome

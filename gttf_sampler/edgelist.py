@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,8 @@ from torch import Tensor
 from gttf_sampler import _check
 
 COMMENTS = ("#", "%")
-FORMATS = (".npy", ".npz", ".txt", ".tsv", ".emb")
+TEXTS = (".txt", ".tsv", ".emb")
+FORMATS = (".npy", ".npz", *TEXTS)
 Array = np.ndarray[Any, Any]
 
 
@@ -41,27 +44,32 @@ def read_edge_list(path: str | os.PathLike[str]) -> EdgeList:
     """Reads lines `source target [weight]`, with spaces, tabs or commas between.
 
     Lines that begin with # or % are comments; `.gz` files are unpacked. Ids are
-    integers, or any words if one of them is not an integer.
+    integers, or any words if one of them is not an integer; a first line of words above
+    integers is a heading. Columns behind the second are ignored, unless all of the
+    third are numbers: those are the weights.
     """
     file = Path(path)
     if not file.is_file():
         _check.fail("path", "must be a file with edges", str(file))
-    columns, delimiter = _layout(file)
-    if columns == 0:
+    lines = _lines(file)
+    if not lines:
         _check.fail("path", "must hold at least one edge", str(file))
+    delimiter = "," if "," in lines[0] else None
+    columns = len(lines[0].split(delimiter))
     if columns < 2:
         _check.fail("path", "must have two columns or three", f"1 in {file}")
-    ends = _load(file, delimiter, (0, 1))
+    try:
+        ends, headings = _ends(lines, delimiter)
+    except ValueError:
+        rule = "must have two columns in every line"
+        _check.fail("path", rule, f"fewer in a line of {file}")
     node_id, number = np.unique(ends, return_inverse=True)
     edge_index = torch.from_numpy(number.reshape(ends.shape).T.copy())
     weight = None
     if columns > 2:
-        try:
-            column = _table(file, delimiter, (2,), np.float64)[:, 0]
-        except ValueError:
-            rule = "must have numbers in its third column, the weights"
-            _check.fail("path", rule, str(file))
-        weight = torch.from_numpy(column)
+        with contextlib.suppress(ValueError):  # something else, not weights
+            column = _table(lines[headings:], delimiter, (2,), np.float64)
+            weight = torch.from_numpy(column[:, 0])
     return EdgeList(edge_index.to(torch.int64), node_id, weight)
 
 
@@ -70,6 +78,8 @@ def check_format(path: str | os.PathLike[str]) -> Path:
     file = Path(path)
     if file.suffix not in FORMATS:
         _check.fail("path", f"must end in one of {', '.join(FORMATS)}", repr(file.name))
+    if not file.absolute().parent.is_dir():
+        _check.fail("path", "must be in a directory that is there", str(file))
     return file
 
 
@@ -88,6 +98,12 @@ def write_embeddings(
         rule = f"must have one entry per row, {len(embedding)}"
         _check.fail("node_id", rule, len(node_id))
     vectors = embedding.detach().cpu().numpy()
+    if not np.isfinite(vectors).all():
+        cure = "learn with a smaller rate"
+        _check.fail("embedding", "must hold finite numbers", "others, too", cure)
+    if file.suffix in TEXTS and any(len(str(name).split()) != 1 for name in node_id):
+        rule = f"must be words without spaces in {file.suffix}"
+        _check.fail("node_id", rule, "others, too", "write .npz or .npy")
     if file.suffix == ".npy":
         names = file.with_suffix(".ids.txt")
         np.save(file, vectors)
@@ -103,36 +119,38 @@ def write_embeddings(
     return [file]
 
 
-def _layout(file: Path) -> tuple[int, str | None]:
-    """How many columns the first edge has, 0 if there is none, and what separates."""
+def _lines(file: Path) -> list[str]:
+    """The lines that are not empty and no comments."""
     opened = gzip.open if file.suffix == ".gz" else open
-    with opened(file, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            text = line.strip()
-            if text and not text.startswith(COMMENTS):
-                delimiter = "," if "," in text else None
-                return len(text.split(delimiter)), delimiter
-    return 0, None
-
-
-def _load(file: Path, delimiter: str | None, columns: tuple[int, ...]) -> Array:
-    """The ids [m, 2], as integers if they are."""
     try:
-        return _table(file, delimiter, columns, np.int64)
-    except ValueError:
-        return np.char.strip(_table(file, delimiter, columns, np.str_))
+        with opened(file, "rt", encoding="utf-8-sig") as lines:
+            stripped = (line.strip() for line in lines)
+            return [text for text in stripped if text and not text.startswith(COMMENTS)]
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        _check.fail("path", "must be a whole file", f"{file}: {error}")
+    except UnicodeDecodeError:
+        _check.fail("path", "must be a text file in UTF-8", str(file))
+
+
+def _ends(lines: list[str], delimiter: str | None) -> tuple[Array, int]:
+    """The ids [m, 2], as integers if they are, and how many lines are headings."""
+    for headings in (0, 1):
+        if len(lines) > headings:
+            with contextlib.suppress(ValueError, OverflowError):
+                table = _table(lines[headings:], delimiter, (0, 1), np.int64)
+                return table, headings
+    return np.char.strip(_table(lines, delimiter, (0, 1), np.str_)), 0
 
 
 def _table(
-    file: Path, delimiter: str | None, columns: tuple[int, ...], dtype: Any
+    lines: list[str], delimiter: str | None, columns: tuple[int, ...], dtype: Any
 ) -> Array:
-    """Some columns of the file."""
+    """Some columns of the lines."""
     return np.loadtxt(
-        file,
+        lines,
         dtype=dtype,
-        comments=COMMENTS,
+        comments=None,
         delimiter=delimiter,
         usecols=columns,
         ndmin=2,
-        encoding="utf-8",
     )

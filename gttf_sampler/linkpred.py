@@ -60,11 +60,12 @@ def split_links(
     key = random.new_key(_check.randomness(generator), edge.device)
     total = edge.shape[1]
     hidden = round(hide * total)
-    # Random ranks, those of the spanning forest of the smallest ranks last of all.
+    # Edges go in a random order, the largest rank first, unless one has to stay to keep
+    # its ends connected: the spanning forest of the smallest ranks, hidden last of all.
     slot = torch.arange(total, device=edge.device)
     rank = random.stream(key, slot).argsort().argsort()
     tree = spanning_forest(edge, rank, n)
-    order = (rank + total * tree).argsort()
+    order = (total * tree - rank).argsort()
     positive, left = edge[:, order[:hidden]], edge[:, order[hidden:]]
     negative = _strangers(edge, n, hidden, random.fold(key, 1))
     return LinkSplit(torch.cat([left, left.flip(0)], dim=1), positive, negative, n)
@@ -92,6 +93,9 @@ def roc_auc(positive: Tensor, negative: Tensor) -> float:
     for name, score in (("positive", positive), ("negative", negative)):
         if not _check.tensor(name, score).numel():
             _check.fail(name, "must hold scores", "none")
+        if not bool(score.isfinite().all()):  # which have no rank
+            worst = score[~score.isfinite()][0].item()
+            _check.fail(name, "must hold finite scores", worst)
     ordered = negative.detach().sort().values
     positive = positive.detach().contiguous()
     below = torch.searchsorted(ordered, positive).double().mean()

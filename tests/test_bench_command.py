@@ -194,5 +194,5 @@ def test_demo_draws_figure_1(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert main(["demo", "--plot", str(tmp_path / "forest.svg")]) == 0
     assert (tmp_path / "forest.svg").stat().st_size > 1000
-    assert main(["demo", "--seeds", "9"]) == 1
+    assert main(["demo", "--seeds", "9"]) == 2
     assert "'seeds'" in capsys.readouterr().err

@@ -89,6 +89,10 @@ def write(path, kind):
         np.savez(path, edge_index=np.array(EDGES))
     elif kind == "row, col":
         np.savez(path, row=source, col=target)
+    elif kind.startswith("scipy"):
+        sparse = pytest.importorskip("scipy.sparse")
+        matrix = sparse.coo_array((np.ones(4), (source, target)), shape=(3, 3))
+        sparse.save_npz(path, matrix.asformat(kind[-3:]))
     elif kind == "csr":
         np.savez(path, indptr=[0, 1, 3, 4], indices=[2, 0, 2, 1])
     else:
@@ -102,6 +106,7 @@ def write(path, kind):
         ("edge_index", "edges.npz"),
         ("row, col", "edges.npz"),
         ("csr", "rows.npz"),
+        *((f"scipy {form}", "matrix.npz") for form in ("csr", "csc", "coo")),
         ("saved", "folder"),
     ],
 )
@@ -133,5 +138,8 @@ def test_inputs_refuse_other_arrays(tmp_path):
     np.savez(tmp_path / "x.npz", features=np.zeros(3))
     with pytest.raises(RefusedError, match=r"must hold 'edge_index'.*features"):
         inputs.convert(str(tmp_path / "x.npz"), str(tmp_path / "graph"), silent)
+    (tmp_path / "y.npz").write_bytes((tmp_path / "x.npz").read_bytes()[:50])
+    with pytest.raises(RefusedError, match=r"must be a whole \.npz file"):
+        inputs.convert(str(tmp_path / "y.npz"), str(tmp_path / "graph"), silent)
     with pytest.raises(RefusedError, match="no such file"):
         inputs.look(str(tmp_path), silent)

@@ -1,12 +1,14 @@
 """`gttf embed`, and the files it reads and writes."""
 
 import gzip
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from exact import one_thread  # noqa: F401
 
+import gttf_sampler
 from gttf_sampler import read_edge_list, write_embeddings
 from gttf_sampler.cli import COMMANDS, main
 
@@ -36,6 +38,12 @@ def karate(tmp_path):
         ("b a\na c 4\n", ["a", "b", "c"], [[1, 0], [0, 2]], None),
         ("b, a\na, 10\n", ["10", "a", "b"], [[2, 1], [1, 0]], None),
         ("-3 8 1.5", [-3, 8], [[0], [1]], [1.5]),
+        ("1 2 {}\n2 3 {}\n", [1, 2, 3], [[0, 1], [1, 2]], None),
+        ("1,2,\n2,3,\n", [1, 2, 3], [[0, 1], [1, 2]], None),
+        ("source,target,weight\n1,2,5\n", [1, 2], [[0], [1]], [5.0]),
+        ("\ufeff1 2\n2 1\n", [1, 2], [[0, 1], [1, 0]], None),
+        ("a x/%20p\na#1 x/%20q\n", ["a", "a#1", "x/%20p", "x/%20q"], None, None),
+        ("1 2\r\n2 3\r\n", [1, 2, 3], [[0, 1], [1, 2]], None),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
@@ -44,7 +52,7 @@ def test_read_edge_list(tmp_path, text, ids, edges, weight, packed):
     file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
     found = read_edge_list(file)
     assert found.node_id.tolist() == ids
-    assert found.edge_index.tolist() == edges
+    assert edges is None or found.edge_index.tolist() == edges
     assert found.num_nodes == len(ids)
     assert (found.weight if weight is None else found.weight.tolist()) == weight
 
@@ -55,7 +63,7 @@ def test_read_edge_list(tmp_path, text, ids, edges, weight, packed):
         (None, "'path' must be a file with edges"),
         ("# nothing\n", "'path' must hold at least one edge"),
         ("1\n2\n", "'path' must have two columns or three"),
-        ("1 2 x\n", "'path' must have numbers in its third column"),
+        ("1 2\n3\n", "'path' must have two columns in every line"),
     ],
 )
 def test_read_edge_list_validate(tmp_path, text, message):
@@ -64,6 +72,30 @@ def test_read_edge_list_validate(tmp_path, text, message):
         file.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_edge_list(file)
+
+
+@pytest.mark.parametrize("bad", [b"\x1f\x8b\x08\x00", b"plain text\n"])
+def test_read_edge_list_refuses_broken_files(tmp_path, bad):
+    file = tmp_path / "edges.gz"
+    file.write_bytes(bad)
+    with pytest.raises(ValueError, match="'path' must be a whole file"):
+        read_edge_list(file)
+    (tmp_path / "edges.txt").write_bytes(b"1 2\n\xff\xfe\n")
+    with pytest.raises(ValueError, match="'path' must be a text file in UTF-8"):
+        read_edge_list(tmp_path / "edges.txt")
+
+
+@pytest.mark.parametrize(
+    ("vectors", "names", "message"),
+    [
+        ([[float("nan")]], ["a"], "'embedding' must hold finite numbers"),
+        ([[1.0]], ["a b"], "'node_id' must be words without spaces in .txt"),
+    ],
+)
+def test_write_embeddings_validate(tmp_path, vectors, names, message):
+    with pytest.raises(ValueError, match=message):
+        write_embeddings(tmp_path / "z.txt", torch.tensor(vectors), np.array(names))
+    assert not list(tmp_path.iterdir())
 
 
 def test_write_embeddings(tmp_path):
@@ -124,8 +156,8 @@ def test_embed_walks_along_directed_edges(tmp_path, capsys):
     assert main(["embed", str(file), str(out), "--directed", "--epochs", "1"]) == 0
     assert "--directed" not in capsys.readouterr().out
     options = ["--directed", "--hide", "0.5"]
-    assert main(["embed", str(file), str(out), *options]) == 1
-    assert "'hide' must be 0 for a directed graph" in capsys.readouterr().err
+    assert main(["embed", str(file), str(out), *options]) == 2
+    assert "'--hide' must be 0 for a directed graph" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -133,12 +165,23 @@ def test_embed_walks_along_directed_edges(tmp_path, capsys):
     [
         (["embed", "nowhere.txt", "z.npy"], "gttf embed: 'path' must be a file"),
         (["embed", "{karate}", "z.csv"], "'path' must end in one of"),
+        (["embed", "{karate}", "no/such/z.npy"], "'path' must be in a directory"),
+        (["embed", "{karate}", "z.npy", "--epochs", "0"], "'--epochs' must be at"),
+        (["embed", "{karate}", "z.npy", "--hide", "1e-6"], "'--hide' must hide at"),
+        (["embed", "{karate}", "z.npy", "--lr", "1e30"], "'--lr' must let the loss"),
         (["embed", "{karate}", "z.npy", "--dim", "0"], "'embedding_dim' must be at"),
     ],
 )
 def test_embed_validate(karate, capsys, words, message):
-    assert main([word.format(karate=karate) for word in words]) == 1
+    assert main([word.format(karate=karate) for word in words]) == 2
     assert message in capsys.readouterr().err
+    assert not Path("z.npy").exists()
+
+
+def test_command_version(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"gttf {gttf_sampler.__version__}\n"
 
 
 def test_command_help(capsys):

@@ -126,6 +126,18 @@ def test_split_is_uniform_beyond_the_tree():
         assert all(abs(c - turns / kinds) < SIGMAS * error for c in counts.values())
 
 
+def test_split_hides_any_edge_that_may_go():
+    """One of a triangle and a ring that share a node: 3 edges and 30, alike."""
+    n, turns = 32, 1500
+    ring = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
+    both = torch.cat([ring, torch.tensor([[0, 30, 31], [30, 31, 0]])], dim=1)
+    hidden = (split_links(both, n, 1 / 33, generator=s) for s in range(turns))
+    small = sum(bool((split.positive >= 30).any()) for split in hidden)
+    share = 3 / 33
+    error = (turns * share * (1 - share)) ** 0.5
+    assert abs(small - turns * share) < SIGMAS * error
+
+
 def test_largest_component_renumbers():
     edge, node = largest_component([[7, 1, 2, 5], [1, 2, 7, 6]], num_nodes=9)
     assert node.tolist() == [1, 2, 7]
@@ -159,9 +171,12 @@ def test_link_auc_and_mean_rank_in_groups(monkeypatch):
     assert blind == 51.0
     found = mean_rank(knows, split, 400, generator=0)
     # Ties with other hidden edges of the source count half; the rest is behind.
-    also = sum(sum(u in pair for pair in true) for u, _ in split.positive.T.tolist())
-    expected = 1 + 400 * also / split.positive.shape[1] / 40 / 2
-    assert found == pytest.approx(expected, rel=0.02)
+    chances = [
+        sum(u in pair for pair in true) / 40 for u, _ in split.positive.T.tolist()
+    ]
+    expected = 1 + 400 * sum(chances) / len(chances) / 2
+    variance = 400 * sum(p * (1 - p) for p in chances) / 4
+    assert abs(found - expected) < SIGMAS * variance**0.5 / len(chances)
     rank = mean_rank(knows, split, 400, generator=0)
     monkeypatch.setattr(linkpred, "PAIRS", 10**6)
     assert mean_rank(knows, split, 400, generator=0) == rank
@@ -182,6 +197,10 @@ def test_link_auc_does_not_need_gradients():
         (lambda: split_links([[0], [3]], 2), "'edge_index' must hold ids below"),
         (lambda: split_links([[0, 1, 2]]), r"'edge_index' must have shape \[2, m\]"),
         (lambda: roc_auc(torch.ones(0), torch.ones(1)), "'positive' must hold scores"),
+        (
+            lambda: roc_auc(torch.ones(1), torch.tensor([1.0, float("nan")])),
+            "'negative' must hold finite scores .got nan",
+        ),
         (
             lambda: mean_rank(len, LinkSplit(*[torch.zeros(2, 0).long()] * 3, 4)),
             "'split' must hide at least one edge",

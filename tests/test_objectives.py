@@ -388,3 +388,25 @@ def test_losses_validate_the_forest():
         traverse(adj, [0], [1, 1], accumulate=series)
     with pytest.raises(ValueError, match="'coefficients' must have one entry per"):
         series.loss(traverse(adj, [0], [1, 1]))
+
+
+def test_objective_of_a_random_embedding_in_groups(toy, monkeypatch):
+    """What is worked out again for the backward pass drops the same entries."""
+    monkeypatch.setattr(_loss, "GROUP", 64)
+    table = torch.nn.Embedding(5, 4).double()
+    lookup = torch.nn.Sequential(table, torch.nn.Dropout(0.5))
+    forest = traverse(toy, torch.arange(5).repeat(8), [2, 2], generator=0)
+
+    def loss():
+        torch.manual_seed(0)
+        return DeepWalkAcc(lookup, 2).loss(forest)
+
+    (gradient,) = torch.autograd.grad(loss(), table.weight)
+    for place in ((0, 0), (3, 2)):
+        with torch.no_grad():
+            table.weight[place] += 1e-6
+            ahead = loss()
+            table.weight[place] -= 2e-6
+            slope = (ahead - loss()) / 2e-6
+            table.weight[place] += 1e-6
+        assert gradient[place].item() == pytest.approx(slope.item(), rel=1e-4)

@@ -28,6 +28,7 @@ from examples.reproduce import chart, host_pyg, runner, samplers, table, tasks
 from examples.reproduce.attention import Attention
 from examples.reproduce.config import METHODS
 from examples.reproduce.data import load, planted
+from examples.reproduce.runner import method_of
 from examples.reproduce.store import Store
 from examples.reproduce.tasks import Task
 from examples.reproduce.weights import HostWeights
@@ -260,18 +261,23 @@ def test_load_edge_list(tmp_path):
     assert (graph.num_nodes, graph.edge_index.shape) == (3, (2, 2))
 
 
+SETTINGS = {"epochs": 9}
+
+
 def fake(method, way, seed, test, **more):
     task = Task(method, "cora", "pyg", way, seed)
-    return task, {"test": test, "epochs": 9, "seconds": 1.0, **more}
+    kept = {"settings": SETTINGS, "test": test, "epochs": 9, "seconds": 1.0}
+    return task, {**kept, **more}
 
 
 def test_store_table_and_chart(tmp_path):
     store = Store(tmp_path)
     task, result = fake("gcn", "gttf", 0, 81.0, **{"nodes per step": 700.0})
-    assert not store.has(task)
+    assert not store.has(task, {})
     for seed, test in enumerate((81.0, 82.0, 83.0)):
         store.add(*fake("gcn", "gttf", seed, test, **{"nodes per step": 700.0}))
-    assert store.has(task)
+    assert store.has(task, SETTINGS)
+    assert not store.has(task, {**SETTINGS, "epochs": 2})
     store.add(*fake("gcn", "full", 0, 80.0))
     store.add(task._replace(way="neighbor"), {"missing": "it needs wings"})
     store.add(task, result)  # replaces
@@ -292,6 +298,8 @@ def test_store_table_and_chart(tmp_path):
         ("--only gcn-cora", "'root' must name the folder"),
         ("--only wys-ppi", "'edges' must name the folder"),
         ("--only gcn-planted gcm", "'only' must be one of"),
+        ("--ways sideways", "invalid choice: 'sideways'"),
+        ("--hosts foo", "invalid choice: 'foo'"),
     ],
 )
 def test_reproduce_refuses(options, message, monkeypatch, capsys):
@@ -306,7 +314,10 @@ def test_reproduce_refuses(options, message, monkeypatch, capsys):
 def test_reproduce_goes_on_where_it_was(tmp_path):
     """A result that is there stays as it is; the others are run."""
     kept = Task("sgc", "planted", "pyg", "full", 0)
-    Store(tmp_path).add(kept, fake("sgc", "full", 0, 12.5)[1])
+    settings = method_of(kept, epochs=2).settings()
+    known = fake("sgc", "full", 0, 12.5, settings=settings)[1]
+    Store(tmp_path).add(kept, known)
+    Store(tmp_path).add(kept._replace(way="gttf"), {**known, "settings": {}})
     home = str(pathlib.Path(gttf_sampler.__file__).parents[1])
     path = os.pathsep.join([home, str(ROOT / "adapters")])
     command = (

@@ -12,6 +12,8 @@ import os
 import warnings
 from pathlib import Path
 
+from examples.reproduce.config import CITATIONS, EDGE_LISTS, HOSTS, WAYS
+
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # steady times on a busy machine
 
 
@@ -24,8 +26,8 @@ def arguments() -> argparse.ArgumentParser:
     add("--root", help="the folder of Planetoid's Cora and CiteSeer")
     add("--edges", help="the folder of ppi.edgelist and ca-HepTh.txt")
     add("--only", nargs="+", default=[], help="cells or methods: gcn-cora, gcn")
-    add("--hosts", nargs="+", default=["pyg", "dgl"])
-    add("--ways", nargs="+", default=[], help="full, gttf, neighbor, ...")
+    add("--hosts", nargs="+", default=HOSTS, choices=HOSTS)
+    add("--ways", nargs="+", default=[], choices=WAYS)
     add("--seeds", type=int, default=3)
     add("--epochs", type=int, help="at most so many, for a quick look")
     add("--results", default="reproduce-results", help="folder of what is found")
@@ -34,8 +36,6 @@ def arguments() -> argparse.ArgumentParser:
 
 def datasets_of(args: argparse.Namespace) -> list[str]:
     """The datasets of the cells that were named, or all that there is a folder for."""
-    from examples.reproduce.config import CITATIONS, EDGE_LISTS
-
     named = [cell.split("-")[1] for cell in args.only if "-" in cell]
     if named:
         return list(dict.fromkeys(named))

@@ -1,11 +1,21 @@
 """What is run: one line per method, with the numbers of the paper to compare with."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 CITATIONS = ("cora", "citeseer")
 EDGE_LISTS = ("ppi", "hepth")  # without features: for embeddings alone
 HOSTS = ("pyg", "dgl")
+WAYS = {
+    "full": "the whole graph at once",
+    "gttf": "our sampler",
+    "neighbor": "the host's own sampler",
+    "attention": "ours, guided by GAT's attention",
+    "ladies": "layer sampling, as a bias",
+    "fastgcn": "the same, independent of the batch",
+    "saint": "the graph induced by walks",
+    "walks": "walks that do not branch",
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,12 @@ class Method:
     def on(self, dataset: str) -> "Method":
         """The method as it is trained on a dataset."""
         return replace(self, **self.special.get(dataset, {}))
+
+    def settings(self) -> dict[str, Any]:
+        """What a result depends on, as JSON keeps it."""
+        left_out = ("ways", "paper", "special", "kind")
+        kept = {k: v for k, v in asdict(self).items() if k not in left_out}
+        return {**kept, "fanouts": list(self.fanouts)}
 
 
 # GCN, GAT: appendix A, but for a limit on epochs. GCNII: appendix A, but 64 units on

@@ -62,9 +62,9 @@ def fit(
         if epoch % method.every and epoch < method.epochs:
             continue
         score = 100 * link_auc(model.score, split)
-        point = {"epoch": epoch, "loss": loss.item(), "val": score}
+        point = {"epoch": epoch, "loss": loss.item(), "test": score}
         curve.append({key: round(value, 4) for key, value in point.items()})
-        report(epoch, point)
+        report(epoch, {"val": score})  # shown only: nothing is chosen by it
     return {
         "test": score,
         "best epoch": epoch,

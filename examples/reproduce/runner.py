@@ -29,6 +29,14 @@ def impossible(task: Task) -> str | None:
     return host.missing(task.way)
 
 
+def method_of(task: Task, epochs: int | None = None) -> Method:
+    """How a task is trained, for at most so many epochs."""
+    method = METHODS[task.method].on(task.dataset)
+    if epochs is None:
+        return method
+    return replace(method, epochs=min(epochs, method.epochs))
+
+
 def run(
     task: Task,
     root: str | None = None,
@@ -37,16 +45,14 @@ def run(
     epochs: int | None = None,
 ) -> dict[str, Any]:
     """Trains one model, here and now; returns what is to be kept."""
-    method = METHODS[task.method].on(task.dataset)
-    if epochs is not None:
-        method = replace(method, epochs=min(epochs, method.epochs))
+    method = method_of(task, epochs)
     data = load(task.dataset, root, edges)
     with PeakMemory() as memory:
         begin = time.perf_counter()
         result = _fit(task, method, data, report)
         result["seconds"] = time.perf_counter() - begin
     result["peak MB"] = memory.beyond / 2**20
-    return result
+    return {"settings": method.settings(), **result}
 
 
 def _fit(task: Task, method: Method, data: Any, report: Report) -> dict[str, Any]:
@@ -74,7 +80,11 @@ def run_all(
     epochs: int | None = None,
 ) -> None:
     """Runs what is not in the store yet; may be killed and started again."""
-    left = [task for task in tasks if not store.has(task)]
+    left = [
+        task
+        for task in tasks
+        if not store.has(task, method_of(task, epochs).settings())
+    ]
     _warm_up()
     with tqdm(left, "runs", disable=not left) as bar:
         for task in bar:

@@ -18,9 +18,10 @@ class Store:
         path = self.folder / f"{cell}.json"
         return json.loads(path.read_text("utf-8")) if path.exists() else []
 
-    def has(self, task: Task) -> bool:
-        """Whether a task is done, or known to be impossible here."""
-        return any(_is(run, task) for run in self.cell(task.cell))
+    def has(self, task: Task, settings: dict[str, Any]) -> bool:
+        """Whether a task is done with these settings."""
+        runs = (run for run in self.cell(task.cell) if _is(run, task))
+        return any(run.get("settings") == settings for run in runs)
 
     def add(self, task: Task, result: dict[str, Any]) -> None:
         """Keeps a result; the file is whole at every moment."""

@@ -123,6 +123,8 @@ def _check_places(args: argparse.Namespace) -> None:
         path = getattr(args, name)
         if path not in (None, "-") and not Path(path).absolute().parent.is_dir():
             _check.fail(f"--{name}", "must be in a directory that is there", path)
+        if name != "keep" and path not in (None, "-") and Path(path).is_dir():
+            _check.fail(f"--{name}", "must be a file", path)
     if args.plot is None:
         return
     if Path(args.plot).suffix not in FORMATS:

@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from gttf_sampler.bench.children import RefusedError
 from gttf_sampler.edgelist import read_edge_list
 
 Report = Callable[[str, float], None]
+Array = np.ndarray[Any, Any]
 LAYOUTS = "'edge_index' [2, m], 'row' and 'col' [m], or 'indptr' and 'indices'"
 
 
@@ -69,9 +72,23 @@ def read(source: str | os.PathLike[str]) -> CompactAdj:
     return CompactAdj.from_edge_index(read_edge_list(path).edge_index)
 
 
+def _from_scipy(path: Path) -> tuple[Array, int]:
+    """The edges and the number of nodes of what `scipy.sparse.save_npz` has written."""
+    try:
+        sparse = import_module("scipy.sparse")
+    except ImportError as error:
+        raise ValueError(f"'{path.name}' is scipy's, which is not there") from error
+    matrix = sparse.load_npz(path).tocoo()
+    return np.stack([matrix.row, matrix.col]).astype(np.int64), max(matrix.shape)
+
+
 def _from_arrays(path: Path) -> CompactAdj:
-    """A graph from named arrays, among them those of `scipy.sparse.save_npz`."""
+    """A graph from named arrays; a matrix of scipy has an edge i → j for A[i, j]."""
+    if not is_zipfile(path):
+        _check.fail("path", "must be a whole .npz file", str(path))
     with np.load(path) as arrays:
+        if "format" in arrays.files:
+            return CompactAdj.from_edge_index(*_from_scipy(path))
         if {"indptr", "indices"} <= set(arrays.files):
             return CompactAdj.from_csr(arrays["indptr"], arrays["indices"])
         if "edge_index" in arrays.files:

@@ -120,7 +120,7 @@ def _rate_bars(axes: Any, rows: list[dict[str, Any]], unit: str) -> None:
     work = 1e3 if unit == "batches/s" else rows[0]["edges"] / 1e3
     best, middle = ([work / row[key] for row in rows] for key in ("best", "median"))
     racers = [v for row, v in zip(rows, best, strict=True) if not _is_bound(row)]
-    room = 1.6 * max(racers)  # a bound may run out of the picture
+    room = 2.0 * max(racers)  # a bound may run out of the picture
     for place, (row, value) in enumerate(zip(rows, best, strict=True)):
         beyond = value > room
         axes.barh(place, min(value, room), THICK, color=_color(row["peer"]))
@@ -147,7 +147,7 @@ def _epoch_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
     ]
     _write_ends(axes, left, ends)
     axes.set_xlabel("seconds", size=8)
-    axes.legend(fontsize=8, ncols=3, loc="lower right", bbox_to_anchor=(1, 1))
+    axes.legend(fontsize=8, ncols=1, loc="center right")
 
 
 def _memory_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
@@ -189,4 +189,4 @@ def _write_ends(axes: Any, values: list[float], texts: list[str]) -> None:
     """Words behind the bars, and room for them."""
     for place, (value, text) in enumerate(zip(values, texts, strict=True)):
         axes.text(value, place, f"  {text}", va="center", size=8)
-    axes.set_xlim(0, 1.6 * max(values))
+    axes.set_xlim(0, 2.2 * max(values))

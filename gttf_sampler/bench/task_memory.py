@@ -74,13 +74,13 @@ def measure(
         held = settled() - before
     report(name, 0.6)
     with PeakMemory() as drawing:
-        sample()
+        drawn = sample()  # None where the sampler can be made, but not sample
     return {
         "peer": name,
         "held": held,
         "per_edge": held / edges,
         "making": making.peak - read,
-        "sampling": drawing.beyond,
+        "sampling": None if drawn is None else drawing.beyond,
         "input": size,
     }
 
@@ -106,8 +106,7 @@ def _pyg(edge_index: Tensor, nodes: int, fanouts: list[int], seeds: Tensor) -> A
     loader = import_module("torch_geometric.loader").NeighborLoader
     name = peers.label("torch_geometric", "NeighborLoader")
     made = _loader(loader, edge_index, nodes, fanouts, seeds)
-    # it can be made without a backend, but not sample
-    return name, lambda: list(made) if peers.pyg_backend() else []
+    return name, lambda: list(made) if peers.pyg_backend() else None
 
 
 def _gttf_pyg(edge_index: Tensor, nodes: int, fanouts: list[int], seeds: Tensor) -> Any:

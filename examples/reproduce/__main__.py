@@ -29,7 +29,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--hosts", nargs="+", default=HOSTS, choices=HOSTS)
     add("--ways", nargs="+", default=[], choices=WAYS)
     add("--seeds", type=int, default=3)
-    add("--epochs", type=int, help="at most so many, for a quick look")
+    add("--epochs", type=int, help="another limit than the usual one")
     add("--results", default="reproduce-results", help="folder of what is found")
     return parser
 

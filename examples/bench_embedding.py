@@ -109,6 +109,17 @@ def run(split, make, make_optimizer, batch_size, budget):
     return curve
 
 
+def untrained(split):
+    """The AUC of the product of the degrees: what needs no learning."""
+    degree = torch.bincount(split.train[0], minlength=split.num_nodes).double()
+    return 100 * gs.link_auc(lambda pairs: degree[pairs].prod(0), split)
+
+
+def mean_of(aucs):
+    """The mean, and half of the range."""
+    return f"{statistics.mean(aucs):5.1f} ± {(max(aucs) - min(aucs)) / 2:.1f}"
+
+
 def after_one_epoch(runs):
     """The mean AUC after one epoch, as text; a dash if it was not over in time."""
     found = [[auc for _, epochs, auc in curve if epochs >= 1] for curve in runs]
@@ -151,19 +162,19 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     edges, size = load(args.edges)
     chosen = {n: m for n, m in methods(args.dim).items() if (args.only or "") in n}
-    curves = {name: [] for name in chosen}
+    curves, degrees = {name: [] for name in chosen}, []
     for seed in args.seeds:
         split = gs.split_links(edges, size, hide=0.5, generator=seed)
+        degrees.append(untrained(split))
         for name in tqdm(chosen, f"seed {seed}", leave=False):
             torch.manual_seed(seed)
             curves[name].append(run(split, *chosen[name], args.seconds))
     print(f"{'':18}  AUC at the end   after one epoch   s per epoch")
     for name, runs in curves.items():
-        last = [curve[-1][2] for curve in runs]
+        end = mean_of([curve[-1][2] for curve in runs])
         pace = statistics.mean(curve[-1][0] / curve[-1][1] for curve in runs)
-        spread = max(last) - min(last)
-        end = f"{statistics.mean(last):5.1f} ± {spread / 2:.1f}"
         print(f"{name:18}  {end:>14}   {after_one_epoch(runs):>15}   {pace:11.2f}")
+    print(f"{'degree product':18}  {mean_of(degrees):>14}")
     title = Path(args.edges).stem if args.edges else "planted partition"
     if args.json:
         Path(args.json).write_text(json.dumps(curves))

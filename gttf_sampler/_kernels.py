@@ -471,56 +471,54 @@ def _node2vec_block(graph, table, node, last, stream, plan, rounds, out, scratch
     So their cache misses overlap, and only those look for the edge to `last` whose coin
     leaves the decision open.
     """
-    rowptr, col = graph[0], graph[1]
+    rowptr, col, bloom = graph[0], graph[1], graph[3]
     start, count, edge, to, coin, low, size, open_, asking = scratch
     sure, hopeless = min(plan[1], plan[2]), max(plan[1], plan[2])
     _find_rows(rowptr, node, start, count)
-    waiting = 0
-    for k in range(node.size):
+    waiting = uint64(0)
+    for k in range(uint64(node.size)):
         mass = count[k]
         if table.size and mass:
             mass = table[uint64(start[k] + count[k] - 1)]
         out[k] = REFUSED if mass else -1
-        open_[waiting] = k
-        waiting += mass > 0
+        open_[waiting] = int64(k)
+        waiting += uint64(mass > 0)
     for turn in range(uint64(rounds)):
         if waiting == 0:
             break
         for i in range(waiting):
-            k = open_[i]
+            k = uint64(open_[i])
             own = uint64(stream[k]), start[k], count[k]
             edge[k], coin[k] = _propose(*own, table, plan, turn)
             _prefetch(col, uint64(max(edge[k], start[k])))
         for i in range(waiting):
-            k = open_[i]
+            k = uint64(open_[i])
             if edge[k] < 0:
                 row = start[k], count[k]
-                out[k] = _way_back(col, graph[3], *row, last[k], -1 - edge[k])
+                out[k] = _way_back(col, bloom, *row, last[k], -1 - edge[k])
                 to[k] = -1
                 continue
             to[k] = col[uint64(edge[k])]
             _prefetch(rowptr, uint64(to[k]))
-        questions = 0
+        questions = uint64(0)
         for i in range(waiting):
-            k = open_[i]
-            if to[k] < 0:
-                continue
+            k = uint64(open_[i])
             back = to[k] == last[k]
-            if coin[k] <= (plan[0] if back else sure):
-                out[k] = edge[k]
-            elif not back and coin[k] <= hopeless:
-                asking[questions] = k
-                questions += 1
+            taken = to[k] >= 0 and coin[k] <= (plan[0] if back else sure)
+            out[k] += (edge[k] - out[k]) * int64(taken)
+            open_end = to[k] >= 0 and not back and sure < coin[k] <= hopeless
+            asking[questions] = int64(k)
+            questions += uint64(open_end)
         _look_up(graph, asking, questions, to, last, low, size)
         for i in range(questions):
-            k = asking[i]
+            k = uint64(asking[i])
             if coin[k] <= (plan[1] if size[k] else plan[2]):
                 out[k] = edge[k]
-        still = 0
+        still = uint64(0)
         for i in range(waiting):
-            k = open_[i]
-            open_[still] = k
-            still += out[k] == REFUSED
+            k = uint64(open_[i])
+            open_[still] = int64(k)
+            still += uint64(out[k] == REFUSED)
         waiting = still
 
 
@@ -532,18 +530,18 @@ def _look_up(graph, asking, questions, to, last, low, size):
     """
     rowptr, _, sorted_col, bloom = graph
     for i in range(questions):
-        k = asking[i]
+        k = uint64(asking[i])
         low[k] = rowptr[uint64(to[k])]
         size[k] = rowptr[uint64(to[k]) + _1] - low[k]
         if bloom.size:
             _prefetch(bloom, _place(low[k], size[k], last[k])[0])
     for i in range(questions):
-        k = asking[i]
+        k = uint64(asking[i])
         if bloom.size and size[k]:
             at, bit = _place(low[k], size[k], last[k])
             size[k] *= int64((bloom[at] & bit) != 0)
     for i in range(questions):
-        k = asking[i]
+        k = uint64(asking[i])
         if size[k]:
             end = low[k] + size[k]
             at = _bisect(sorted_col, low[k], end, last[k] - 1)

@@ -146,8 +146,9 @@ def _epoch_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
         for row in rows
     ]
     _write_ends(axes, left, ends)
-    axes.set_xlabel("seconds", size=8)
-    axes.legend(fontsize=8, ncols=1, loc="center right")
+    axes.set_xlabel("seconds", size=8, loc="left")
+    place = {"loc": "upper right", "bbox_to_anchor": (1, -0.1)}
+    axes.legend(fontsize=8, ncols=3, frameon=False, **place)
 
 
 def _memory_bars(axes: Any, rows: list[dict[str, Any]]) -> None:

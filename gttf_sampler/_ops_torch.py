@@ -8,6 +8,7 @@ nothing to wait for. -1 means "none" in every array of edges, nodes or offsets.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -299,10 +300,15 @@ def first_position_sorted(ids: Tensor) -> Tensor:
 def compress(mask: Tensor, size: int) -> Tensor:
     """The `size` positions where `mask` holds, without asking the device for `size`."""
     if mask.device.type == "cpu":
-        return mask.nonzero().view(-1)
+        return positions(mask)
     target = mask.cumsum(0).sub_(1).masked_fill_(~mask, size)
-    positions = torch.arange(mask.numel(), device=mask.device)
-    return positions.new_empty(size + 1).scatter_(0, target, positions)[:size]
+    place = torch.arange(mask.numel(), device=mask.device)
+    return place.new_empty(size + 1).scatter_(0, target, place)[:size]
+
+
+def positions(mask: Tensor) -> Tensor:
+    """The positions where `mask`, on the CPU, holds; numpy is ten times faster."""
+    return torch.from_numpy(np.flatnonzero(mask.numpy()))
 
 
 def has_edge(

@@ -16,6 +16,7 @@ from gttf_sampler._ops_torch import (
     compress,
     draw_uniform,
     expand,
+    positions,
     row_range,
     take,
 )
@@ -94,8 +95,8 @@ def _number(
         cell.scatter_reduce_(0, known, position, "amin")
         first = last
     taken = first - reached.numel()
-    introduces = (cell.index_select(0, reached) == position).nonzero().view(-1)
-    new = take(reached, introduces)
+    introduces = cell.index_select(0, reached) == position
+    new = take(reached, positions(introduces))
     stop = taken + new.numel()
     number = torch.arange(taken, stop, dtype=cell.dtype, device=cell.device)
     cell.scatter_(0, new, number)

@@ -287,6 +287,9 @@ def test_store_table_and_chart(tmp_path):
     assert lines[1].split()[:6] == ["gcn", "cora", "pyg", "full", "80.0", "±"]
     assert lines[2].split()[4:8] == ["82.0", "±", "1.0", "81.9"]
     assert lines[3] == "pyg neighbor: not run, it needs wings."
+    assert table.markdown(store.all()).splitlines()[2:] == [
+        "| gcn, cora | 80.0 ± 0.0 | 82.0 ± 1.0 |  |  | 81.9 |"
+    ]
     pytest.importorskip("matplotlib")
     chart.draw(store.all(), tmp_path / "new" / "chart.png")
     assert (tmp_path / "new" / "chart.png").stat().st_size > 10_000

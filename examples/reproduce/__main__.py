@@ -67,6 +67,7 @@ def main() -> None:
     run_all(chosen, store, args.root, args.edges, args.epochs)
     runs = store.all()
     print(table.text(runs))
+    (Path(args.results) / "table.md").write_text(table.markdown(runs), "utf-8")
     chart.draw(runs, Path(args.results) / "accuracy.png")
 
 

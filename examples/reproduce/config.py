@@ -71,7 +71,8 @@ class Method:
 # GCN, GAT: appendix A, but for a limit on epochs. GCNII: appendix A, but 64 units on
 # CiteSeer, too, where the paper has 256, at most 400 epochs where it has 5000, and the
 # rate of GCNII's authors, so that a run takes minutes and not hours. MixHop, SGC: as
-# the appendix leaves them open, in the manner of PyG's examples, with Adam.
+# the appendix leaves them open, in the manner of PyG's examples, with Adam. Embeddings:
+# appendix A, but fanout 3 at the first two of the five depths only.
 METHODS = {
     "gcn": Method(
         (3, 3),
@@ -152,9 +153,9 @@ METHODS = {
         (3, 3, 1, 1, 1),
         kind="links",
         hidden=128,
-        lr=0.1,
-        epochs=60,
-        every=10,
+        lr=0.5,
+        epochs=200,
+        every=20,
         ways={"pyg": ("walks", "gttf")},
         paper={"ppi": 87.9, "hepth": 89.9},
         options={"negatives": 10},
@@ -163,9 +164,9 @@ METHODS = {
         (3, 3, 1, 1, 1),
         kind="links",
         hidden=128,
-        lr=0.1,
-        epochs=60,
-        every=10,
+        lr=0.5,
+        epochs=200,
+        every=20,
         ways={"pyg": ("walks", "gttf")},
         options={"negatives": 10, "p": 2.0, "q": 0.5},
     ),
@@ -173,9 +174,9 @@ METHODS = {
         (3, 3, 1, 1, 1),
         kind="links",
         hidden=128,
-        lr=0.1,
-        epochs=60,
-        every=10,
+        lr=0.5,
+        epochs=200,
+        every=20,
         ways={"pyg": ("walks", "gttf")},
         paper={"ppi": 90.5, "hepth": 93.5},
         options={"negatives": 10},

@@ -18,7 +18,8 @@ from gttf_sampler.forest import WalkForest
 class WalkEmbedding(nn.Module):
     """What the models here share: a graph, walks on it, and how they are used.
 
-    The graph goes with the parameters: `model.to("cuda")` walks there, too.
+    The graph goes with the parameters: `model.to("cuda")` walks there, too. Walks are
+    uniform whatever the edge weights are; `model.bias` can be set to another rule.
     """
 
     bias: BiasFn | None = None

@@ -36,6 +36,8 @@ class DeepWalk(WalkEmbedding):
     >>> for forest in model.loader(batch_size=2, shuffle=True):
     ...     model.loss(forest).backward()
 
+    Edge weights do not count, unless `model.bias = EdgeWeightBias()` is set.
+
     Args:
         adj: the graph; rows list where to walk to (`direction="out"`).
         embedding_dim: d.

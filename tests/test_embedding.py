@@ -11,6 +11,7 @@ from gttf_sampler import (
     CompactAdj,
     DeepWalk,
     DeepWalkAcc,
+    EdgeWeightBias,
     Node2Vec,
     Node2VecAcc,
     TransitionFactorizationAcc,
@@ -258,3 +259,21 @@ def test_draw_embeddings():
 def test_modules_validate(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call(graph(ROWS))
+
+
+@pytest.mark.parametrize("kind", [DeepWalk, WatchYourStep])
+def test_walks_by_weight_if_told_to(kind):
+    """From 0 to 1 and 2, of which 2 weighs nothing."""
+    edges = [[0, 0, 1, 2], [1, 2, 0, 0]]
+    weight = [1.0, 0.0, 1.0, 1.0]
+    adj = CompactAdj.from_edge_index(edges, edge_weight=weight, direction="out")
+    model = kind(adj, 4, fanouts=[1, 1])
+    seeds = torch.zeros(60, dtype=torch.long)
+
+    def reached():
+        (forest,) = model.loader(sampler=seeds.tolist(), batch_size=60)
+        return set(forest.nodes[1].view(-1).tolist())
+
+    assert reached() == {1, 2}
+    model.bias = EdgeWeightBias()
+    assert reached() == {1}

@@ -20,6 +20,7 @@ from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.sampler import NodeSamplerInput
 from torch_geometric.utils import trim_to_layer
 
 from gttf_pyg import (
@@ -439,3 +440,22 @@ def test_gttf_norm_validate():
     with pytest.raises(ValueError, match="'data' must have no 'edge_weight' yet"):
         norm(norm(data))
     assert repr(norm) == "GTTFNorm(scheme='unbiased')"
+
+
+def test_to_compact_rows_that_travel_are_copied_in_a_worker(monkeypatch):
+    """A batch of PyG's loader carries them, and pickling moves them while in use."""
+    data = ToCompact()(karate())
+    seeds = NodeSamplerInput(None, torch.tensor([0, 33]))
+
+    def shared(sampler):
+        torch.manual_seed(0)
+        out = sampler.sample_from_nodes(seeds)
+        (adj,) = sampler.adjs.values()
+        return adj.col.data_ptr() == data.compact_adj.col.data_ptr(), out.edge.tolist()
+
+    plain = shared(GTTFSampler(data, [2, 2]))
+    ours = GTTFLoader(data, [2, 2], num_workers=1).node_sampler
+    monkeypatch.setattr("gttf_pyg.sampler.get_worker_info", lambda: "a worker")
+    assert plain[0]
+    assert shared(GTTFSampler(data, [2, 2])) == (False, plain[1])
+    assert shared(ours)[0]

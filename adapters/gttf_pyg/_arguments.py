@@ -179,6 +179,7 @@ def prepare_workers(sampler: Any, num_workers: int) -> None:
             f"'num_workers' must be 0 where the graph is on {devices.pop()} (got "
             f"{num_workers}); use 'prefetch'"
         )
+    sampler.rows_travel = False  # our loaders leave them out of batches
     sampler.prepare()
 
 

@@ -88,6 +88,14 @@ def detached(data: Any) -> Any:
     return data
 
 
+def copied(adj: CompactAdj) -> CompactAdj:
+    """The same rows in memory of their own."""
+    names = ("rowptr", "col", "edge_id", "edge_weight", "edge_time")
+    arrays = {name: getattr(adj, name) for name in names}
+    own = {name: x.clone() for name, x in arrays.items() if x is not None}
+    return replace(adj, **own)
+
+
 def _chunks(adj: CompactAdj) -> Iterator[tuple[slice, Tensor]]:
     """Some rows at a time: their positions in `adj.col`, and the row of each."""
     starts = torch.arange(0, adj.num_edges, CHUNK, device=adj.device)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import get_worker_info
 from torch_geometric.sampler import (
     EdgeSamplerInput,
     HeteroSamplerOutput,
@@ -19,6 +20,7 @@ from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _bias, _graph, _output
+from gttf_pyg._attached import copied, detached
 from gttf_pyg._exclude import named_edges, seed_edges
 from gttf_pyg._fanouts import as_lists, fanouts_of
 from gttf_pyg._induced import induced as induced_one
@@ -125,6 +127,7 @@ class GTTFSampler(NeighborSampler):
         if share_memory:
             for adj in self.adjs.values():
                 adj.share_memory_()
+        self.rows_travel = detached(data) is not data
         self.num_neighbors = num_neighbors
         self.replace, self.disjoint = replace, disjoint
         self.temporal_strategy, self.time_window = temporal_strategy, time_window
@@ -203,6 +206,7 @@ class GTTFSampler(NeighborSampler):
         hidden: Mapping[EdgeType, Tensor] | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around `seed`, a tensor or one per node type."""
+        self._own_rows()
         typed = isinstance(seed, Mapping)
         seeds = seed if typed else {"": seed}
         time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
@@ -227,6 +231,16 @@ class GTTFSampler(NeighborSampler):
         tree = sample_rooted(adjs, seed, self._fanouts, bias=bias, **how)
         tree = induced_types(tree, adjs, given) if induced else tree
         return _output.from_hetero_subgraph(tree, self.adjs, self._backward)
+
+    def _own_rows(self) -> None:
+        """In a worker of PyG's own loaders, takes a copy of rows that batches carry.
+
+        Such a loader hands on what `ToCompact` has attached, and a thread of the worker
+        moves it to shared memory, in place, while the next batch is drawn from it.
+        """
+        if self.rows_travel and get_worker_info() is not None:
+            self.adjs = {kind: copied(adj) for kind, adj in self.adjs.items()}
+            self.rows_travel = False
 
     def _finished(self, out: Any) -> SamplerOutput | HeteroSamplerOutput:
         """`out` with the reverses of its edges, if they are wanted."""

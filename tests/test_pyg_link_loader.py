@@ -272,3 +272,14 @@ def test_link_call():
     loader = GTTFLinkLoader(KARATE, [2], EDGES[:, :9], neg_sampling="binary")
     batch = loader([7, 1])
     assert torch.equal(batch.n_id[batch.edge_label_index[:, :2]], EDGES[:, [7, 1]])
+
+
+def test_link_exclude_edges_of_a_type_that_only_has_reverses():
+    """The relation itself was taken out of the graph; its reverse tells as much."""
+    data = hetero_toy()
+    pairs = data[BUYS].edge_index
+    del data[BUYS]
+    loader = GTTFLinkLoader(
+        data, [-1, -1], (BUYS, pairs), exclude_edges=True, batch_size=7
+    )
+    assert next(iter(loader))[BACK].edge_index.shape[1] == 0

@@ -84,15 +84,15 @@ def seed_edges(
     if kind is None:
         return {ONLY: _both_ways(adjs[ONLY], src, dst)}
     kind = reverse_edge_type(kind) if backward else tuple(kind)
-    if kind not in adjs:  # pairs that are asked about and never were edges
-        return {}
     if kind[0] == kind[2]:
-        both = {kind: _both_ways(adjs[kind], src, dst)}
+        both = {kind: _both_ways(adjs[kind], src, dst)} if kind in adjs else {}
         named = _named_reverse(kind, adjs)
         if named is not None:
             both[named] = _both_ways(adjs[named], src, dst)
         return both
-    found = {kind: adjs[kind].edges_between(dst, src)[1]}
+    found = {}
+    if kind in adjs:  # else pairs are asked about that the graph does not hold
+        found[kind] = adjs[kind].edges_between(dst, src)[1]
     back = reverse_of(kind, adjs)
     if back is not None:
         found[back] = adjs[back].edges_between(src, dst)[1]

@@ -13,7 +13,7 @@ from gttf_sampler import _check
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.forest import WalkForest
-from gttf_sampler.random import fold, new_key
+from gttf_sampler.random import BATCH, fold, new_key
 from gttf_sampler.traverse import traverse
 
 OWN = ("dataset", "collate_fn", "batch_sampler")
@@ -80,7 +80,7 @@ class _Keyed:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[list[Any]]:
-        key = new_key(self.generator, torch.device("cpu"))
+        key = new_key(self.generator, torch.device("cpu"), BATCH)
         for number, batch in enumerate(self.batches):
             yield [fold(key, number), *batch]
 

@@ -549,23 +549,101 @@ def _look_up(graph, asking, questions, to, last, low, size):
 
 
 @_compiled
-def _weigh(graph, node, last, stream, alpha, mass_bits):
-    """The edge of a walker that was refused in every round, by the weights of all.
+def _copies(sorted_col, start, stop, value):
+    """The range of positions in a sorted row that hold `value`."""
+    low = _bisect(sorted_col, start, stop, value - 1)
+    return low, _bisect(sorted_col, low, stop, value)
 
-    The same as `weight_table` and one draw of `draw_weighted`.
+
+@_compiled
+def _shared(graph, reverse, node, last):
+    """A sorted list that names every neighbour of `node` whose row holds `last`.
+
+    The row itself, or what `last` can be reached from, whichever is shorter.
     """
-    rowptr, col, sorted_col = graph[0], graph[1], graph[2]
+    rowptr, sorted_col = graph[0], graph[2]
     start, stop = rowptr[uint64(node)], rowptr[uint64(node) + _1]
-    weight = np.empty(stop - start, np.float64)
-    for e in range(start, stop):
-        to = int64(col[uint64(e)])
-        near = alpha[1] if _has_edge(rowptr, sorted_col, to, last) else alpha[2]
-        weight[e - start] = alpha[0] if to == last else near
-    table, ends = np.empty(stop - start, np.int64), np.array([0, stop - start])
-    weight_table(0, 1, weight, ends, mass_bits, table)
-    word = _bits(uint64(stream), uint64(0))
-    target = int64(_below_wide(word, uint64(table[-1])))
-    return start + _bisect(table, 0, stop - start, target)
+    if reverse[0].size:
+        first, end = reverse[0][uint64(last)], reverse[0][uint64(last) + _1]
+        if end - first < stop - start:
+            return reverse[1][first:end]
+    return sorted_col[start:stop]
+
+
+@_compiled
+def _near(graph, start, stop, last, names, k):
+    """The copies in a row of the k-th name, if it is new and next to `last`."""
+    value = int64(names[k])
+    repeated = k > 0 and names[k - _1] == names[k]
+    if repeated or value == last or not _has_edge(graph[0], graph[2], value, last):
+        return start, start
+    return _copies(graph[2], start, stop, value)
+
+
+@_compiled
+def _weigh(graph, reverse, in_order, node, last, word, alpha, mass_bits):
+    """An edge by the exact weights of all neighbours; see `_ops_torch`."""
+    rowptr, col, sorted_col, bloom = graph
+    start, stop = rowptr[uint64(node)], rowptr[uint64(node) + _1]
+    names = _shared(graph, reverse, node, last)
+    back_low, back_high = _copies(sorted_col, start, stop, last)
+    back, near = back_high - back_low, int64(0)
+    for k in range(uint64(names.size)):
+        low, high = _near(graph, start, stop, last, names, k)
+        near += high - low
+    count = (back, near, stop - start - back - near)
+    length, degree, top = 0, stop - start, 0.0
+    while degree > 0:
+        degree >>= 1
+        length += 1
+    for k in range(3):
+        top = max(top, alpha[k] if count[k] else 0.0)
+    unit = float(int64(1) << (mass_bits - length))
+    mass, total = np.empty(3, np.int64), int64(0)
+    for k in range(3):
+        mass[k] = max(int64(alpha[k] / top * unit), int64(1))
+        total += mass[k] * count[k]
+    left, kind = int64(_below_wide(word, uint64(total))), 0
+    while left >= mass[kind] * count[kind]:
+        left -= mass[kind] * count[kind]
+        kind += 1
+    rank = left // mass[kind]
+    at = back_low + rank
+    if kind == 1:
+        for k in range(uint64(names.size)):
+            low, high = _near(graph, start, stop, last, names, k)
+            if rank < high - low:
+                at = low + rank
+                break
+            rank -= high - low
+    elif kind == 2:
+        at, waits = start + rank, back > 0
+        for k in range(uint64(names.size)):
+            low, high = _near(graph, start, stop, last, names, k)
+            if waits and low > back_low:  # its turn among the others has come
+                if back_low > at:
+                    break
+                at, waits = at + back, False
+            if high > low and low > at:
+                break
+            at += high - low
+        if waits and back_low <= at:
+            at += back
+    if in_order:
+        return at
+    value = int64(sorted_col[uint64(at)])
+    copy = at - _bisect(sorted_col, start, stop, value - 1)
+    return _way_back(col, bloom, start, stop - start, value, copy)
+
+
+@_compiled
+def weigh_node2vec(
+    lo, hi, graph, reverse, in_order, node, last, stream, alpha, mass_bits, out
+):
+    for i in range(lo, hi):
+        word = _bits(uint64(stream[i]), uint64(0))
+        args = graph, reverse, in_order, node[i], last[i], word
+        out[i] = _weigh(*args, alpha, mass_bits)
 
 
 @_compiled
@@ -581,7 +659,19 @@ def draw_node2vec(lo, hi, graph, table, node, last, stream, plan, rounds, out):
 
 @_compiled
 def walk_node2vec(
-    lo, hi, graph, keys, plan, rounds, alpha, mass_bits, stays, nodes, edges
+    lo,
+    hi,
+    graph,
+    reverse,
+    in_order,
+    keys,
+    plan,
+    rounds,
+    alpha,
+    mass_bits,
+    stays,
+    nodes,
+    edges,
 ):
     """Whole walks from seeds lo to hi, level by level as in `forest_uniform`."""
     rowptr, col = graph[0], graph[1]
@@ -609,8 +699,11 @@ def walk_node2vec(
             _node2vec_block(graph, table, *walkers, plan, rounds, edge, scratch)
             for k in range(edge.size):
                 if edge[k] == REFUSED:
-                    own = node[k], last[k], stream[k]
-                    edge[k] = _weigh(graph, *own, alpha, mass_bits)
+                    # words that no round has used
+                    own = _bits(uint64(stream[k]), uint64(rounds + rounds))
+                    own = _bits(own, uint64(0))
+                    args = graph, reverse, in_order, node[k], last[k], own
+                    edge[k] = _weigh(*args, alpha, mass_bits)
             _follow(col, node, scratch[1], 1, True, stays, edge, arrived)
 
 

@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gttf_sampler import _check
 from gttf_sampler.forest import WalkForest
-from gttf_sampler.random import Key, new_key
+from gttf_sampler.random import NEGATIVE, Key, new_key
 
 Lookup = Callable[[Tensor], Tensor]
 GROUP = 1 << 16  # vectors that are looked up at a time
@@ -41,7 +41,7 @@ class LossAcc:
 
     def _new_key(self, forest: WalkForest) -> Key:
         """A key for what is drawn beside the forest."""
-        return new_key(self.generator, forest.adj.device)
+        return new_key(self.generator, forest.adj.device, NEGATIVE)
 
 
 def vectors(name: str, value: object) -> Lookup:

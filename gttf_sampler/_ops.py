@@ -11,12 +11,13 @@ from typing import ParamSpec, TypeVar
 from torch import Tensor
 
 from gttf_sampler import _ops_torch, _ops_torch_rooted
-from gttf_sampler._ops_torch import REFUSED, Envelope, id_dtype, take
+from gttf_sampler._ops_torch import REFUSED, Envelope, Reverse, id_dtype, take
 from gttf_sampler.backend import fast_backend
 
 __all__ = [
     "REFUSED",
     "Envelope",
+    "Reverse",
     "arrive",
     "compress",
     "draw_node2vec",
@@ -36,6 +37,7 @@ __all__ = [
     "take_or_none",
     "upper_bound",
     "walk_node2vec",
+    "weigh_node2vec",
     "weight_table",
 ]
 
@@ -73,5 +75,6 @@ rooted = _door(_ops_torch_rooted.rooted)
 row_range = _door(_ops_torch.row_range)
 take_or_none = _door(_ops_torch.take_or_none)
 walk_node2vec = _door(_ops_torch.walk_node2vec)
+weigh_node2vec = _door(_ops_torch.weigh_node2vec)
 upper_bound = _door(_ops_torch.upper_bound)
 weight_table = _door(_ops_torch.weight_table)

@@ -16,7 +16,7 @@ from gttf_sampler import _kernels, _ops_torch
 from gttf_sampler._memory import borrow, empty, lend
 from gttf_sampler._ops_numba_rooted import draw_by_mass, word
 from gttf_sampler._ops_numba_rooted import rooted as rooted
-from gttf_sampler._ops_torch import MASS_BITS, Envelope
+from gttf_sampler._ops_torch import MASS_BITS, Envelope, Reverse
 from gttf_sampler._threads import parallel, ranges, run
 from gttf_sampler.random import Key, fold
 
@@ -156,6 +156,7 @@ def walk_node2vec(
     col: Tensor,
     sorted_col: Tensor,
     bloom: Tensor | None,
+    reverse: Reverse | None,
     seeds: Tensor,
     length: int,
     key: Key,
@@ -170,9 +171,10 @@ def walk_node2vec(
     nodes[:batch] = seeds
     keys = np.array([word(fold(key, step)) for step in range(length)], np.uint64)
     graph = _second_order(rowptr, col, sorted_col, bloom)
+    exact = _reversed(rowptr, col, reverse), sorted_col.data_ptr() == col.data_ptr()
     how = keys, np.array(envelope, np.int64), rounds
     rest = np.array(alpha), MASS_BITS, stays, nodes.numpy(), edges.numpy()
-    parallel(_kernels.walk_node2vec, batch, total * 8, graph, *how, *rest)
+    parallel(_kernels.walk_node2vec, batch, total * 8, graph, *exact, *how, *rest)
     shape = (length + 1, batch)
     levels = zip(edges.view(shape)[1:], nodes.view(shape)[1:], strict=True)
     return [(edge[:, None], node[:, None]) for edge, node in levels]
@@ -202,6 +204,37 @@ def draw_node2vec(
     work = node.numel() * 16
     parallel(_kernels.draw_node2vec, node.numel(), work, graph, *walkers, *how)
     return out
+
+
+def weigh_node2vec(
+    rowptr: Tensor,
+    col: Tensor,
+    sorted_col: Tensor,
+    order: Callable[[], Tensor | None],
+    bloom: Tensor | None,
+    reverse: Reverse | None,
+    node: Tensor,
+    last: Tensor,
+    stream: Tensor,
+    alpha: tuple[float, float, float],
+) -> Tensor:
+    """Edges [w] by the exact weights; see `_ops_torch`."""
+    out = torch.empty_like(node)
+    graph = _second_order(rowptr, col, sorted_col, bloom)
+    exact = _reversed(rowptr, col, reverse), sorted_col.data_ptr() == col.data_ptr()
+    walkers = (x.contiguous().numpy() for x in (node, last, stream))
+    how = np.array(alpha), MASS_BITS, out.numpy()
+    work = node.numel() * 1024  # rows are long where this is needed
+    parallel(_kernels.weigh_node2vec, node.numel(), work, graph, *exact, *walkers, *how)
+    return out
+
+
+def _reversed(
+    rowptr: Tensor, col: Tensor, reverse: Reverse | None
+) -> tuple[Array, Array]:
+    """The arrays of the reversed graph; empty where it is missing."""
+    start, name = (rowptr[:0], col[:0]) if reverse is None else reverse
+    return start.numpy(), name.numpy()
 
 
 def _second_order(

@@ -17,8 +17,12 @@ from gttf_sampler.random import stream as streams
 
 MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
 INT32_MAX = (1 << 31) - 1
+MAX_ROW = INT32_MAX  # how long a row can be
 REFUSED = -2  # where rejection sampling has accepted nothing
 NONE_LAST = 1 << 62  # sorts behind every position
+
+
+Reverse = tuple[Tensor, Tensor]  # rowptr and sorted columns of the reversed graph
 
 
 class Rooted(NamedTuple):
@@ -336,6 +340,7 @@ def walk_node2vec(
     col: Tensor,
     sorted_col: Tensor,
     bloom: Tensor | None,
+    reverse: Reverse | None,
     seeds: Tensor,
     length: int,
     key: Key,
@@ -346,11 +351,128 @@ def walk_node2vec(
 ) -> list[tuple[Tensor, Tensor]] | None:
     """(edges, nodes) [b, 1] of every step of unweighted walks, in one call.
 
-    A walker that was refused in all rounds draws by the weights `alpha` of the way
-    back, of a common neighbour and of the rest. None where a backend has no such call,
-    as here: the walks are taken step by step then, and come out the same.
+    A walker that was refused in all rounds goes on as in `weigh_node2vec`. None where a
+    backend has no such call, as here: the walks are taken step by step then, and come
+    out the same.
     """
     return None
+
+
+def weigh_node2vec(
+    rowptr: Tensor,
+    col: Tensor,
+    sorted_col: Tensor,
+    order: Callable[[], Tensor | None],
+    bloom: Tensor | None,
+    reverse: Reverse | None,
+    node: Tensor,
+    last: Tensor,
+    stream: Tensor,
+    alpha: tuple[float, float, float],
+) -> Tensor:
+    """Edges [w] by the exact weights `alpha` of the way back, near it, and away.
+
+    How many neighbours are near is found in the row of the node, or, where there is
+    `reverse`, among the nodes from which `last` can be reached, if those are fewer.
+    Counts of the three kinds make integer masses; within a kind all weigh the same.
+    """
+    start, count = row_range(rowptr, node)
+    name, owner = _shared(rowptr, sorted_col, reverse, node, last)
+    here, behind = take(start, owner), take(last, owner)
+    near = has_edge(rowptr, sorted_col, name, behind, _longest(rowptr, name))
+    low, high = (
+        upper_bound(sorted_col, here, here + take(count, owner), bound, MAX_ROW)
+        for bound in (name - 1, name)
+    )
+    size = (high - low).where(near | (name == behind), 0)
+    back = size.where(name == behind, 0)
+    number = count.new_zeros(3, count.numel())
+    number[0].index_add_(0, owner, back)
+    number[1].index_add_(0, owner, size - back)
+    number[2] = count - number[0] - number[1]
+    mass = _kind_mass(number, count, alpha)
+    total = (mass * number).sum(0)
+    left = below_wide(bits(stream, 0), total)
+    kind, rank = torch.zeros_like(node), left
+    for k in range(2):
+        whole = mass[k] * number[k]
+        beyond = (kind == k) & (rank >= whole)
+        rank = torch.where(beyond, rank - whole, rank)
+        kind = kind + beyond
+    rank = rank // mass.gather(0, kind[None])[0]
+    # the first name, in order, up to which there are more than `rank` of the kind
+    ends = torch.cat([owner.new_zeros(1), owner.bincount(minlength=node.numel())])
+    ends = ends.cumsum(0)
+    kinds = take(kind, owner)
+    counted = torch.where(kinds == 0, back, size - back)
+    before = _before(counted, ends)
+    first, stop = ends[:-1], ends[1:]
+    at = upper_bound(before + counted, first, stop, rank, MAX_ROW)
+    at = at.clamp_(max=max(0, name.numel() - 1))
+    taken = take(low, at) + rank - take(before, at)
+    # away: step over all names whose copies stand before it
+    gone = _before(size, ends)
+    passed = upper_bound(low - here - gone, first, stop, rank, MAX_ROW)
+    skipped = take(torch.cat([gone + size, gone.new_zeros(1)]), passed - 1)
+    skipped = skipped.where(passed > first, 0)
+    sorted_at = torch.where(kind == 2, start + rank + skipped, taken)
+    places = order()
+    return sorted_at if places is None else take_or_none(places, sorted_at)
+
+
+def _shared(
+    rowptr: Tensor,
+    sorted_col: Tensor,
+    reverse: Reverse | None,
+    node: Tensor,
+    last: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Names [e] that hold all near neighbours and `last`, ascending, and whose [e]."""
+    low, count = row_range(rowptr, node)
+    owner, at = expand(low, count, int(count.sum()))
+    if reverse is None:
+        name = take(sorted_col, at).to(torch.int64)
+    else:
+        other, size = row_range(reverse[0], last)
+        short = size < count
+        low, count = torch.where(short, other, low), torch.where(short, size, count)
+        owner, at = expand(low, count, int(count.sum()))
+        top = sorted_col.numel() - 1
+        name = torch.where(
+            take(short, owner),
+            take(reverse[1], at.clamp(max=top)).to(torch.int64),
+            take(sorted_col, at.clamp(max=top)).to(torch.int64),
+        )
+    every = torch.arange(node.numel(), device=node.device)
+    name, owner = torch.cat([name, last]), torch.cat([owner, every])
+    size = rowptr.numel()
+    code = (owner * size + name).unique()
+    return code % size, code // size
+
+
+def _kind_mass(
+    number: Tensor, count: Tensor, alpha: tuple[float, float, float]
+) -> Tensor:
+    """Integer masses [3, w] of one neighbour of every kind, as in `weight_table`."""
+    weight = torch.tensor(alpha, dtype=torch.float64, device=number.device)[:, None]
+    top = weight.expand(number.shape).where(number > 0, 0).amax(0)
+    length = torch.frexp(count.to(torch.float64)).exponent
+    unit = 1 << (MASS_BITS - length.to(torch.int64))
+    return (weight / top).mul_(unit).to(torch.int64).clamp_(min=1)
+
+
+def _before(size: Tensor, ends: Tensor) -> Tensor:
+    """What stands in front of every entry among those of the same owner."""
+    whole = torch.cat([size.new_zeros(1), size.cumsum(0)])
+    each = ends.diff()
+    base = take(whole, ends[:-1]).repeat_interleave(each, output_size=size.numel())
+    return whole[:-1] - base
+
+
+def _longest(rowptr: Tensor, node: Tensor) -> int:
+    """The length of the longest of some rows."""
+    count = row_range(rowptr, node)[1]
+    return int(count.max()) if count.numel() else 0
 
 
 def draw_node2vec(

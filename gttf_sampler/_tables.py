@@ -48,6 +48,24 @@ def sorted_order(adj: CompactAdj) -> Tensor | None:
     return order
 
 
+def reverse_rows(adj: CompactAdj) -> _ops.Reverse:
+    """Row pointer and ascending columns of the reversed graph.
+
+    They are `adj`'s own if every edge has its reverse, which takes no more memory.
+    """
+
+    def turn() -> _ops.Reverse:
+        row, sizes = _row_of_edge(adj), (adj.num_cols, adj.num_rows)
+        rowptr, col, _ = _ops.group_by_row(adj.col, row, *sizes)
+        col, own = col.to(adj.col.dtype), sorted_col(adj)
+        if torch.equal(rowptr, adj.rowptr) and torch.equal(col, own):
+            return adj.rowptr, own
+        return rowptr, col
+
+    made: _ops.Reverse = adj.cached("reverse_rows", turn)
+    return made
+
+
 def edge_filter(adj: CompactAdj) -> Tensor | None:
     """What tells most absent edges without a search, where the backend has it."""
     made: Tensor | None = adj.cached(

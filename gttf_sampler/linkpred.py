@@ -57,7 +57,8 @@ def split_links(
     if not 0 < _check.number("hide", hide) < 1:
         _check.fail("hide", "must lie between 0 and 1", hide)
     edge, n = _undirected(edge_index, num_nodes)
-    key = random.new_key(_check.randomness(generator), edge.device)
+    randomness = _check.randomness(generator)
+    key = random.new_key(randomness, edge.device, random.SPLIT)
     total = edge.shape[1]
     hidden = round(hide * total)
     # Edges go in a random order, the largest rank first, unless one has to stay to keep
@@ -132,7 +133,8 @@ def mean_rank(
     edge = split.positive
     if not edge.numel():
         _check.fail("split", "must hide at least one edge", "none")
-    key = random.new_key(_check.randomness(generator), edge.device)
+    randomness = _check.randomness(generator)
+    key = random.new_key(randomness, edge.device, random.RANK)
     total = 0.0
     step = max(1, PAIRS // count)
     for low in range(0, edge.shape[1], step):

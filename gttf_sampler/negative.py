@@ -51,7 +51,8 @@ class NegativeSampler:
         self, shape: int | Sequence[int], *, generator: random.Randomness = None
     ) -> Tensor:
         """Nodes, int64 of the given shape, independent of each other."""
-        key = random.new_key(_check.randomness(generator), self._share.device)
+        randomness = _check.randomness(generator)
+        key = random.new_key(randomness, self._share.device, random.NEGATIVE)
         size = shape if isinstance(shape, tuple | list) else (shape,)
         return self.at(key, torch.Size([_check.size("shape", side) for side in size]))
 

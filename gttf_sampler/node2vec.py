@@ -1,6 +1,7 @@
 """Node2VecBias: second-order walks, drawn by rejection."""
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -18,6 +19,9 @@ from gttf_sampler.draw import (
 from gttf_sampler.random import Key, bits
 
 ROUNDS = 64  # after so many refused proposals the neighbours are weighed exactly
+FEW_ROUNDS = 8  # the same where some kind of step is refused nearly always,
+RARE = 16  # that is, where it weighs so many times less than another
+ENTRIES = 1 << 20  # neighbours that are weighed together, unless one row has more
 MOST_CHANCES = 1 << 16  # of going back, per edge: leaves 2⁻³⁰ for the finest share
 
 
@@ -76,8 +80,9 @@ class Node2VecBias(Bias):
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Proposes a neighbour, accepts it with its share of the largest weight.
 
-        A proposal costs O(log δ). Whoever was refused `ROUNDS` times, at a leaf with a
-        large p for instance, weighs its neighbours and draws exactly.
+        A proposal costs O(log δ). Whoever was refused too often, at a leaf with a
+        large p for instance, counts its near neighbours and draws exactly: at most one
+        pass over the row, or over those from which the last node can be reached.
         """
         if walkers.path.shape[1] == 0:
             return self._first(walkers, fanout, replace)
@@ -96,14 +101,44 @@ class Node2VecBias(Bias):
             walkers.path[:, -1].repeat_interleave(fanout),
             stream,
             self._envelope(adj),
-            ROUNDS,
+            self._rounds,
             adj.max_degree,
         )
         waiting = (edge == _ops.REFUSED).nonzero().view(-1)
-        if waiting.numel():
-            some = walkers.select(waiting // fanout)._replace(stream=stream[waiting])
-            edge[waiting] = draw_by_weight(some, self, 1, replace)[:, 0]
+        own = bits(stream[waiting], 2 * self._rounds)  # words that no round has used
+        for part in _groups(walkers, waiting // fanout):
+            some = walkers.select(waiting[part] // fanout)._replace(stream=own[part])
+            edge[waiting[part]] = self._weighed(some)
         return edge.view(-1, fanout)
+
+    def _weighed(self, walkers: Walkers) -> Tensor:
+        """The edges [w] of walkers that rejection sampling has given up."""
+        if self.weighted:
+            return draw_by_weight(walkers, self, 1, replace=True)[:, 0]
+        adj = walkers.adj
+        return _ops.weigh_node2vec(
+            adj.rowptr,
+            adj.col,
+            _tables.sorted_col(adj),
+            lambda: _tables.sorted_order(adj),
+            _tables.edge_filter(adj),
+            self._reverse(adj),
+            walkers.node,
+            walkers.path[:, -1],
+            walkers.stream,
+            self._alpha(),
+        )
+
+    @property
+    def _rounds(self) -> int:
+        """How often to propose a neighbour."""
+        alpha = self._alpha()
+        return FEW_ROUNDS if min(alpha) * RARE < max(alpha) else ROUNDS
+
+    def _reverse(self, adj: CompactAdj) -> _ops.Reverse | None:
+        """The reversed graph, where it is worth having: where many are refused."""
+        few = self._rounds == FEW_ROUNDS
+        return _tables.reverse_rows(adj) if few else None
 
     def walk(
         self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
@@ -116,11 +151,12 @@ class Node2VecBias(Bias):
             adj.col,
             _tables.sorted_col(adj),
             _tables.edge_filter(adj),
+            self._reverse(adj),
             seeds,
             length,
             key,
             self._envelope(adj),
-            ROUNDS,
+            self._rounds,
             self._alpha(),
             stays,
         )
@@ -161,3 +197,14 @@ class Node2VecBias(Bias):
         """The call that makes it."""
         weighted = ", weighted=True" if self.weighted else ""
         return f"Node2VecBias(p={self.p:g}, q={self.q:g}{weighted})"
+
+
+def _groups(walkers: Walkers, index: Tensor) -> list[slice]:
+    """Some walkers [k], cut into groups that have few neighbours to be weighed."""
+    if not index.numel():
+        return []
+    count = walkers.adj.row_range(_ops.take(walkers.node, index))[1]
+    number = (count.cumsum(0) - count).div(ENTRIES, rounding_mode="floor")
+    sizes = number.unique_consecutive(return_counts=True)[1]
+    ends = [0, *sizes.cumsum(0).tolist()]
+    return [slice(first, last) for first, last in pairwise(ends)]

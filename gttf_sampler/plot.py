@@ -85,7 +85,8 @@ def communities(
     n, col = adj.num_rows, adj.col.to(torch.int64)
     row = torch.arange(n, device=adj.device).repeat_interleave(adj.degree)
     label = torch.arange(n, device=adj.device)
-    key = random.new_key(_check.randomness(generator), adj.device)
+    randomness = _check.randomness(generator)
+    key = random.new_key(randomness, adj.device, random.COMMUNITY)
     for turn in range(rounds):
         ties, coins = (random.fold(random.fold(key, turn), i) for i in range(2))
         code, count = (row * n + label[col]).unique(return_counts=True)

@@ -10,6 +10,9 @@ thread or on sixty-four, on a CPU or on a GPU.
 
 Torch has no unsigned arithmetic, so 64-bit words travel as int64: products wrap, and a
 logical shift is an arithmetic one with the sign bits masked off.
+
+Every family of draws has keys of its own: with one seed for all, walker 1 of a forest
+and node 1 of a rooted adjacency must not read the same words.
 """
 
 import torch
@@ -30,20 +33,35 @@ GOLDEN = _signed(0x9E3779B97F4A7C15)
 MULTIPLIERS = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
 LOW32 = 0xFFFFFFFF
 
+# families of draws; see `new_key`
+FOREST, ROOTED, NEGATIVE, SPLIT, RANK, COMMUNITY, BATCH, WALK = range(8)
 
-def new_key(generator: Randomness, device: torch.device) -> Key:
-    """A key for draws on `device`.
+
+def new_key(generator: Randomness, device: torch.device, family: int) -> Key:
+    """A key for one family of draws on `device`.
 
     None means torch's default CPU generator, whatever device the graph is on, so that
-    `torch.manual_seed` gives one batch everywhere. An integer is mixed once to be the
-    key. A generator on the graph's own accelerator leaves the key there.
+    `torch.manual_seed` gives one batch everywhere. An integer counts in full, all of
+    its bits. A generator on the graph's own accelerator leaves the key there.
     """
     if isinstance(generator, int):
-        return _mix_number(generator)
-    home = torch.device("cpu") if generator is None else generator.device
+        return fold(_mix_integer(generator), family)
+    if generator is None or generator.device.type == "cpu":
+        return fold(draw(generator), family)
     low, high = -(1 << 63), (1 << 63) - 1
-    key = torch.randint(low, high, (), generator=generator, device=home)
-    return key if home == device and home.type != "cpu" else int(key) & WORD
+    key = torch.randint(low, high, (), generator=generator, device=generator.device)
+    return fold(key if key.device == device else int(key) & WORD, family)
+
+
+def draw(generator: torch.Generator | None) -> int:
+    """A number from a CPU generator, by default the one of `torch.manual_seed`.
+
+    It is taken as torch's DataLoader takes its base seed. Of a generator's seed torch
+    uses 32 bits; here all 64 count.
+    """
+    source = torch.default_generator if generator is None else generator
+    number = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=source)
+    return (int(number) + _mix_number(source.initial_seed())) & WORD
 
 
 def mix(word: Tensor) -> Tensor:
@@ -63,6 +81,14 @@ def _mix_number(word: int) -> int:
     for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
         word = ((word ^ word >> shift) * multiplier) & WORD
     return word ^ word >> 31
+
+
+def _mix_integer(seed: int) -> int:
+    """64 bits from an integer of any size; those of one word are mixed once."""
+    key, rest = _mix_number(seed), seed >> 64
+    while rest not in (0, -1):
+        key, rest = _mix_number(key + GOLDEN + rest), rest >> 64
+    return key
 
 
 def fold(key: Key, number: int) -> Key:

@@ -92,7 +92,7 @@ def sample_rooted(
     randomness = _check.randomness(generator)
     disjoint = disjoint or getattr(bias, "per_root", False)
     _begin(bias, adj, start)
-    key = random.new_key(randomness, adj.device)
+    key = random.new_key(randomness, adj.device, random.ROOTED)
     with ExitStack() as stack:
         table = None
         if not disjoint:
@@ -180,7 +180,7 @@ def _sample_types(
             nodes[name] = NodeSet.of(start, root, size, biased, table)
             root += start.numel()
         depth = len(next(iter(hops.values())))
-        key = random.new_key(randomness, device)
+        key = random.new_key(randomness, device, random.ROOTED)
         taken = grow(relations, nodes, depth, replace, key)
     edges = dict(zip(adjs, taken, strict=True))
     return HeteroSubgraph(

@@ -82,7 +82,7 @@ def traverse(
             callback.begin(forest)
 
     stays = adj.num_rows == adj.num_cols  # else there is no edge to itself
-    key = random.new_key(randomness, adj.device)
+    key = random.new_key(randomness, adj.device, random.FOREST)
     levels = None
     if not callbacks:  # nobody watches the way: it may be drawn in one call
         levels = _draw_at_once(forest, bias, replace, key, stays)

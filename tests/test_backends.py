@@ -24,7 +24,7 @@ from gttf_sampler import (
 )
 from gttf_sampler._ops_torch import Envelope
 from gttf_sampler._scratch import NodeTable
-from gttf_sampler.random import new_key, stream
+from gttf_sampler.random import FOREST, new_key, stream
 
 _ops_numba = pytest.importorskip("gttf_sampler._ops_numba", reason="numba is missing")
 
@@ -167,17 +167,23 @@ def make_arguments(name: str, size: int) -> tuple:
     orders = [row.sort(stable=True).indices for row in ends.split(degree.tolist())]
     order = torch.cat([ends[:0].long(), *orders])
     order += torch.repeat_interleave(rowptr[:-1], degree)
+    row_of = torch.arange(size).repeat_interleave(degree)
     bloom = _ops_numba.edge_filter(rowptr, ends)
     weight = torch.rand(edges, generator=generator) * (col % 3)
     table = _ops_torch.weight_table(weight, rowptr)
-    words = stream(new_key(5, CPU), torch.arange(size))
+    words = stream(new_key(5, CPU, FOREST), torch.arange(size))
     low, high = rowptr[:-1], rowptr[1:]
     zero = torch.zeros_like(low)
     node = numbers(max(size, 1)) - 1 if size else degree
     last = numbers(max(size, 1))
     if edges:  # every second walker can go back, many of them on parallel edges
-        ahead = ends[rowptr[node.clamp(min=0)].clamp(max=edges - 1)].long()
-        last = last.where(last % 2 == 0, ahead)
+        first = ends[rowptr[node.clamp(min=0)].clamp(max=edges - 1)].long()
+        last = last.where(last % 2 == 0, first)
+    standing = (degree > 0).nonzero().view(-1)
+    ahead = node.clamp(min=0)  # where there is somewhere to go
+    if edges:
+        ahead = standing[ahead % standing.numel()]
+    back = _ops_torch.group_by_row(ends, row_of.to(ends.dtype), size, size)[:2]
     cell = NodeTable(size, CPU)
     every = {
         "draw_uniform": (words, degree, 4, False),
@@ -208,6 +214,14 @@ def make_arguments(name: str, size: int) -> tuple:
         "draw_node2vec weighted": (
             *(rowptr, ends, ordered, lambda: None, bloom, table, node, last, words),
             *(Envelope(1 << 60, 1 << 62, TOP, 50, 0, 1), 5, 9),
+        ),
+        "weigh_node2vec": (
+            *(rowptr, ends, ordered, lambda: order, bloom, None),
+            *(ahead, last, words, (0.25, 1.0, 0.5)),
+        ),
+        "weigh_node2vec reversed": (
+            *(rowptr, ends, ordered, lambda: order, None, back),
+            *(ahead, last, words, (1e-3, 1.0, 1e3)),
         ),
     }
     return every[name] if name else tuple(every)

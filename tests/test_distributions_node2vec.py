@@ -1,11 +1,19 @@
 """node2vec walks against their exact second-order probabilities, on every code path."""
 
+import time
+
 import pytest
 import torch
 from exact import assert_frequencies, graph, proportional, successive
 from exact import one_thread as one_thread
 
-from gttf_sampler import Node2VecBias, sample_rooted, traverse
+from gttf_sampler import (
+    CompactAdj,
+    Node2VecBias,
+    sample_rooted,
+    traverse,
+    use_backend,
+)
 
 N = 15_000  # walks from every node
 
@@ -151,3 +159,42 @@ def test_node2vec_dead_end_keeps_and_no_weight_stops(bias):
     bias = Node2VecBias(2, 3, weighted=True)
     forest = traverse(adj, [0, 1], [1, 1, 1], bias, generator=5)
     assert forest.path(3).tolist() == [[0, 1, -1, -1], [1, -1, -1, -1]]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_node2vec_after_refusals_draws_from_words_of_its_own(backend, weighted):
+    """What was refused first must not decide where the exact draw can fall.
+
+    From node 1 to the hub 0; 64 of its 4,096 neighbours, first in the row, are near.
+    """
+    near, degree, draws = 64, 4096, 40_000
+    leaf = torch.arange(1, degree + 1)
+    friends = torch.arange(2, near + 2)
+    rows = torch.cat([torch.zeros_like(leaf), torch.ones(1).long(), friends])
+    cols = torch.cat([leaf.roll(-1), torch.zeros(1).long(), torch.ones_like(friends)])
+    adj = CompactAdj.from_edge_index(
+        torch.stack([rows, cols]), direction="out", edge_weight=torch.ones(len(rows))
+    )
+    bias = Node2VecBias(p=1, q=1e9, weighted=weighted)
+    with use_backend(backend):
+        walks = traverse(adj, [1] * draws, [1, 1], bias, generator=0)
+    # back and near weigh 1 each, the others together 4e-6
+    exact = {(v,): 1 / (near + 1) for v in range(1, near + 2)}
+    assert_frequencies(walks.nodes[2], exact)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_node2vec_costs_no_more_than_there_is_to_look_at(backend):
+    """A hub with 10^6 leaves, where every proposal is refused: seconds, not minutes."""
+    leaves, steps = (10**6, 64) if backend == "numba" else (10**5, 16)
+    leaf = torch.arange(1, leaves + 1)
+    ends = torch.stack([leaf, torch.zeros_like(leaf)])
+    edge_index = torch.cat([ends, ends.flip(0)], dim=1)
+    adj = CompactAdj.from_edge_index(edge_index, direction="out")
+    bias = Node2VecBias(p=1e6, q=1e6)
+    with use_backend(backend):
+        traverse(adj, [1], [1] * 4, bias, generator=0)  # makes the tables
+        begin = time.process_time()
+        traverse(adj, [1] * 8, [1] * steps, bias, generator=0)
+    assert time.process_time() - begin < (0.5 if backend == "numba" else 30)

@@ -306,7 +306,7 @@ def test_node2vec_batches_differ_within_an_epoch():
 def test_node2vec_negatives_do_not_know_the_order():
     """The seed of a shuffling sampler must not be the one of the first batch."""
     loader = Node2Vec(RING, 2, 2, 2, num_nodes=6).loader(batch_size=6, shuffle=True)
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     epochs = torch.stack([next(iter(loader))[1] for _ in range(2000)])
     pairs = {(a, b): 1 / 36 for a in range(6) for b in range(6)}
     for i in range(6):  # the node in place i, and what is drawn in every place j

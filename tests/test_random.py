@@ -8,6 +8,7 @@ import torch
 from exact import SIGMAS
 from exact import one_thread as one_thread
 
+from gttf_sampler import CompactAdj, sample_rooted, traverse
 from gttf_sampler.random import Key, below, below_wide, bits, fold, new_key, stream
 
 WORD = 1 << 64
@@ -31,7 +32,7 @@ def unsigned(words: torch.Tensor) -> list[int]:
 
 
 def key(seed: int) -> Key:
-    return new_key(seed, torch.device("cpu"))
+    return new_key(seed, torch.device("cpu"), 0)
 
 
 def words(count: int, below: int = WORD) -> list[int]:
@@ -63,7 +64,7 @@ def test_words_match_unsigned_reference(number):
 
 @pytest.mark.parametrize("seed", [0, 1, -1, 42, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
 def test_key_of_an_integer(seed):
-    assert int(key(seed)) % WORD == mix(seed % WORD)
+    assert int(key(seed)) == mix((mix(seed % WORD) + GAMMA) % WORD)
 
 
 @pytest.mark.parametrize(
@@ -147,3 +148,37 @@ def test_words_do_not_repeat_over_slots_and_draws():
     streams = stream(key(1), torch.arange(1 << 12))
     word = bits(streams[:, None], torch.arange(1 << 6))
     assert word.unique().numel() == word.numel()
+
+
+def test_every_bit_of_a_seed_counts():
+    seeds = [1, 1 + (1 << 32), 1 + (1 << 63), 1 + (1 << 64), 1 + (1 << 200)]
+    keys = [key(seed) for seed in seeds]
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds[:3]]
+    keys += [new_key(source, torch.device("cpu"), 0) for source in generators]
+    assert len(set(keys)) == len(keys)
+
+
+def test_families_of_draws_share_no_word():
+    """One seed for all: a walker and a node of the same number draw apart."""
+    seen = set()
+    for family in range(8):
+        own = new_key(7, torch.device("cpu"), family)
+        for hop in range(4):
+            for relation in (own, fold(fold(own, hop), 0), fold(own, hop)):
+                words = bits(
+                    stream(relation, torch.arange(50))[:, None], torch.arange(4)
+                )
+                seen.add(tuple(words.view(-1).tolist()))
+    words = [word for some in seen for word in some]
+    assert len(set(words)) == len(words)
+
+
+def test_forest_and_rooted_draw_apart():
+    """The first step of walker 1 and of node 1, from one integer: independent."""
+    adj = CompactAdj.from_edge_index([list(range(16)) * 2, [1] * 16 + [0] * 16])
+    together = sum(
+        int(traverse(adj, [0, 1], [1], generator=i).nodes[1][1, 0])
+        == int(sample_rooted(adj, [1], [1], replace=True, generator=i).edge[0]) % 16
+        for i in range(400)
+    )
+    assert together < 400 / 16 + SIGMAS * (400 / 16) ** 0.5

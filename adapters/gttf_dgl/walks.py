@@ -58,7 +58,7 @@ def random_walk(
     start = kinds[0][0] if kinds else g.ntypes[0]
     seeds = _check.ids("nodes", nodes, g.num_nodes(start), g.device)
     heavy = kinds_with(g, prob, None)
-    key = random.new_key(_check.randomness(generator), g.device)
+    key = random.new_key(_check.randomness(generator), g.device, random.WALK)
     ends = _ends(restart_prob, seeds.numel(), len(kinds), random.fold(key, 0), g.device)
     key = random.fold(key, 1)
     traces, eids = [seeds], []

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
-from gttf_sampler.random import fold
+from gttf_sampler.random import draw, fold
 
 _current: ContextVar[int | None] = ContextVar("gttf_batch_key", default=None)
 
@@ -120,7 +120,7 @@ def draw_key(generator: torch.Generator | None = None) -> int:
     """A key from `generator`, by default from the one `torch.manual_seed` governs."""
     if get_worker_info() is not None:
         generator = None  # a copy that every worker has: they would draw the same
-    return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
+    return draw(generator)
 
 
 @contextmanager
@@ -142,8 +142,6 @@ def batch_key() -> int:
 def _foreseen(generator: torch.Generator | None) -> int:
     """The key that `generator` would draw next."""
     source = torch.default_generator if generator is None else generator
-    copy = torch.Generator(device=source.device)
+    copy = torch.Generator()
     copy.set_state(source.get_state())
-    return int(
-        torch.empty((), dtype=torch.int64, device=copy.device).random_(generator=copy)
-    )
+    return draw(copy)

@@ -6,6 +6,10 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
+from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
+
+CPU = torch.device("cpu")
+
 
 def keyed(negatives: NegativeSampling, key: int) -> NegativeSampling:
     """The same negatives, drawn from `key`, unless a class of the user draws them."""
@@ -22,21 +26,51 @@ class KeyedNegatives(NegativeSampling):
 
     def __init__(self, negatives: NegativeSampling, key: int) -> None:
         self.__dict__.update(negatives.__dict__)
-        self.generator = torch.Generator().manual_seed(key)
+        self.given = negatives
+        self.key = random.new_key(key, CPU, random.NEGATIVE)
+        self.calls = 0
 
     def sample(
         self, num_samples: int, endpoint: str, num_nodes: int | None = None
     ) -> Tensor:
         """Nodes [num_samples], by weight where there are weights."""
+        self.calls += 1
+        key = random.fold(self.key, self.calls)
         weight = self.src_weight if endpoint == "src" else self.dst_weight
-        how: dict[str, Any] = {"generator": self.generator}
         if weight is None:
             if num_nodes is None:
                 raise ValueError("'num_nodes' must be given without weights (got None)")
-            return torch.randint(num_nodes, (num_samples,), **how)
+            return uniform_nodes(key, num_samples, num_nodes)
         if num_nodes is not None and weight.numel() != num_nodes:
             raise ValueError(
                 f"'{endpoint}_weight' must have one entry per node, {num_nodes} in all "
                 f"(got {weight.numel()})"
             )
-        return torch.multinomial(weight.cpu(), num_samples, replacement=True, **how)
+        row = _row(self.given, endpoint, weight)
+        drawn = traverse(row, [0], [num_samples], EdgeWeightBias(), generator=int(key))
+        nodes: Tensor = drawn.nodes[1].view(-1)
+        if num_samples and int(nodes[0]) < 0:
+            raise ValueError(
+                f"'{endpoint}_weight' must have a positive entry (got zeros only)"
+            )
+        return nodes
+
+
+def uniform_nodes(key: random.Key, count: int, num_nodes: int) -> Tensor:
+    """int64 [count]: nodes drawn uniformly, with replacement."""
+    word = random.stream(key, torch.arange(count))
+    return random.below_wide(word, torch.full_like(word, num_nodes))
+
+
+def _row(given: NegativeSampling, endpoint: str, weight: Tensor) -> CompactAdj:
+    """All nodes as the neighbours of one, by weight; made once per weights."""
+    kept: dict[str, Any] = given.__dict__.setdefault("_rows", {})
+    made_of, version, row = kept.get(endpoint, (None, None, None))
+    if made_of is not weight or version != weight._version:
+        size = weight.numel()
+        row = CompactAdj.from_csr(
+            [0, size], torch.arange(size), size, edge_weight=weight.detach().cpu()
+        )
+        kept[endpoint] = weight, weight._version, row
+    found: CompactAdj = row
+    return found

@@ -13,7 +13,9 @@ from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from gttf_pyg._attached import plain
 from gttf_pyg._keys import KeyedLoader, untagged
+from gttf_pyg._negatives import uniform_nodes
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
+from gttf_sampler.random import NEGATIVE, new_key
 
 
 class WalkLoader(KeyedLoader, DataLoader[tuple[Tensor, Tensor]]):
@@ -84,6 +86,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         self.p, self.q = p, q
         self.num_negative_samples = num_negative_samples
         self.generator = generator
+        self._key: int | None = None
         adj = _graph(edge_index, self.num_nodes, edge_weight)
         self.embedding = torch.nn.Embedding(
             self.num_nodes, embedding_dim, sparse=sparse
@@ -121,7 +124,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         nodes, key = untagged(batch)
         if key is not None:
             walker = copy.copy(self)
-            walker.generator = torch.Generator().manual_seed(key)
+            walker._key = key
         kind = nodes.dtype if isinstance(nodes, Tensor) else torch.int64
         nodes = torch.as_tensor(nodes, dtype=kind, device=self.adj.device).view(-1)
         walks: tuple[Tensor, Tensor] = super(Node2Vec, walker).sample(nodes)
@@ -130,15 +133,15 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
     def neg_sample(self, batch: Tensor) -> Tensor:
         """Windows of walks from the batch to uniform nodes; see PyG."""
         start = batch.repeat(self.walks_per_node * self.num_negative_samples)
+        shape = start.numel(), self.walk_length
         # Drawn on the CPU, so that a seed means the same on every device.
-        others = torch.randint(
-            self.num_nodes,
-            (start.numel(), self.walk_length),
-            dtype=batch.dtype,
-            generator=self.generator,
-            device="cpu",
-        )
-        walks = torch.cat([start[:, None], others.to(batch.device)], dim=1)
+        if self._key is None:  # PyG's own numbers
+            how: dict[str, Any] = {"generator": self.generator, "device": "cpu"}
+            others = torch.randint(self.num_nodes, shape, **how)
+        else:
+            key = new_key(self._key, torch.device("cpu"), NEGATIVE)
+            others = uniform_nodes(key, shape[0] * shape[1], self.num_nodes).view(shape)
+        walks = torch.cat([start[:, None], others.to(batch)], dim=1)
         windows = walks.unfold(1, self.context_size, 1)  # [walk, window, context]
         return windows.transpose(0, 1).reshape(-1, self.context_size)
 
@@ -156,9 +159,14 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         if p == q == 1:  # the last node does not matter
             bias = EdgeWeightBias() if self._weighted else None
         forest = traverse(
-            self.adj, start, [1] * walk_length, bias, generator=self.generator
+            self.adj, start, [1] * walk_length, bias, generator=self._randomness
         )
         return torch.cat(forest.nodes, dim=1)
+
+    @property
+    def _randomness(self) -> torch.Generator | int | None:
+        """The key of the batch, if it has one; else the generator."""
+        return self.generator if self._key is None else self._key
 
     @property
     def _weighted(self) -> bool:

@@ -426,3 +426,108 @@ def test_same_seed_of_torch_same_epoch(workers, seed):
     first = epoch()
     assert epoch() == first
     assert epoch() == first
+
+
+def drawn(loader):
+    return [tuple(blocks[0].edata[dgl.EID].tolist()) for _, _, blocks in loader]
+
+
+@pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_batch_that_comes_again_is_drawn_again(given_as, workers):
+    """Independently, and still the same for any number of workers."""
+    ids, g = torch.full((50,), 7), make_graph()
+
+    def run(workers, seed=0):
+        torch.manual_seed(seed)
+        sampler = GTTFSampler([3], **given_as)
+        loader = DataLoader(g, ids, sampler, num_workers=workers)
+        return sorted(drawn(loader))  # workers take turns
+
+    found = run(workers)
+    assert len(set(found)) > 25  # of all triples of its edges
+    assert found == run(0)
+    assert given_as or run(workers, seed=1) != found
+
+
+class Twice:
+    """A sampler that makes two views of every batch."""
+
+    output_device = None
+
+    def __init__(self, *samplers):
+        self.samplers = samplers
+
+    def sample(self, g, ids):
+        return [sampler.sample(g, ids)[2][0] for sampler in self.samplers]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_views_of_one_batch_differ(workers):
+    one = GTTFSampler([3])
+    for samplers in ([GTTFSampler([3]), GTTFSampler([3])], [one, one]):
+        loader = DataLoader(
+            *(make_graph(), torch.arange(NODES), Twice(*samplers)),
+            batch_size=20,
+            num_workers=workers,
+        )
+        for left, right in loader:
+            assert left.edata[dgl.EID].tolist() != right.edata[dgl.EID].tolist()
+    loader = DataLoader(
+        *(make_graph(), torch.arange(NODES)),
+        Twice(GTTFSampler([3], seed=1), GTTFSampler([3], seed=1)),
+        batch_size=20,
+    )
+    for left, right in loader:  # asked for by the same seed
+        assert left.edata[dgl.EID].tolist() == right.edata[dgl.EID].tolist()
+
+
+class Batches(torch.utils.data.Dataset):
+    """Batches of a user's own, some of them alike."""
+
+    device = torch.device("cpu")
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, number):
+        if number >= 8:
+            raise IndexError
+        return torch.tensor([1, 2, 3]) + number // 4
+
+
+def test_batches_of_a_users_dataset():
+    def run(workers):
+        torch.manual_seed(3)
+        loader = DataLoader(
+            make_graph(), Batches(), GTTFSampler([3]), num_workers=workers
+        )
+        return drawn(loader)
+
+    assert run(0) == run(1) == run(2)
+    assert len(set(run(0))) == 8
+
+
+def test_copies_of_a_seed_draw_the_same_edges():
+    """Decided so: what a node draws depends on the batch and the node alone."""
+    _, _, (block,) = GTTFSampler([3]).sample(make_graph(), torch.tensor([7, 5, 7]))
+    edges = [block.edata[dgl.EID][block.edges()[1] == i].tolist() for i in range(3)]
+    assert edges[0] == edges[2]
+    assert len(edges[0]) == 3
+
+
+def test_excluded_edges_that_are_not_there_are_passed_over():
+    g = make_graph()
+    sampler, seeds = GTTFSampler([-1]), torch.tensor([7])
+    eids = sampler.sample(g, seeds)[2][0].edata[dgl.EID]
+    away = torch.cat([eids[:1], torch.tensor([-1, g.num_edges(), 10**12])])
+    left = sampler.sample(g, seeds, away)[2][0].edata[dgl.EID]
+    assert left.tolist() == eids[1:].tolist()
+
+
+def test_fanouts_may_be_floats_as_in_dgl():
+    g, seeds = make_graph(), torch.tensor([7])
+    for fanout in (3.0, torch.tensor(3.0), torch.tensor(3)):
+        assert GTTFSampler([fanout]).sample(g, seeds)[2][0].num_edges() == 3
+    with pytest.raises(ValueError, match="'fanouts' must hold integers"):
+        GTTFSampler([2.5])

@@ -327,3 +327,23 @@ def test_validate_node2vec(call, error, match):
     call = {"g": as_graph(ROWS), "nodes": [0], "p": 1, "q": 1, "walk_length": 2, **call}
     with pytest.raises(error, match=match):
         node2vec_random_walk(**call)
+
+
+@pytest.mark.parametrize("nodes", [[-1], [99], torch.tensor([4])])
+def test_walks_from_nowhere_raise_as_in_dgl(nodes):
+    g = dgl.graph(([0, 1, 2], [1, 2, 3]))
+    for walk in (
+        lambda: random_walk(g, nodes, length=2),
+        lambda: node2vec_random_walk(g, nodes, 1, 1, 2),
+    ):
+        with pytest.raises(dgl.DGLError, match="'nodes' must "):
+            walk()
+        with pytest.raises(ValueError, match="'nodes' must "):
+            walk()
+
+
+def test_walks_take_what_dgl_takes():
+    g = dgl.graph(([0, 1, 2], [1, 2, 3]))
+    for nodes in (0, torch.tensor(0), [0]):
+        for length in (3, torch.tensor(3)):
+            assert random_walk(g, nodes, length=length)[0].tolist() == [[0, 1, 2, 3]]

@@ -1,8 +1,11 @@
 """Checks of what the caller passes; errors are worded as in the engine."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Number
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from dgl import DGLError, DGLGraph
 from torch import Tensor
@@ -13,6 +16,11 @@ EdgeType = tuple[str, str, str]
 
 EDGE_DIRS = ("in", "out")
 INTEGERS = (torch.int32, torch.int64)
+REALS = (
+    *(*INTEGERS, torch.uint8, torch.int8, torch.int16),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+)
+MAX_STEPS = 1 << 20  # of a walk, which is written out
 
 
 class GraphError(DGLError, ValueError):
@@ -35,10 +43,39 @@ def mistyped(name: str, rule: str, got: object) -> NoReturn:
     raise TypeError(f"'{name}' {rule} (got {got})")
 
 
+def shown(value: object) -> str:
+    """`value` as Python writes it; what it is, if that is long."""
+    text = repr(value)
+    if len(text) <= 60 and "\n" not in text:
+        return text
+    return f"the class {value.__name__}" if isinstance(value, type) else _kind(value)
+
+
+def _kind(value: object) -> str:
+    """The name of the class of `value`."""
+    return type(value).__name__
+
+
+def dense(name: str, value: Tensor) -> Tensor:
+    """`value`, which must be a tensor whose numbers stand in memory as they are."""
+    odd: object = None
+    if value.is_nested:
+        odd = "a nested tensor"
+    elif value.layout is not torch.strided:
+        odd = value.layout
+    elif value.is_quantized:
+        odd = value.dtype
+    elif value.is_meta:
+        odd = "one on the device 'meta', which has no numbers"
+    if odd is not None:
+        mistyped(name, "must be a dense tensor", odd)
+    return value
+
+
 def one_of(name: str, value: Any, options: Sequence[str]) -> str:
     """`value`, which must be one of `options`."""
-    if value not in options:
-        fail(name, f"must be one of {', '.join(map(repr, options))}", repr(value))
+    if not isinstance(value, str) or value not in options:
+        fail(name, f"must be one of {', '.join(map(repr, options))}", shown(value))
     return str(value)
 
 
@@ -53,21 +90,40 @@ def graph(value: Any) -> DGLGraph:
 
 def fanouts(value: Any) -> list[Any]:
     """`value` as a list with one number or mapping per layer, farthest first."""
-    if hasattr(value, "tolist"):  # a tensor or an array
+    if isinstance(value, Tensor) and dense("fanouts", value).dtype not in REALS:
+        mistyped("fanouts", "must hold whole numbers", value.dtype)
+    if isinstance(value, Tensor | np.ndarray):
         value = value.tolist()
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        mistyped("fanouts", "must be a list with one entry per layer", repr(value))
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        mistyped("fanouts", "must be a list with one entry per layer", shown(value))
+    if isinstance(value, range):
+        value = list(value[: MAX_STEPS + 1])
+    if len(value) > MAX_STEPS:
+        fail("fanouts", f"must not have more than {MAX_STEPS} entries", len(value))
     if not value:
         fail("fanouts", "must have one entry per layer", "none")
     for entry in value:
         for number in entry.values() if isinstance(entry, Mapping) else [entry]:
-            whole = hasattr(number, "__index__") and not isinstance(number, bool)
-            if isinstance(number, Tensor):
-                whole = number.numel() == 1 and number.dtype in INTEGERS
-            if not whole or number < -1:
+            if not _is_whole(number) or number < -1:
                 rule = "must hold integers >= 0, or -1 for all neighbours"
-                fail("fanouts", rule, repr(number))
+                fail("fanouts", rule, shown(number))
     return list(value)
+
+
+def _is_whole(number: Any) -> bool:
+    """Whether a value is one whole number, which DGL also takes as a float."""
+    if isinstance(number, Tensor):
+        dense("fanouts", number)
+        if number.dtype not in (*INTEGERS, torch.float32, torch.float64):
+            return False
+    if isinstance(number, Tensor | np.ndarray):
+        if math.prod(number.shape) != 1:
+            return False
+        number = number.item()
+    if isinstance(number, bool | np.bool_ | type):
+        return False
+    whole = isinstance(number, float | np.floating) and float(number).is_integer()
+    return whole or hasattr(number, "__index__")
 
 
 def layer_fanouts(g: DGLGraph, value: Any) -> list[int]:
@@ -81,18 +137,26 @@ def layer_fanouts(g: DGLGraph, value: Any) -> list[int]:
     return [int(named[kind]) for kind in g.canonical_etypes]
 
 
-def integer(name: str, value: Any) -> int:
+def integer(name: str, value: Any, rule: str = "must be an integer") -> int:
     """`value` as a Python integer."""
-    if isinstance(value, bool | Tensor) or not hasattr(value, "__index__"):
-        mistyped(name, "must be an integer", repr(value))
-    return int(value.__index__())
+    try:
+        if isinstance(value, bool | Tensor | type):
+            raise TypeError
+        return int(value.__index__())
+    except (AttributeError, TypeError):
+        mistyped(name, rule, shown(value))
 
 
 def count(name: str, value: Any) -> int:
-    """`value` as an integer >= 0."""
+    """`value` as an integer >= 0, also from a tensor of one number."""
+    if isinstance(value, Tensor):
+        whole = dense(name, value).dtype in INTEGERS and value.numel() == 1
+        value = value.item() if whole else value
     number = integer(name, value)
     if number < 0:
         fail(name, "must not be negative", number)
+    if number > MAX_STEPS:
+        fail(name, f"must not exceed {MAX_STEPS} steps", number)
     return number
 
 
@@ -100,14 +164,13 @@ def randomness(value: Any) -> torch.Generator | int | None:
     """`value` as a generator, an integer or None."""
     if value is None or isinstance(value, torch.Generator):
         return value
-    if isinstance(value, bool | Tensor) or not hasattr(value, "__index__"):
-        rule = "must be a torch.Generator, an integer or None"
-        mistyped("generator", rule, repr(value))
-    return int(value.__index__())
+    return integer("generator", value, "must be a torch.Generator, an integer or None")
 
 
 def edge_type(name: str, g: DGLGraph, value: Any) -> EdgeType:
     """`value` as one of the canonical edge types of `g`."""
+    if not isinstance(value, str | tuple):
+        mistyped(name, "must name an edge type", shown(value))
     if value in g.canonical_etypes:
         return (value[0], value[1], value[2])
     found = [kind for kind in g.canonical_etypes if kind[1] == value]
@@ -139,42 +202,71 @@ def ids(
     name: str, value: Any, upper: int, device: torch.device, of: str = "nodes"
 ) -> Tensor:
     """`value` as int64 ids [k] on `device`, which must lie in [0, upper)."""
-    if not isinstance(value, Tensor):
-        try:
-            value = torch.as_tensor(value)
-        except (TypeError, ValueError, RuntimeError):
-            mistyped(name, "must be a tensor of ids", type(value).__name__)
-        if value.numel() == 0:  # an empty list has no dtype of its own
-            value = value.to(torch.int64)
-    if value.dtype == torch.bool:
-        mistyped(name, "must hold ids, use mask.nonzero().view(-1)", value.dtype)
-    if value.dtype not in INTEGERS:
-        mistyped(name, "must have dtype int32 or int64", value.dtype)
-    if value.dim() != 1:
-        fail(name, "must have 1 dimension", f"shape {list(value.shape)}")
+    value = _integers(name, value)
     if value.numel():
         low, high = (int(bound) for bound in value.aminmax())
         if low < 0:
             fail(name, "must not hold negative ids", low)
         if high >= upper:
             fail(name, f"must hold ids below the number of {of} {upper}", high)
-    result: Tensor = value.to(device=device, dtype=torch.int64)
+    return value.to(device=device, dtype=torch.int64)
+
+
+def some_ids(name: str, value: Any, upper: int, device: torch.device) -> Tensor:
+    """`value` as int64 ids [k] on `device`, without those outside [0, upper).
+
+    DGL passes over ids that its graph does not have: `reverse_id` makes such ids.
+    """
+    value = _integers(name, value).to(device=device, dtype=torch.int64)
+    return value[(value >= 0) & (value < upper)]
+
+
+def _integers(name: str, value: Any) -> Tensor:
+    """`value` as a tensor [k] of int32 or int64."""
+    if not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            mistyped(name, "must be a tensor of ids", shown(value))
+        if value.numel() == 0:  # an empty list has no dtype of its own
+            value = value.to(torch.int64)
+    dense(name, value)
+    if value.dtype == torch.bool:
+        mistyped(name, "must hold ids, use mask.nonzero().view(-1)", value.dtype)
+    if value.dtype not in INTEGERS:
+        mistyped(name, "must have dtype int32 or int64", value.dtype)
+    if value.dim() != 1:
+        fail(name, "must have 1 dimension", f"shape {list(value.shape)}")
+    result: Tensor = value
     return result
+
+
+def starts(value: Any, upper: int, device: torch.device) -> Tensor:
+    """`value` as the nodes where walks start: a number, or several."""
+    if not isinstance(value, Tensor) and hasattr(value, "__index__"):
+        value = [value]
+    if isinstance(value, Tensor) and value.dim() == 0:
+        value = value.view(1)
+    try:
+        return ids("nodes", value, upper, device)
+    except ValueError as error:
+        raise GraphError(str(error)) from None
 
 
 def weights(name: str, column: str, value: Tensor, boolean: bool) -> Tensor:
     """Edge data as weights [m]: finite and not negative, or boolean for a mask."""
     title = f"{name}[{column}]"
+    dense(title, value)
     if value.dim() > 1 and value.shape[1:].numel() == 1:
         value = value.view(-1)
     if value.dim() != 1:
         shape = list(value.shape[1:])
         fail(title, "must be one number per edge", f"shape {shape} per edge")
-    if boolean and value.dtype != torch.bool:
-        mistyped(title, "must be boolean", value.dtype)
+    if boolean and not value.dtype.is_complex:
+        value = value != 0  # DGL takes any numbers as a mask
     if value.dtype == torch.bool:
         return value.to(torch.float32)
-    if value.dtype.is_complex:
+    if value.dtype not in REALS:
         mistyped(title, "must hold real numbers", value.dtype)
     if value.numel():
         low, high = (float(bound) for bound in value.aminmax())
@@ -194,18 +286,36 @@ def one_column(prob: Any, mask: Any) -> None:
         fail("mask", "must not be given beside 'prob'", repr(mask), cure)
 
 
+def columns(name: str, value: Any) -> Any:
+    """`value`, which must name node or edge data, perhaps per type."""
+    for part in value.values() if isinstance(value, Mapping) else [value]:
+        if part is None:
+            continue
+        names = isinstance(part, list | tuple | set | frozenset)
+        if not names or not all(isinstance(column, str) for column in part):
+            mistyped(name, "must be a list of names of data", shown(part))
+    return value
+
+
 def yes_or_no(name: str, value: Any) -> None:
     """Refuses what is neither True nor False, or one of their numbers."""
-    if value not in (False, True):
-        mistyped(name, "must be True or False", repr(value))
+    if not isinstance(value, Number | np.bool_) or value not in (False, True):
+        mistyped(name, "must be True or False", shown(value))
 
 
 def device(name: str, value: Any) -> Any:
     """`value`, which must be None or name a device."""
     try:
-        return value if value is None else torch.device(value)
-    except (RuntimeError, TypeError):
-        mistyped(name, "must be a device", repr(value))
+        found = value if value is None else torch.device(value)
+    except (RuntimeError, TypeError, ValueError):
+        mistyped(name, "must be a device", shown(value))
+    try:
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        fail(name, "must be a device that is there", repr(str(found)))
+    if found is not None and found.type == "meta":
+        fail(name, "must be a device with memory", "'meta'")
+    return found
 
 
 def bias(value: Any, whole_trees: bool, prob: str | None) -> Any:
@@ -213,7 +323,7 @@ def bias(value: Any, whole_trees: bool, prob: str | None) -> Any:
     for part in value.values() if isinstance(value, Mapping) else [value]:
         if part is not None and (not callable(part) or isinstance(part, type)):
             rule = "must be a function or an object that can be called"
-            mistyped("bias", rule, repr(part))
+            mistyped("bias", rule, shown(part))
         for factor in factors(part):
             if isinstance(factor, TemporalBias):
                 fail("bias", "must not need times, which rows here lack", repr(factor))

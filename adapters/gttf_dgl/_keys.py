@@ -2,8 +2,10 @@
 
 import os
 import weakref
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -13,68 +15,84 @@ from gttf_dgl import _check, _loader
 from gttf_sampler import random
 from gttf_sampler.random import WORD
 
+CPU = torch.device("cpu")
 EPOCHS = 1 << 14  # after so many, numbers of epochs start again
 
 
+# What samplers without a seed have asked for, per pass over the data: how often a key
+# was given out. They share it, so that two of them never draw the same.
+_given: WeakKeyDictionary[object, Counter[int]] = WeakKeyDictionary()
+
+
 class BatchKeys:
-    """Keys that depend on the seed, the epoch and the ids of a batch.
+    """Keys that depend on the seed, the epoch and the number of a batch in it.
 
     Without a seed, an epoch has the base seed of its DataLoader, which that draws from
     torch's default generator. With one, epochs are counted: their base seeds are noted
     in memory that forked and spawned workers share. An iteration with the base seed of
-    an earlier one is that epoch again, and a batch that comes twice in one epoch is
-    drawn twice the same. Outside a DataLoader there are no epochs, and calls are
-    counted instead.
+    an earlier one is that epoch again. Who asks again for the same batch, as for a
+    second view of it, is given another key. Outside a DataLoader there are no epochs,
+    and calls are counted instead.
     """
 
     def __init__(self, generator: Any, seed: Any) -> None:
         self._seed = _one_seed(generator, seed)
+        self._root = 0
+        if self._seed is not None:
+            self._root = int(random.new_key(self._seed, CPU, random.BATCH))
         self._calls, self._number, self._pass = 0, 0, 0
         self._base: int | None = None
         self._process: int | None = None
         self._fetcher: weakref.ref[object] | None = None
+        self._given: WeakKeyDictionary[object, Counter[int]] = WeakKeyDictionary()
         self._bases: Tensor | None = None
         if self._seed is not None:
-            noted = torch.zeros(EPOCHS, dtype=torch.int64, device="cpu")
+            noted = torch.zeros(EPOCHS, dtype=torch.int64, device=CPU)
             self._bases = noted.share_memory_()
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what belongs to this process."""
-        return {**self.__dict__, "_base": None, "_fetcher": None}
+        own = dict.fromkeys(("_base", "_fetcher", "_given"))
+        return {**self.__dict__, **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Copies share memory with workers of their own."""
-        self.__dict__.update(state)
+        self.__dict__.update(state, _given=WeakKeyDictionary())
         if self._bases is not None:
             self._bases.share_memory_()
 
     def next(self, ids: Iterable[Tensor]) -> int:
         """The key of the batch of these ids."""
-        epoch = _loader.epoch()
-        if epoch is None:
+        fetch = _loader.fetch()
+        if fetch is None:
             return self._next_call()
-        if epoch.base != self._base or self._process != os.getpid():
-            self._base, self._pass, self._process = epoch.base, 0, os.getpid()
+        if fetch.base != self._base or self._process != os.getpid():
+            self._base, self._pass, self._process = fetch.base, 0, os.getpid()
             if self._bases is not None:
-                mark = ~epoch.base  # never 0, which is a free place
+                mark = ~fetch.base  # never 0, which is a free place
                 self._number = _position(self._bases, mark)
-        elif get_worker_info() and self._fetcher and self._fetcher() != epoch.fetcher:
+        elif get_worker_info() and self._fetcher and self._fetcher() != fetch.fetcher:
             self._pass += 1  # of workers that persist
-        self._fetcher = weakref.ref(epoch.fetcher)
+        self._fetcher = weakref.ref(fetch.fetcher)
         if self._seed is None:
-            return _digest(_fold(epoch.base, self._pass), ids)
-        # a pass of workers that persist counts like an epoch of those that do not
-        return _digest(_fold(self._seed, self._number + self._pass), ids)
+            given, epoch = _given, _fold(fetch.base, self._pass)
+        else:
+            # a pass of workers that persist counts like an epoch of those that do not
+            given, epoch = self._given, _fold(self._root, self._number + self._pass)
+        if fetch.number is None:
+            key = _digest(epoch, ids)  # its ids tell a batch from the others
+        else:
+            key = _fold(epoch, fetch.number)
+        counts = given.setdefault(fetch.fetcher, Counter())
+        counts[key] += 1
+        return _fold(key, counts[key])
 
     def _next_call(self) -> int:
-        """The seed itself, then numbers that follow from it; without one, any number.
-
-        It is drawn as torch's DataLoader and `gttf_pyg` draw theirs.
-        """
+        """The seed itself, then numbers that follow from it; without one, any number."""
         if self._seed is None:
-            return int(torch.empty((), dtype=torch.int64, device="cpu").random_())
+            return random.draw(None)
         self._calls += 1
-        return self._seed if self._calls == 1 else _fold(self._seed, self._calls)
+        return self._seed if self._calls == 1 else _fold(self._root, self._calls)
 
 
 def _one_seed(generator: Any, seed: Any) -> int | None:

@@ -200,7 +200,7 @@ def _excluded(g: DGLGraph, eids: Any) -> dict[EdgeType, Tensor]:
         _check.edge_type("exclude_eids", g, kind): ids for kind, ids in eids.items()
     }
     checked = {
-        kind: _check.ids("exclude_eids", ids, g.num_edges(kind), g.device, "edges")
+        kind: _check.some_ids("exclude_eids", ids, g.num_edges(kind), g.device)
         for kind, ids in named.items()
     }
     return {kind: ids for kind, ids in checked.items() if ids.numel()}

@@ -105,7 +105,7 @@ def _make_rows(g: DGLGraph, kind: EdgeType, direction: str) -> CompactAdj:
         num_cols = g.num_nodes(kind[0] if direction == "in" else kind[2])
         edge_id = eids if len(eids) else None
         # DGL has checked these arrays; checking again would be O(m) in every worker
-        return CompactAdj(indptr.long(), indices, num_cols, way, edge_id)
+        return CompactAdj(indptr.long(), indices, num_cols, way, edge_id).trusted()
     if "coo" in allowed:
         ends = torch.stack(g.edges(order="eid", etype=kind))
     else:
@@ -133,7 +133,7 @@ def weighted_rows(
     adj = rows(g, kind, direction)
     if adj.edge_id is not None:
         weight = weight.index_select(0, adj.edge_id)
-    adj = replace(adj, edge_weight=weight.to(adj.device))
+    adj = replace(adj, edge_weight=weight.to(adj.device)).trusted()
     kept[place] = adj, data, _changes(data)
     return adj
 
@@ -148,6 +148,7 @@ def kinds_with(g: DGLGraph, prob: str | None, mask: str | None) -> list[EdgeType
     argument, name = ("mask", mask) if prob is None else ("prob", prob)
     if name is None:
         return []
+    _check.one_column(prob, mask)
     kinds = [kind for kind in g.canonical_etypes if name in g.edges[kind].data]
     if not kinds:
         rule = "must be the name of edge data of the graph"

@@ -35,9 +35,10 @@ class GTTFSampler(BlockSampler):
 
     Takes the arguments of `dgl.dataloading.NeighborSampler` and gives what that gives,
     for every layer a fresh sample. Draws follow `torch.manual_seed`, and are the same
-    for any number of threads and workers. They depend on the ids of a batch: two views
-    of one batch need two samplers with different `seed`. Edges to exclude are left out
-    before anything is drawn; copies of a repeated seed draw the same edges each. With
+    for any number of threads and workers. A batch that comes twice, and two samplers
+    for two views of one batch, draw independently. Edges to exclude are left out before
+    anything is drawn. Inside a batch, what a node draws depends on the batch and the
+    node alone, so copies of a repeated seed draw the same edges each. With
     `edge_dir="out"` a node gets messages from the nodes its edges lead to: the blocks
     of `dgl.reverse(g)`, with the edge ids of `g`.
 
@@ -85,10 +86,14 @@ class GTTFSampler(BlockSampler):
         normalize: str | None = None,
     ) -> None:
         output_device = _check.device("output_device", output_device)
+        _check.columns("prefetch_node_feats", prefetch_node_feats)
+        _check.columns("prefetch_labels", prefetch_labels)
+        _check.columns("prefetch_edge_feats", prefetch_edge_feats)
         super().__init__(
             prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
         )
         self.fanouts = _check.fanouts(fanouts)
+        _check.yes_or_no("rooted", rooted)
         choice = Choice.checked(edge_dir, prob, mask, replace, bias, bool(rooted))
         self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
         self.fused = fused
@@ -149,7 +154,7 @@ class GTTFSampler(BlockSampler):
         key: int,
     ) -> list[DGLBlock]:
         """One sample per layer: whatever a layer needs is drawn anew."""
-        root = random.new_key(key, source.g.device)
+        root = random.new_key(key, source.g.device, random.BATCH)
         blocks: list[DGLBlock] = []
         frontier = seeds
         for layer, fanouts in enumerate(hops):

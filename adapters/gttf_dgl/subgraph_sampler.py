@@ -63,9 +63,10 @@ class GTTFSubgraphSampler(Sampler):
         choice = Choice.checked(edge_dir, prob, mask, replace, bias, rooted=True)
         self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
         self.normalize = _norm.check(normalize, choice.uniform, prefetch_edge_feats)
-        self.prefetch_node_feats = prefetch_node_feats
-        self.prefetch_labels = prefetch_labels
-        self.prefetch_edge_feats = prefetch_edge_feats
+        columns = _check.columns
+        self.prefetch_node_feats = columns("prefetch_node_feats", prefetch_node_feats)
+        self.prefetch_labels = columns("prefetch_labels", prefetch_labels)
+        self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
         self.output_device = _check.device("output_device", output_device)
         self._keys = BatchKeys(generator, seed)
 

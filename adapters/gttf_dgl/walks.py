@@ -54,9 +54,10 @@ def random_walk(
         [n, steps]; and the node types [steps + 1].
     """
     _check.graph(g)
+    _check.yes_or_no("return_eids", return_eids)
     kinds = _steps(g, metapath, length)
     start = kinds[0][0] if kinds else g.ntypes[0]
-    seeds = _check.ids("nodes", nodes, g.num_nodes(start), g.device)
+    seeds = _check.starts(nodes, g.num_nodes(start), g.device)
     heavy = kinds_with(g, prob, None)
     key = random.new_key(_check.randomness(generator), g.device, random.WALK)
     ends = _ends(restart_prob, seeds.numel(), len(kinds), random.fold(key, 0), g.device)
@@ -114,10 +115,11 @@ def node2vec_random_walk(
         of these and the edge ids [n, walk_length].
     """
     _check.graph(g)
+    _check.yes_or_no("return_eids", return_eids)
     if len(g.ntypes) > 1 or len(g.canonical_etypes) > 1:
         rule = "must have one node type and one edge type"
         _check.fail_like_dgl("g", rule, f"{g.ntypes} and {g.canonical_etypes}")
-    seeds = _check.ids("nodes", nodes, g.num_nodes(), g.device)
+    seeds = _check.starts(nodes, g.num_nodes(), g.device)
     steps = _check.count("walk_length", walk_length)
     kinds_with(g, prob, None)
     bias = Node2VecBias(p, q, weighted=prob is not None)

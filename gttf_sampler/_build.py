@@ -37,9 +37,9 @@ def sizes(row: Tensor, col: Tensor, num_nodes: Any, direction: str) -> tuple[int
         if len(num_nodes) != 2:
             rule = "must be one number, or (sources, targets)"
             _check.fail("num_nodes", rule, num_nodes)
-        sources, targets = (_check.size("num_nodes", size) for size in num_nodes)
+        sources, targets = (_check.nodes("num_nodes", size) for size in num_nodes)
         return (targets, sources) if direction == "in" else (sources, targets)
-    size = _check.size("num_nodes", num_nodes)
+    size = _check.nodes("num_nodes", num_nodes)
     return size, size
 
 
@@ -73,7 +73,7 @@ def rows_from_edges(
 ) -> Rows:
     """Sorts the edges by row, stably, and inside a row by time if asked to."""
     earlier, given = None, col
-    if time is not None and sort_by_time:
+    if _check.yes_or_no("sort_by_time", sort_by_time) and time is not None:
         earlier = time.sort(stable=True).indices
         row, col = row.index_select(0, earlier), col.index_select(0, earlier)
     rowptr, col, order = _ops.group_by_row(row, col, num_rows, num_cols)

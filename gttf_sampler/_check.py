@@ -1,19 +1,31 @@
 """Checks of what the caller passes: the only place that words errors."""
 
-import math
+import operator
+import os
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from numbers import Real
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_sampler import _memory
+
 T = TypeVar("T")
 
 INTEGERS = (torch.int32, torch.int64)
+REALS = (
+    *(*INTEGERS, torch.uint8, torch.int8, torch.int16),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+)
+MAX_SIZE = (1 << 63) - 1
+MAX_STEPS = 1 << 20
 MAX_DEGREE = (1 << 31) - 1
-MAX_WIDTH = 1 << 40
+MAX_NODES = 1 << 46  # so that what is made of two ids stays below 2⁶³
+SMALL = 1 << 28  # bytes that are not worth asking for how many there are
 
 
 def fail(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
@@ -28,9 +40,27 @@ def mistyped(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
     raise TypeError(f"'{name}' {rule} (got {got}){tail}")
 
 
+def shown(value: object, most: int = 60) -> str:
+    """`value` as Python writes it; what it is, if that is long or impossible."""
+    try:
+        text = repr(value)
+    except Exception:  # of an object that was not meant to be printed
+        text = ""
+    if text and len(text) <= most and "\n" not in text:
+        return text
+    return kind_of(value)
+
+
+def kind_of(value: object) -> str:
+    """What `value` is, in two or three words."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return type(value).__name__
+
+
 def one_of(name: str, value: str, options: Collection[str]) -> str:
     """`value`, which must be one of `options`."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         fail(name, f"must be one of {', '.join(map(repr, options))}", repr(value))
     return value
 
@@ -40,6 +70,21 @@ def size(name: str, value: Any) -> int:
     number = integer(name, value)
     if number < 0:
         fail(name, "must not be negative", number)
+    return addressable(name, number)
+
+
+def addressable(name: str, number: int) -> int:
+    """`number`, which must be one that arrays can be counted with."""
+    if number > MAX_SIZE:
+        fail(name, "must be below 2**63", number)
+    return number
+
+
+def nodes(name: str, value: Any) -> int:
+    """`value` as a number of nodes."""
+    number = size(name, value)
+    if number > MAX_NODES:
+        fail(name, f"must not exceed {MAX_NODES:,}", number)
     return number
 
 
@@ -49,8 +94,8 @@ def integer(name: str, value: Any) -> int:
         if isinstance(value, bool):
             raise TypeError
         return int(value.__index__())
-    except (AttributeError, TypeError, ValueError):
-        mistyped(name, "must be an integer", repr(value))
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        mistyped(name, "must be an integer", shown(value))
 
 
 def count(name: str, value: Any) -> int:
@@ -58,6 +103,16 @@ def count(name: str, value: Any) -> int:
     number = integer(name, value)
     if number < 1:
         fail(name, "must be at least 1", number)
+    return addressable(name, number)
+
+
+def steps(name: str, value: Any, least: int = 0) -> int:
+    """`value` as the length of a walk, which is written out step by step."""
+    number = integer(name, value)
+    if number < least:
+        fail(name, f"must be at least {least}", number)
+    if number > MAX_STEPS:
+        fail(name, f"must not exceed {MAX_STEPS} steps", number)
     return number
 
 
@@ -74,7 +129,7 @@ def positive(name: str, value: float) -> float:
 def number(name: str, value: Any) -> float:
     """`value` as a float; inf if it is an integer too large for one."""
     if not isinstance(value, Real) or isinstance(value, bool):
-        mistyped(name, "must be a number", repr(value))
+        mistyped(name, "must be a number", shown(value))
     try:
         return float(value)
     except OverflowError:
@@ -93,23 +148,52 @@ def scale(name: str, value: Any) -> float | Tensor:
     """`value` as a number > 0, or as a tensor [] that may have a gradient."""
     if not isinstance(value, Tensor):
         return positive(name, value)
-    if value.dim() or not value.is_floating_point():
+    dense(name, value)
+    if value.dim() or value.dtype not in REALS or not value.is_floating_point():
         got = f"{value.dtype} of shape {list(value.shape)}"
         fail(name, "must be a number or a floating-point tensor of shape []", got)
+    if value.device.type == "cpu":
+        positive(name, float(value.detach()))
     return value
 
 
 def yes_or_no(name: str, value: Any) -> bool:
     """`value`, which must be True or False."""
     if not isinstance(value, bool | np.bool_):
-        mistyped(name, "must be True or False", repr(value))
+        mistyped(name, "must be True or False", shown(value))
     return bool(value)
 
 
 def of_type(name: str, value: Any, kind: type) -> None:
     """Refuses what is not an instance of `kind`."""
     if not isinstance(value, kind):
-        mistyped(name, f"must be a {kind.__name__}", type(value).__name__)
+        cure = "make one first" if value is kind else ""
+        mistyped(name, f"must be a {kind.__name__}", kind_of(value), cure)
+
+
+def path(name: str, value: Any) -> Path:
+    """`value` as a path, which may lead nowhere."""
+    if not isinstance(value, str | os.PathLike) or isinstance(value, type):
+        mistyped(name, "must be a path", shown(value))
+    text = os.fspath(value)
+    if not isinstance(text, str) or not text or "\0" in text:
+        fail(name, "must be a path that a file can have", repr(text))
+    return Path(text)
+
+
+def device(name: str, value: Any) -> torch.device:
+    """`value` as a device that is there, and has memory."""
+    try:
+        found = torch.device(value)
+    except (RuntimeError, TypeError, ValueError):
+        mistyped(name, "must be a device", shown(value))
+    try:
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        fail(name, "must be a device that is there", repr(str(found)))
+    if found.type == "meta":
+        fail(name, "must be a device with memory", "'meta'")
+    return found
 
 
 def functions(name: str, value: Any, many: bool = False) -> Sequence[Any]:
@@ -122,7 +206,7 @@ def functions(name: str, value: Any, many: bool = False) -> Sequence[Any]:
             rule = "must be a function or an object that can be called"
             kind = getattr(entry, "__name__", "")
             cure = f"make one: {kind}(...)" if isinstance(entry, type) else ""
-            mistyped(name, rule, repr(entry), cure)
+            mistyped(name, rule, shown(entry), cure)
     return entries
 
 
@@ -132,26 +216,50 @@ def randomness(value: Any) -> torch.Generator | int | None:
         return value
     if isinstance(value, bool | Tensor) or not hasattr(value, "__index__"):
         rule = "must be a torch.Generator, an integer or None"
-        mistyped("generator", rule, repr(value))
+        mistyped("generator", rule, shown(value))
     return integer("generator", value)
+
+
+def dense(name: str, value: Any) -> Tensor:
+    """`value`, which must be a tensor whose numbers stand in memory as they are."""
+    if not isinstance(value, Tensor):
+        mistyped(name, "must be a tensor", kind_of(value))
+    odd: object = None
+    cure = ""
+    if value.is_nested:
+        odd, cure = "a nested tensor", "pad it: x.to_padded_tensor(0)"
+    elif value.layout is not torch.strided:
+        odd, cure = value.layout, "make it one: x.to_dense()"
+    elif value.is_quantized:
+        odd, cure = value.dtype, "make it one: x.dequantize()"
+    elif value.is_meta:
+        odd = "one on the device 'meta', which has no numbers"
+    if odd is not None:
+        mistyped(name, "must be a dense tensor", odd, cure)
+    return value
+
+
+def as_dense(name: str, value: Any) -> Tensor:
+    """`value` as a dense tensor of any rank, without its gradient."""
+    if isinstance(value, Tensor):
+        return dense(name, value).detach().resolve_neg()
+    given = value
+    if isinstance(value, np.ndarray):
+        plain = value.flags.writeable and all(s >= 0 for s in value.strides)
+        if not plain or not value.dtype.isnative:  # what torch cannot share
+            value = value.astype(value.dtype.newbyteorder("="))
+    try:
+        result = torch.as_tensor(value, device="cpu")
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        plain = isinstance(given, list | tuple)
+        mistyped(name, "must be a tensor", shown(given) if plain else kind_of(given))
+    # an empty list has no dtype of its own
+    return result if result.numel() else result.to(torch.int64)
 
 
 def tensor(name: str, value: Any, rank: int = 1) -> Tensor:
     """`value` as a tensor of the given rank."""
-    if isinstance(value, Tensor):
-        result = value.detach()
-    else:
-        if isinstance(value, np.ndarray):
-            plain = value.flags.writeable and all(s >= 0 for s in value.strides)
-            value = value if plain else value.copy()  # what torch cannot share
-        try:
-            result = torch.as_tensor(value, device="cpu")
-        except (TypeError, ValueError, RuntimeError):
-            mistyped(name, "must be a tensor", type(value).__name__)
-        if result.numel() == 0:  # an empty list has no dtype of its own
-            result = result.to(torch.int64)
-    if result.layout is not torch.strided:
-        mistyped(name, "must be a dense tensor", result.layout)
+    result = as_dense(name, value)
     if result.dim() != rank:
         cure = f"write [{value}]" if result.dim() == 0 and rank == 1 else ""
         rule = f"must have {rank} dimension(s)"
@@ -182,12 +290,7 @@ def within(name: str, value: Tensor, upper: int, what: str = "nodes") -> Tensor:
 
 def positions(name: str, value: Any, edges: int) -> Tensor:
     """`value` as positions of edges, of any shape; -1 for none."""
-    try:
-        result = (
-            value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
-        )
-    except (TypeError, ValueError, RuntimeError):
-        mistyped(name, "must be a tensor", repr(value))
+    result = as_dense(name, value)
     if result.dtype not in INTEGERS:
         mistyped(name, "must have dtype int32 or int64", result.dtype)
     if result.device.type == "cpu" and result.numel():
@@ -204,12 +307,7 @@ def pairs(
     """Two integer arguments as tensors of one shape."""
     found = []
     for name, value in (left, right):
-        try:
-            result = torch.as_tensor(value, device=device)
-        except (TypeError, ValueError, RuntimeError):
-            mistyped(name, "must be a tensor or a number", repr(value))
-        if result.numel() == 0:
-            result = result.to(torch.int64)  # an empty list has no type of its own
+        result = as_dense(name, value).to(device)
         if result.dtype not in INTEGERS:
             mistyped(name, "must have dtype int32 or int64", result.dtype)
         found.append(result)
@@ -240,24 +338,70 @@ def edge_ids(value: Any, edges: int) -> Tensor:
 
 def scipy_matrix(name: str, value: Any) -> None:
     """Refuses what is not a sparse matrix, without importing scipy."""
-    if not hasattr(value, "tocoo") or not hasattr(value, "format"):
-        mistyped(name, "must be a scipy sparse matrix or array", type(value).__name__)
+    whole = hasattr(value, "tocoo") and hasattr(value, "format")
+    if not whole or isinstance(value, type):
+        mistyped(name, "must be a scipy sparse matrix or array", kind_of(value))
     if len(value.shape) != 2:
         fail(name, "must have 2 dimension(s)", f"shape {list(value.shape)}")
 
 
+def scipy_rows(name: str, value: Any) -> None:
+    """Refuses compressed rows that scipy would follow out of its arrays."""
+    if value.format not in ("csr", "csc", "bsr"):
+        return
+    across, along = value.shape[::-1] if value.format == "csc" else value.shape
+    if value.format == "bsr":
+        across, along = (
+            side // block
+            for side, block in zip((across, along), value.blocksize, strict=True)
+        )
+    rows = row_pointer(f"{name}.indptr", value.indptr, len(value.indices))
+    if rows.numel() != across + 1:
+        rule = f"must have one entry more than there are rows, {across + 1} in all"
+        fail(f"{name}.indptr", rule, rows.numel())
+    within(f"{name}.indices", integers(f"{name}.indices", value.indices), along)
+
+
+def one_device(arrays: Mapping[str, Tensor]) -> None:
+    """Refuses arrays of one graph that are in different places."""
+    devices = {name: str(array.device) for name, array in arrays.items()}
+    if len(set(devices.values())) > 1:
+        fail("device", "must be the same for all arrays", devices)
+
+
 def differentiable(name: str, value: Any, expected: int, of: str) -> Tensor:
     """`value` as it is, with its gradient: one entry per element of `of`."""
-    if not isinstance(value, Tensor):
-        mistyped(name, "must be a tensor", type(value).__name__)
-    tensor(name, value)
+    tensor(name, real(name, dense(name, value)))
     return length(name, value, expected, of)
+
+
+def floats(name: str, value: Any) -> Tensor:
+    """`value` as it is, with its gradient, which must hold floats."""
+    if not real(name, found := dense(name, value)).is_floating_point():
+        mistyped(name, "must hold floats", found.dtype)
+    return found
+
+
+def looked_up(name: str, value: Any, node: Tensor) -> Tensor:
+    """What an embedding gave for nodes [...], as vectors [..., d]."""
+    found = floats(name, value)
+    if found.shape[:-1] != node.shape:
+        shape = ", ".join(map(str, [*node.shape, "d"]))
+        rule = f"must give one vector per node, shape [{shape}]"
+        fail(name, rule, f"shape {list(found.shape)}")
+    return found
+
+
+def cpu_generator(name: str, value: Any) -> torch.Generator | None:
+    """`value`, which must be a torch.Generator or None."""
+    if value is not None and not isinstance(value, torch.Generator):
+        mistyped(name, "must be a torch.Generator or None", shown(value))
+    return value
 
 
 def real(name: str, value: Tensor) -> Tensor:
     """`value`, whose dtype must be one that torch can sort and compare."""
-    odd = (torch.uint16, torch.uint32, torch.uint64, torch.bool)
-    if value.dtype.is_complex or value.dtype in odd:
+    if value.dtype not in REALS:
         mistyped(name, "must hold integers or floats", value.dtype)
     return value
 
@@ -319,35 +463,55 @@ def seeds(value: Any, upper: int, device: torch.device, name: str = "seeds") -> 
     return result.to(device=device, dtype=torch.int64, copy=True)
 
 
+def _is_long(value: Sequence[Any]) -> bool:
+    """Whether there are too many entries to look at, as in `range(10**30)`."""
+    try:
+        return len(value) > MAX_STEPS
+    except OverflowError:
+        return True
+
+
 def fanouts(
     value: Any, *, allow_all: bool, seeds: int = 1, name: str = "fanouts"
 ) -> list[int]:
     """`value` as a list of fanouts; `allow_all` admits 0 and -1 (all neighbours)."""
     cure = "" if allow_all else "'sample_rooted' takes -1 and 0"
     if isinstance(value, Tensor):
-        value = value.tolist()
+        value = real(name, tensor(name, value)).tolist()
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        mistyped(name, "must be a list of integers", repr(value))
+        mistyped(name, "must be a list of integers", shown(value))
+    if _is_long(value):
+        fail(name, f"must not have more than {MAX_STEPS} entries", shown(value))
     entries: list[int] = []
     for fanout in value:
         try:
             entries.append(integer(name, fanout))
         except TypeError:
-            mistyped(name, "must be a list of integers", repr(value))
+            mistyped(name, "must be a list of integers", shown(value))
     if allow_all:
         return [max(fanout, -1) for fanout in entries]
     if any(fanout < 1 for fanout in entries):
         fail(name, "must hold positive integers", entries, cure)
-    if seeds * math.prod(entries) > MAX_WIDTH:
-        rule = f"must not grow a forest wider than {MAX_WIDTH} walkers"
-        fail(name, rule, seeds * math.prod(entries))
+    widths = accumulate(entries, operator.mul, initial=seeds)
+    fits(name, 16 * sum(widths))  # a node and an edge each
     return entries
+
+
+def fits(name: str, nbytes: int) -> None:
+    """Refuses what asks for more memory than there is."""
+    if nbytes < SMALL:
+        return
+    room = _memory.room()
+    if room is not None and nbytes > room:
+        rule = f"must ask for no more than fits into memory, {room:,} bytes now"
+        fail(name, rule, f"{nbytes:,} bytes")
 
 
 def bias_weights(value: Any, entries: int, name: str = "bias") -> Tensor:
     """What a BiasFn returned, as one weight per entry of the neighbourhood."""
     if not isinstance(value, Tensor):
-        mistyped(name, "must return a tensor", type(value).__name__)
+        mistyped(name, "must return a tensor", kind_of(value))
+    dense(name, value)
     if value.shape != (entries,):
         rule = f"must return one weight per neighbour, shape [{entries}]"
         fail(name, rule, f"shape {list(value.shape)}")
@@ -363,7 +527,8 @@ def bias_weights(value: Any, entries: int, name: str = "bias") -> Tensor:
 def drawn_edges(value: Any, walkers: int, fanout: int, edges: int) -> Tensor:
     """What a bias drew by itself, as positions of edges or -1."""
     if not isinstance(value, Tensor):
-        mistyped("bias", "must draw a tensor", type(value).__name__)
+        mistyped("bias", "must draw a tensor", kind_of(value))
+    dense("bias", value)
     if value.shape != (walkers, fanout):
         rule = f"must draw positions of shape [{walkers}, {fanout}]"
         fail("bias", rule, f"shape {list(value.shape)}")
@@ -383,6 +548,12 @@ def known_types(name: str, value: Any, known: list[Any], of: str) -> None:
     for key in value:
         if key not in known:
             fail(name, f"must use the {of} of 'adj', {known}", repr(key))
+
+
+def mapping(name: str, value: Any) -> None:
+    """Refuses what has no keys and values."""
+    if not isinstance(value, Mapping):
+        mistyped(name, "must be a mapping of edge types", kind_of(value))
 
 
 def node_types(adjs: Any) -> dict[str, int]:

@@ -13,7 +13,7 @@ from gttf_sampler import _check
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.forest import WalkForest
-from gttf_sampler.random import BATCH, fold, new_key
+from gttf_sampler.random import BATCH, draw, fold, new_key
 from gttf_sampler.traverse import traverse
 
 OWN = ("dataset", "collate_fn", "batch_sampler")
@@ -58,6 +58,10 @@ class ForestLoader(DataLoader[Any]):
 
     def __iter__(self) -> Iterator[WalkForest]:  # type: ignore[override]
         """One epoch of forests."""
+        if self.persistent_workers and self._iterator is not None:
+            # torch draws a number for every iterator, and none for one that is used
+            # again: an epoch must not depend on that
+            draw(self.generator)
         for nodes, edges in super().__iter__():
             yield WalkForest(self.adj, self.fanouts, nodes, edges)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gttf_sampler import _ops, random
+from gttf_sampler import _check, _ops, random
 from gttf_sampler._scratch import NodeTable
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import (
@@ -105,7 +105,7 @@ def draw_relation(
     adj, fanout = relation.adj, relation.fanouts[hop]
     _, node, root = here.frontier()
     stream = random.stream(key, here.identity(node, root))
-    walkers = Walkers(adj, here.path, node, root, stream)
+    walkers = Walkers(adj, here.path, node, root, stream, key)
     if fanout < 0:
         edge, to = all_edges(walkers, relation.bias, total)
     elif fanout == 0 or node.numel() == 0:
@@ -113,6 +113,7 @@ def draw_relation(
     elif not replace and node.device.type == "cpu" and takes_whole_rows(relation.bias):
         edge, to = _draw_ragged(walkers, relation.bias, fanout)
     else:
+        _check.fits("fanouts", 32 * node.numel() * fanout)
         edge = draw_edges(walkers, relation.bias, fanout, replace).view(-1)
         to = torch.arange(node.numel(), device=node.device).repeat_interleave(fanout)
     return Draw(walkers, edge, to, _ops.take_or_none(adj.col, edge))

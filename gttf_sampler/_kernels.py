@@ -17,6 +17,7 @@ from llvmlite import ir
 from numba import int64, types, uint64
 from numba.extending import intrinsic
 
+from gttf_sampler._kernel_cache import guard
 from gttf_sampler._ops_torch import REFUSED
 from gttf_sampler.random import GOLDEN, LOW32, MULTIPLIERS, WORD
 
@@ -33,7 +34,7 @@ _CROWD = 128  # the same for node2vec, whose walkers are not done all at once
 def _compiled(function):
     """The function as machine code, kept on disk where there is a place to keep it."""
     try:
-        return numba.njit(nogil=True, cache=True)(function)
+        return guard(numba.njit(nogil=True, cache=True)(function))
     except RuntimeError:  # no directory to write to: compile anew in every process
         return numba.njit(nogil=True)(function)
 

@@ -7,8 +7,10 @@ occupied serves a later one, as soon as nobody holds a tensor of it any more.
 """
 
 import ctypes
+import os
 import sys
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,50 @@ def empty(size: int, dtype: torch.dtype) -> Tensor:
         libc = ctypes.CDLL(None)
         libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), MADV_HUGEPAGE)
     return made
+
+
+def room() -> int | None:
+    """How many more bytes this process can have; None where nobody says."""
+    found = [_free_memory(), _free_address_space(), _free_in_group()]
+    return min((free for free in found if free is not None), default=None)
+
+
+def _free_memory() -> int | None:
+    """What the machine has left, memory included that it would give back."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        (line,) = (line for line in lines if line.startswith("MemAvailable"))
+        return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _free_address_space() -> int | None:
+    """What a limit set with `ulimit -v` leaves."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return None
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return max(0, limit - pages * os.sysconf("SC_PAGE_SIZE"))
+    except (ImportError, AttributeError, OSError, ValueError):
+        return None
+
+
+def _free_in_group() -> int | None:
+    """What the control group of a container leaves."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = int((group / "memory.max").read_text())
+        return max(0, limit - int((group / "memory.current").read_text()))
+    except (OSError, ValueError):  # no such group, or "max"
+        return None
 
 
 class Pool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from gttf_sampler import _kernels
+from gttf_sampler import _check, _kernels
 from gttf_sampler._memory import borrow, give_back, lend
 from gttf_sampler._ops_torch import Rooted
 from gttf_sampler._threads import parallel, start
@@ -133,6 +133,7 @@ def _draw_rows(hop: _Hop) -> _Drawn:
     parallel(_kernels.row_sizes, width, width, hop.rowptr, hop.node, *how, *rows)
     np.cumsum(end, out=end)
     drawn = int(end[-1]) if width else 0
+    _check.fits("fanouts", 24 * drawn)
     out = hop.room(drawn)
     new = (array[hop.used : hop.used + drawn] for array in out)
     parts = max(1, min(PARTS, drawn // PART))
@@ -151,6 +152,7 @@ def _draw_rows_by_mass(hop: _Hop) -> _Drawn:
     rows = hop.rowptr, hop.key, hop.node, low, high, stream
     parallel(_kernels.find_rows, width, width, *rows)
     before[:] = 0
+    _check.fits("fanouts", 32 * width * fanout)
     scratch.append(borrow(width * fanout))
     places = scratch[-1][: width * fanout]
     draw_by_mass((stream, hop.mass, low, high, before), fanout, hop.replace, places)

@@ -147,16 +147,36 @@ def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> T
 
 
 def _draw_distinct(stream: Tensor, count: Tensor, fanout: int) -> Tensor:
-    """Floyd's method: every subset of min(f, count) offsets is equally likely."""
-    chosen = count.new_empty(count.numel(), fanout)
-    for i in range(fanout):
-        last = count - (fanout - i)  # negative only in rows that are overwritten below
-        pick = below(bits(stream, i), (last + 1).clamp_(min=1))
-        taken = (chosen[:, :i] == pick[:, None]).any(1)
-        chosen[:, i] = torch.where(taken, last, pick)
+    """Floyd's method: every subset of min(f, count) offsets is equally likely.
+
+    Draw i picks among the first `last` + 1 offsets, and takes `last` itself if its pick
+    was taken before. It was if an earlier draw has picked the same, or if the pick is
+    the `last` of an earlier draw that had to take that: a chain of draws, each earlier
+    than the one before, which is followed in steps of doubling length.
+    """
     slot = torch.arange(fanout, device=count.device)
     every = slot.where(slot < count[:, None], -1)
-    return chosen.where((count > fanout)[:, None], every)
+    long = count > fanout
+    if count.device.type == "cpu":  # elsewhere, to ask costs more than to draw in vain
+        some = positions(long)
+        if some.numel() < count.numel():
+            if some.numel():
+                every[some] = _draw_distinct(stream[some], count[some], fanout)
+            return every
+    spare = (count - fanout)[:, None]
+    last = spare + slot  # negative only in rows that are overwritten below
+    pick = below(bits(stream[:, None], slot), (last + 1).clamp_(min=1))
+    ordered, order = (pick * fanout + slot).sort(1)  # by pick, then by draw
+    ordered = ordered.div_(fanout, rounding_mode="floor")
+    again = torch.zeros_like(ordered, dtype=torch.bool)
+    torch.eq(ordered[:, 1:], ordered[:, :-1], out=again[:, 1:])
+    taken = torch.empty_like(again).scatter_(1, order, again)
+    before = pick - spare  # the draw whose `last` was picked, if there is one
+    before = before.where((before >= 0) & (before < slot), slot)
+    for _ in range((fanout - 1).bit_length()):
+        taken = taken | taken.gather(1, before)
+        before = before.gather(1, before)
+    return last.where(taken, pick).where(long[:, None], every)
 
 
 def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
@@ -395,7 +415,7 @@ def weigh_node2vec(
     left = below_wide(bits(stream, 0), total)
     kind, rank = torch.zeros_like(node), left
     for k in range(2):
-        whole = mass[k] * number[k]
+        whole = (mass * number)[k]
         beyond = (kind == k) & (rank >= whole)
         rank = torch.where(beyond, rank - whole, rank)
         kind = kind + beyond
@@ -445,9 +465,9 @@ def _shared(
         )
     every = torch.arange(node.numel(), device=node.device)
     name, owner = torch.cat([name, last]), torch.cat([owner, every])
-    size = rowptr.numel()
-    code = (owner * size + name).unique()
-    return code % size, code // size
+    most = rowptr.numel()
+    code = (owner * most + name).unique()
+    return code % most, code // most
 
 
 def _kind_mass(

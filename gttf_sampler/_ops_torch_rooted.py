@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from gttf_sampler import _check
 from gttf_sampler._memory import borrow, lend
 from gttf_sampler._ops_torch import (
     Rooted,
-    compress,
     draw_uniform,
     expand,
     positions,
@@ -68,16 +68,34 @@ def _draw(
         return edge, to.add_(begin)
     if fanout == 0 or node.numel() == 0:
         return node.new_empty(0), node.new_empty(0)
-    offset = draw_uniform(stream(key, node), count, fanout, replace)
-    edge = offset.add_(start[:, None]).view(-1)
+    if replace:
+        return _draw_again(start, count, node, begin, fanout, key)
+    size = count.clamp(max=fanout)
+    total = int(size.sum())
+    _check.fits("fanouts", 32 * total)
+    to, edge = expand(start, size, total)  # right for all rows that are taken whole
+    long = positions(count > fanout)
+    if long.numel():
+        words = stream(key, take(node, long))
+        offset = draw_uniform(words, take(count, long), fanout, False)
+        first = take(size.cumsum(0).sub_(size), long)[:, None]
+        slot = torch.arange(fanout, device=node.device)
+        edge[first + slot] = offset.add_(take(start, long)[:, None])
+    return edge, to.add_(begin)
+
+
+def _draw_again(
+    start: Tensor, count: Tensor, node: Tensor, begin: int, fanout: int, key: Key
+) -> tuple[Tensor, Tensor]:
+    """The same with replacement: every node that has an edge gives `fanout`."""
+    _check.fits("fanouts", 32 * node.numel() * fanout)
+    edge = draw_uniform(stream(key, node), count, fanout, True)
+    edge = edge.add_(start[:, None])
     to = torch.arange(begin, begin + node.numel(), device=node.device)
-    to = to[:, None].expand(-1, fanout).reshape(-1)
-    drawn = count.clamp(max=1).mul_(fanout) if replace else count.clamp(max=fanout)
-    if int(drawn.min()) == fanout:
-        return edge, to
-    slot = torch.arange(fanout, device=node.device)
-    chosen = compress((slot < drawn[:, None]).view(-1), int(drawn.sum()))
-    return take(edge, chosen), take(to, chosen)
+    if int(count.min()) == 0:
+        some = positions(count > 0)
+        edge, to = edge.index_select(0, some), take(to, some)
+    return edge.view(-1), to[:, None].expand(-1, fanout).reshape(-1)
 
 
 def _number(

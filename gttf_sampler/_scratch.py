@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from gttf_sampler import _memory, _ops
+from gttf_sampler import _check, _memory, _ops
 
 
 class NodeTable:
@@ -18,6 +18,7 @@ class NodeTable:
 
     def __init__(self, num_nodes: int, device: torch.device) -> None:
         dtype = _ops.id_dtype(4 * num_nodes)  # int32 must last for more than one use
+        _check.fits("num_cols", num_nodes * dtype.itemsize)
         self._top = torch.iinfo(dtype).max
         if device.type == "cpu":
             self.cell = _memory.empty(num_nodes + 1, dtype).fill_(self._top)

@@ -10,6 +10,7 @@ import re
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +20,20 @@ from torch import Tensor
 
 from gttf_sampler import _check
 
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
+
 FORMAT, VERSION = "gttf-compact-adj", 1
 HEADER = "header.json"
 CHUNK = 1 << 26
-CHEAP_TO_VERIFY = 1 << 30
 REQUIRED, OPTIONAL = ("rowptr", "col"), ("edge_id", "edge_weight", "edge_time")
 IDS = ("<i4", "<i8")
 NUMBERS = (*IDS, "|i1", "|u1", "<i2", "<f2", "<f4", "<f8")
 OURS = re.compile(
-    r"(rowptr|col|edge_id|edge_weight|edge_time)\.[0-9a-f]{12}\.bin"
-    r"|header\.json\.[0-9a-f]{12}"
+    r"(?:rowptr|col|edge_id|edge_weight|edge_time)\.([0-9a-f]{12})\.bin"
+    r"|header\.json\.([0-9a-f]{12})"
 )
 
 Array = np.ndarray[Any, Any]
@@ -42,36 +47,115 @@ class Pieces(NamedTuple):
     pieces: Iterable[Array]
 
 
+class _GoneError(Exception):
+    """A file that a header names is not there."""
+
+
 def save(
     path: str | os.PathLike[str],
     arrays: Mapping[str, Tensor | Pieces],
     facts: dict[str, Any],
+    overwrite: bool = False,
 ) -> None:
-    """Writes `arrays` and `facts` into the directory `path`, replacing what it held."""
+    """Writes `arrays` and `facts` into the directory `path`, replacing what it held.
+
+    Every call writes files of its own. Calls at the same time meet only where they
+    replace the header, one after the other; each then removes what the header named
+    before, and what a process that died has left.
+    """
+    folder = _folder(path, overwrite)
     plain = {
         name: array if isinstance(array, Pieces) else _as_numpy(name, array)
         for name, array in arrays.items()
     }
-    folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
     token = uuid.uuid4().hex[:12]
     files = {name: folder / f"{name}.{token}.bin" for name in plain}
     header = folder / f"{HEADER}.{token}"
+    with ExitStack() as until_done:
+        with _locked(folder):  # or another call could take the file for a dead one's
+            header.touch()
+            until_done.enter_context(_locked(header))
+        try:
+            entries = {name: _write(files[name], a) for name, a in plain.items()}
+            content = {"format": FORMAT, "version": VERSION, **facts, "arrays": entries}
+            content["crc32"] = _checksum(content)
+            _write_bytes(header, [json.dumps(content, indent=1).encode()])
+            with _locked(folder) as alone:
+                before = _token_of(folder / HEADER)
+                os.replace(header, folder / HEADER)
+                _sync_folder(folder)
+                _clean(folder, token, None if alone else before)
+        except BaseException:
+            if _token_of(folder / HEADER) != token:  # another header is in force
+                for file in (*files.values(), header):
+                    file.unlink(missing_ok=True)
+            raise
+
+
+def _folder(path: str | os.PathLike[str], overwrite: bool) -> Path:
+    """The directory to write into, made if it is not there."""
+    if not isinstance(path, str | os.PathLike):
+        _check.mistyped("path", "must be a path", repr(path))
+    folder = Path(path)
+    if not os.fspath(path):
+        _check.fail("path", "must name a directory", repr(path))
+    if folder.exists() and not folder.is_dir():
+        _check.fail("path", "must name a directory", f"{str(path)!r}, a file")
+    folder.mkdir(parents=True, exist_ok=True)
+    strange = next((f.name for f in folder.iterdir() if not OURS.fullmatch(f.name)), "")
+    if strange and not overwrite and not _token_of(folder / HEADER):
+        rule = "must be an empty directory, or hold a saved graph"
+        cure = "pass overwrite=True to write beside it"
+        _check.fail("path", rule, f"{str(path)!r} with {strange!r}", cure)
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Holds the lock of a file or directory; False where the system has none."""
+    if fcntl is None:
+        yield False
+        return
+    handle = os.open(path, os.O_RDONLY)
     try:
-        entries = {name: _write(files[name], array) for name, array in plain.items()}
-        content = {"format": FORMAT, "version": VERSION, **facts, "arrays": entries}
-        content["crc32"] = _checksum(content)
-        _write_bytes(header, [json.dumps(content, indent=1).encode()])
-        os.replace(header, folder / HEADER)
-    except BaseException:
-        if _token_of(folder / HEADER) != token:  # the old header is still in force
-            for file in (*files.values(), header):
-                file.unlink(missing_ok=True)
-        raise
-    _sync_folder(folder)
-    for file in folder.iterdir():
-        if OURS.fullmatch(file.name) and token not in file.name:
-            file.unlink(missing_ok=True)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:  # some network file systems
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+def _clean(folder: Path, token: str, before: str | None) -> None:
+    """Removes the files of all other tokens that nobody is writing.
+
+    Where there are no locks to tell, of the one `before` alone.
+    """
+    others = {m[1] or m[2] for f in folder.iterdir() if (m := OURS.fullmatch(f.name))}
+    for other in others - {token}:
+        if before is None and _is_written(folder / f"{HEADER}.{other}"):
+            continue
+        if before is None or other == before:
+            for file in folder.glob(f"*.{other}*"):
+                if OURS.fullmatch(file.name):
+                    file.unlink(missing_ok=True)
+
+
+def _is_written(header: Path) -> bool:
+    """Whether a process that lives is at work on the files of a header to be."""
+    try:
+        handle = os.open(header, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def _token_of(header: Path) -> str:
@@ -101,18 +185,27 @@ def _checksum(content: dict[str, Any]) -> int:
 
 
 def load(
-    path: str | os.PathLike[str], mmap: bool, verify: bool | None
+    path: str | os.PathLike[str], mmap: bool, verify: bool
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The arrays and the header of the directory `path`."""
+    if not isinstance(path, str | os.PathLike):
+        _check.mistyped("path", "must be a path", repr(path))
     folder = Path(path)
-    header = _read_header(folder / HEADER)
-    entries = header["arrays"]
-    total = sum(_expected_bytes(entry) for entry in entries.values())
-    if verify is None:
-        verify = not mmap or total <= CHEAP_TO_VERIFY
-    arrays = {}
-    for name, entry in entries.items():
-        arrays[name] = _read(folder / entry["file"], entry, mmap, verify)
+    while True:
+        header = _read_header(folder / HEADER)
+        entries = header["arrays"]
+        token = entries["col"]["file"].split(".")[1]
+        try:
+            arrays = {
+                name: _read(folder / entry["file"], entry, mmap, verify)
+                for name, entry in entries.items()
+            }
+            break
+        except _GoneError as missing:
+            if _token_of(folder / HEADER) == token:
+                rule = "must be there, the header names it"
+                _damaged(missing.args[0], rule, "no such file")
+            # else it has been replaced meanwhile, and there is a new one to read
     edges = arrays["col"].numel()
     for name in OPTIONAL:
         if name in arrays and arrays[name].numel() != edges:
@@ -191,7 +284,8 @@ def _read_header(file: Path) -> dict[str, Any]:
 def _is_sound(header: dict[str, Any]) -> bool:
     """Whether everything is there and of the kind that readers rely on."""
     names, size = set(header["arrays"]), header["num_cols"]
-    sound = header["direction"] in ("in", "out") and type(size) is int and size >= 0
+    sound = header["direction"] in ("in", "out")
+    sound &= type(size) is int and 0 <= size <= _check.MAX_NODES
     sound &= names >= set(REQUIRED) and names <= {*REQUIRED, *OPTIONAL}
     for name, entry in header["arrays"].items():
         sound &= OURS.fullmatch(entry["file"]) is not None
@@ -208,18 +302,22 @@ def _expected_bytes(entry: dict[str, Any]) -> int:
 
 def _read(file: Path, entry: dict[str, Any], mmap: bool, verify: bool) -> Tensor:
     """One array, after a check of its size and, if wanted, of its checksum."""
-    if not file.is_file():
-        _damaged(file, "must be there, the header names it", "no such file")
-    size, expected = file.stat().st_size, _expected_bytes(entry)
+    try:
+        size, expected = file.stat().st_size, _expected_bytes(entry)
+    except FileNotFoundError:
+        raise _GoneError(file) from None
     if size != expected:
         _damaged(file, f"must have {expected} bytes", f"{size} bytes")
     dtype = np.dtype(entry["dtype"])
     if size == 0:
         plain = np.empty(0, dtype)
-    elif mmap:  # mode "c" keeps the file as it is whatever is done to the tensor
-        plain = np.memmap(file, dtype, mode="c")
     else:
-        plain = np.fromfile(file, dtype)
+        try:  # mode "c" keeps the file as it is whatever is done to the tensor
+            plain = (
+                np.memmap(file, dtype, mode="c") if mmap else np.fromfile(file, dtype)
+            )
+        except FileNotFoundError:
+            raise _GoneError(file) from None
     if verify:
         crc = 0
         for chunk in _chunks(plain):

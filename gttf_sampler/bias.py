@@ -174,8 +174,10 @@ class NoRevisitBias(Bias):
 class AttentionBias(Bias):
     """Neighbours by the square root of an attention value; GatBias of the paper.
 
-    A model that multiplies the messages by the other square root gets, in expectation,
-    the attention it asked for, from samples that spend little on negligible edges.
+    Samples spend little on negligible edges. A model that multiplies the message of a
+    sampled neighbour v by √a_v · Σ√a / f, where the sum goes over all neighbours of the
+    node and f draws were made with replacement, gets Σ a_v m_v in expectation: the
+    attention it asked for. √a_v alone is off by that factor, which differs per node.
 
     Differs from the paper: does not contain `NoRevisitBias`; multiply the two.
 

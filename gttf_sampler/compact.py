@@ -88,6 +88,7 @@ class CompactAdj:
         num_rows, num_cols = _build.sizes(row, col, num_nodes, direction)
         _check.within("edge_index", row, num_rows)
         _check.within("edge_index", col, num_cols)
+        _check.fits("num_nodes", 8 * num_rows)
         weight = _build.weights(edge_weight, col)
         time = _build.times(edge_time, node_time, col, num_cols)
         rows = _build.rows_from_edges(
@@ -102,7 +103,7 @@ class CompactAdj:
             rows.edge_id,
             rows.edge_weight,
             rows.edge_time,
-        )
+        ).trusted()
 
     @classmethod
     def from_csr(
@@ -124,12 +125,13 @@ class CompactAdj:
         col = _check.integers("col", col)
         rowptr = _check.row_pointer("rowptr", rowptr, col.numel()).to(col.device)
         num_cols = rowptr.numel() - 1 if num_cols is None else num_cols
-        _check.within("col", col, _check.size("num_cols", num_cols))
+        _check.within("col", col, _check.nodes("num_cols", num_cols))
         if edge_id is not None:
             edge_id = _check.edge_ids(edge_id, col.numel()).to(col.device)
         weight = _build.weights(edge_weight, col)
         time = _build.times(edge_time, None, col, num_cols)
-        return cls(rowptr, col.contiguous(), num_cols, direction, edge_id, weight, time)
+        rows = rowptr, col.contiguous(), num_cols, direction
+        return cls(*rows, edge_id, weight, time).trusted()
 
     @classmethod
     def from_scipy(
@@ -141,7 +143,9 @@ class CompactAdj:
         the stored values edge weights; edge ids count the values as they are stored.
         """
         _check.one_of("direction", direction, DIRECTIONS)
+        weighted = _check.yes_or_no("weighted", weighted)
         _check.scipy_matrix("matrix", matrix)
+        _check.scipy_rows("matrix", matrix)
         sources, targets = matrix.shape
         ready, num_cols = ("csr", targets) if direction == "out" else ("csc", sources)
         if matrix.format == ready:
@@ -217,6 +221,7 @@ class CompactAdj:
         here, there = (x.reshape(-1).to(torch.int64) for x in (here, there))
         _check.within("node", here, self.num_rows)
         _check.within("neighbor", there, self.num_cols)
+        self.ensure_sound()
         order, ordered = _tables.sorted_order(self), _tables.sorted_col(self)
         start, count = self.row_range(here)
         low, high = (
@@ -263,6 +268,7 @@ class CompactAdj:
         self, device: torch.device | str, *, non_blocking: bool = False
     ) -> CompactAdj:
         """The same rows on another device."""
+        device = _check.device("device", device)
         return self._map(lambda array: array.to(device, non_blocking=non_blocking))
 
     def cpu(self) -> CompactAdj:
@@ -274,8 +280,9 @@ class CompactAdj:
     ) -> CompactAdj:
         """The same rows on a GPU, by default the current one."""
         if isinstance(device, int):
-            device = torch.device("cuda", device)
-        return self.to(device or "cuda", non_blocking=non_blocking)
+            device = torch.device("cuda", _check.size("device", device))
+        device = "cuda" if device is None else device
+        return self.to(device, non_blocking=non_blocking)
 
     def pin_memory(self) -> CompactAdj:
         """The same rows in page-locked memory, for fast copies to a GPU."""
@@ -291,18 +298,41 @@ class CompactAdj:
         """Reads every array once and raises the first fault found; returns self."""
         _check.one_of("direction", self.direction, DIRECTIONS)
         col = _check.integers("col", self.col)
-        _check.row_pointer("rowptr", self.rowptr, self.num_edges)
-        _check.within("col", col, _check.size("num_cols", self.num_cols))
+        rowptr = _check.integers("rowptr", self.rowptr)
+        if rowptr.dtype != torch.int64:
+            _check.mistyped("rowptr", "must have dtype int64", rowptr.dtype)
+        _check.row_pointer("rowptr", rowptr, self.num_edges)
+        _check.within("col", col, _check.nodes("num_cols", self.num_cols))
         if self.edge_id is not None:
             _check.edge_ids(self.edge_id, self.num_edges)
         _build.weights(self.edge_weight, self.col)
         _build.times(self.edge_time, None, self.col, self.num_cols)
+        _check.one_device(self.arrays())
+        return self.trusted()
+
+    def ensure_sound(self) -> None:
+        """Validates a graph that was put together by hand, before its first use."""
+        if "sound" not in self._cache:
+            self.validate()
+
+    def trusted(self) -> CompactAdj:
+        """Takes the arrays as checked already: compiled code relies on them.
+
+        For arrays that come from somebody who has checked them; returns self.
+        """
+        self._cache["sound"] = True
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a directory of plain arrays and a JSON header, atomically."""
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Writes a directory of plain arrays and a JSON header, atomically.
+
+        A graph that was saved there before is replaced, in one step: whoever opens it
+        meanwhile gets the old one or the new one, and of several that are saved at once
+        the last. A directory with anything else in it is refused, unless `overwrite`.
+        """
         header = {"num_cols": self.num_cols, "direction": self.direction}
-        _storage.save(path, self.arrays(), header)
+        overwrite = _check.yes_or_no("overwrite", overwrite)
+        _storage.save(path, self.arrays(), header, overwrite)
 
     @classmethod
     def open(
@@ -310,17 +340,29 @@ class CompactAdj:
         path: str | os.PathLike[str],
         mmap: bool = True,
         *,
-        verify: bool | None = None,
+        verify: bool = True,
     ) -> CompactAdj:
         """Opens what `save` wrote; `mmap` leaves the arrays on disk until touched.
 
-        `verify` compares checksums, which reads every byte; by default it is done
-        whenever that is cheap: without `mmap`, and up to 1 GiB with it. Larger files
-        from a source you do not trust should pass `validate()` before they are walked.
+        `verify` compares checksums and checks every array, which reads all bytes once.
+        Leave it out for large files that you trust: a damaged one may end the process.
         """
+        mmap, verify = (
+            _check.yes_or_no(name, value)
+            for name, value in (("mmap", mmap), ("verify", verify))
+        )
         arrays, header = _storage.load(path, mmap, verify)
-        _check.row_pointer("rowptr", arrays["rowptr"], arrays["col"].numel())
-        return cls(num_cols=header["num_cols"], direction=header["direction"], **arrays)
+        size, direction = header["num_cols"], header["direction"]
+        adj = cls(num_cols=size, direction=direction, **arrays)
+        if verify:
+            try:
+                return adj.validate()
+            except (TypeError, ValueError) as error:
+                _check.fail(
+                    str(path), "must hold a sound graph", error, "save it again"
+                )
+        _check.row_pointer("rowptr", adj.rowptr, adj.num_edges)
+        return adj.trusted()
 
     def __repr__(self) -> str:
         """Says what a person wants to know first."""
@@ -347,7 +389,7 @@ class CompactAdj:
         arrays: dict[str, Any] = {n: change(a) for n, a in self.arrays().items()}
         changed = replace(self, **arrays)
         changed._cache["max_degree"] = self.max_degree
-        return changed
+        return changed.trusted() if "sound" in self._cache else changed
 
 
 def _readable(nbytes: int) -> str:

@@ -26,6 +26,8 @@ class Neighborhood(NamedTuple):
         edge: [e], the position of the entry in `adj.col`.
         ptr: [w + 1]; the entries of walker i are `ptr[i]` to `ptr[i + 1]`.
         root: [w], the number of the seed each walker started from.
+        key: of this depth of this batch, for a bias that draws for all walkers at once;
+            see `gttf_sampler.random`.
     """
 
     adj: CompactAdj
@@ -34,6 +36,7 @@ class Neighborhood(NamedTuple):
     edge: Tensor
     ptr: Tensor
     root: Tensor
+    key: Key = 0
 
 
 class BiasFn(Protocol):
@@ -63,6 +66,7 @@ class Walkers(NamedTuple):
         node: [w], where the walkers stand, -1 where they have stopped.
         root: [w], the number of the seed each walker started from.
         stream: [w], the random stream of each walker; see `gttf_sampler.random`.
+        key: from which the streams were made.
     """
 
     adj: CompactAdj
@@ -70,11 +74,13 @@ class Walkers(NamedTuple):
     node: Tensor
     root: Tensor
     stream: Tensor
+    key: Key
 
     def select(self, index: Tensor) -> "Walkers":
         """The walkers at the given positions."""
-        path, node, root, stream = (part.index_select(0, index) for part in self[1:])
-        return Walkers(self.adj, path, node, root, stream)
+        names = ("path", "node", "root", "stream")
+        chosen = {name: getattr(self, name).index_select(0, index) for name in names}
+        return self._replace(**chosen)
 
 
 @runtime_checkable
@@ -198,4 +204,4 @@ def neighborhood(walkers: Walkers, total: int | None = None) -> Neighborhood:
     ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
     walker, edge = _ops.expand(start, count, int(ptr[-1]) if total is None else total)
     neighbor = _ops.take(adj.col, edge).to(torch.int64)
-    return Neighborhood(adj, walker, neighbor, edge, ptr, walkers.root)
+    return Neighborhood(adj, walker, neighbor, edge, ptr, walkers.root, walkers.key)

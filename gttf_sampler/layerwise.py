@@ -22,34 +22,29 @@ class LADIESBias(Bias):
 
     >>> from gttf_sampler import CompactAdj, LADIESBias, sample_rooted
     >>> adj = CompactAdj.from_edge_index([[2, 3, 3, 4], [0, 0, 1, 1]])
-    >>> bias = LADIESBias(2, generator=1)
+    >>> bias = LADIESBias(2)
     >>> sub = sample_rooted(adj, [0, 1], [-1], bias=bias)
     >>> sub.num_nodes <= 4, bias.factor(sub).shape == sub.edge.shape
     (True, True)
 
     Node v is drawn in proportion to Σ 1 / (δᵤ δᵥ) over the edges (u, v) in front of the
     walkers, with replacement; see `factor` for what its messages are to be multiplied
-    by. Use it with fanouts of -1, and not in a product. It draws for a batch, not for a
-    walker, so it has a generator of its own.
+    by. Use it with fanouts of -1, and not in a product. What it draws follows from the
+    key of the batch, like everything else.
 
     Args:
         size: draws per depth; no more than so many different nodes are reached.
-        generator: a torch.Generator, an integer, or None for torch's default generator.
     """
 
-    def __init__(self, size: int, *, generator: random.Randomness = None) -> None:
+    def __init__(self, size: int) -> None:
         self.size = _check.size("size", size)
         if self.size == 0:
             _check.fail("size", "must be positive", size)
-        self.generator = _check.randomness(generator)
-        if isinstance(self.generator, int):  # else every batch would get the same nodes
-            self.generator = torch.Generator().manual_seed(self.generator)
         self._layers: list[tuple[Tensor, Tensor]] = []
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
-        """Starts a batch, with a new key."""
+        """Starts a batch."""
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
-        self._key = random.new_key(self.generator, adj.device)
         self._layers = []
 
     def __call__(
@@ -57,8 +52,7 @@ class LADIESBias(Bias):
     ) -> Tensor:
         """The factor of the neighbour: positive if it was drawn."""
         candidate, mass = self._candidates(node, neighborhood)
-        key = random.fold(self._key, len(self._layers))
-        factor = _drawn(mass, self.size, key)
+        factor = _drawn(mass, self.size, random.fold(neighborhood.key, 0))
         self._layers.append((candidate, factor))
         if not candidate.numel():
             return mass
@@ -110,7 +104,6 @@ class FastGCNBias(LADIESBias):
 
     Args:
         size: draws per depth.
-        generator: a torch.Generator, an integer, or None for torch's default generator.
     """
 
     def _candidates(

@@ -84,6 +84,7 @@ def sample_rooted(
     if isinstance(adj, Mapping):
         return _sample_types(adj, seeds, fanouts, replace, bias, disjoint, generator)
     _check.of_type("adj", adj, CompactAdj)
+    adj.ensure_sound()
     start = _check.seeds(seeds, adj.num_rows, adj.device)
     hops = _useful(_check.fanouts(fanouts, allow_all=True), adj, replace)
     if hops:
@@ -147,6 +148,8 @@ def _sample_types(
 ) -> HeteroSubgraph:
     """The same over several types of nodes and edges."""
     sizes = _check.node_types(adjs)
+    for adj in adjs.values():
+        adj.ensure_sound()
     device = next(iter(adjs.values())).device
     hops = _check.typed_fanouts(fanouts, list(adjs))
     biases = bias if isinstance(bias, Mapping) else dict.fromkeys(adjs, bias)

@@ -1,6 +1,6 @@
 """traverse(): Algorithm 1 of the paper, for a whole batch at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -64,6 +64,7 @@ def traverse(
         generator: a torch.Generator, an integer, or None for torch's default generator.
     """
     _check.of_type("adj", adj, CompactAdj)
+    adj.ensure_sound()
     start = _check.seeds(seeds, adj.num_rows, adj.device)
     widths = _check.fanouts(fanouts, allow_all=False, seeds=start.numel())
     forest = WalkForest(adj, tuple(widths))
@@ -83,27 +84,53 @@ def traverse(
 
     stays = adj.num_rows == adj.num_cols  # else there is no edge to itself
     key = random.new_key(randomness, adj.device, random.FOREST)
-    levels = None
-    if not callbacks:  # nobody watches the way: it may be drawn in one call
-        levels = _draw_at_once(forest, bias, replace, key, stays)
-    if levels is not None:
-        for edge, arrived in levels:
-            forest.add(edge, arrived)
-        return forest
-    way, node = start.new_empty(start.numel(), len(forest.fanouts)), start
-    for depth, fanout in enumerate(forest.fanouts):
-        walkers = _walkers(forest, way[:, :depth], node, random.fold(key, depth))
-        edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
-        degree = adj.row_range(node)[1]
-        arrived = _ops.arrive(adj.col, node, degree, edge, replace, stays)
-        way[:, depth] = node
-        if fanout > 1:
-            way = way.repeat_interleave(fanout, dim=0)  # [w · fanout, h]
-        node = arrived.view(-1)
+    levels: Iterable[tuple[Tensor, Tensor]] | None
+    levels = _draw_at_once(forest, bias, replace, key, stays)
+    if levels is None:
+        levels = _draw_in_steps(forest, bias, replace, key, stays)
+    watched = _Watched(callbacks, forest) if callbacks else None
+    for edge, arrived in levels:
         forest.add(edge, arrived)
-        for callback in callbacks:
-            callback(way[:, : depth + 1], node, fanout)
+        if watched is not None:
+            watched.show()
     return forest
+
+
+class _Watched:
+    """Shows every new depth of a forest to functions that may do as they like."""
+
+    def __init__(self, callbacks: Sequence[AccumulateFn], forest: WalkForest) -> None:
+        self.callbacks, self.forest = callbacks, forest
+        start = forest.nodes[0]
+        self.way = start.new_empty(start.numel(), len(forest.fanouts))
+
+    def show(self) -> None:
+        """Calls all of them with the walkers that have just arrived."""
+        forest = self.forest
+        depth = forest.depth
+        fanout = forest.fanouts[depth - 1]
+        self.way[:, depth - 1] = forest.nodes[depth - 1].view(-1)
+        if fanout > 1:
+            self.way = self.way.repeat_interleave(fanout, dim=0)  # [w · fanout, h]
+        for callback in self.callbacks:
+            # a copy: the forest has to stay what it is
+            node = forest.nodes[depth].view(-1).clone()
+            before = _changes(self.way)
+            callback(self.way[:, :depth], node, fanout)
+            if before is None or before != _changes(self.way):
+                self.way = self._restored()
+
+    def _restored(self) -> Tensor:
+        """The paths as they were, in new memory."""
+        path = self.forest.path(self.forest.depth)[:, :-1]
+        way = path.new_empty(path.shape[0], len(self.forest.fanouts))
+        way[:, : path.shape[1]] = path
+        return way
+
+
+def _changes(way: Tensor) -> int | None:
+    """How often a tensor was written to; None where torch does not count."""
+    return None if way.is_inference() else way._version
 
 
 def _draw_at_once(
@@ -124,10 +151,32 @@ def _draw_at_once(
     return None
 
 
+def _draw_in_steps(
+    forest: WalkForest,
+    bias: BiasFn | None,
+    replace: bool,
+    key: random.Key,
+    stays: bool,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The edges taken and where they led [w, f], depth by depth."""
+    adj, node = forest.adj, forest.nodes[0].view(-1)
+    way = node.new_empty(node.numel(), len(forest.fanouts))
+    for depth, fanout in enumerate(forest.fanouts):
+        walkers = _walkers(forest, way[:, :depth], node, random.fold(key, depth))
+        edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
+        degree = adj.row_range(node)[1]
+        arrived = _ops.arrive(adj.col, node, degree, edge, replace, stays)
+        way[:, depth] = node
+        if fanout > 1:
+            way = way.repeat_interleave(fanout, dim=0)  # [w · fanout, h]
+        node = arrived.view(-1)
+        yield edge, arrived
+
+
 def _walkers(
     forest: WalkForest, path: Tensor, node: Tensor, key: random.Key
 ) -> Walkers:
     """The walkers of one depth, each with its own random stream."""
     slot = torch.arange(node.numel(), device=node.device)
     root = slot // forest.nodes[-1].shape[1]
-    return Walkers(forest.adj, path, node, root, random.stream(key, slot))
+    return Walkers(forest.adj, path, node, root, random.stream(key, slot), key)

@@ -40,9 +40,10 @@ def test_layer_bias_draws_node_sets(kind, chance):
     for draws in product(chance, repeat=SIZE):
         reached = sorted(set(draws) & near)
         exact[(*reached, *[-1] * (SIZE - len(reached)))] += prod(map(chance.get, draws))
-    bias, adj, found = kind(SIZE, generator=0), graph(ROWS), []
-    for _ in range(1000):
-        node = sample_rooted(adj, SEEDS, [-1], bias=bias).node[2:].sort().values
+    bias, adj, found = kind(SIZE), graph(ROWS), []
+    for i in range(1000):
+        sub = sample_rooted(adj, SEEDS, [-1], bias=bias, generator=i)
+        node = sub.node[2:].sort().values
         found.append(torch.nn.functional.pad(node, (0, SIZE - node.numel()), value=-1))
     assert_frequencies(torch.stack(found), exact)
 
@@ -50,8 +51,8 @@ def test_layer_bias_draws_node_sets(kind, chance):
 @pytest.mark.parametrize(("kind", "chance"), CASES)
 def test_layer_bias_factor_is_count_over_expected_count(kind, chance):
     size = 200_000
-    bias = kind(size, generator=0)
-    sub = sample_rooted(graph(ROWS), SEEDS, [-1], bias=bias)
+    bias = kind(size)
+    sub = sample_rooted(graph(ROWS), SEEDS, [-1], bias=bias, generator=0)
     assert sub.num_edges == 5
     sender = sub.node[sub.row].tolist()
     for v, factor in zip(sender, bias.factor(sub).tolist(), strict=True):
@@ -68,11 +69,12 @@ def test_layer_bias_is_unbiased_over_two_layers(kind):
     dense = torch.zeros(7, 7, dtype=torch.float64)
     for u, row in enumerate(ROWS):
         dense[u, row] = 1
-    bias, found = kind(3, generator=3), []
+    bias, found = kind(3), []
+    generator = torch.Generator().manual_seed(3)
     for _ in range(500):
         layers, nodes = [], torch.tensor(SEEDS)
         for _ in range(2):
-            sub = sample_rooted(adj, nodes, [-1], bias=bias)
+            sub = sample_rooted(adj, nodes, [-1], bias=bias, generator=generator)
             layers.append((sub, bias.factor(sub)))
             nodes = sub.node
         h = x[nodes]
@@ -85,17 +87,18 @@ def test_layer_bias_is_unbiased_over_two_layers(kind):
 
 
 def test_layer_bias_bounds_every_hop(toy):
-    bias = LADIESBias(2, generator=0)
+    bias = LADIESBias(2)
     for _ in range(20):
         sub = sample_rooted(toy, [0, 4], [-1, -1, -1], bias=bias)
         assert max(sub.num_sampled_nodes[1:]) <= 2
         assert bias.factor(sub).gt(0).all()
 
 
-def test_layer_bias_is_governed_by_its_generator(toy):
+def test_layer_bias_is_governed_by_the_key_of_the_batch(toy):
     def nodes(seed):
-        bias = LADIESBias(2, generator=seed)
-        subs = [sample_rooted(toy, [1], [-1, -1], bias=bias) for _ in range(8)]
+        source = None if seed is None else torch.Generator().manual_seed(seed)
+        how = {"bias": LADIESBias(2), "generator": source}
+        subs = [sample_rooted(toy, [1], [-1, -1], **how) for _ in range(8)]
         return [sub.node.tolist() for sub in subs]
 
     assert nodes(5) == nodes(5)
@@ -109,7 +112,7 @@ def test_layer_bias_is_governed_by_its_generator(toy):
 
 @pytest.mark.parametrize("kind", [LADIESBias, FastGCNBias])
 def test_layer_bias_awkward(kind):
-    bias = kind(3, generator=0)
+    bias = kind(3)
     adj = CompactAdj.from_edge_index([[0, 1, 1], [0, 0, 0]], 3)  # loop, multi-edge
     for seeds, nodes in (([], 0), ([2], 1)):  # nobody, and one without neighbours
         sub = sample_rooted(adj, seeds, [-1, -1], bias=bias)

@@ -26,7 +26,7 @@ FIGURE_1 = """\
 
 @pytest.fixture
 def figure_1(toy):
-    return traverse(toy, [4, 0], [2, 2], generator=74209)
+    return traverse(toy, [4, 0], [2, 2], generator=21874)
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def attached(
     if node_time is not None:
         edge_time = node_time[col.to(torch.int64)]
     if weight is None and adj.edge_weight is not None:
-        adj = replace(adj, edge_weight=None)
+        adj = replace(adj, edge_weight=None).trusted()
     shape = size if backward else size[::-1]
     pairs = [(adj.col, col), (adj.edge_weight, weight), (adj.edge_time, edge_time)]
     fits = (adj.num_rows, adj.num_cols) == shape and all(
@@ -93,7 +93,7 @@ def copied(adj: CompactAdj) -> CompactAdj:
     names = ("rowptr", "col", "edge_id", "edge_weight", "edge_time")
     arrays = {name: getattr(adj, name) for name in names}
     own = {name: x.clone() for name, x in arrays.items() if x is not None}
-    return replace(adj, **own)
+    return replace(adj, **own).trusted()
 
 
 def _chunks(adj: CompactAdj) -> Iterator[tuple[slice, Tensor]]:

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.sampler.utils import to_csc
 
 from gttf_pyg._attached import attached, plain
+from gttf_pyg._compat import ordered_rows
 from gttf_sampler import CompactAdj
 
 EdgeType = tuple[str, str, str]
@@ -72,7 +72,7 @@ def rows_of(
         edge_time=edge_time,
         node_time=node_time,
     )
-    return replace(adj, direction="in")
+    return replace(adj, direction="in").trusted()
 
 
 def _sorted_rows(
@@ -100,7 +100,7 @@ def _sorted_rows(
             )
     if node_time is not None and "adj" in store:
         raise NotImplementedError("'time_attr' needs an edge_index or adj_t (got adj)")
-    rowptr, col, _ = to_csc(store, is_sorted=True, to_transpose=options.backward)
+    rowptr, col = ordered_rows(store, size, options.backward)
     return from_rows(rowptr, col, size, node_time, edge_time, weight, options)
 
 

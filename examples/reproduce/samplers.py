@@ -43,10 +43,10 @@ def batches(method: Method, data: Dataset, way: str, seed: int) -> Iterator[Batc
         while True:
             sub = walk_subgraph(traverse(adj, data.train, walk, generator=generator))
             yield Batch(sub.node, sub.edge_index, None, data.train.numel())
-    bias = LAYERWISE[way](int(method.options["layer"]), generator=generator)
+    bias = LAYERWISE[way](int(method.options["layer"]))
     hops = [-1] * len(method.fanouts)
     while True:
-        sub = sample_rooted(adj, data.train, hops, bias=bias)
+        sub = sample_rooted(adj, data.train, hops, bias=bias, generator=generator)
         factor = bias.factor(sub).float()
         edge_index, weight = with_loops(sub.edge_index, adj.degree[sub.node], factor)
         yield Batch(sub.node, edge_index, weight, data.train.numel())

@@ -1,5 +1,6 @@
 """GTTF: one stochastic traversal, specialised by where to walk and what to record."""
 
+from gttf_sampler import _check
 from gttf_sampler.accumulate import RootedAdjAcc, TransitionAcc
 from gttf_sampler.backend import backend_info, set_backend, use_backend
 from gttf_sampler.bias import AttentionBias, EdgeWeightBias, NoRevisitBias
@@ -37,6 +38,8 @@ from gttf_sampler.saint import walk_subgraph
 from gttf_sampler.subgraph import GCNWeight, Subgraph
 from gttf_sampler.temporal import TemporalBias
 from gttf_sampler.traverse import AccumulateFn, traverse
+
+_check.versions()
 
 __version__ = "0.1.0"
 

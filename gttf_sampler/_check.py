@@ -58,6 +58,23 @@ def kind_of(value: object) -> str:
     return type(value).__name__
 
 
+def versions() -> None:
+    """Refuses a torch that is too old, or that was not built for this numpy."""
+    torch_version, numpy_version = torch.__version__, np.__version__
+    if not hasattr(torch, "uint16"):
+        raise ImportError(
+            f"'torch' must be 2.3 or newer (got {torch_version}); "
+            "pip install 'torch>=2.3'"
+        )
+    try:
+        torch.from_numpy(np.empty(0))
+    except RuntimeError as err:
+        raise ImportError(
+            f"'numpy' must be one that torch was built for (got numpy {numpy_version} "
+            f"and torch {torch_version}); pip install 'numpy<2', or a newer torch"
+        ) from err
+
+
 def one_of(name: str, value: str, options: Collection[str]) -> str:
     """`value`, which must be one of `options`."""
     if not isinstance(value, str) or value not in options:
@@ -244,6 +261,11 @@ def as_dense(name: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return dense(name, value).detach().resolve_neg()
     given = value
+    if isinstance(value, range):
+        return _as_range(name, value)
+    if isinstance(value, np.ma.MaskedArray):
+        cure = "fill its gaps: x.filled(...)"
+        mistyped(name, "must be an array without a mask", kind_of(value), cure)
     if isinstance(value, np.ndarray):
         plain = value.flags.writeable and all(s >= 0 for s in value.strides)
         if not plain or not value.dtype.isnative:  # what torch cannot share
@@ -255,6 +277,15 @@ def as_dense(name: str, value: Any) -> Tensor:
         mistyped(name, "must be a tensor", shown(given) if plain else kind_of(given))
     # an empty list has no dtype of its own
     return result if result.numel() else result.to(torch.int64)
+
+
+def _as_range(name: str, value: range) -> Tensor:
+    """`value` as a tensor [k], without looking at every number."""
+    try:
+        fits(name, 8 * len(value))
+        return torch.arange(value.start, value.stop, value.step, device="cpu")
+    except (TypeError, RuntimeError, OverflowError):
+        mistyped(name, "must be a tensor", shown(value))
 
 
 def tensor(name: str, value: Any, rank: int = 1) -> Tensor:
@@ -565,9 +596,10 @@ def node_types(adjs: Any) -> dict[str, int]:
         if not isinstance(kind, tuple) or len(kind) != 3:
             rule = "must have keys (source, relation, target)"
             fail("adj", rule, repr(kind))
-        if not hasattr(adj, "row_range"):
+        if not hasattr(adj, "ensure_sound") or isinstance(adj, type):
             rule = "must map edge types to CompactAdj"
-            mistyped("adj", rule, type(adj).__name__)
+            mistyped("adj", rule, kind_of(adj))
+        adj.ensure_sound()
         if adj.direction != "in":
             rule = "must have direction 'in' in a mapping: rows are target nodes"
             fail("adj", rule, f"{adj.direction!r} in {kind}")

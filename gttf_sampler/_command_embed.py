@@ -5,14 +5,15 @@ import time
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check
+from gttf_sampler import _check, _files
 from gttf_sampler._walk_embedding import WalkEmbedding
 from gttf_sampler.compact import CompactAdj
-from gttf_sampler.edgelist import check_format, read_edge_list, write_embeddings
+from gttf_sampler.edgelist import embedding_files, read_edge_list, write_embeddings
 from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep
 from gttf_sampler.linkpred import link_auc, split_links
 
@@ -42,11 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "rest, and tells how well the hidden ones are found (ROC-AUC)."
     )
     add("--seed", type=int, default=0)
+    add("--force", action="store_true", help="overwrite the file if it is there")
 
 
 def run(args: argparse.Namespace) -> list[str]:
     """Learns and writes; returns what to tell."""
-    check_format(args.out)  # before the work, not after it
+    check_out(args)  # before the work, not after it
     _check.count("--epochs", args.epochs)
     _check.count("--batch-size", args.batch_size)
     _check.positive("--lr", args.lr)
@@ -83,6 +85,15 @@ def run(args: argparse.Namespace) -> list[str]:
         auc = 100 * link_auc(model.score, split)
         lines.append(f"ROC-AUC on {split.positive.shape[1]:,} hidden edges: {auc:.1f}")
     return [*lines, f"wrote {', '.join(map(str, files))}"]
+
+
+def check_out(args: argparse.Namespace) -> None:
+    """What is written must have a place where nothing is lost."""
+    edges = Path(args.edges)
+    for file in embedding_files(args.out):
+        if file.exists() and edges.exists() and file.samefile(edges):
+            _check.fail("out", "must not be the file with the edges", file)
+        _files.check_free("out", file, args.force)
 
 
 def both_ways(edge_index: Tensor, num_nodes: int) -> Tensor:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._loss import LossAcc, look_up, over_trees, standing, vectors
+from gttf_sampler._loss import LossAcc, grown, look_up, over_trees, standing, vectors
 from gttf_sampler._second_order import SCHEMES, step_ratios
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.negative import NegativeSampler
@@ -68,11 +68,12 @@ class DeepWalkAcc(LossAcc):
         self.num_negatives = _check.count("num_negatives", num_negatives)
         self.negative_power = _check.number("negative_power", negative_power)
         self.contrast = _check.one_of("contrast", contrast, CONTRASTS)
-        self.generator = generator
+        self.generator = _check.cpu_generator("generator", generator)
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The sum over the trees of a forest, []."""
-        weight = [forest.walk_weight(k) for k in range(forest.depth + 1)]
+        depths = range(grown(forest).depth + 1)
+        weight = [forest.walk_weight(k) for k in depths]
         return self.weighted(forest, weight)
 
     def weighted(self, forest: WalkForest, weight: Sequence[Tensor]) -> Tensor:
@@ -96,6 +97,7 @@ class DeepWalkAcc(LossAcc):
         depths = 1 if self.contrast == "partition" else forest.depth
         key = self._new_key(forest)
         sizes = [(*level.shape, self.num_negatives) for level in nodes[:depths]]
+        _check.fits("num_negatives", 16 * sum(map(math.prod, sizes)))
         return [sampler.at(fold(key, i), torch.Size(s)) for i, s in enumerate(sizes)]
 
     def _group(
@@ -196,12 +198,12 @@ class Node2VecAcc(LossAcc):
             generator=generator,
         )
         self.p, self.q = _check.scale("p", p), _check.scale("q", q)
-        self.weighted = weighted
+        self.weighted = _check.yes_or_no("weighted", weighted)
         self.scheme = _check.one_of("scheme", scheme, SCHEMES)
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The sum over the trees of a forest, [], differentiable in p and q, too."""
-        return self.deepwalk.weighted(forest, self.weights(forest))
+        return self.deepwalk.weighted(grown(forest), self.weights(forest))
 
     def weights(self, forest: WalkForest) -> list[Tensor]:
         """Per depth what each walker counts [b, width]: η times its steps' ratios."""

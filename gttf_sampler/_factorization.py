@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._loss import LossAcc, look_up, over_trees, standing, vectors
+from gttf_sampler._loss import LossAcc, grown, look_up, over_trees, standing, vectors
 from gttf_sampler.forest import WalkForest
 
 
@@ -27,6 +27,9 @@ class TransitionFactorizationAcc(LossAcc):
         self, left: object, right: object, coefficients: Sequence[float]
     ) -> None:
         self.left, self.right = vectors("left", left), vectors("right", right)
+        if not isinstance(coefficients, Sequence) or isinstance(coefficients, str):
+            got = _check.shown(coefficients)
+            _check.mistyped("coefficients", "must be a list of numbers", got)
         self.coefficients = [_check.finite("coefficients", c) for c in coefficients]
         if not self.coefficients:
             _check.fail("coefficients", "must have one entry per depth", "none")
@@ -38,7 +41,7 @@ class TransitionFactorizationAcc(LossAcc):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss of a forest, []."""
-        self._check_depth(forest.depth)
+        self._check_depth(grown(forest).depth)
         seed, *nodes = standing(forest)
         weight = [forest.walk_weight(k) for k in range(1, forest.depth + 1)]
 
@@ -54,6 +57,7 @@ class TransitionFactorizationAcc(LossAcc):
         each = sum(level.shape[1] for level in nodes)
         left = self.left(seed.view(-1))
         right = self.right(torch.arange(forest.adj.num_cols, device=seed.device))
+        self.right.must_match(self.left, right, left)
         square = ((left.T @ left) * (right.T @ right)).sum()
         product = over_trees(work, seed.shape[0], each)
         return square / 2 - product + self._constant(forest).to(square.dtype)

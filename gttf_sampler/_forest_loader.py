@@ -52,6 +52,8 @@ class ForestLoader(DataLoader[Any]):
             _check.fail("batch_size", "must be a number of nodes", None)
         rest = {n: v for n, v in kwargs.items() if n not in order or n == "generator"}
         grow = _Grow(adj, fanouts, bias)
+        if kwargs.get("num_workers", 0):
+            grow([0])  # no walk: loads what workers would load each by itself
         keyed: Any = _Keyed(batches, kwargs.get("generator"))
         ids: Any = _Ids()
         super().__init__(ids, batch_sampler=keyed, collate_fn=grow, **rest)

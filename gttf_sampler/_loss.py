@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -44,25 +45,53 @@ class LossAcc:
         return new_key(self.generator, forest.adj.device, NEGATIVE)
 
 
-def vectors(name: str, value: object) -> Lookup:
+def vectors(name: str, value: object) -> "Vectors":
     """`value` as a function from nodes to vectors."""
     if isinstance(value, Tensor):
-        table = value
-        if table.dim() != 2:
+        table = _check.floats(name, value)
+        if table.dim() != 2 or not table.numel():
             _check.fail(name, "must be a matrix [n, d]", f"shape {list(table.shape)}")
-        return lambda node: torch.nn.functional.embedding(node, table)
+        return Vectors(name, lambda node: F.embedding(node, table))
     if not callable(value) or isinstance(value, type):
         rule = "must be an embedding: a module, a function of nodes, or a matrix"
-        _check.mistyped(name, rule, repr(value))
-    found: Lookup = value
-    return found
+        _check.mistyped(name, rule, _check.shown(value))
+    return Vectors(name, value)
 
 
-def look_up(embedding: Lookup, nodes: Sequence[Tensor]) -> list[Tensor]:
+class Vectors:
+    """A function from nodes to vectors that knows by what name it was passed."""
+
+    def __init__(self, name: str, lookup: Lookup) -> None:
+        self.name, self.lookup = name, lookup
+
+    def __call__(self, node: Tensor) -> Tensor:
+        """The vectors [..., d] of the nodes [...]."""
+        try:
+            found = self.lookup(node)
+        except IndexError:
+            rule = "must have a vector for every node of the forest"
+            _check.fail(self.name, rule, f"none for node {int(node.max())}")
+        return _check.looked_up(self.name, found, node)
+
+    def must_match(self, other: "Vectors", ours: Tensor, theirs: Tensor) -> None:
+        """Refuses vectors that cannot be multiplied with those of another one."""
+        if ours.shape[-1] != theirs.shape[-1]:
+            rule = f"must have vectors as long as those of {other.name!r}, "
+            _check.fail(self.name, f"{rule}{theirs.shape[-1]}", ours.shape[-1])
+
+
+def look_up(embedding: Vectors, nodes: Sequence[Tensor]) -> list[Tensor]:
     """The vectors [..., d] of several arrays of nodes, by one call of the embedding."""
-    flat = embedding(torch.cat([level.reshape(-1) for level in nodes]))
+    every = torch.cat([level.reshape(-1) for level in nodes])
+    flat = embedding(every)
     parts = zip(flat.split([level.numel() for level in nodes]), nodes, strict=True)
     return [part.view(*level.shape, flat.shape[-1]) for part, level in parts]
+
+
+def grown(forest: WalkForest) -> WalkForest:
+    """`forest`, which must be one."""
+    _check.of_type("forest", forest, WalkForest)
+    return forest
 
 
 def standing(forest: WalkForest) -> list[Tensor]:

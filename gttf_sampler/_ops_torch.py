@@ -433,7 +433,8 @@ def weigh_node2vec(
     # away: step over all names whose copies stand before it
     gone = _before(size, ends)
     passed = upper_bound(low - here - gone, first, stop, rank, MAX_ROW)
-    skipped = take(torch.cat([gone + size, gone.new_zeros(1)]), passed - 1)
+    behind = (passed - 1).clamp_(min=0)
+    skipped = take(torch.cat([gone + size, gone.new_zeros(1)]), behind)
     skipped = skipped.where(passed > first, 0)
     sorted_at = torch.where(kind == 2, start + rank + skipped, taken)
     places = order()

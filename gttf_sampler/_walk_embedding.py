@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check, _probe
 from gttf_sampler._forest_loader import ForestLoader
-from gttf_sampler._loss import LossAcc
+from gttf_sampler._loss import LossAcc, grown
 from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.forest import WalkForest
@@ -45,12 +45,28 @@ class WalkEmbedding(nn.Module):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss per seed of a forest, []."""
-        return self.objective().loss(forest) / max(1, forest.nodes[0].shape[0])
+        return self.objective().loss(forest) / max(1, grown(forest).nodes[0].shape[0])
 
     def score(self, edge: Tensor) -> Tensor:
         """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""
-        product: Tensor = self(edge[0]) * self(edge[1])
+        source, target = self._pairs(edge)
+        product: Tensor = self(source) * self(target)
         return product.sum(-1)
+
+    def _pairs(self, edge: Tensor) -> Tensor:
+        """`edge`, which must be pairs [2, e] of nodes."""
+        _check.integers("edge", _check.dense("edge", edge), rank=2)
+        if edge.shape[0] != 2:
+            _check.fail("edge", "must have shape [2, e]", f"shape {list(edge.shape)}")
+        return self._nodes(edge, "edge")
+
+    def _nodes(self, batch: Tensor, name: str = "batch") -> Tensor:
+        """`batch`, which must hold nodes of the graph."""
+        if _check.dense(name, batch).dtype not in _check.INTEGERS:
+            _check.mistyped(name, "must have dtype int32 or int64", batch.dtype)
+        if batch.device.type == "cpu":
+            _check.within(name, batch, self.adj.num_rows)
+        return batch
 
     @staticmethod
     def test(train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor) -> float:

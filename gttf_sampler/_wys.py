@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._loss import LossAcc, look_up, over_trees, standing, vectors
+from gttf_sampler._loss import LossAcc, grown, look_up, over_trees, standing, vectors
 from gttf_sampler._second_order import SCHEMES
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.negative import NegativeSampler
@@ -47,7 +47,7 @@ class WYSAcc(LossAcc):
         generator: torch.Generator | None = None,
     ) -> None:
         self.left, self.right = vectors("left", left), vectors("right", right)
-        _check.of_type("context", context, Tensor)
+        _check.floats("context", context)
         if context.dim() != 1 or not context.numel():
             got = f"shape {list(context.shape)}"
             _check.fail("context", "must have one logit per depth, shape [h]", got)
@@ -55,7 +55,7 @@ class WYSAcc(LossAcc):
         self.num_negatives = _check.count("num_negatives", num_negatives)
         self.negative_weight = _check.positive("negative_weight", negative_weight)
         self.scheme = _check.one_of("scheme", scheme, SCHEMES)
-        self.generator = generator
+        self.generator = _check.cpu_generator("generator", generator)
 
     def begin(self, forest: WalkForest) -> None:
         """Starts over, in a forest that must be as deep as there are logits."""
@@ -64,10 +64,11 @@ class WYSAcc(LossAcc):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The sum over the trees of a forest, [], differentiable in the logits, too."""
-        self._check_depth(forest.depth)
+        self._check_depth(grown(forest).depth)
         _check.one_node_set("adj", forest.adj.num_rows, forest.adj.num_cols)
         seed, *nodes = standing(forest)
         sampler = NegativeSampler(forest.adj, power=0)
+        _check.fits("num_negatives", 16 * seed.shape[0] * self.num_negatives)
         size = torch.Size([seed.shape[0], self.num_negatives])
         nodes.append(sampler.at(self._new_key(forest), size))
         weight = [forest.walk_weight(k) for k in range(1, forest.depth + 1)]
@@ -82,8 +83,9 @@ class WYSAcc(LossAcc):
 
     def _scores(self, seed: Tensor, nodes: Sequence[Tensor]) -> list[Tensor]:
         """Per level the scores [b, width] of a seed and the nodes there."""
-        here = self.left(seed)
-        scores = [(here * there).sum(-1) for there in look_up(self.right, nodes)]
+        here, found = self.left(seed), look_up(self.right, nodes)
+        self.right.must_match(self.left, found[-1], here)
+        scores = [(here * there).sum(-1) for there in found]
         if self.scheme == "unbiased":
             return scores
         here = self.right(seed)

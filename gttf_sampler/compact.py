@@ -217,11 +217,11 @@ class CompactAdj:
             which [k], the pairs i in ascending order, one entry per edge found; and
             edge [k], the positions of those edges in `col`, ascending within a pair.
         """
+        self.ensure_sound()
         here, there = _check.pairs(("node", node), ("neighbor", neighbor), self.device)
         here, there = (x.reshape(-1).to(torch.int64) for x in (here, there))
         _check.within("node", here, self.num_rows)
         _check.within("neighbor", there, self.num_cols)
-        self.ensure_sound()
         order, ordered = _tables.sorted_order(self), _tables.sorted_col(self)
         start, count = self.row_range(here)
         low, high = (
@@ -297,6 +297,8 @@ class CompactAdj:
     def validate(self) -> CompactAdj:
         """Reads every array once and raises the first fault found; returns self."""
         _check.one_of("direction", self.direction, DIRECTIONS)
+        for name, array in self.arrays().items():
+            _check.dense(name, array)
         col = _check.integers("col", self.col)
         rowptr = _check.integers("rowptr", self.rowptr)
         if rowptr.dtype != torch.int64:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check
+from gttf_sampler import _check, _files
 
 COMMENTS = ("#", "%")
 TEXTS = (".txt", ".tsv", ".emb")
@@ -48,7 +48,7 @@ def read_edge_list(path: str | os.PathLike[str]) -> EdgeList:
     integers is a heading. Columns behind the second are ignored, unless all of the
     third are numbers: those are the weights.
     """
-    file = Path(path)
+    file = _check.path("path", path)
     if not file.is_file():
         _check.fail("path", "must be a file with edges", str(file))
     lines = _lines(file)
@@ -75,12 +75,18 @@ def read_edge_list(path: str | os.PathLike[str]) -> EdgeList:
 
 def check_format(path: str | os.PathLike[str]) -> Path:
     """`path`, whose end must say how to write embeddings."""
-    file = Path(path)
+    file = _check.path("path", path)
     if file.suffix not in FORMATS:
         _check.fail("path", f"must end in one of {', '.join(FORMATS)}", repr(file.name))
     if not file.absolute().parent.is_dir():
         _check.fail("path", "must be in a directory that is there", str(file))
     return file
+
+
+def embedding_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that `write_embeddings` writes for this name."""
+    file = check_format(path)
+    return [file, file.with_suffix(".ids.txt")] if file.suffix == ".npy" else [file]
 
 
 def write_embeddings(
@@ -91,32 +97,45 @@ def write_embeddings(
     The end of the name says how: `.npy` is the matrix alone, with the ids in a file
     `.ids.txt` beside it, line by line; `.npz` holds the arrays `embedding` and
     `node_id`; `.txt`, `.tsv` and `.emb` are word2vec's text, a line `n d` and then
-    `id x₁ … x_d` per node.
+    `id x₁ … x_d` per node. What was there before stays until the new file is whole.
     """
-    file = check_format(path)
-    if len(node_id) != len(embedding):
-        rule = f"must have one entry per row, {len(embedding)}"
-        _check.fail("node_id", rule, len(node_id))
-    vectors = embedding.detach().cpu().numpy()
+    files = embedding_files(path)
+    file = files[0]
+    vectors = _matrix(embedding)
+    if not isinstance(node_id, np.ndarray | list | tuple):
+        rule = "must be an array or a list of ids"
+        _check.mistyped("node_id", rule, _check.kind_of(node_id))
+    if np.ndim(node_id) != 1 or len(node_id) != len(vectors):
+        rule = f"must have one entry per row, {len(vectors)}"
+        _check.fail("node_id", rule, f"shape {list(np.shape(node_id))}")
     if not np.isfinite(vectors).all():
         cure = "learn with a smaller rate"
         _check.fail("embedding", "must hold finite numbers", "others, too", cure)
     if file.suffix in TEXTS and any(len(str(name).split()) != 1 for name in node_id):
         rule = f"must be words without spaces in {file.suffix}"
         _check.fail("node_id", rule, "others, too", "write .npz or .npy")
-    if file.suffix == ".npy":
-        names = file.with_suffix(".ids.txt")
-        np.save(file, vectors)
-        names.write_text("".join(f"{name}\n" for name in node_id), encoding="utf-8")
-        return [file, names]
-    if file.suffix == ".npz":
-        np.savez(file, embedding=vectors, node_id=node_id)
-        return [file]
-    with file.open("w", encoding="utf-8") as out:
-        out.write(f"{vectors.shape[0]} {vectors.shape[1]}\n")
-        for name, vector in zip(node_id, vectors, strict=True):
-            out.write(f"{name} {' '.join(f'{x:.6g}' for x in vector)}\n")
-    return [file]
+    with _files.replacing(*files) as (out, *beside):
+        if file.suffix == ".npy":
+            np.save(out, vectors)
+            beside[0].write("".join(f"{name}\n" for name in node_id).encode())
+        elif file.suffix == ".npz":
+            np.savez(out, embedding=vectors, node_id=node_id)
+        else:
+            out.write(f"{vectors.shape[0]} {vectors.shape[1]}\n".encode())
+            for name, vector in zip(node_id, vectors, strict=True):
+                line = f"{name} {' '.join(f'{x:.6g}' for x in vector)}\n"
+                out.write(line.encode())
+    return files
+
+
+def _matrix(embedding: Tensor) -> Array:
+    """The vectors [n, d] as numpy has them."""
+    _check.real("embedding", _check.dense("embedding", embedding))
+    vectors = _check.tensor("embedding", embedding, rank=2).cpu()
+    if vectors.dtype == torch.bfloat16:  # which numpy lacks
+        vectors = vectors.float()
+    found: Array = vectors.numpy()
+    return found
 
 
 def _lines(file: Path) -> list[str]:

@@ -62,8 +62,9 @@ class DeepWalk(WalkEmbedding):
         contrast: str = "partition",
         sparse: bool = False,
     ) -> None:
-        steps = [1] * _check.count("window", window)
-        super().__init__(adj, steps if fanouts is None else fanouts)
+        if fanouts is None:
+            fanouts = [1] * _check.steps("window", window, least=1)
+        super().__init__(adj, fanouts)
         self.options = {
             "window": window,
             "num_negatives": num_negatives,
@@ -71,6 +72,8 @@ class DeepWalk(WalkEmbedding):
             "contrast": contrast,
         }
         size = _check.count("embedding_dim", embedding_dim)
+        _check.fits("embedding_dim", 4 * adj.num_rows * size)
+        sparse = _check.yes_or_no("sparse", sparse)
         self.embedding = nn.Embedding(adj.num_rows, size, sparse=sparse)
         self.reset_parameters()
         self.objective()  # checks the options
@@ -86,7 +89,7 @@ class DeepWalk(WalkEmbedding):
     def forward(self, batch: Tensor | None = None) -> Tensor:
         """The embeddings [b, d] of some nodes, or of all."""
         weight = self.embedding.weight
-        return weight if batch is None else self.embedding(batch)
+        return weight if batch is None else self.embedding(self._nodes(batch))
 
 
 class Node2Vec(DeepWalk):
@@ -119,6 +122,7 @@ class Node2Vec(DeepWalk):
         **options: Any,
     ) -> None:
         walks = Node2VecBias(p, q)
+        trainable = _check.yes_or_no("trainable", trainable)
         super().__init__(adj, embedding_dim, window, fanouts, num_negatives, **options)
         self.bias = None if trainable else walks
         start = torch.tensor([walks.p, walks.q]).log()
@@ -169,10 +173,11 @@ class WatchYourStep(WalkEmbedding):
         sparse: bool = False,
     ) -> None:
         super().__init__(adj, fanouts)
-        if _check.count("embedding_dim", embedding_dim) % 2:
-            _check.fail(
-                "embedding_dim", "must be even: half is L, half R", embedding_dim
-            )
+        size = _check.count("embedding_dim", embedding_dim)
+        if size % 2:
+            _check.fail("embedding_dim", "must be even: half is L, half R", size)
+        _check.fits("embedding_dim", 4 * adj.num_rows * size)
+        sparse = _check.yes_or_no("sparse", sparse)
         self.penalty = _check.finite("penalty", penalty)
         self.options = {
             "num_negatives": num_negatives,
@@ -180,8 +185,7 @@ class WatchYourStep(WalkEmbedding):
             "scheme": scheme,
         }
         self.left, self.right = (
-            nn.Embedding(adj.num_rows, embedding_dim // 2, sparse=sparse)
-            for _ in range(2)
+            nn.Embedding(adj.num_rows, size // 2, sparse=sparse) for _ in range(2)
         )
         self.context = nn.Parameter(torch.zeros(len(self.fanouts)))
         self.reset_parameters()
@@ -210,11 +214,12 @@ class WatchYourStep(WalkEmbedding):
         """The embeddings [b, d] of some nodes, or of all: L beside R."""
         if batch is None:
             return torch.cat([self.left.weight, self.right.weight], dim=-1)
+        batch = self._nodes(batch)
         return torch.cat([self.left(batch), self.right(batch)], dim=-1)
 
     def score(self, edge: Tensor, *, directed: bool = False) -> Tensor:
         """How much pairs [2, e] look like links, [e]: ⟨L_u, R_v⟩, and ⟨L_v, R_u⟩."""
-        source, target = edge
+        source, target = self._pairs(edge)
         score: Tensor = (self.left(source) * self.right(target)).sum(-1)
         if directed:
             return score

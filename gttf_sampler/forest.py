@@ -86,6 +86,7 @@ class WalkForest:
 
     def to(self, device: torch.device | str) -> WalkForest:
         """The same forest, and its graph, on another device."""
+        device = _check.device("device", device)
         nodes = [level.to(device) for level in self.nodes]
         edges = [level.to(device) for level in self.edges]
         return WalkForest(self.adj.to(device), self.fanouts, nodes, edges)

@@ -1,8 +1,11 @@
 """gather_rows(): the features of a batch, in memory that was used before."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from gttf_sampler import _check
 from gttf_sampler._memory import FEATURES
 
 
@@ -19,6 +22,17 @@ def gather_rows(values: Tensor, index: Tensor) -> Tensor:
     nobody holds that one or a view of it any more. What needs a gradient, or is not in
     the memory of the CPU, is left to torch.
     """
+    if type(values) is not Tensor or type(index) is not Tensor:
+        _check_rows(values, index)
+    try:
+        return _gathered(values, index)
+    except (IndexError, RuntimeError, NotImplementedError):
+        _check_rows(values, index)  # only now: a check reads all of the index
+        raise
+
+
+def _gathered(values: Tensor, index: Tensor) -> Tensor:
+    """The rows, in memory that was used before where that is worth it."""
     row = values.shape[1:].numel() * values.element_size()
     size = row * index.numel()
     if size < FEATURES.small or not _plain(values) or index.dim() != 1:
@@ -27,6 +41,15 @@ def gather_rows(values: Tensor, index: Tensor) -> Tensor:
     rows = FEATURES.lend(FEATURES.borrow(size), size)
     rows = rows.view(values.dtype).view(-1, *values.shape[1:])
     return torch.index_select(values.detach(), 0, index, out=rows)
+
+
+def _check_rows(values: Any, index: Any) -> None:
+    """Refuses what has no rows, and positions that they do not have."""
+    if _check.dense("values", values).dim() == 0:
+        _check.fail("values", "must have rows", "shape []")
+    if _check.dense("index", index).dtype not in _check.INTEGERS:
+        _check.mistyped("index", "must have dtype int32 or int64", index.dtype)
+    _check.within("index", index, values.shape[0], "rows")
 
 
 def _plain(values: Tensor) -> bool:

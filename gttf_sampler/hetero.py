@@ -43,6 +43,7 @@ class HeteroSubgraph:
 
         Of a repeated seed every copy receives, and the first one sends.
         """
+        _check.mapping("adjs", adjs)
         sizes = _check.node_types(adjs)
         if set(adjs) != set(self.edge):
             rule = "must hold the edge types that were sampled"

@@ -91,27 +91,45 @@ def roc_auc(positive: Tensor, negative: Tensor) -> float:
     >>> roc_auc(torch.tensor([3.0, 1.0]), torch.tensor([0.0, 1.0]))
     0.875
     """
-    for name, score in (("positive", positive), ("negative", negative)):
-        if not _check.tensor(name, score).numel():
-            _check.fail(name, "must hold scores", "none")
-        if not bool(score.isfinite().all()):  # which have no rank
-            worst = score[~score.isfinite()][0].item()
-            _check.fail(name, "must hold finite scores", worst)
-    ordered = negative.detach().sort().values
-    positive = positive.detach().contiguous()
+    positive = _scores("positive", positive).contiguous()
+    ordered = _scores("negative", negative).to(positive.device).sort().values
+    kind = torch.promote_types(positive.dtype, ordered.dtype)
+    positive, ordered = positive.to(kind), ordered.to(kind)
     below = torch.searchsorted(ordered, positive).double().mean()
     not_above = torch.searchsorted(ordered, positive, right=True).double().mean()
     return float((below + not_above) / (2 * ordered.numel()))
 
 
+def _scores(name: str, value: Tensor) -> Tensor:
+    """The scores [k] of a kind of pairs, each of which has a rank."""
+    score = _check.tensor(name, _check.real(name, _check.dense(name, value)))
+    if not score.numel():
+        _check.fail(name, "must hold scores", "none")
+    if not bool(score.isfinite().all()):
+        worst = score[~score.isfinite()][0].item()
+        _check.fail(name, "must hold finite scores", worst)
+    return score
+
+
 @torch.no_grad()
 def score_links(score: Score, edge: Tensor) -> Tensor:
     """`score` of the pairs [2, e], so many at a time that memory stays small."""
-    return torch.cat([score(part) for part in edge.split(PAIRS, dim=1)])
+    return torch.cat([_score(score, part) for part in edge.split(PAIRS, dim=1)])
+
+
+def _score(score: Score, edge: Tensor) -> Tensor:
+    """What `score` says of pairs [2, e], which must be one number each."""
+    found, entries = score(edge), edge.shape[1]
+    value = _check.real("score", _check.dense("score", found)).detach()
+    if value.shape != (entries,):
+        rule = f"must return one number per pair, shape [{entries}]"
+        _check.fail("score", rule, f"shape {list(value.shape)}")
+    return value
 
 
 def link_auc(score: Score, split: LinkSplit) -> float:
     """ROC-AUC of a score, pairs [2, e] → [e], on the hidden edges of a split."""
+    _check_split(score, split)
     pairs = split.positive, split.negative
     return roc_auc(*(score_links(score, edge) for edge in pairs))
 
@@ -129,7 +147,9 @@ def mean_rank(
     `num_negatives` targets are drawn per edge, uniformly; those that make an edge of
     the split count as well. Ties count half.
     """
+    _check_split(score, split)
     count = _check.count("num_negatives", num_negatives)
+    _check.fits("num_negatives", 64 * count)
     edge = split.positive
     if not edge.numel():
         _check.fail("split", "must hide at least one edge", "none")
@@ -144,11 +164,18 @@ def mean_rank(
         word = random.bits(random.stream(key, slot)[:, None], draw)
         other = random.below(word, torch.full_like(word, split.num_nodes))
         pairs = torch.stack([source[:, None].expand_as(other), other]).flatten(1)
-        rival = score(pairs).view_as(other)
-        own = score(torch.stack([source, target]))[:, None]
+        rival = _score(score, pairs).view_as(other)
+        own = _score(score, torch.stack([source, target]))[:, None]
         ahead = (rival > own).double().sum() + (rival == own).double().sum() / 2
         total += float(ahead) + source.numel()
     return total / edge.shape[1]
+
+
+def _check_split(score: Any, split: Any) -> None:
+    """Refuses what cannot score, and what is no split."""
+    if len(_check.functions("score", score)) == 0:
+        _check.mistyped("score", "must be a function of pairs", None)
+    _check.of_type("split", split, LinkSplit)
 
 
 def _undirected(edge_index: Any, num_nodes: int | None) -> tuple[Tensor, int]:
@@ -167,8 +194,10 @@ def _num_nodes(edge: Tensor, num_nodes: int | None) -> int:
         _check.fail("edge_index", "must have shape [2, m]", got)
     if num_nodes is None:
         num_nodes = int(edge.max()) + 1 if edge.numel() else 0
-    _check.within("edge_index", edge, _check.size("num_nodes", num_nodes))
-    return num_nodes
+    size = _check.nodes("num_nodes", num_nodes)
+    _check.within("edge_index", edge, size)
+    _check.fits("num_nodes", 8 * size)
+    return size
 
 
 def _strangers(edge: Tensor, n: int, count: int, key: random.Key) -> Tensor:

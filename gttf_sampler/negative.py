@@ -54,7 +54,9 @@ class NegativeSampler:
         randomness = _check.randomness(generator)
         key = random.new_key(randomness, self._share.device, random.NEGATIVE)
         size = shape if isinstance(shape, tuple | list) else (shape,)
-        return self.at(key, torch.Size([_check.size("shape", side) for side in size]))
+        sides = [_check.size("shape", side) for side in size]
+        _check.fits("shape", 40 * math.prod(sides))
+        return self.at(key, torch.Size(sides))
 
     def at(self, key: random.Key, shape: torch.Size, first: int = 0) -> Tensor:
         """Draws number `first`, `first` + 1, … of a key, as nodes of a given shape."""

@@ -30,8 +30,11 @@ def draw_embeddings(
         method: "tsne", which needs scikit-learn, "pca", or "auto": t-SNE if it can be.
         title: written above the dots, before the name of the method.
     """
-    _check.tensor("embedding", embedding, rank=2)
+    embedding = _check.real("embedding", _check.tensor("embedding", embedding, rank=2))
+    if not bool(embedding.isfinite().all()):
+        _check.fail("embedding", "must hold finite numbers", "others, too")
     _check.one_of("method", method, METHODS)
+    _check.of_type("title", title, str)
     if method == "tsne" and find_spec("sklearn") is None:
         raise ImportError("t-SNE needs scikit-learn; method='pca' does without")
     colour = torch.zeros(len(embedding), dtype=torch.int64)
@@ -81,7 +84,9 @@ def communities(
     In a round half of the nodes, at random, take the label that most neighbours have,
     ties by chance. Good enough to colour a picture by; use a library for more.
     """
+    _check.of_type("adj", adj, CompactAdj)
     _check.one_node_set("adj", adj.num_rows, adj.num_cols)
+    rounds = _check.steps("rounds", rounds)
     n, col = adj.num_rows, adj.col.to(torch.int64)
     row = torch.arange(n, device=adj.device).repeat_interleave(adj.degree)
     label = torch.arange(n, device=adj.device)

@@ -56,6 +56,7 @@ class TemporalBias(Bias):
         self.seed_time = _check.times("seed_time", time, time.numel(), "seed")
         if window is not None and not 0 <= _check.number("window", window) < math.inf:
             _check.fail("window", "must be finite and not negative", window)
+        weighted = _check.yes_or_no("weighted", weighted)
         if weighted and strategy == "last":
             _check.fail("weighted", "needs strategy='uniform'", "strategy='last'")
         self.window, self.weighted = window, weighted

@@ -437,3 +437,17 @@ def test_node2vec_offers_the_way_back_apart_only_where_it_pays():
     often = [[*ring[0], *[0] * 64], [*ring[1], *[1] * 64]]
     multiple = CompactAdj.from_edge_index(often, direction="out")
     assert Node2VecBias(0.5, 2)._envelope(multiple).extra == 0
+
+
+def test_attention_bias_factor_is_exact():
+    """√a · Σ√a / f makes a sampled sum the attention-weighted one, in expectation."""
+    attention = torch.tensor([0.1, 0.0, 0.6, 0.3], dtype=torch.float64)
+    message = torch.tensor([3.0, 50.0, -2.0, 7.0], dtype=torch.float64)
+    star = CompactAdj.from_edge_index([[1, 2, 3, 4], [0, 0, 0, 0]])
+    bias = AttentionBias(lambda node, neighbor: attention[neighbor - 1])
+    fanout, trees = 3, 40_000
+    drawn = traverse(star, [0] * trees, [fanout], bias, generator=0).nodes[1] - 1
+    root = attention.sqrt()
+    found = (message * root * root.sum() / fanout)[drawn].sum(1)
+    error = float(found.std()) / trees**0.5
+    assert abs(float(found.mean() - (attention * message).sum())) < 5 * error

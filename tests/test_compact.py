@@ -15,7 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import DIRECTIONS, Graph, graphs
 
-from gttf_sampler import CompactAdj, EdgeWeightBias, sample_rooted
+from gttf_sampler import (
+    CompactAdj,
+    EdgeWeightBias,
+    sample_rooted,
+    traverse,
+    use_backend,
+)
 
 FORMATS = ("csr", "csc", "coo", "lil")
 WRAPPERS = (scipy.sparse.csr_array, scipy.sparse.csr_matrix)
@@ -722,3 +728,61 @@ def test_from_edge_index_orients_rows(direction):
     graph = Graph(torch.tensor([[0, 0], [1, 2]]), 3, direction, None, None)
     expected = {"in": [[], [0], [0]], "out": [[1, 2], [], []]}
     assert neighbours(graph.adj()) == expected[direction]
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+@pytest.mark.parametrize("direction", ["in", "out"])
+@pytest.mark.parametrize(
+    "indptr", [[0, 5, 2, 3], [0, 1, 2, 10**9], [1, 2, 3, 3], [0, 1, 3], [-1, 1, 2, 3]]
+)
+def test_scipy_rows_that_do_not_fit_are_refused(kind, direction, indptr):
+    matrix = scipy.sparse.eye(3, format=kind)
+    matrix.indptr = np.array(indptr, dtype=np.int32)
+    with pytest.raises(ValueError, match=r"'matrix.indptr' must "):
+        CompactAdj.from_scipy(matrix, direction=direction)
+    matrix = scipy.sparse.eye(3, format=kind)
+    matrix.indices = np.array([0, 1, 99], dtype=np.int32)
+    with pytest.raises(ValueError, match=r"'matrix.indices' must hold ids below"):
+        CompactAdj.from_scipy(matrix, direction=direction)
+
+
+HAND = {
+    "rowptr": torch.tensor([0, 1, 2]),
+    "col": torch.tensor([1, 0], dtype=torch.int32),
+    "num_cols": 2,
+}
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"col": torch.tensor([10**9, 0])}, "'col' must hold ids below"),
+        ({"col": torch.tensor([-1, 0])}, "'col' must not hold negative ids"),
+        ({"rowptr": torch.tensor([0, 1, 99])}, "'rowptr' must end at"),
+        ({"rowptr": torch.tensor([0, 5, 2])}, "'rowptr' must not decrease"),
+        ({"rowptr": torch.tensor([0, 1, 2], dtype=torch.int32)}, "'rowptr' must have"),
+        ({"num_cols": 0}, "'col' must hold ids below"),
+        ({"num_cols": 10**30}, "'num_cols' must "),
+        ({"direction": "up"}, "'direction' must be one of"),
+        ({"edge_id": torch.tensor([0, 7])}, "'edge_id' must hold ids below"),
+        ({"edge_weight": torch.tensor([1.0])}, "'edge_weight' must have one entry"),
+    ],
+)
+def test_graph_put_together_by_hand_is_checked_before_use(backend, changes, match):
+    with use_backend(backend):
+        for use in (
+            lambda adj: traverse(adj, [0], [1]),
+            lambda adj: sample_rooted(adj, [0], [1]),
+            lambda adj: sample_rooted({("n", "e", "n"): adj}, {"n": [0]}, [1]),
+            lambda adj: adj.edges_between([0], [1]),
+        ):
+            with pytest.raises((TypeError, ValueError), match=match):
+                use(CompactAdj(**{**HAND, **changes}))
+        assert traverse(CompactAdj(**HAND), [0], [1]).nodes[1].tolist() == [[1]]
+
+
+@pytest.mark.parametrize("size", [10**13, 10**30])
+def test_graph_of_more_nodes_than_memory_is_refused(size):
+    with pytest.raises(ValueError, match="'num_nodes' must "):
+        CompactAdj.from_edge_index([[0], [1]], size)

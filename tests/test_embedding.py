@@ -277,3 +277,22 @@ def test_walks_by_weight_if_told_to(kind):
     assert reached() == {1, 2}
     model.bias = EdgeWeightBias()
     assert reached() == {1}
+
+
+def test_loader_with_persistent_workers_is_the_same():
+    ring = CompactAdj.from_edge_index(
+        [list(range(20)), [(i + 1) % 20 for i in range(20)]], direction="out"
+    )
+    ring = CompactAdj.from_edge_index(
+        torch.cat([ring.to_edge_index(), ring.to_edge_index().flip(0)], 1),
+        direction="out",
+    )
+
+    def run(**options):
+        torch.manual_seed(5)
+        loader = DeepWalk(ring, 4).loader(batch_size=7, shuffle=True, **options)
+        return [[f.path(5).tolist() for f in loader] for _ in range(3)]
+
+    expected = run()
+    assert run(num_workers=2) == expected
+    assert run(num_workers=2, persistent_workers=True) == expected

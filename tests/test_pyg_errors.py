@@ -68,7 +68,7 @@ ERRORS = [
         TYPED,
         {"num_neighbors": {**{kind: [1] for kind in KINDS}, ("a", "b", "c"): [1]}},
         ValueError,
-        "Not all edge types specified in 'num_neighbors' exist",
+        "'num_neighbors' must use the edge types of the data",
     ),
     (TYPED, {"input_nodes": None}, AssertionError, "'input_nodes' must be a node type"),
     (TYPED, {"input_nodes": None}, ValueError, "'input_nodes' must be a node type"),
@@ -363,3 +363,15 @@ def test_device_that_workers_cannot_use():
         with pytest.raises(ValueError, match=r"'num_workers' must be 0 .*cuda.*prefet"):
             GTTFLoader(KARATE, num_workers=2, **options)
         GTTFLoader(KARATE, num_workers=0, **options)
+
+
+@pytest.mark.parametrize("wrong", [10**9, 34, -1])
+@pytest.mark.parametrize("row", [0, 1])
+def test_sorted_edges_are_checked_like_others(wrong, row):
+    """`is_sorted` says that they are in order, not that they are right."""
+    edge_index = torch.tensor([[0, 1, 2], [0, 1, 2]])
+    edge_index[row, 0 if wrong < 0 else 2] = wrong
+    data = Data(edge_index=edge_index, num_nodes=34)
+    for options in ({"is_sorted": True}, {"is_sorted": False}):
+        with pytest.raises(ValueError, match="' must "):
+            GTTFLoader(data, [2], **options)

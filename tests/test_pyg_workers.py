@@ -19,7 +19,7 @@ from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader
 from gttf_pyg._keys import Epoch, KeyedBatches
-from gttf_sampler import EdgeWeightBias
+from gttf_sampler import EdgeWeightBias, FastGCNBias, LADIESBias
 
 KARATE = KarateClub()[0]
 HETERO = FakeHeteroDataset(1, avg_num_nodes=30, avg_degree=5)[0]
@@ -277,3 +277,58 @@ def test_what_is_drawn_after_an_epoch_began_does_not_change_it(workers):
 
     for a, b in zip(epoch(0), epoch(3), strict=True):
         assert torch.equal(a, b)
+
+
+def test_every_bit_of_a_seed_counts():
+    data = KarateClub()[0]
+
+    def run(seed, **options):
+        loader = GTTFLinkLoader(
+            data, [2], neg_sampling="binary", batch_size=20, seed=seed, **options
+        )
+        return [batch.n_id.tolist() for batch in loader]
+
+    assert run(1) == run(1)
+    assert run(1) != run(1 + (1 << 32))
+    assert run(1) != run(1 + (1 << 63))
+
+
+def test_negatives_use_all_of_the_key():
+    """Keys that share 32 bits draw apart."""
+    from torch_geometric.sampler import NegativeSampling
+
+    from gttf_pyg._negatives import keyed
+
+    for how in ({}, {"dst_weight": torch.ones(1000)}):
+        negatives = NegativeSampling("triplet", **how)
+        found = [
+            keyed(negatives, key).sample(50, "dst", 1000).tolist()
+            for key in (5, 5 + (1 << 32), 5 + (1 << 63), 5)
+        ]
+        assert found[0] == found[3]
+        assert len({tuple(some) for some in found}) == 3
+
+
+@pytest.mark.parametrize("kind", [LADIESBias, FastGCNBias])
+def test_layer_bias_is_governed_by_the_loader(kind):
+    """Any number of workers, every epoch and every batch another draw."""
+
+    def run(workers, seed=1, **options):
+        loader = GTTFLoader(
+            KarateClub()[0],
+            [-1],
+            torch.zeros(24, dtype=torch.int64),
+            bias=kind(3),
+            batch_size=1,
+            seed=seed,
+            num_workers=workers,
+            **options,
+        )
+        return [[batch.n_id.tolist() for batch in loader] for _ in range(2)]
+
+    first, second = run(0)
+    assert [first, second] == run(1) == run(2)
+    assert [first, second] == run(2, persistent_workers=True)
+    assert first != second
+    assert len({tuple(nodes) for nodes in first}) > 12
+    assert run(0, seed=2) != [first, second]

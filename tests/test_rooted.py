@@ -625,3 +625,30 @@ def test_rooted_a_failed_call_leaves_the_graph_usable(toy):
             sample_rooted(toy, [4, 0], [-1, -1], bias=wrong)
     sub = sample_rooted(toy, [4, 0], [-1, -1])
     assert torch.equal(sub.node, expected.node)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+@pytest.mark.parametrize(
+    "options", [{}, {"disjoint": True}, {"bias": EdgeWeightBias()}]
+)
+def test_rooted_refuses_what_does_not_fit(backend, options):
+    ring = CompactAdj.from_edge_index([[0, 1], [1, 0]], edge_weight=[1.0, 1.0])
+    with (
+        use_backend(backend),
+        pytest.raises(ValueError, match=r"'fanouts' must ask .* \(got [\d,]+ bytes\)"),
+    ):
+        sample_rooted(ring, [0] * 100, [10**9], replace=True, **options)
+    assert sample_rooted(ring, [0], [10**9], **options).num_edges == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"disjoint": True}])
+def test_rooted_costs_what_there_is_to_draw(options):
+    """A fanout far above the degrees at hand, and a hub that nobody stands on."""
+    hub = torch.stack([torch.arange(1, 100_001), torch.zeros(100_000).long()])
+    ring = torch.stack([torch.arange(1000), (torch.arange(1000) + 1) % 1000]) + 1
+    adj = CompactAdj.from_edge_index(torch.cat([hub, ring], dim=1))
+    with use_backend("torch"):
+        begin = time.process_time()
+        found = sample_rooted(adj, torch.arange(1, 1001), [50_000, 50_000], **options)
+        assert time.process_time() - begin < 1
+    assert found.num_edges == (2000 if options else 1000)

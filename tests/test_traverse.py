@@ -425,3 +425,44 @@ def test_traverse_validate(toy, arguments, error, match):
     good = {"adj": toy, "seeds": [1], "fanouts": [2]}
     with pytest.raises(error, match=f"^{match}"):
         traverse(**{**good, **arguments})
+
+
+class Vandal:
+    """Writes into everything it is shown."""
+
+    def __call__(self, path, node, fanout):
+        path.fill_(-7)
+        node.clamp_(max=0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("bias", [None, Node2VecBias(2, 3), lambda p, n, h: h.edge + 1])
+@pytest.mark.parametrize("fanouts", [[1, 1, 1], [2, 3, 2]])
+def test_traverse_cannot_be_spoiled_by_who_watches(toy, backend, bias, fanouts):
+    """Neither the forest, nor what others are shown, nor where the walk goes."""
+    seen = []
+
+    def watch(path, node, fanout):
+        seen.append((path.clone(), node.clone()))
+
+    with use_backend(backend):
+        plain = traverse(toy, [4, 0, 1], fanouts, bias, generator=1)
+        watchers = [Vandal(), watch, Vandal()]
+        spoiled = traverse(toy, [4, 0, 1], fanouts, bias, watchers, generator=1)
+    for left, right in zip(plain.nodes, spoiled.nodes, strict=True):
+        assert torch.equal(left, right)
+    for depth, (path, node) in enumerate(seen, start=1):
+        assert torch.equal(torch.cat([path, node[:, None]], 1), plain.path(depth))
+    with torch.inference_mode():
+        again = traverse(toy, [4, 0, 1], fanouts, bias, watchers, generator=1)
+    assert all(map(torch.equal, plain.nodes, again.nodes))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fanouts", [[10**9], [10**6, 10**6], [10**12], [2] * 200])
+def test_traverse_refuses_what_does_not_fit(toy, backend, fanouts):
+    with (
+        use_backend(backend),
+        pytest.raises(ValueError, match=r"'fanouts' must ask .* \(got [\d,]+ bytes\)"),
+    ):
+        traverse(toy, [0] * 100, fanouts)

@@ -11,9 +11,13 @@
 
 try:
     import dgl  # noqa: F401
-except ImportError as err:
+except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
+    cause = next(iter(str(err).splitlines()), "no reason")
     raise ImportError(
-        "'gttf_dgl' needs dgl; install it with: pip install 'gttf-sampler[dgl]'"
+        "'gttf_dgl' needs a dgl that can be imported "
+        f"(got {type(err).__name__}: {cause}); "
+        "install it with: pip install 'gttf-sampler[dgl]', on Python before 3.12 "
+        "(dgl 1.1.2 and 1.1.3 run with torch 2.3 and newer, dgl 2.1.0 does not)"
     ) from err
 
 from gttf_dgl.compact import to_compact

@@ -45,15 +45,13 @@ def mistyped(name: str, rule: str, got: object) -> NoReturn:
 
 def shown(value: object) -> str:
     """`value` as Python writes it; what it is, if that is long."""
-    text = repr(value)
-    if len(text) <= 60 and "\n" not in text:
-        return text
-    return f"the class {value.__name__}" if isinstance(value, type) else _kind(value)
-
-
-def _kind(value: object) -> str:
-    """The name of the class of `value`."""
-    return type(value).__name__
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    try:
+        text = repr(value)
+    except Exception:  # of an object that was not meant to be printed
+        return type(value).__name__
+    return text if len(text) <= 60 and "\n" not in text else type(value).__name__
 
 
 def dense(name: str, value: Tensor) -> Tensor:
@@ -209,7 +207,8 @@ def ids(
             fail(name, "must not hold negative ids", low)
         if high >= upper:
             fail(name, f"must hold ids below the number of {of} {upper}", high)
-    return value.to(device=device, dtype=torch.int64)
+    result: Tensor = value.to(device=device, dtype=torch.int64)
+    return result
 
 
 def some_ids(name: str, value: Any, upper: int, device: torch.device) -> Tensor:
@@ -217,15 +216,16 @@ def some_ids(name: str, value: Any, upper: int, device: torch.device) -> Tensor:
 
     DGL passes over ids that its graph does not have: `reverse_id` makes such ids.
     """
-    value = _integers(name, value).to(device=device, dtype=torch.int64)
-    return value[(value >= 0) & (value < upper)]
+    named = _integers(name, value).to(device=device, dtype=torch.int64)
+    kept: Tensor = named[(named >= 0) & (named < upper)]
+    return kept
 
 
 def _integers(name: str, value: Any) -> Tensor:
     """`value` as a tensor [k] of int32 or int64."""
     if not isinstance(value, Tensor):
         try:
-            value = torch.as_tensor(value)
+            value = _made(value)
         except (TypeError, ValueError, RuntimeError, OverflowError):
             mistyped(name, "must be a tensor of ids", shown(value))
         if value.numel() == 0:  # an empty list has no dtype of its own
@@ -239,6 +239,13 @@ def _integers(name: str, value: Any) -> Tensor:
         fail(name, "must have 1 dimension", f"shape {list(value.shape)}")
     result: Tensor = value
     return result
+
+
+def _made(value: Any) -> Tensor:
+    """A tensor of what is none, without looking at every number of a range."""
+    if isinstance(value, range):
+        return torch.arange(value.start, value.stop, value.step)
+    return torch.as_tensor(value)
 
 
 def starts(value: Any, upper: int, device: torch.device) -> Tensor:

@@ -88,7 +88,7 @@ class BatchKeys:
         return _fold(key, counts[key])
 
     def _next_call(self) -> int:
-        """The seed itself, then numbers that follow from it; without one, any number."""
+        """The seed, then numbers that follow from it; without one, any number."""
         if self._seed is None:
             return random.draw(None)
         self._calls += 1

@@ -19,6 +19,7 @@ from gttf_dgl import _check, _frames, _loader, _norm
 from gttf_dgl._blocks import block_of, output_device
 from gttf_dgl._keys import BatchKeys
 from gttf_dgl._source import Choice, Source
+from gttf_dgl._warm import load_kernels
 from gttf_sampler import BiasFn, random
 
 
@@ -100,6 +101,7 @@ class GTTFSampler(BlockSampler):
         self.rooted = bool(rooted)
         self.normalize = _norm.check(normalize, choice.uniform, prefetch_edge_feats)
         self._keys = BatchKeys(generator, seed)
+        load_kernels(bool(self.replace))
 
     def assign_lazy_features(self, result: Any) -> Any:
         """Marks what DGL is to prefetch.

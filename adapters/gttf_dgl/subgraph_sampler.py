@@ -13,6 +13,7 @@ from gttf_dgl import _check, _frames, _loader, _norm
 from gttf_dgl._blocks import graph_of, output_device
 from gttf_dgl._keys import BatchKeys
 from gttf_dgl._source import Choice, Source, typed
+from gttf_dgl._warm import load_kernels
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph
 
 
@@ -69,6 +70,7 @@ class GTTFSubgraphSampler(Sampler):
         self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
         self.output_device = _check.device("output_device", output_device)
         self._keys = BatchKeys(generator, seed)
+        load_kernels(bool(self.replace))
 
     def sample(
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None

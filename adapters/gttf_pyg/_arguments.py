@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_pyg._rows import ONLY
+from gttf_pyg._words import as_integers, as_tensor, dense, ids, is_integer, shown
 from gttf_pyg.sampler import GTTFSampler
 
 
@@ -53,9 +55,12 @@ def edge_label_index_of(
     kind, edges = None, value
     if getattr(sampler, "is_hetero", False):
         kind, edges = _edge_type(value)
-    if isinstance(edges, np.ndarray | list):
-        edges = torch.as_tensor(edges)
-    count = None
+    if isinstance(edges, Tensor | np.ndarray | list):
+        edges = as_tensor("edge_label_index", edges)
+    if isinstance(edges, Tensor) and (is_integer(edges) or edges.numel() == 0):
+        edges = edges.to(torch.int64)  # as PyG casts its seeds
+    rows = getattr(sampler, "adjs", {}).get(ONLY if kind is None else kind)
+    count = None if rows is None else rows.num_edges
     if edges is not None:
         if not isinstance(edges, Tensor) or edges.dim() != 2 or edges.shape[0] != 2:
             raise InputError(
@@ -88,13 +93,20 @@ def _edge_type(value: Any) -> tuple[Any, Any]:
 def _nodes(value: Any, size: int | None) -> Any:
     """Arrays, and lists of booleans, as tensors; a mask must be of all nodes."""
     masked = isinstance(value, list) and value and isinstance(value[0], bool | np.bool_)
-    if isinstance(value, np.ndarray) or masked:
-        value = torch.as_tensor(value)
+    if isinstance(value, Tensor | np.ndarray | range) or masked:
+        value = as_tensor("input_nodes", value)
+    if isinstance(value, list | tuple):
+        value = as_integers("input_nodes", value)
+    if value is not None and not isinstance(value, Tensor):
+        raise InputError(
+            f"'input_nodes' must be ids [k] or a mask (got {_told(value)})"
+        )
     if isinstance(value, Tensor):
         masked = value.dtype == torch.bool
         if value.dim() != 1 or (masked and size not in (None, value.numel())):
             what = f"a mask [{size}] or ids" if masked else "ids [k] or a mask"
             raise InputError(f"'input_nodes' must be {what} (got {_told(value)})")
+        value = value if masked else ids("input_nodes", value)
     return value
 
 
@@ -112,8 +124,8 @@ def _one_per_seed(name: str, values: Any, count: int | None) -> Any:
     if values is None:
         return None
     if not isinstance(values, Tensor):
-        values = torch.as_tensor(values)
-    if values.dim() == 0 or count not in (None, values.shape[0]):
+        values = as_tensor(name, values)
+    if dense(name, values).dim() == 0 or count not in (None, values.shape[0]):
         raise InputError(
             f"'{name}' must have one entry per seed, {count} in all (got shape "
             f"{list(values.shape)})"
@@ -125,8 +137,7 @@ def _told(value: Any) -> str:
     """What was received, in a few words."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype)[6:]} {list(value.shape)}"
-    short = repr(value)
-    return short if len(short) <= 60 else type(value).__name__
+    return shown(value)
 
 
 def sampler_for(data: Any, given: Any, extra: dict[str, Any], **sampling: Any) -> Any:

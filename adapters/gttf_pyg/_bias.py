@@ -8,9 +8,10 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch_geometric.sampler.utils import reverse_edge_type
 
+from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import EdgeType
+from gttf_pyg._words import shown
 from gttf_sampler import EdgeWeightBias, ExcludeBias, TemporalBias
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def checked(bias: Any, sampler: GTTFSampler) -> Any:
                     f"(got {kind!r})"
                 )
     for part in parts.values():
-        if part is not None and not callable(part):
-            raise TypeError(f"'bias' must be callable (got {part!r})")
+        if part is not None and (not callable(part) or isinstance(part, type)):
+            raise TypeError(f"'bias' must be callable (got {shown(part)})")
     weighted = any(adj.edge_weight is not None for adj in sampler.adjs.values())
     last = sampler.is_temporal and sampler.temporal_strategy == "last"
     options = {

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
-from torch_geometric.sampler.utils import reverse_edge_type
 
+from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
+from gttf_pyg._words import as_tensor, shown
 from gttf_sampler import CompactAdj, ExcludeBias
 
 
@@ -47,8 +48,8 @@ def _positions(edges: Any, adj: CompactAdj) -> Tensor:
     """Positions in `adj.col` of edges that are named by the caller's ids or a mask."""
     size = adj.num_edges
     if not isinstance(edges, Tensor | np.ndarray | list | tuple):
-        raise TypeError(f"'exclude_edges' must be ids or a mask (got {edges!r})")
-    edges = torch.as_tensor(edges, device=adj.device)
+        raise TypeError(f"'exclude_edges' must be ids or a mask (got {shown(edges)})")
+    edges = as_tensor("exclude_edges", edges).to(adj.device)
     hidden = torch.zeros(size, dtype=torch.bool, device=adj.device)
     if edges.dtype == torch.bool and edges.shape == hidden.shape:
         hidden = edges

@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 from torch_geometric.sampler.base import NumNeighbors
-from torch_geometric.sampler.utils import reverse_edge_type
 
+from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
+from gttf_pyg._words import ids, shown
 
 
 def as_lists(num_neighbors: Any) -> Any:
     """`num_neighbors` with lists in place of tensors and arrays."""
     if isinstance(num_neighbors, Mapping):
         return {kind: as_lists(value) for kind, value in num_neighbors.items()}
-    if isinstance(num_neighbors, Tensor | np.ndarray):
+    if isinstance(num_neighbors, Tensor):
+        return ids("num_neighbors", num_neighbors).tolist()
+    if isinstance(num_neighbors, np.ndarray):
         return num_neighbors.tolist()
     return num_neighbors
 
@@ -34,12 +37,19 @@ def fanouts_of(
     if not isinstance(values, lists):
         per_type = "" if edge_types is None else ", or one per edge type"
         raise TypeError(
-            f"'num_neighbors' must be a list of integers{per_type} (got {values!r})"
+            f"'num_neighbors' must be a list of integers{per_type} (got "
+            f"{shown(values)})"
         )
     for fanouts in values.values() if isinstance(values, dict) else [values]:
         _check(fanouts)
     if edge_types is None:
         return {ONLY: list(values)}
+    for kind in values if isinstance(values, dict) else ():
+        if (name := kind.to_tuple()) not in edge_types:
+            raise ValueError(
+                f"'num_neighbors' must use the edge types of the data, {edge_types} "
+                f"(got {name!r})"
+            )
     named = reverse_edge_type if backward else (lambda kind: kind)
     values = num_neighbors.get_values(edge_types)
     return {named(kind): list(value) for kind, value in values.items()}
@@ -49,8 +59,9 @@ def _check(fanouts: Any) -> None:
     """Refuses what is not a list of integers."""
     if not isinstance(fanouts, list | tuple):
         raise TypeError(
-            f"'num_neighbors' must hold one list per edge type (got {fanouts!r})"
+            f"'num_neighbors' must hold one list per edge type (got {shown(fanouts)})"
         )
     for fanout in fanouts:
         if isinstance(fanout, bool) or not isinstance(fanout, Integral):
-            raise TypeError(f"'num_neighbors' must hold integers (got {fanout!r})")
+            got = shown(fanout)
+            raise TypeError(f"'num_neighbors' must hold integers (got {got})")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from gttf_pyg._normalize import GCNWeights
+from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg._words import SCHEMES, one_of
 from gttf_pyg.sampler import GTTFSampler
 
@@ -77,5 +77,4 @@ def _weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
             f"'normalize' must be None unless neighbours are drawn uniformly (got "
             f"{scheme!r} with {used[0]!r})"
         )
-    names = [name for name in data.edge_attrs() if name != "edge_index"]
-    return GCNWeights(adj, scheme, names)
+    return GCNWeights(adj, scheme, edge_columns(data))

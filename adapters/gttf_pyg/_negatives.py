@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
+from gttf_pyg._words import as_reals
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
 
 CPU = torch.device("cpu")
@@ -41,6 +42,7 @@ class KeyedNegatives(NegativeSampling):
             if num_nodes is None:
                 raise ValueError("'num_nodes' must be given without weights (got None)")
             return uniform_nodes(key, num_samples, num_nodes)
+        as_reals(f"{endpoint}_weight", weight)
         if num_nodes is not None and weight.numel() != num_nodes:
             raise ValueError(
                 f"'{endpoint}_weight' must have one entry per node, {num_nodes} in all "

@@ -31,7 +31,7 @@ class GCNWeights:
         weight = found.gcn_weight(self.adj, self.scheme)
         loop = torch.arange(data.n_id.numel(), device=index.device)
         place = _places(index[1], loop)
-        for name in self.names:
+        for name in self.present(data):
             value = data[name]
             data[name] = _merged(value, value.new_zeros(loop.numel()), place)
         data.e_id = _merged(data.e_id, torch.full_like(data.n_id, -1), place)
@@ -46,6 +46,19 @@ class GCNWeights:
                 counts[-1] += data.num_sampled_nodes[-1]
             data.num_sampled_edges = counts
         return data
+
+    def present(self, data: Any) -> list[str]:
+        """Which of the attributes the edges of this batch have, too."""
+        count = data.edge_index.shape[1]
+        values = {name: data.get(name) for name in self.names}
+        tensors = {n: x for n, x in values.items() if isinstance(x, Tensor) and x.dim()}
+        return [name for name, value in tensors.items() if value.shape[0] == count]
+
+
+def edge_columns(data: Any) -> list[str]:
+    """The edge-level attributes of the data that are tensors, beside its edges."""
+    names = [name for name in data.edge_attrs() if name != "edge_index"]
+    return [name for name in names if isinstance(data[name], Tensor)]
 
 
 def _places(col: Tensor, loop: Tensor) -> Tensor:

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
-from torch_geometric.sampler.utils import reverse_edge_type
 
+from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import EdgeType
 from gttf_sampler import CompactAdj, HeteroSubgraph, Subgraph
 

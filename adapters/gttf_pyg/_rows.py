@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gttf_pyg._attached import attached, plain
 from gttf_pyg._compat import ordered_rows
+from gttf_pyg._words import as_pairs, dense
 from gttf_sampler import CompactAdj
 
 EdgeType = tuple[str, str, str]
@@ -63,7 +64,7 @@ def rows_of(
         return _sorted_rows(store, size, node_time, edge_time, weight, options)
     index = torch.empty(2, 0, dtype=torch.int64)
     if "edge_index" in store:
-        index = plain(store["edge_index"])
+        index = dense("data.edge_index", plain(store["edge_index"]))
     adj = CompactAdj.from_edge_index(
         index,
         size,
@@ -91,12 +92,19 @@ def _sorted_rows(
                 f"a tensor of layout {store[name].layout}); leave out ToSparseTensor"
             )
     if options.is_sorted and "edge_index" in store:
-        ends = store["edge_index"][0 if options.backward else 1]
+        pairs = as_pairs("data.edge_index", store["edge_index"])
+        ends = pairs[0 if options.backward else 1]
         if bool((ends[1:] < ends[:-1]).any()):
             by = "row" if options.backward else "column"
             raise ValueError(
                 "'is_sorted' must only be set for an edge_index that is sorted by "
                 f"{by} (got one that is not)"
+            )
+        count = size[0 if options.backward else 1]
+        if ends.numel() and not 0 <= int(ends[0]) <= int(ends[-1]) < count:
+            found = int(ends[0]) if int(ends[0]) < 0 else int(ends[-1])
+            raise ValueError(
+                f"'edge_index' must hold ids from 0 to {count - 1} (got {found})"
             )
     if node_time is not None and "adj" in store:
         raise NotImplementedError("'time_attr' needs an edge_index or adj_t (got adj)")

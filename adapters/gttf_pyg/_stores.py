@@ -6,8 +6,8 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import remote_backend_utils
 from torch_geometric.data.graph_store import EdgeLayout
-from torch_geometric.sampler.utils import reverse_edge_type
 
+from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, Graph, Options, from_rows, without_relation
 
 
@@ -30,11 +30,11 @@ def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
         layout if options.backward else (layout[1], layout[0], layout[2])
     )
     if edge_types == [None]:
-        size = max(edges[0].size)
+        count = _size(edges[0])
         node_time, edge_time = _homogeneous_times(times, options.time_attr)
         attributes = node_time, edge_time, None, options, perm
-        adj = from_rows(rowptr, col, (size, size), *attributes)
-        return Graph({ONLY: adj}, size, [None], [None], node_time, edge_time, {})
+        adj = from_rows(rowptr, col, (count, count), *attributes)
+        return Graph({ONLY: adj}, count, [None], [None], node_time, edge_time, {})
     sizes = _sizes(features, graphs, edges)
     node_time, edge_time = _typed_times(times, options.time_attr)
     adjs = {}
@@ -46,6 +46,16 @@ def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
         adjs[reverse_edge_type(kind) if options.backward else kind] = adj
     loose = without_relation(sizes, adjs)
     return Graph(adjs, sizes, list(sizes), edge_types, node_time, edge_time, loose)
+
+
+def _size(edge: Any) -> int:
+    """The number of nodes of a graph without types."""
+    if edge.size is None:
+        raise ValueError(
+            "'data' must know how many nodes its edges have (got edges without a "
+            "size); pass 'size' to put_edge_index"
+        )
+    return int(max(edge.size))
 
 
 def _sizes(features: Any, graphs: Any, edges: Any) -> dict[str, int]:

@@ -36,4 +36,11 @@ def seed_times(
 
 def _at(time: Tensor, node: Tensor) -> Tensor:
     """The times of some nodes, on the device of the times."""
+    if node.device.type == "cpu" and node.numel():
+        low, high = (int(bound) for bound in node.aminmax())
+        if low < 0 or high >= time.shape[0]:
+            raise ValueError(
+                f"'input_time' must be known for every node, [0, {time.shape[0]}) have "
+                f"one (got {high if low >= 0 else low})"
+            )
     return time[node.to(time.device)]

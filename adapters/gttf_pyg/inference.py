@@ -1,10 +1,12 @@
 """Predictions for all nodes: exact, layer by layer, or from sampled neighbourhoods."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from gttf_pyg._words import at_least, check_device, dense, function, shown
 
 Layer = Callable[[Tensor, Any], Tensor]
 Model = Callable[[Any], Tensor]
@@ -38,6 +40,18 @@ def layerwise_inference(
         device: where the layers are; by default where `x` is.
     """
     _check_loader(loader)
+    if not isinstance(layers, Iterable) or isinstance(layers, Tensor):
+        raise TypeError(f"'layers' must be a list of functions (got {shown(layers)})")
+    layers = list(layers)
+    for layer in layers:
+        function("layers", layer)
+    count = loader.node_sampler.num_nodes
+    if dense("x", x).dim() == 0 or x.shape[0] != count:
+        raise ValueError(
+            f"'x' must have one row per node, {count} in all (got shape "
+            f"{list(x.shape)})"
+        )
+    check_device("device", device)
     for layer in layers:
         rows, given = _every_node(loader, x.size(0), _on_rows(layer, x, device))
         if not bool(given.all()):
@@ -66,7 +80,11 @@ def sampled_inference(
         rounds: how often to sample; the deviation of one round is zero.
     """
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise ValueError(f"'rounds' must be a positive integer (got {rounds!r})")
+        raise ValueError(f"'rounds' must be a positive integer (got {shown(rounds)})")
+    function("model", model)
+    num_nodes = at_least("num_nodes", num_nodes, 0)
+    if not isinstance(loader, Iterable):
+        raise TypeError(f"'loader' must be a loader (got {shown(loader)})")
     total = square = torch.zeros(())
     for _ in range(rounds):
         out = _every_node(loader, num_nodes, model)[0].double()
@@ -92,8 +110,16 @@ def _every_node(loader: Any, num_nodes: int, model: Model) -> tuple[Tensor, Tens
     """The seeds' rows of every batch in their places, and which places [n] have one."""
     out, given = None, torch.zeros(num_nodes, dtype=torch.bool)
     for batch in loader:
-        rows = model(batch)[: batch.batch_size]
+        if not hasattr(batch, "batch_size") or not hasattr(batch, "n_id"):
+            got = shown(batch)
+            raise TypeError(f"'loader' must give batches of nodes (got {got})")
+        rows = dense("model", model(batch))[: batch.batch_size]
         seeds = batch.n_id[: batch.batch_size]
+        if rows.shape[:1] != seeds.shape or int(seeds.max()) >= num_nodes:
+            raise ValueError(
+                f"'model' must give a row for each of the {num_nodes} nodes (got shape "
+                f"{list(rows.shape)} for {len(seeds)} seeds up to {int(seeds.max())})"
+            )
         if out is None:
             out = rows.new_zeros(num_nodes, *rows.shape[1:])
         out[seeds.to(rows.device)] = rows

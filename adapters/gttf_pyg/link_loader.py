@@ -18,6 +18,7 @@ from gttf_pyg._arguments import (
 from gttf_pyg._attached import detached
 from gttf_pyg._batches import Batches
 from gttf_pyg._finish import finish
+from gttf_pyg._words import number
 from gttf_sampler import BiasFn
 
 
@@ -95,6 +96,8 @@ class GTTFLinkLoader(Batches, LinkNeighborLoader):
             is_sorted=is_sorted,
             directed=directed,
         )
+        if neg_sampling_ratio is not None:
+            number("neg_sampling_ratio", neg_sampling_ratio)
         labelled = edge_label_index_of(
             edge_label_index, edge_label, edge_label_time, neighbor_sampler
         )

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -14,6 +13,14 @@ from torch_geometric.utils.num_nodes import maybe_num_nodes
 from gttf_pyg._attached import plain
 from gttf_pyg._keys import KeyedLoader, untagged
 from gttf_pyg._negatives import uniform_nodes
+from gttf_pyg._words import (
+    as_integers,
+    as_pairs,
+    as_reals,
+    at_least,
+    steps,
+    yes_or_no,
+)
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
 from gttf_sampler.random import NEGATIVE, new_key
 
@@ -70,15 +77,19 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
     ) -> None:
         # PyG's own constructor asks for pyg-lib; everything else of the class is used.
         torch.nn.Module.__init__(self)
-        _at_least("context_size", context_size, 2)
-        _at_least("walk_length", walk_length, context_size, "'context_size', ")
-        _at_least("walks_per_node", walks_per_node, 1)
-        _at_least("num_negative_samples", num_negative_samples, 1)
+        at_least("embedding_dim", embedding_dim, 1)
+        at_least("context_size", context_size, 2)
+        steps("walk_length", walk_length, context_size, "'context_size', ")
+        at_least("walks_per_node", walks_per_node, 1)
+        at_least("num_negative_samples", num_negative_samples, 1)
+        yes_or_no("sparse", sparse)
         Node2VecBias(p, q)  # raises where they make no sense
         _check_generator(generator)
 
         self.EPS = 1e-15
-        self.num_nodes = maybe_num_nodes(edge_index, num_nodes)
+        edge_index = as_pairs("edge_index", edge_index)
+        num_nodes = maybe_num_nodes(edge_index, num_nodes)
+        self.num_nodes = at_least("num_nodes", num_nodes, 0)
         self.embedding_dim = embedding_dim
         self.walk_length = walk_length - 1
         self.context_size = context_size
@@ -89,7 +100,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         self._key: int | None = None
         adj = _graph(edge_index, self.num_nodes, edge_weight)
         self.embedding = torch.nn.Embedding(
-            self.num_nodes, embedding_dim, sparse=sparse
+            self.num_nodes, embedding_dim, sparse=bool(sparse)
         )
         self.reset_parameters()
         self.adj = adj.to(self.embedding.weight.device)
@@ -115,6 +126,13 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         if kwargs.get("num_workers", 0) > 0 and self.adj.device.type != "cpu":
             walker = copy.copy(self)  # worker processes cannot use an accelerator
             walker.adj = self.adj.to("cpu")
+        if kwargs.get("num_workers", 0) > 0:  # what workers would load by themselves
+            walker.random_walk_fn(
+                walker.rowptr,
+                walker.col,
+                torch.empty(0, dtype=torch.int64, device=walker.adj.device),
+                *(self.walk_length, self.p, self.q),
+            )
         nodes: Any = range(self.num_nodes)
         return WalkLoader(nodes, collate_fn=walker.sample, **kwargs)
 
@@ -125,8 +143,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         if key is not None:
             walker = copy.copy(self)
             walker._key = key
-        kind = nodes.dtype if isinstance(nodes, Tensor) else torch.int64
-        nodes = torch.as_tensor(nodes, dtype=kind, device=self.adj.device).view(-1)
+        nodes = as_integers("batch", nodes).to(self.adj.device).reshape(-1)
         walks: tuple[Tensor, Tensor] = super(Node2Vec, walker).sample(nodes)
         return walks
 
@@ -188,9 +205,9 @@ def _graph(
     edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None
 ) -> CompactAdj:
     """The edges that a walker may follow."""
-    ends = plain(torch.as_tensor(edge_index))
+    ends = plain(edge_index)
     if edge_weight is not None:
-        edge_weight = torch.as_tensor(edge_weight, device=ends.device).detach()
+        edge_weight = as_reals("edge_weight", edge_weight).to(ends.device)
         if edge_weight.shape != ends.shape[1:]:
             raise ValueError(
                 f"'edge_weight' must have one entry per edge, {ends.shape[1]} in all "
@@ -202,14 +219,6 @@ def _graph(
     return CompactAdj.from_edge_index(
         ends, num_nodes, direction="out", edge_weight=edge_weight
     )
-
-
-def _at_least(name: str, value: int, least: int, what: str = "") -> None:
-    """Refuses a count that is too small, or none."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"'{name}' must be an integer (got {value!r})")
-    if value < least:
-        raise ValueError(f"'{name}' must be at least {what}{least} (got {value})")
 
 
 def _check_generator(generator: Any) -> None:

@@ -25,6 +25,7 @@ from gttf_pyg._exclude import named_edges, seed_edges
 from gttf_pyg._fanouts import as_lists, fanouts_of
 from gttf_pyg._induced import induced as induced_one
 from gttf_pyg._induced import induced_types
+from gttf_pyg._inputs import checked_edges, checked_nodes
 from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._negatives import keyed
 from gttf_pyg._rows import ONLY, EdgeType, Options
@@ -33,6 +34,7 @@ from gttf_pyg._words import (
     DIRECTIONS,
     STRATEGIES,
     check_window,
+    name_or_none,
     one_of,
     yes_or_no,
 )
@@ -113,6 +115,10 @@ class GTTFSampler(NeighborSampler):
             )
         yes_or_no("replace", replace)
         yes_or_no("disjoint", disjoint)
+        yes_or_no("is_sorted", is_sorted)
+        yes_or_no("share_memory", share_memory)
+        name_or_none("time_attr", time_attr)
+        name_or_none("weight_attr", weight_attr)
         check_window(time_window, time_attr)
         self.data_type = DataType.from_data(data)
         self.sample_direction = sample_direction
@@ -160,7 +166,7 @@ class GTTFSampler(NeighborSampler):
         self, inputs: NodeSamplerInput
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around some nodes."""
-        return self._finished(node_sample(inputs, self._sample))
+        return self._finished(node_sample(checked_nodes(inputs), self._sample))
 
     def sample_from_edges(
         self,
@@ -168,6 +174,7 @@ class GTTFSampler(NeighborSampler):
         neg_sampling: NegativeSampling | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around both ends of some edges and of their negatives."""
+        inputs = checked_edges(inputs, neg_sampling)
         key = batch_key()
         if neg_sampling is not None:
             neg_sampling = keyed(neg_sampling, key)

@@ -3,13 +3,22 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import BaseTransform
 
 from gttf_pyg import _attached, _graph
-from gttf_pyg._normalize import GCNWeights
+from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg._rows import Options
-from gttf_pyg._words import DIRECTIONS, SCHEMES, one_of
+from gttf_pyg._words import (
+    DIRECTIONS,
+    INTEGERS,
+    SCHEMES,
+    dense,
+    name_or_none,
+    one_of,
+    yes_or_no,
+)
 
 
 class ToCompact(BaseTransform):
@@ -39,6 +48,9 @@ class ToCompact(BaseTransform):
         sample_direction: str = "forward",
     ) -> None:
         one_of("sample_direction", sample_direction, DIRECTIONS)
+        name_or_none("time_attr", time_attr)
+        name_or_none("weight_attr", weight_attr)
+        yes_or_no("is_sorted", is_sorted)
         backward = sample_direction == "backward"
         self.options = Options(time_attr, weight_attr, is_sorted, backward)
 
@@ -93,8 +105,7 @@ class GTTFNorm(BaseTransform):
         _check_homogeneous(data)
         options = Options(None, None, False, False)
         (adj,) = _graph.from_data(data, options).adjs.values()
-        names = [name for name in data.edge_attrs() if name != "edge_index"]
-        self.weights = GCNWeights(adj, scheme, names)
+        self.weights = GCNWeights(adj, scheme, edge_columns(data))
 
     def forward(self, data: Any) -> Any:
         """`data` with loops and weights; called by `__call__` with a shallow copy."""
@@ -103,7 +114,7 @@ class GTTFNorm(BaseTransform):
             raise ValueError(
                 "'data' must have no 'edge_weight' yet (got one); rename it"
             )
-        device = data.edge_index.device
+        device = _checked_edges(data).device
         if self.weights.adj.device != device:
             self.weights.adj = self.weights.adj.to(device)
         whole = "n_id" not in data
@@ -123,12 +134,27 @@ class GTTFNorm(BaseTransform):
             return
         order = target.argsort(stable=True)
         data.edge_index = data.edge_index[:, order]
-        for name in ("e_id", *self.weights.names):
+        for name in ("e_id", *self.weights.present(data)):
             data[name] = data[name][order.to(data[name].device)]
 
     def __repr__(self) -> str:
         """The class and the scheme."""
         return f"{type(self).__name__}(scheme={self.weights.scheme!r})"
+
+
+def _checked_edges(data: Data) -> Tensor:
+    """The edges [2, e] of a batch, between nodes that it has."""
+    edges = dense("data.edge_index", data.edge_index)
+    if edges.dtype not in INTEGERS or edges.dim() != 2 or edges.shape[0] != 2:
+        got = f"{str(edges.dtype)[6:]} {list(edges.shape)}"
+        raise ValueError(f"'data.edge_index' must hold integers [2, e] (got {got})")
+    low, high = edges.aminmax() if edges.numel() else (0, -1)
+    if low < 0 or high >= data.num_nodes:
+        raise ValueError(
+            f"'data.edge_index' must hold ids in [0, {data.num_nodes}) (got "
+            f"{int(low)} to {int(high)})"
+        )
+    return edges
 
 
 def _check_homogeneous(data: Any) -> None:

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 import gttf_sampler
+from gttf_pyg._words import steps
 from gttf_sampler import CompactAdj
 
 
@@ -39,8 +40,7 @@ class WatchYourStep(gttf_sampler.WatchYourStep):
         num_nodes: int | None = None,
         sparse: bool = False,
     ) -> None:
-        if walk_length < 2:
-            raise ValueError(f"'walk_length' must be at least 2 (got {walk_length})")
+        steps("walk_length", walk_length, 2)
         adj = CompactAdj.from_edge_index(edge_index, num_nodes, direction="out")
         fanouts = [fanout] * (walk_length - 1)
         super().__init__(

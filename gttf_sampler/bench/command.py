@@ -11,11 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gttf_sampler import _check
+from gttf_sampler import _check, _files
 from gttf_sampler.bench import graphs, plots, runs, tables, task_gcn
 from gttf_sampler.bench.children import ChildError, Progress, RefusedError
 
 OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
+COMMAND = "gttf bench "
 FORMATS = (".png", ".pdf", ".svg")
 EPILOG = f"exit status: {OK} done, {FAILED} a measurement failed, {BAD_ARGUMENTS} bad \
 arguments, {DISAGREEMENT} a peer did other work (no ratio is printed), 130 interrupted"
@@ -42,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keep", metavar="DIR", help="keep the made graph there")
     add("--json", nargs="?", const="-", metavar="FILE", help="numbers as JSON")
     add("--plot", metavar="FILE", help=f"picture, {', '.join(FORMATS)}")
+    force = "overwrite what is there, even if it is no report or picture of this"
+    add("--force", action="store_true", help=force)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,14 +60,13 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"gttf bench: {error}\n")
         return FAILED
     result["command"] = command_line(args)
+    report = json.dumps(result, indent=1) + "\n"
+    sys.stdout.write(report if args.json == "-" else tables.render(result))
+    if args.json and args.json != "-":
+        with _files.replacing(args.json) as (out,):
+            out.write(report.encode())
     if args.plot:
         plots.save(result, args.plot)
-    if args.json and args.json != "-":
-        Path(args.json).write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    if args.json == "-":
-        sys.stdout.write(json.dumps(result, indent=1) + "\n")
-    else:
-        sys.stdout.write(tables.render(result))
     return DISAGREEMENT if any_differs(result) else OK
 
 
@@ -119,14 +121,13 @@ def _check_places(args: argparse.Namespace) -> None:
         _check.fail("--tmp", "must be a directory", args.tmp)
     if args.keep is not None and Path(args.keep).exists():
         _check.fail("--keep", "must not be there yet", args.keep)
-    for name in ("json", "plot", "keep"):
-        path = getattr(args, name)
-        if path not in (None, "-") and not Path(path).absolute().parent.is_dir():
-            _check.fail(f"--{name}", "must be in a directory that is there", path)
-        if name != "keep" and path not in (None, "-") and Path(path).is_dir():
-            _check.fail(f"--{name}", "must be a file", path)
+    if args.keep is not None and not Path(args.keep).absolute().parent.is_dir():
+        _check.fail("--keep", "must be in a directory that is there", args.keep)
+    if args.json not in (None, "-"):
+        _files.check_free("--json", args.json, args.force, _is_report)
     if args.plot is None:
         return
+    _files.check_free("--plot", args.plot, args.force, plots.is_ours)
     if Path(args.plot).suffix not in FORMATS:
         _check.fail("--plot", f"must end in {', '.join(FORMATS)}", args.plot)
     if find_spec("matplotlib") is None:
@@ -134,9 +135,18 @@ def _check_places(args: argparse.Namespace) -> None:
         _check.fail("--plot", "needs matplotlib", "none", cure)
 
 
+def _is_report(file: Path) -> bool:
+    """Whether this command has written it, so that a newer one may take its place."""
+    try:
+        found = json.loads(file.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(found, dict) and str(found.get("command")).startswith(COMMAND)
+
+
 def command_line(args: argparse.Namespace) -> str:
     """The command that gives these numbers again, without where it wrote them."""
-    words = ["gttf", "bench", args.task]
+    words = [*COMMAND.split(), args.task]
     for name in ("graph", "scale", "fanouts", "batch", "batches", "rounds", "root"):
         value = getattr(args, name)
         if value is not None:

@@ -35,7 +35,7 @@ def convert(source: str, folder: str, report: Report) -> dict[str, Any]:
         adj = read(source)
         if adj.num_rows != adj.num_cols or adj.num_edges == 0:
             _check.fail("--graph", "must have one set of nodes and some edges", adj)
-        rows = CompactAdj(adj.rowptr, adj.col, adj.num_cols)
+        rows = CompactAdj(adj.rowptr, adj.col, adj.num_cols).trusted()
         rows.save(folder)
     except (ValueError, TypeError, OSError) as error:
         raise RefusedError(f"--graph {source}: {error}") from error

@@ -1,5 +1,6 @@
 """Who there is to compare with, found at run time and named with its version."""
 
+import sys
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
@@ -26,13 +27,24 @@ PACKAGES = {
 }
 
 
+# the extras of setup.cfg that bring no more than this; 'bench' brings the rest
+EXTRAS = {"torch_geometric": "pyg", "dgl": "dgl", "numba": "fast"}
+ELSEWHERE = "install it from its own wheel index or source"
+COMPILED = ("torch_sparse", "torch_cluster")  # PyPI has their source alone
+
+
 @cache
+def attempt(module: str) -> tuple[Any, str]:
+    """An optional package, imported now, or None and the reason."""
+    try:
+        return import_module(module), ""
+    except (ImportError, OSError, RuntimeError) as error:  # or made for another torch
+        return None, (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def load(module: str) -> Any:
     """An optional package, imported now; None if that does not work."""
-    try:
-        return import_module(module)
-    except (ImportError, OSError, RuntimeError):  # not there, or made for another torch
-        return None
+    return attempt(module)[0]
 
 
 def version(module: str) -> str | None:
@@ -41,6 +53,28 @@ def version(module: str) -> str | None:
         return installed(PACKAGES[module])
     except PackageNotFoundError:
         return None
+
+
+def cure(module: str) -> str:
+    """How to install a package."""
+    if module == "pyg_lib":
+        return f"{ELSEWHERE} (it is not on PyPI)"
+    if module == "dgl" and sys.version_info >= (3, 12):  # as setup.cfg says
+        return f"{ELSEWHERE} (PyPI has none for this Python)"
+    if module in COMPILED:
+        name = PACKAGES[module]
+        return f"install it with: pip install --no-build-isolation {name} (it compiles)"
+    extra = EXTRAS.get(module, "bench")
+    return f"install it with: pip install 'gttf-sampler[{extra}]'"
+
+
+def absent(module: str) -> str:
+    """Why a package cannot take part, and how to install it."""
+    name, found = PACKAGES[module], version(module)
+    why = f"{name} is not installed"
+    if found is not None:
+        why = f"{name} {found} cannot be imported ({attempt(module)[1]})"
+    return f"{why}; {cure(module)}"
 
 
 def label(module: str, what: str = "") -> str:
@@ -66,6 +100,15 @@ def pyg_backend() -> str | None:
     return label("torch_sparse") if typing.WITH_TORCH_SPARSE else None
 
 
+def no_backend() -> str:
+    """Why PyG cannot sample, and what to install."""
+    one, other = cure("pyg_lib"), cure("torch_sparse")
+    return (
+        f"neither pyg-lib nor torch-sparse can be imported, and it needs one; "
+        f"pyg-lib: {one}; torch-sparse: {other}"
+    )
+
+
 class Missing(list[dict[str, str]]):
     """The peers that were left out, each with the reason."""
 
@@ -79,7 +122,7 @@ class Missing(list[dict[str, str]]):
         """Whether `module` is there; notes its absence."""
         if load(module) is not None:
             return True
-        self.add(peer, f"{PACKAGES[module]} is not importable")
+        self.add(peer, absent(module))
         return False
 
     def needs_pyg_backend(self, what: str) -> bool:
@@ -87,8 +130,7 @@ class Missing(list[dict[str, str]]):
         if not self.needs("torch_geometric", f"PyG {what}"):
             return False
         if pyg_backend() is None:
-            why = "neither pyg-lib nor torch-sparse is importable, and it needs one"
-            self.add(label("torch_geometric", what), why)
+            self.add(label("torch_geometric", what), no_backend())
             return False
         return True
 

@@ -1,10 +1,13 @@
 """Results as pictures that need no text beside them."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from gttf_sampler import _files
 from gttf_sampler.bench import growth
 from gttf_sampler.bench.growth import OURS, THEIRS
+from gttf_sampler.bench.tables import graphs_in
 
 BOUND = "#d9dee3"
 PARTS = {
@@ -15,11 +18,20 @@ PARTS = {
 INCH_PER_BAR = 0.42
 THICK = 0.7
 MEMORY = "the memory"
+SIGNATURE = "drawn by gttf bench"  # in the metadata of a picture
 
 
 def save(result: dict[str, Any], path: str) -> None:
     """Draws a result into a file; its name says the format."""
-    draw(result).savefig(path, dpi=150)
+    kind = Path(path).suffix[1:]
+    signed = {"Software" if kind == "png" else "Creator": SIGNATURE}
+    with _files.replacing(path) as (out,):
+        draw(result).savefig(out, format=kind, dpi=150, metadata=signed)
+
+
+def is_ours(file: Path) -> bool:
+    """Whether `save` has written it."""
+    return SIGNATURE.encode() in file.read_bytes()
 
 
 def draw(result: dict[str, Any]) -> Any:
@@ -55,11 +67,9 @@ def empty(result: dict[str, Any], width: float, height: float) -> Any:
     figure = import_module("matplotlib.figure").Figure(
         figsize=(width, height), layout="constrained"
     )
-    graph, machine = result.get("graph"), result["machine"]
-    title = TITLES[result["task"]]
-    if graph:
-        where = f"{graph['name']}: {graph['nodes']:,} nodes, {graph['edges']:,} edges"
-        title += f"\n{where}{_settings(result)}"
+    machine, title = result["machine"], TITLES[result["task"]]
+    if graphs := graphs_in(result):
+        title += "\n" + "\n".join([graphs[0] + _settings(result), *graphs[1:]])
     figure.suptitle(title, size=12)
     backend = machine["backend"].partition(":")[0]
     foot = [f"{machine['cpu']}, {machine['cores']} cores, {backend}"]

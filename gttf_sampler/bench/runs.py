@@ -8,7 +8,7 @@ from typing import Any
 
 from gttf_sampler.bench import graphs, machine, task_gcn, task_memory, task_scale
 from gttf_sampler.bench.children import ChildError, Progress, run_job
-from gttf_sampler.bench.peers import Missing
+from gttf_sampler.bench.peers import Missing, cure
 
 PACKAGE = "gttf_sampler.bench"
 JOBS = {
@@ -28,6 +28,11 @@ JOBS = {
 }
 TASKS = tuple(JOBS)
 DEFAULT_GRAPH = {**dict.fromkeys(TASKS, "reddit-like"), "scale": "papers-like"}
+# What a row begins with if it is about us, and not about somebody to compare with.
+OURS = ("gttf", "reading as many", "full batch")
+ALONE = "there is no peer to compare with here; install some with: \
+pip install 'gttf-sampler[bench]'"
+NOT_FOUND = ("ImportError", "ModuleNotFoundError")
 USUAL = {"batch": 1024, "batches": 20, "rounds": 7}
 SPECIAL = {
     "walks": {"batch": 4096, "batches": 10},
@@ -62,13 +67,19 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found = _of_one_graph(task, options, facts, tmp, progress)
             found["graph"] = facts
     settings = {name: options[name] for name in JOBS[task] if name != "graph"}
+    lonely = task != "scale" and alone(found["groups"])
     return {
         "task": task,
         "settings": settings,
         "machine": machine.describe(),
-        "notes": [busy] if busy else [],
+        "notes": [*([busy] if busy else []), *([ALONE] if lonely else [])],
         **found,
     }
+
+
+def alone(groups: list[dict[str, Any]]) -> bool:
+    """Whether no row is about a peer."""
+    return all(row["peer"].startswith(OURS) for g in groups for row in g["rows"])
 
 
 def _of_one_graph(
@@ -146,8 +157,7 @@ def _memory(
 
 def _gcn(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:
     """The memory of a GCN on every dataset there is, a process per subject."""
-    names, missing = task_memory.subjects()
-    names = [name for name in names if name in task_gcn.SUBJECTS]
+    names, missing = task_gcn.subjects()
     root = options.get("root")
     datasets = [task_gcn.MADE]
     if root is not None:
@@ -162,7 +172,9 @@ def _gcn(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any
         _add_ratio(rows, "peak")
         size = f"{rows[0]['nodes']:,} nodes, {rows[0]['edges']:,} edges"
         title = f"memory of training a GCN: {dataset}, {size}"
-        groups.append({"title": title, "columns": "gcn", "rows": rows})
+        facts = {"name": dataset, "nodes": rows[0]["nodes"], "edges": rows[0]["edges"]}
+        group = {"title": title, "columns": "gcn", "graph": facts, "rows": rows}
+        groups.append(group)
         shutil.rmtree(folder)
     return {"groups": groups, "left_out": missing}
 
@@ -178,7 +190,10 @@ def _subjects(
         except ChildError as error:
             if name == names[0]:  # ours, which everyone is compared to
                 raise
-            missing.add(name, str(error).splitlines()[-1])
+            why = str(error).splitlines()[-1]
+            if why.startswith(NOT_FOUND) and "pip install" not in why:
+                why += f"; {cure(task_gcn.MODULES[name.removeprefix('gttf_')])}"
+            missing.add(name, why)
     return rows
 
 

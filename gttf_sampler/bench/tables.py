@@ -119,15 +119,23 @@ def render(result: dict[str, Any]) -> str:
 
 def heading(result: dict[str, Any]) -> str:
     """What was measured where, in two lines."""
-    graph, machine = result.get("graph"), result["machine"]
-    first = f"gttf bench {result['task']}"
-    if graph:
-        first += (
-            f": {graph['name']}, {graph['nodes']:,} nodes, {graph['edges']:,} edges"
-        )
+    machine, first = result["machine"], f"gttf bench {result['task']}"
+    if graphs := graphs_in(result):
+        first += f": {'; '.join(graphs)}"
     backend = machine["backend"].partition(":")[0]
     second = f"{machine['cpu']}, {machine['cores']} cores; {backend}"
     return f"{first}\n{second}"
+
+
+def graphs_in(result: dict[str, Any]) -> list[str]:
+    """The graphs that the groups are about: that of the result, or their own."""
+    graphs = [group.get("graph", result.get("graph")) for group in result["groups"]]
+    named = [
+        f"{graph['name']}, {graph['nodes']:,} nodes, {graph['edges']:,} edges"
+        for graph in graphs
+        if graph
+    ]
+    return list(dict.fromkeys(named))
 
 
 def table(title: str, columns: list[Column], rows: list[Row]) -> str:

@@ -137,8 +137,26 @@ LABELS = {
 }
 
 
+MODULES = {"pyg": "torch_geometric", "dgl": "dgl"}
+
+
+def subjects() -> tuple[list[str], peers.Missing]:
+    """The subjects that can run here, and those that cannot."""
+    missing = peers.Missing()
+    found = ["gttf"]
+    for name, module in MODULES.items():
+        if peers.version(module):
+            found.append(name)
+        else:
+            missing.add(LABELS[name](), peers.absent(module))
+    return found, missing
+
+
 def check_root(root: str) -> None:
-    """Refuses a place without one of the datasets."""
+    """Refuses a place without one of the datasets, or nobody to read them."""
     if not any(Path(root, name, "raw").is_dir() for name in NAMES):
         rule = f"must hold {' or '.join(f'{name}/raw' for name in NAMES)}"
         _check.fail("--root", rule, root)
+    if peers.version("torch_geometric") is None:
+        rule, cure = "needs torch-geometric to be read", peers.cure("torch_geometric")
+        _check.fail("--root", rule, "none", cure)

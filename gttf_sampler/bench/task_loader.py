@@ -1,12 +1,15 @@
 """`gttf bench loader`: what a training loop iterates over, with features."""
 
+from functools import partial
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
-from gttf_sampler import CompactAdj
+from gttf_sampler import CompactAdj, gather_rows, sample_rooted
 from gttf_sampler.bench import peers
 from gttf_sampler.bench.measure import Peer, Report, Work, compare, draw_seeds
 
@@ -24,8 +27,8 @@ def run(
     workers: int,
     report: Report,
 ) -> dict[str, Any]:
-    """The job: PyG's loaders against each other, and DGL's."""
-    adj = CompactAdj.open(graph, mmap=False)
+    """The job: PyG's loaders against each other, and DGL's; ours if there are none."""
+    adj = CompactAdj.open(graph, mmap=False, verify=False)
     seeds = draw_seeds(adj.num_rows, batches, batch, seed)
     x, y = made_features(adj.num_rows, features, seed)
     missing = peers.Missing()
@@ -40,6 +43,10 @@ def run(
         loaders = dgl_loaders(adj, x, y, fanouts, seeds, options)
         entries = {n: Peer(_over(it), of_blocks) for n, it in loaders.items()}
         groups.append(compare("DGL loaders", entries, seeds, rounds, report))
+    if not groups:
+        loaders = plain_loaders(adj, x, y, fanouts, seeds, {"num_workers": workers})
+        entries = {n: Peer(_over(it), of_data) for n, it in loaders.items()}
+        groups.append(compare("plain torch", entries, seeds, rounds, report))
     return {"groups": groups, "left_out": missing}
 
 
@@ -96,6 +103,34 @@ def dgl_loaders(
         made = sampler(fanouts[::-1], **wanted)
         found[name] = loading.DataLoader(graph, seeds.reshape(-1), made, **options)
     return found
+
+
+def plain_loaders(
+    adj: CompactAdj,
+    x: Tensor,
+    y: Tensor,
+    fanouts: list[int],
+    seeds: Tensor,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """What needs torch alone: torch's DataLoader over batches of seeds."""
+    sampler = SimpleNamespace(sample=partial(sample_rooted, adj, fanouts=fanouts))
+
+    def batch(part: Any) -> Any:
+        sub = sampler.sample(part)
+        return SimpleNamespace(
+            x=gather_rows(x, sub.node),
+            y=y[part],
+            edge_index=sub.edge_index,
+            batch_size=len(part),
+            num_sampled_nodes=sub.num_sampled_nodes,
+            num_sampled_edges=sub.num_sampled_edges,
+        )
+
+    rows: Any = seeds  # [batches, b], so that an entry is the seeds of a batch
+    loader: Any = DataLoader(rows, batch_size=None, collate_fn=batch, **options)
+    loader.plain_sampler = sampler
+    return {"gttf sample_rooted, gather_rows": loader}
 
 
 def _over(loader: Any) -> Any:

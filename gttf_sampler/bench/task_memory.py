@@ -35,12 +35,14 @@ def subjects() -> tuple[list[str], peers.Missing]:
     found = ["gttf", "gttf_without_ids"]
     if peers.version("torch_geometric"):
         found += ["gttf_pyg", "pyg"]
+        if not any(map(peers.version, ("pyg_lib", "torch_sparse"))):
+            missing.add("batches of PyG's NeighborLoader", peers.no_backend())
     else:
-        missing.add("PyG NeighborLoader", "torch-geometric is not installed")
+        missing.add("PyG NeighborLoader", peers.absent("torch_geometric"))
     if peers.version("dgl"):
         found += ["gttf_dgl", "dgl"]
     else:
-        missing.add("DGL NeighborSampler", "dgl is not installed")
+        missing.add("DGL NeighborSampler", peers.absent("dgl"))
     return found, missing
 
 

@@ -17,6 +17,7 @@ from gttf_sampler.bench.task_loader import (
     made_features,
     of_blocks,
     of_data,
+    plain_loaders,
     pyg_loaders,
 )
 
@@ -43,23 +44,31 @@ def run(
     missing = peers.Missing()
     common = (adj, x, y, fanouts[:2], seeds, {"batch_size": seeds.shape[1]})
     groups = []
+    full = full_batch(adj, x, y, features, missing)
     if missing.needs("torch_geometric", "PyG NeighborLoader"):
         loaders = pyg_loaders(*common, missing)
         epochs = {
             name: Epoch(loader, "node_sampler", "sample_from_nodes", model.from_data)
             for name, loader in loaders.items()
         }
-        full = full_batch(adj, x, y, features, missing)
         title = "GraphSAGE with PyG's loaders"
         groups.append(_group(title, epochs, of_data, full, rounds, report))
-        del loaders, epochs, full
+        del loaders, epochs
+        full = {}
     if missing.needs("dgl", "DGL DataLoader"):
         epochs = {
             name: Epoch(loader, "graph_sampler", "sample_blocks", model.from_blocks)
             for name, loader in dgl_loaders(*common).items()
         }
         title = "GraphSAGE with DGL's loaders"
-        groups.append(_group(title, epochs, of_blocks, {}, rounds, report))
+        groups.append(_group(title, epochs, of_blocks, full, rounds, report))
+    if not groups:
+        epochs = {
+            name: Epoch(loader, "plain_sampler", "sample", model.from_data)
+            for name, loader in plain_loaders(*common[:-1], {}).items()
+        }
+        title = "GraphSAGE in plain torch"
+        groups.append(_group(title, epochs, of_data, full, rounds, report))
     return {"groups": groups, "left_out": missing}
 
 
@@ -114,6 +123,8 @@ def full_batch(
     free = _free_memory()
     if need > free // 2:
         why = f"the messages take {need / 1e9:.0f} GB of {free / 1e9:.0f} GB free"
+        if peers.load("psutil") is None:
+            why += f", which is a guess: {peers.absent('psutil')}"
         missing.add(name, why)
         return {}
     src, dst = adj.to_edge_index()

@@ -1,0 +1,74 @@
+"""Files of the user's choice: nothing is lost there, and nothing is half written."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from gttf_sampler import _check
+
+
+def check_free(
+    name: str,
+    path: str | os.PathLike[str],
+    force: bool,
+    ours: Callable[[Path], bool] = lambda file: False,
+) -> None:
+    """Refuses a place that cannot be written, or whose file would be lost.
+
+    With `force` nothing is, nor is a file that `ours` knows as one that we have written
+    before. A pipe or a terminal holds nothing.
+    """
+    file = Path(path)
+    folder = file.resolve().parent
+    if file.is_dir():
+        _check.fail(name, "must be a file", file)
+    if not folder.is_dir():
+        _check.fail(name, "must be in a directory that is there", file)
+    if _is_stream(file):
+        return
+    if not os.access(folder, os.W_OK):
+        _check.fail(name, "must be in a directory that can be written", file)
+    if file.exists() and not force and not ours(file):
+        _check.fail(name, "must not be there yet", file, "'--force' overwrites it")
+
+
+@contextmanager
+def replacing(*paths: str | os.PathLike[str]) -> Iterator[list[IO[bytes]]]:
+    """Open files that take the places of `paths` when the block is over.
+
+    Until then the old ones are there; if the block is left by an exception they stay,
+    and nothing else does. Links are followed; pipes and terminals are written at once.
+    """
+    token = uuid.uuid4().hex[:12]
+    drafts: dict[Path, Path] = {}
+    try:
+        with ExitStack() as stack:
+            files: list[IO[bytes]] = []
+            for number, path in enumerate(map(Path, paths)):
+                place = path
+                if not _is_stream(path):
+                    place = path.resolve().with_name(f".gttf-{token}-{number}")
+                    drafts[place] = path.resolve()
+                files.append(stack.enter_context(open(place, "wb")))
+            yield files
+            for file in files:
+                file.flush()
+                if Path(file.name) in drafts:
+                    os.fsync(file.fileno())
+        for draft, place in drafts.items():
+            if place.exists():
+                shutil.copymode(place, draft)
+            os.replace(draft, place)
+    except BaseException:
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
+        raise
+
+
+def _is_stream(file: Path) -> bool:
+    """Whether this is a pipe, a terminal or the like, which cannot be replaced."""
+    return file.exists() and not file.is_file() and not file.is_dir()

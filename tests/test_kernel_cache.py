@@ -1,0 +1,54 @@
+"""Machine code on disk: what is damaged is compiled anew."""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("numba")
+
+CALL = """
+import numpy as np, numba
+from gttf_sampler import _kernel_cache
+@numba.njit(cache=True)
+def twice(x):
+    return 2 * x
+_kernel_cache.guard(twice)
+print(twice(21), sum(twice.stats.cache_hits.values()))
+"""
+
+
+def run(folder: pathlib.Path) -> str:
+    script = folder / "kernel.py"
+    script.write_text(CALL)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
+    done = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return done.stdout.strip()
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def flip(data: bytes) -> bytes:
+    at = random.Random(0).randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("damage", [cut, flip, lambda data: b""])
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_damaged_kernel_is_compiled_anew(tmp_path, damage, ending):
+    assert run(tmp_path) == "42 0"
+    assert run(tmp_path) == "42 1"
+    (file,) = (tmp_path / "cache").rglob(f"*.{ending}")
+    file.write_bytes(damage(file.read_bytes()))
+    assert run(tmp_path) == "42 0"
+    assert run(tmp_path) == "42 1"  # and kept

@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 from torch_geometric.sampler import NodeSamplerInput
 
-from gttf_pyg import GTTFLoader, GTTFSampler
+from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
 from gttf_sampler import AttentionBias
 
 KARATE = KarateClub()[0]
@@ -332,3 +332,30 @@ def test_named_edges_per_type():
         assert batch[kind].edge_index.shape[1] == 0
     whole = GTTFLoader(data, [-1, -1], name, batch_size=len(data[name].x))
     assert next(iter(whole))[kind].edge_index.shape[1] > 0
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32])
+def test_seeds_of_any_integer_type(dtype):
+    """PyG casts them, as arrays and as tensors."""
+    data = KarateClub()[0]
+    nodes, pairs = np.array([3, 0, 9], dtype), np.array([[3, 0], [9, 1]], dtype)
+    for given, links in ((nodes, pairs), (torch.tensor(nodes), torch.tensor(pairs))):
+        batch = next(iter(GTTFLoader(data, [2], given, batch_size=3)))
+        assert batch.n_id[:3].tolist() == [3, 0, 9]
+        assert batch.n_id.dtype == torch.int64
+        batch = next(iter(GTTFLinkLoader(data, [2], links, batch_size=2)))
+        ends = batch.n_id[batch.edge_label_index]
+        assert ends.tolist() == [[3, 0], [9, 1]]
+        sampler = GTTFSampler(data, [2])
+        found = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor(nodes)))
+        assert found.node[:3].tolist() == [3, 0, 9]
+    empty = NodeSamplerInput(None, torch.empty(0))  # a float, of PyG's own code
+    assert sampler.sample_from_nodes(empty).node.tolist() == []
+
+
+def test_sampler_has_the_arrays_of_pyg():
+    sampler = GTTFSampler(KarateClub()[0], [2])
+    edges = KarateClub()[0].edge_index[:, sampler.perm.long()]
+    assert sampler.colptr.tolist()[-1] == 156
+    assert sampler.row.tolist() == edges[0].tolist()
+    assert sampler.edge_weight is None

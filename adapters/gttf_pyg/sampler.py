@@ -36,6 +36,7 @@ from gttf_pyg._words import (
     check_window,
     name_or_none,
     one_of,
+    shown,
     yes_or_no,
 )
 from gttf_sampler import BiasFn, CompactAdj, sample_rooted
@@ -122,6 +123,9 @@ class GTTFSampler(NeighborSampler):
         check_window(time_window, time_attr)
         self.data_type = DataType.from_data(data)
         self.sample_direction = sample_direction
+        if not isinstance(subgraph_type, str | SubgraphType):
+            got = shown(subgraph_type)
+            raise TypeError(f"'subgraph_type' must be a word (got {got})")
         self.subgraph_type = SubgraphType(subgraph_type)
         options = Options(time_attr, weight_attr, is_sorted, self._backward)
         graph = _graph.from_data(data, options)
@@ -161,6 +165,26 @@ class GTTFSampler(NeighborSampler):
     def edge_permutation(self) -> None:
         """None: edges are named by their positions in the caller's edge_index."""
         return None
+
+    @property
+    def colptr(self) -> Any:
+        """Where the neighbours of every node start in `row`; per edge type, if any."""
+        return self._arrays("rowptr")
+
+    @property
+    def row(self) -> Any:
+        """The neighbours of all nodes end to end; per edge type, if any."""
+        return self._arrays("col")
+
+    @property
+    def perm(self) -> Any:
+        """The position of every entry of `row` in the edges; None if it is its own."""
+        return self._arrays("edge_id")
+
+    @property
+    def edge_weight(self) -> Any:
+        """The weights of `row`, if it is drawn by weight; per edge type, if any."""
+        return self._arrays("edge_weight")
 
     def sample_from_nodes(
         self, inputs: NodeSamplerInput
@@ -238,6 +262,11 @@ class GTTFSampler(NeighborSampler):
         tree = sample_rooted(adjs, seed, self._fanouts, bias=bias, **how)
         tree = induced_types(tree, adjs, given) if induced else tree
         return _output.from_hetero_subgraph(tree, self.adjs, self._backward)
+
+    def _arrays(self, name: str) -> Any:
+        """An array of the rows, under the names that PyG's sampler has for them."""
+        found = {kind: getattr(adj, name) for kind, adj in self.adjs.items()}
+        return found if self.is_hetero else found[ONLY]
 
     def _own_rows(self) -> None:
         """In a worker of PyG's own loaders, takes a copy of rows that batches carry.

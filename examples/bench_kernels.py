@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads hurt each other
 
@@ -66,6 +67,8 @@ def make_tasks(index: torch.Tensor, nodes: int, fanouts: list[int]) -> dict[str,
             "gttf (torch)": lambda s, r=replace: on_torch(into, s, fanouts, r),
             "raw gather": lambda s, w=where: into.col.index_select(0, w),
         }
+        if not backend_info().startswith("numba"):
+            del tasks[f"rooted, {how} replacement"]["gttf (torch)"]  # the same code
     tasks["forest, with replacement"] = {
         "gttf": lambda s: traverse(into, s, fanouts),
         "raw gather": lambda s, w=where: into.col.index_select(0, w),
@@ -90,11 +93,18 @@ def on_torch(adj: CompactAdj, seeds: torch.Tensor, fanouts: list[int], replace: 
         return sample_rooted(adj, seeds, fanouts, replace=replace)
 
 
+def load(package: str):
+    """A package that may be missing, or made for another torch: then None."""
+    try:
+        return import_module(package)
+    except (ImportError, OSError, RuntimeError):
+        return None
+
+
 def add_dgl(tasks, index, nodes, fanouts, weight) -> None:
     """DGL, the peer everyone can install."""
-    try:
-        import dgl
-    except ImportError:
+    dgl = load("dgl")
+    if dgl is None:
         print("DGL is not installed: no ratios (pip install 'gttf-sampler[bench]')")
         return
     graph = dgl.graph((index[0], index[1]), num_nodes=nodes)
@@ -119,9 +129,8 @@ def add_dgl(tasks, index, nodes, fanouts, weight) -> None:
 
 
 def add_walk_peers(tasks, adj: CompactAdj) -> None:
-    try:
-        import torch_cluster
-    except ImportError:
+    torch_cluster = load("torch_cluster")
+    if torch_cluster is None:
         return
     rowptr, col = adj.rowptr, adj.col.long()
     walk = torch.ops.torch_cluster.random_walk
@@ -131,20 +140,23 @@ def add_walk_peers(tasks, adj: CompactAdj) -> None:
 
 
 def add_pyg_peers(tasks, adj: CompactAdj, fanouts: list[int]) -> None:
+    """What PyG samples with.
+
+    Versions of pyg-lib differ in the arguments between the fanouts and `csc`, so that
+    these go by name; those of torch-sparse have no names.
+    """
     for package, space in (("pyg_lib", "pyg"), ("torch_sparse", "torch_sparse")):
-        try:
-            version = __import__(package).__version__
-        except ImportError:
+        found = load(package)
+        if found is None:
             continue
         sample = getattr(torch.ops, space).neighbor_sample
+        graph = partial(sample, adj.rowptr, adj.col.long())
         for replace, how in ((False, "without"), (True, "with")):
-            rest = (fanouts, replace, True)
-            if space == "pyg":
-                rest = (fanouts, None, None, None, None, None, True, replace)
-            graph = partial(sample, adj.rowptr, adj.col.long())
-            tasks[f"rooted, {how} replacement"][f"{package} {version}"] = (
-                lambda s, rest=rest, call=graph: call(s, *rest)
-            )
+            options = {"csc": True, "replace": replace} if space == "pyg" else {}
+            rest = () if space == "pyg" else (replace, True)  # replace, directed
+            call = lambda s, r=rest, o=options, f=graph: f(s, fanouts, *r, **o)  # noqa: E731
+            name = f"{package} {found.__version__}"
+            tasks[f"rooted, {how} replacement"][name] = call
 
 
 def add_build(tasks, index: torch.Tensor, nodes: int) -> None:
@@ -169,6 +181,8 @@ def edges_in(result: object) -> int | None:
         return result.num_edges
     if hasattr(result, "fanouts"):
         return sum(level.numel() for level in result.edges[1:])
+    if isinstance(result, tuple) and len(result) >= 4:  # of PyG's peers
+        return result[1].numel()
     if isinstance(result, tuple) and isinstance(result[-1], list):
         return sum(block.num_edges() for block in result[-1])
     return None
@@ -218,6 +232,8 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="also write the numbers here")
     options = parser.parse_args()
     print(f"gttf-sampler on {backend_info()}; times in ms per batch, best round")
+    if not backend_info().startswith("numba"):
+        print("No row 'gttf (torch)': 'gttf' runs on torch alone here")
     results: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     for graph in options.graphs:
         nodes, edges, fanouts = GRAPHS[graph]

@@ -2,8 +2,9 @@
 
 import argparse
 from importlib.util import find_spec
+from pathlib import Path
 
-from gttf_sampler import CompactAdj, _check, sample_rooted, traverse
+from gttf_sampler import CompactAdj, _check, _files, sample_rooted, traverse
 
 EDGES = [[0, 1, 1, 1, 1, 2, 3, 3, 4, 4], [1, 0, 2, 3, 4, 1, 1, 4, 1, 3]]
 PICTURE = "0 ─── 1 ─── 2", "     ╱ ╲", "    3 ─ 4"
@@ -17,10 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fanouts", type=int, nargs="+", default=[2, 2], help="walkers per walker")
     add("--seed", type=int, default=FIGURE_1, help="of the draws")
     add("--plot", metavar="FILE", help="draw the forest as well")
+    add("--force", action="store_true", help="overwrite the plot if it is there")
 
 
 def run(args: argparse.Namespace) -> list[str]:
     """The lines to print."""
+    if args.plot:
+        _files.check_free("--plot", args.plot, args.force)
     adj = CompactAdj.from_edge_index(EDGES)
     forest = traverse(adj, args.seeds, args.fanouts, generator=args.seed)
     sub = sample_rooted(adj, args.seeds, args.fanouts, generator=args.seed)
@@ -28,7 +32,9 @@ def run(args: argparse.Namespace) -> list[str]:
         if find_spec("matplotlib") is None:
             cure = "install it with: pip install matplotlib"
             _check.fail("--plot", "needs matplotlib", "none", cure)
-        forest.draw().savefig(args.plot, dpi=150)
+        with _files.replacing(args.plot) as (file,):
+            kind = Path(args.plot).suffix[1:] or "png"
+            forest.draw().savefig(file, dpi=150, format=kind)
     return [
         *(f"  {line}" for line in PICTURE),
         "",

@@ -102,7 +102,7 @@ def write_embeddings(
     files = embedding_files(path)
     file = files[0]
     vectors = _matrix(embedding)
-    if not isinstance(node_id, np.ndarray | list | tuple):
+    if not isinstance(node_id, np.ndarray | list | tuple | range):
         rule = "must be an array or a list of ids"
         _check.mistyped("node_id", rule, _check.kind_of(node_id))
     if np.ndim(node_id) != 1 or len(node_id) != len(vectors):

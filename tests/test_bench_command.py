@@ -12,8 +12,8 @@ import time
 import pytest
 from test_imports import hosts_after
 
-from gttf_sampler import CompactAdj
-from gttf_sampler.bench import children, command, peers, runs
+from gttf_sampler import CompactAdj, _files
+from gttf_sampler.bench import children, command, peers, runs, task_gcn
 from gttf_sampler.cli import main
 
 BAD = [
@@ -75,6 +75,74 @@ def test_bench_from_end_to_end(tmp_path, capsys):
     assert list(places["tmp"].iterdir()) == []
 
 
+@pytest.fixture
+def measured(monkeypatch):
+    """Measuring takes no time; returns how often it was done."""
+    row = {"best": 1.0, "median": 1.0, "edges": 5.0, "ratio": None, "peer": "gttf"}
+    found = {"task": "build", "groups": [{"title": "t", "rows": [row]}]}
+    found |= {"machine": {"cpu": "c", "cores": 2, "backend": "b"}, "left_out": []}
+    found |= {"settings": {}, "graph": {"name": "g", "nodes": 1, "edges": 5}}
+    done = []
+
+    def measure(task, options, progress):
+        done.append(task)
+        return dict(found)
+
+    monkeypatch.setattr(runs, "measure", measure)
+    return done
+
+
+@pytest.mark.parametrize("name", ["o.json", "o.png", "o.svg", "o.pdf"])
+def test_bench_overwrites_its_own_files_alone(name, tmp_path, capsys, measured):
+    """A report or picture of another kind stays, unless '--force' is said."""
+    pytest.importorskip("matplotlib")
+    file = tmp_path / name
+    option = "--json" if name == "o.json" else "--plot"
+    words = ["bench", "build", option, str(file)]
+    assert main(words) == main(words) == 0  # its own
+    whole = file.read_bytes()
+    for foreign in (
+        b"",
+        b"{}",
+        b'["gttf bench"]',
+        whole[:20],
+        b"\x89PNG\r\n\x1a\n\xff",
+    ):
+        file.write_bytes(foreign)
+        measured.clear()
+        capsys.readouterr()
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"gttf bench: '{option}' must not be there yet")
+        assert "'--force' overwrites it" in said
+        assert len(said.splitlines()) == 1
+        assert measured == []  # before the work
+        assert file.read_bytes() == foreign
+    assert main([*words, "--force"]) == 0
+    assert len(file.read_bytes()) > 100
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["o.json", "o.svg"])
+def test_bench_keeps_the_old_file_until_the_new_one_is_whole(
+    name, tmp_path, capsys, measured, monkeypatch
+):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / name
+    words = ["bench", "build", "--force", "--json" if "json" in name else "--plot"]
+    file.write_text("old")
+
+    def ended(handle):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(_files.os, "fsync", ended)
+    assert main([*words, str(file)]) == 1
+    told = capsys.readouterr()
+    assert "no space left" in told.err
+    assert "gttf bench build: g, 1 nodes" in told.out  # what was measured is not lost
+    assert [entry.read_text() for entry in tmp_path.iterdir()] == ["old"]
+
+
 def test_bench_says_when_work_differs(capsys, monkeypatch):
     row = {"best": 1.0, "median": 1.0, "edges": 5.0, "ratio": None}
     rows = [{**row, "peer": "gttf"}, {**row, "peer": "x", "differs": "5 edges where 9"}]
@@ -120,10 +188,58 @@ def test_subject_that_fails_is_left_out(monkeypatch):
     failing, missing = "dgl", peers.Missing()
     rows = runs._subjects(["gttf", "dgl", "pyg"], {}, missing, None)
     assert [row["peer"] for row in rows] == ["gttf", "pyg"]
-    assert missing == [{"peer": "dgl", "why": "ImportError: no dgl"}]
+    why = f"ImportError: no dgl; {peers.cure('dgl')}"
+    assert missing == [{"peer": "dgl", "why": why}]
     failing = "gttf"  # without ours there is nothing to compare to
     with pytest.raises(children.ChildError):
         runs._subjects(["gttf", "dgl"], {}, missing, None)
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """This process and its children find no host to compare with."""
+    for name in ("torch_geometric", "dgl", "torch_cluster", "pyg_lib"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('hidden')")
+    ask = peers.version
+    hosts = ("torch_geometric", "dgl")
+    monkeypatch.setattr(peers, "version", lambda n: None if n in hosts else ask(n))
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+SMALL = ["--scale", "0.001", "--batch", "16", "--batches", "6", "--rounds", "1"]
+
+
+@pytest.mark.parametrize("task", [task for task in runs.TASKS if task != "scale"])
+def test_bench_alone(task, alone, capsys):
+    """Without any peer our own rows are shown, and a line says how to get one."""
+    assert main(["bench", task, *SMALL]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^  *gttf\b.*\d", printed, re.MULTILINE)
+    (note,) = re.findall("^note: there is no peer .*$", printed, re.MULTILINE)
+    assert "pip install 'gttf-sampler[bench]'" in note
+    left_out = re.findall("^left out: .*$", printed, re.MULTILINE)
+    assert left_out
+    assert all("install" in line for line in left_out)
+    first = printed.splitlines()[0]
+    assert first.startswith(f"gttf bench {task}: reddit-like × 0.001, 233 nodes, ")
+    # the GCN has a graph of its own
+    assert (f"; {task_gcn.MADE}, 19,717 nodes, " in first) == (task == "train")
+
+
+def test_bench_among_peers_has_no_such_note():
+    rows = [{"peer": "gttf"}, {"peer": "reading as many edges"}]
+    assert runs.alone([{"rows": rows}])
+    assert not runs.alone([{"rows": [*rows, {"peer": "DGL 1.1.3 NeighborSampler"}]}])
+
+
+def test_bench_train_reads_planetoid_with_pyg_alone(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(peers, "version", lambda module: None)
+    monkeypatch.setattr(runs, "measure", None)
+    (tmp_path / "Cora" / "raw").mkdir(parents=True)
+    assert main(["bench", "train", "--root", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "'--root' needs torch-geometric" in said
+    assert "gttf-sampler[pyg]" in said
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and processes of POSIX")
@@ -193,6 +309,9 @@ def test_demo_draws_figure_1(tmp_path, capsys):
     assert "  4\n  ├─ 3\n  │  ├─ 4\n  │  └─ 1\n  └─ 1\n     ├─ 2\n     └─ 0" in printed
     pytest.importorskip("matplotlib")
     assert main(["demo", "--plot", str(tmp_path / "forest.svg")]) == 0
+    assert main(["demo", "--plot", str(tmp_path / "forest.svg")]) == 2
+    assert "'--plot' must not be there yet" in capsys.readouterr().err
+    assert main(["demo", "--plot", str(tmp_path / "forest.svg"), "--force"]) == 0
     assert (tmp_path / "forest.svg").stat().st_size > 1000
     assert main(["demo", "--seeds", "9"]) == 2
     assert "'seeds'" in capsys.readouterr().err

@@ -166,6 +166,23 @@ def test_tables(task, rich, monkeypatch):
     assert all(line == line.rstrip() for line in text.splitlines())
 
 
+def test_heading_names_the_graphs_of_the_tables():
+    """Not one that no table is about."""
+    found = result("train")
+    assert tables.heading(found).startswith("gttf bench train: made, 10 nodes")
+    cora = {"name": "Cora", "nodes": 2708, "edges": 10556}
+    found["groups"][1]["graph"] = cora
+    both = "made, 10 nodes, 20 edges; Cora, 2,708 nodes, 10,556 edges"
+    assert tables.heading(found).splitlines()[0] == f"gttf bench train: {both}"
+    del found["groups"][0]
+    only = "gttf bench train: Cora, 2,708 nodes, 10,556 edges"
+    assert tables.heading(found).splitlines()[0] == only
+    pytest.importorskip("matplotlib")
+    title = plots.draw(found).get_suptitle()
+    assert "Cora, 2,708 nodes" in title
+    assert "made" not in title
+
+
 @pytest.mark.parametrize("task", list(plots.TITLES))
 def test_plots(task, tmp_path):
     pytest.importorskip("matplotlib")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gttf_sampler import CompactAdj, sample_rooted
+from gttf_sampler import CompactAdj, sample_rooted, use_backend
 from gttf_sampler.bench import (
     graphs,
     model,
@@ -49,10 +49,164 @@ def check(found, groups):
     return [[row["peer"] for row in group["rows"]] for group in found["groups"]]
 
 
+HOSTS = ("torch_geometric", "dgl")
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Hides packages from the benchmarks, as if they were not installed."""
+    find, ask = peers.load, peers.version
+
+    def hide(*names):
+        monkeypatch.setattr(peers, "load", lambda n: None if n in names else find(n))
+        monkeypatch.setattr(peers, "version", lambda n: None if n in names else ask(n))
+
+    return hide
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("torch_geometric", "pip install 'gttf-sampler[pyg]'"),
+        ("dgl", "pip install 'gttf-sampler[dgl]'"),
+        ("numba", "pip install 'gttf-sampler[fast]'"),
+        ("psutil", "pip install 'gttf-sampler[bench]'"),
+        ("torch_cluster", "pip install --no-build-isolation torch-cluster"),
+        ("torch_sparse", "pip install --no-build-isolation torch-sparse"),
+        ("pyg_lib", "from its own wheel index or source"),
+    ],
+)
+def test_missing_says_how_to_install(module, said, without, monkeypatch):
+    without(*peers.PACKAGES)
+    monkeypatch.setattr(peers.sys, "version_info", (3, 11))
+    missing = peers.Missing()
+    assert not missing.needs(module, "somebody")
+    name = peers.PACKAGES[module]
+    assert missing == [
+        {"peer": "somebody", "why": f"{name} is not installed; {peers.cure(module)}"}
+    ]
+    assert said in peers.cure(module)
+
+
+def test_missing_dgl_where_pypi_has_none(monkeypatch):
+    """The extra 'bench' leaves DGL out there, too."""
+    monkeypatch.setattr(peers.sys, "version_info", (3, 12))
+    assert "from its own wheel index or source" in peers.cure("dgl")
+    assert "[dgl]" not in peers.cure("dgl")
+
+
+def test_missing_says_what_is_broken(tmp_path, monkeypatch):
+    """A package that is there but made for another torch is not "not installed"."""
+    (tmp_path / "torch_cluster.py").write_text("raise OSError('odd symbol\\nmore')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(peers, "version", lambda module: "1.6")
+    peers.attempt.cache_clear()
+    missing = peers.Missing()
+    assert not missing.needs("torch_cluster", "walks")
+    why = missing[0]["why"]
+    assert why.startswith("torch-cluster 1.6 cannot be imported (odd symbol); install")
+    peers.attempt.cache_clear()
+
+
+def test_missing_backend_of_pyg_says_how_to_install(without, monkeypatch):
+    typing = pytest.importorskip("torch_geometric.typing")
+    monkeypatch.setattr(typing, "WITH_PYG_LIB", False)
+    monkeypatch.setattr(typing, "WITH_TORCH_SPARSE", False)
+    missing = peers.Missing()
+    assert not missing.needs_pyg_backend("NeighborLoader")
+    for said in ("pyg-lib", "from its own wheel index or source", "torch-sparse"):
+        assert said in missing[0]["why"]
+    without("pyg_lib", "torch_sparse")
+    _, missing = task_memory.subjects()
+    assert "its own wheel index" in missing[0]["why"]
+
+
+@pytest.mark.parametrize("subjects", [task_memory.subjects, task_gcn.subjects])
+def test_missing_subjects_say_how_to_install(subjects, without):
+    without(*HOSTS)
+    names, missing = subjects()
+    assert all(name.startswith("gttf") for name in names)
+    assert len(missing) == 2
+    assert all("install it" in entry["why"] for entry in missing)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loader_without_any_host(graph, without, workers):
+    """Our own way is measured, the same batches as those of the rooted sampler."""
+    without(*HOSTS)
+    options = {"features": 8, "workers": workers, "report": silent, **SMALL}
+    found = task_loader.run(graph, [5, 3], **options)
+    assert check(found, 1) == [["gttf sample_rooted, gather_rows"]]
+    (row,) = found["groups"][0]["rows"]
+    seeds = task_loader.draw_seeds(4000, SMALL["batches"], SMALL["batch"], 0)
+    adj = CompactAdj.open(graph)
+    edges = [sample_rooted(adj, part, [5, 3]).num_edges for part in seeds]
+    assert row["edges"] == pytest.approx(np.mean(edges), rel=0.05)
+    assert row["best"] > 0
+    assert all("install it" in entry["why"] for entry in found["left_out"])
+    assert len(found["left_out"]) == 2
+
+
+def test_plain_loader_has_the_features_of_its_nodes(graph):
+    adj = CompactAdj.open(graph)
+    x = torch.arange(4000.0)[:, None].repeat(1, 3)
+    y = torch.arange(4000)
+    seeds = task_loader.draw_seeds(4000, 2, 16)
+    known = set(map(tuple, adj.to_edge_index().T.tolist()))
+    (loader,) = task_loader.plain_loaders(adj, x, y, [3, 2], seeds, {}).values()
+    for part, made in zip(seeds, loader, strict=True):
+        assert torch.equal(made.x[:16, 0].long(), part)
+        assert torch.equal(made.y[:16], part)
+        ends = made.x[made.edge_index, 0].long()  # [2, edges]
+        assert set(map(tuple, ends.T.tolist())) <= known
+
+
+def test_train_without_any_host(graph, without):
+    without(*HOSTS)
+    found = task_train.run(graph, [5, 3], features=8, report=silent, **SMALL)
+    (group,) = found["groups"]
+    ours, *others = group["rows"]
+    assert ours["peer"] == "gttf sample_rooted, gather_rows"
+    assert 0 < ours["sampling"] < ours["best"]
+    assert all(row["peer"].startswith("full batch") for row in others)
+
+
+def test_train_has_a_full_batch_with_either_host(graph, without, monkeypatch):
+    pytest.importorskip("dgl")
+    monkeypatch.setattr(task_train, "_free_memory", lambda: 1 << 40)
+    without("torch_geometric")
+    found = task_train.run(graph, [5, 3], features=8, report=silent, **SMALL)
+    names = [row["peer"] for row in found["groups"][0]["rows"]]
+    assert names[0] == "gttf_dgl.GTTFSampler"
+    assert names[-1] == "full batch, one step"
+
+
+def test_train_tells_a_guess_of_memory(without, graph):
+    """Without psutil nobody knows how much memory is free."""
+    without("psutil")
+    missing = peers.Missing()
+    adj, x = CompactAdj.open(graph), torch.zeros(4000, 1)
+    assert task_train.full_batch(adj, x, x, 10**6, missing) == {}
+    assert "psutil" in missing[0]["why"]
+    assert "install it" in missing[0]["why"]
+
+
+def test_sampling_without_numba_has_no_row_twice(graph):
+    """'gttf' is on torch itself there."""
+    with use_backend("torch"):
+        found = task_sampling.run(graph, [5, 3], report=silent, **SMALL)
+    for names in check(found, 5):
+        assert "gttf without numba" not in names
+    (entry,) = (e for e in found["left_out"] if e["peer"] == "gttf without numba")
+    assert "'gttf' is that already" in entry["why"]
+    assert "[fast]" in entry["why"]
+
+
 def test_sampling(graph):
     found = task_sampling.run(graph, [5, 3], report=silent, **SMALL)
     names = check(found, 5)
-    assert names[0][:3] == ["gttf", "gttf without numba", "reading as many edges"]
+    ours = ["gttf", "gttf without numba", "reading as many edges"]
+    assert names[0][:3] == (ours if find_spec("numba") else [ours[0], ours[2]])
     if DGL:
         label = peers.label("dgl", "NeighborSampler")
         assert names[2] == names[3] == ["gttf", "gttf_dgl.GTTFSampler", label]
@@ -90,8 +244,8 @@ def test_pyg_takes_part_where_it_has_a_backend(graph, torch_sparse):
     few = {**SMALL, "batches": 3}
     found = task_sampling.run(graph, [5, 3], report=silent, **few)
     names = check(found, 5)
-    assert names[0][3].endswith(f"NeighborSampler ({torch_sparse})")
-    assert names[1][3] == names[0][3]
+    assert names[0][-1].endswith(f"NeighborSampler ({torch_sparse})")
+    assert names[1][-1] == names[0][-1]
     options = {"features": 4, "workers": 0, "report": silent, **few}
     names = check(task_loader.run(graph, [5, 3], **options), 1 + DGL)
     assert names[0][1].endswith(f"NeighborLoader ({torch_sparse})")
@@ -163,7 +317,8 @@ def test_memory_of_every_subject(graph, tmp_path):
     assert np.load(file).shape == (2, facts["edges"])
     names, missing = task_memory.subjects()
     assert len(names) == 2 + 2 * (DGL + PYG)
-    assert len(missing) == 2 - DGL - PYG
+    backend = any(map(find_spec, ("pyg_lib", "torch_sparse")))
+    assert len(missing) == 2 - DGL - PYG + (PYG and not backend)
     for name in names:
         row = task_memory.measure(
             name, file, facts["nodes"], [5, 3], 64, 2, 0, report=silent

@@ -1,6 +1,7 @@
 """`gttf embed`, and the files it reads and writes."""
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from exact import one_thread  # noqa: F401
 
 import gttf_sampler
-from gttf_sampler import read_edge_list, write_embeddings
+from gttf_sampler import _command_embed, _files, read_edge_list, write_embeddings
 from gttf_sampler.cli import COMMANDS, main
 
 KARATE = """
@@ -110,6 +111,8 @@ def test_write_embeddings(tmp_path):
     for suffix in (".txt", ".tsv", ".emb"):
         (text,) = write_embeddings(tmp_path / f"a{suffix}", vectors, ids)
         assert text.read_text() == "2 2\nx 1 -2.5\n10 0.125 3\n"
+    (plain,) = write_embeddings(tmp_path / "b.txt", vectors, range(2))
+    assert plain.read_text() == "2 2\n0 1 -2.5\n1 0.125 3\n"
     with pytest.raises(ValueError, match=r"'path' must end in one of \.npy"):
         write_embeddings(tmp_path / "a.csv", vectors, ids)
     with pytest.raises(ValueError, match="'node_id' must have one entry per row, 2"):
@@ -139,7 +142,7 @@ def test_embed_learns(karate, tmp_path, capsys):
     club = (first > last).tolist()
     assert all(club[node - 1] for node in (1, 2, 4, 5, 6, 7, 11, 12, 13, 22))
     assert not any(club[node - 1] for node in (34, 33, 30, 27, 24, 23, 21, 19, 16, 15))
-    assert main(["embed", str(karate), str(out), *options]) == 0
+    assert main(["embed", str(karate), str(out), *options, "--force"]) == 0
     assert torch.equal(torch.from_numpy(np.load(out)), z)  # the seed is fixed
     capsys.readouterr()
 
@@ -150,12 +153,102 @@ def test_embed_tells_how_well_hidden_edges_are_found(karate, tmp_path, capsys):
     assert "ROC-AUC on 16 hidden edges: " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("out", "there"),
+    [
+        ("z.npz", "z.npz"),
+        ("z.npy", "z.npy"),
+        ("z.npy", "z.ids.txt"),  # the ids are written beside the matrix
+        ("z.emb", "z.emb"),
+    ],
+)
+def test_embed_keeps_what_is_there(karate, tmp_path, capsys, monkeypatch, out, there):
+    """One sentence, before the edges are read; '--force' overwrites."""
+    (tmp_path / there).write_text("mine")
+    words = ["embed", str(karate), str(tmp_path / out), "--epochs", "1", "--dim", "2"]
+    with monkeypatch.context() as patch:
+        patch.setattr(_command_embed, "read_edge_list", None)
+        assert main(words) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert said.startswith("gttf embed: 'out' must not be there yet")
+    assert there in said
+    assert "--force" in said
+    assert (tmp_path / there).read_text() == "mine"
+    assert main([*words, "--force"]) == 0
+    assert (tmp_path / there).read_bytes() != b"mine"
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_embed_keeps_its_own_input(tmp_path, capsys, force):
+    for name, out in (("edges.txt", "edges.txt"), ("z.ids.txt", "z.npy")):
+        (tmp_path / name).write_text("1 2\n")
+        words = ["embed", str(tmp_path / name), str(tmp_path / out), "--epochs", "1"]
+        assert main([*words, *force]) == 2
+        assert "'out' must not be the file with the edges" in capsys.readouterr().err
+        assert (tmp_path / name).read_text() == "1 2\n"
+
+
+def test_embed_refuses_a_place_it_cannot_write(karate, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(_command_embed, "read_edge_list", None)
+    (tmp_path / "z.npy").mkdir()
+    for words in (["--force"], []):
+        assert main(["embed", str(karate), str(tmp_path / "z.npy"), *words]) == 2
+        assert "'out' must be a file" in capsys.readouterr().err
+    monkeypatch.setattr(_files.os, "access", lambda path, mode: False)
+    assert main(["embed", str(karate), str(tmp_path / "z.txt")]) == 2
+    assert "'out' must be in a directory that can be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".txt"])
+def test_write_embeddings_leaves_the_old_file_if_ended(tmp_path, monkeypatch, suffix):
+    """Whatever ends it, and nothing else is left; '.npy' comes with its ids or not."""
+    path, ids = tmp_path / f"z{suffix}", np.array([5, 7])
+    write_embeddings(path, torch.zeros(2, 2), ids)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def ended(handle):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_files.os, "fsync", ended)  # when everything is in the new file
+        with pytest.raises(KeyboardInterrupt):
+            write_embeddings(path, torch.ones(2, 2), ids)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    write_embeddings(path, torch.ones(2, 2), ids)
+    assert {file.name for file in tmp_path.iterdir()} == set(before)
+    assert path.read_bytes() != before[path.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and pipes of POSIX")
+def test_replacing_follows_links_and_writes_pipes(tmp_path):
+    real, link, pipe = (tmp_path / name for name in ("real.txt", "link.txt", "pipe"))
+    real.write_text("old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    with _files.replacing(link) as (out,):
+        out.write(b"new")
+        assert real.read_text() == "old"
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    assert real.stat().st_mode & 0o777 == 0o640
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    _files.check_free("out", pipe, force=False)
+    with _files.replacing(pipe) as (out,):
+        out.write(b"through")
+    assert os.read(reader, 10) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_embed_walks_along_directed_edges(tmp_path, capsys):
     file, out = tmp_path / "edges.txt", tmp_path / "z.npy"
     file.write_text("a b\nb c\n")
     assert main(["embed", str(file), str(out), "--directed", "--epochs", "1"]) == 0
     assert "--directed" not in capsys.readouterr().out
-    options = ["--directed", "--hide", "0.5"]
+    options = ["--directed", "--hide", "0.5", "--force"]
     assert main(["embed", str(file), str(out), *options]) == 2
     assert "'--hide' must be 0 for a directed graph" in capsys.readouterr().err
 

@@ -3,6 +3,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 ARGS ?=
+CASES ?= 2000
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt
@@ -15,11 +16,14 @@ BENCH := $(VENV)/.bench-$(VERSION)
 MADE := $(VENV)/.made-by-make
 
 .PHONY: help demo test check bench bench-scaling bench-kernels bench-embedding \
-    reproduce clean python
+    reproduce test-matrix fuzz stress clean python
 
 help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
 	@echo "make test           run the tests and doctests; ARGS='-k forest' is passed on"
+	@echo "make test-matrix    run some with other versions of torch, PyG, DGL and Python"
+	@echo "make fuzz           call everything with odd arguments; CASES=50000"
+	@echo "make stress         kill writers and workers, watch memory over 2,000 batches"
 	@echo "make check          check format, lint and types"
 	@echo "make bench          'gttf bench'; TASK=sampling ARGS='--plot out.png'"
 	@echo "make bench-scaling  time a traversal while the graph grows"
@@ -37,6 +41,15 @@ demo: $(READY)
 
 test: $(READY)
 	$(PY) -m pytest -q $(ARGS)
+
+test-matrix: | python
+	$(PYTHON) tests/matrix.py $(ARGS)
+
+fuzz: $(READY)
+	OMP_WAIT_POLICY=passive $(PY) tests/fuzz.py --cases $(CASES) $(ARGS)
+
+stress: $(READY)
+	OMP_WAIT_POLICY=passive $(PY) tests/stress.py $(ARGS)
 
 check: $(READY)
 	$(PY) -m ruff format --check .
@@ -60,7 +73,7 @@ bench-embedding: $(BENCH)
 
 clean:
 	@if [ -e $(MADE) ]; then rm -rf $(VENV); fi
-	rm -rf build dist *.egg-info figure1.png reproduce-results
+	rm -rf build dist *.egg-info figure1.png reproduce-results .matrix
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find adapters examples gttf_sampler tests -name __pycache__ -prune -exec rm -rf {} +
 

@@ -199,7 +199,7 @@ def path(name: str, value: Any) -> Path:
 
 
 def device(name: str, value: Any) -> torch.device:
-    """`value` as a device that is there, and has memory."""
+    """`value` as a device that is there."""
     try:
         found = torch.device(value)
     except (RuntimeError, TypeError, ValueError):
@@ -208,8 +208,6 @@ def device(name: str, value: Any) -> torch.device:
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError, NotImplementedError):
         fail(name, "must be a device that is there", repr(str(found)))
-    if found.type == "meta":
-        fail(name, "must be a device with memory", "'meta'")
     return found
 
 
@@ -224,6 +222,9 @@ def functions(name: str, value: Any, many: bool = False) -> Sequence[Any]:
             kind = getattr(entry, "__name__", "")
             cure = f"make one: {kind}(...)" if isinstance(entry, type) else ""
             mistyped(name, rule, shown(entry), cure)
+    stateful = [id(entry) for entry in entries if hasattr(entry, "begin")]
+    if len(set(stateful)) < len(stateful):
+        fail(name, "must not hold the same object twice", shown(entries))
     return entries
 
 
@@ -523,7 +524,7 @@ def fanouts(
         return [max(fanout, -1) for fanout in entries]
     if any(fanout < 1 for fanout in entries):
         fail(name, "must hold positive integers", entries, cure)
-    widths = accumulate(entries, operator.mul, initial=seeds)
+    widths = accumulate(entries, operator.mul, initial=max(1, seeds))
     fits(name, 16 * sum(widths))  # a node and an edge each
     return entries
 

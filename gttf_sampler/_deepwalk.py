@@ -97,7 +97,8 @@ class DeepWalkAcc(LossAcc):
         depths = 1 if self.contrast == "partition" else forest.depth
         key = self._new_key(forest)
         sizes = [(*level.shape, self.num_negatives) for level in nodes[:depths]]
-        _check.fits("num_negatives", 16 * sum(map(math.prod, sizes)))
+        most = max(self.num_negatives, sum(map(math.prod, sizes)))
+        _check.fits("num_negatives", 16 * most)
         return [sampler.at(fold(key, i), torch.Size(s)) for i, s in enumerate(sizes)]
 
     def _group(

@@ -30,7 +30,8 @@ def accuracy(train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor) -
     z = train_z.detach().double()
     classes = int(torch.cat([train_y, test_y]).max()) + 1
     _check.fits("train_y", 8 * classes * (len(train_y) + z.shape[1]))
-    weight = z.new_zeros(z.shape[1] + 1, classes, requires_grad=True)
+    size = z.shape[1] + 1, classes
+    weight = torch.zeros(size, dtype=z.dtype, device=z.device, requires_grad=True)
     optimizer = torch.optim.LBFGS([weight], max_iter=200, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:

@@ -36,7 +36,7 @@ class Twig(NamedTuple):
 def trees(forest: WalkForest, tree: int | None) -> tuple[list[Twig], list[str]]:
     """The trees to show, all or that of one seed, and what has been left out."""
     total, fanouts = forest.nodes[0].shape[0], forest.fanouts[:DEPTH]
-    if tree is not None and _check.size("tree", tree) >= total:
+    if tree is not None and (tree := _check.size("tree", tree)) >= total:
         _check.fail("tree", f"must be below the number of trees {total}", tree)
     limit = LEAVES  # walkers to a family
     while limit > 1 and _width(fanouts, limit) > LEAVES:

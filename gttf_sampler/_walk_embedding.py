@@ -66,7 +66,7 @@ class WalkEmbedding(nn.Module):
             _check.mistyped(name, "must have dtype int32 or int64", batch.dtype)
         if batch.device.type == "cpu":
             _check.within(name, batch, self.adj.num_rows)
-        return batch
+        return batch.clone() if batch.is_inference() else batch
 
     @staticmethod
     def test(train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor) -> float:

@@ -68,7 +68,7 @@ class WYSAcc(LossAcc):
         _check.one_node_set("adj", forest.adj.num_rows, forest.adj.num_cols)
         seed, *nodes = standing(forest)
         sampler = NegativeSampler(forest.adj, power=0)
-        _check.fits("num_negatives", 16 * seed.shape[0] * self.num_negatives)
+        _check.fits("num_negatives", 16 * max(1, seed.shape[0]) * self.num_negatives)
         size = torch.Size([seed.shape[0], self.num_negatives])
         nodes.append(sampler.at(self._new_key(forest), size))
         weight = [forest.walk_weight(k) for k in range(1, forest.depth + 1)]

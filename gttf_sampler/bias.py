@@ -46,8 +46,9 @@ class ProductBias(Bias):
 
     def __init__(self, left: BiasFn, right: BiasFn) -> None:
         for name, part in (("left", left), ("right", right)):
-            if not callable(part):
-                _check.mistyped(name, "must be a bias, a callable", repr(part))
+            if not callable(part) or isinstance(part, type):
+                got = _check.shown(part)
+                _check.mistyped(name, "must be a bias, a callable", got)
             strategy = getattr(part, "strategy", "uniform")
             if strategy != "uniform":  # depends on the fanout, which no weight knows
                 rule = "must be 'uniform' in a product"
@@ -187,8 +188,9 @@ class AttentionBias(Bias):
     """
 
     def __init__(self, score_fn: Callable[[Tensor, Tensor], Tensor]) -> None:
-        if not callable(score_fn):
-            _check.mistyped("score_fn", "must be callable", repr(score_fn))
+        if not callable(score_fn) or isinstance(score_fn, type):
+            got = _check.shown(score_fn)
+            _check.mistyped("score_fn", "must be callable", got)
         self.score_fn = score_fn
 
     @torch.no_grad()

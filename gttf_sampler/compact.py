@@ -125,7 +125,8 @@ class CompactAdj:
         col = _check.integers("col", col)
         rowptr = _check.row_pointer("rowptr", rowptr, col.numel()).to(col.device)
         num_cols = rowptr.numel() - 1 if num_cols is None else num_cols
-        _check.within("col", col, _check.nodes("num_cols", num_cols))
+        num_cols = _check.nodes("num_cols", num_cols)
+        _check.within("col", col, num_cols)
         if edge_id is not None:
             edge_id = _check.edge_ids(edge_id, col.numel()).to(col.device)
         weight = _build.weights(edge_weight, col)
@@ -299,6 +300,7 @@ class CompactAdj:
         _check.one_of("direction", self.direction, DIRECTIONS)
         for name, array in self.arrays().items():
             _check.dense(name, array)
+        _check.of_type("num_cols", self.num_cols, int)
         col = _check.integers("col", self.col)
         rowptr = _check.integers("rowptr", self.rowptr)
         if rowptr.dtype != torch.int64:
@@ -391,7 +393,8 @@ class CompactAdj:
         arrays: dict[str, Any] = {n: change(a) for n, a in self.arrays().items()}
         changed = replace(self, **arrays)
         changed._cache["max_degree"] = self.max_degree
-        return changed.trusted() if "sound" in self._cache else changed
+        sound = "sound" in self._cache and not changed.col.is_meta
+        return changed.trusted() if sound else changed
 
 
 def _readable(nbytes: int) -> str:

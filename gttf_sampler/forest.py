@@ -47,7 +47,7 @@ class WalkForest:
 
     def path(self, k: int) -> Tensor:
         """[b · width, k + 1]: the nodes of each walker at depth k, seed first."""
-        self._check_depth(k)
+        k = self._checked(k)
         width = self.nodes[k].shape[1]
         levels = [
             level.repeat_interleave(width // level.shape[1], dim=1).reshape(-1)
@@ -61,7 +61,7 @@ class WalkForest:
         1 / (f₁ ⋯ f_k) as long as every walker draws f children. Where a row is shorter
         than the fanout (`replace=False`) its children share the weight of their parent.
         """
-        self._check_depth(k)
+        k = self._checked(k)
         batch = self.nodes[0].shape[0]
         weight = torch.ones(batch, 1, device=self.adj.device)
         for depth in range(1, k + 1):
@@ -114,7 +114,9 @@ class WalkForest:
         trees = self.nodes[0].shape[0] if self.nodes else 0
         return f"WalkForest({trees} trees, width {widths} on {self.adj.device})"
 
-    def _check_depth(self, k: int) -> None:
-        """Refuses depths that the forest does not have."""
-        if not 0 <= _check.integer("k", k) <= self.depth:
-            _check.fail("k", f"must be a depth from 0 to {self.depth}", k)
+    def _checked(self, k: int) -> int:
+        """`k` as a depth, which the forest must have."""
+        depth = _check.integer("k", k)
+        if not 0 <= depth <= self.depth:
+            _check.fail("k", f"must be a depth from 0 to {self.depth}", depth)
+        return depth

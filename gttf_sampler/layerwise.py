@@ -40,6 +40,7 @@ class LADIESBias(Bias):
         self.size = _check.size("size", size)
         if self.size == 0:
             _check.fail("size", "must be positive", size)
+        _check.fits("size", 64 * self.size)
         self._layers: list[tuple[Tensor, Tensor]] = []
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:

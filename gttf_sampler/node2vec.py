@@ -53,7 +53,7 @@ class Node2VecBias(Bias):
         self, p: float = 1.0, q: float = 1.0, *, weighted: bool = False
     ) -> None:
         self.p, self.q = _check.positive("p", p), _check.positive("q", q)
-        self.weighted = weighted
+        self.weighted = _check.yes_or_no("weighted", weighted)
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Refuses graphs whose rows and columns are different nodes."""

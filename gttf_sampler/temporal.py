@@ -115,7 +115,7 @@ class TemporalBias(Bias):
         """The first time [w] inside the window."""
         window = self.window or 0
         if latest.is_floating_point():
-            return latest - window
+            return latest - float(window)
         span = min(math.floor(window), INT64_MAX)
         return latest.clamp(min=span - INT64_MAX) - span  # without wrapping around
 

@@ -241,7 +241,7 @@ def torch_sparse(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
 def test_pyg_takes_part_where_it_has_a_backend(graph, torch_sparse):
-    few = {**SMALL, "batches": 3}
+    few = {**SMALL, "batches": 12}
     found = task_sampling.run(graph, [5, 3], report=silent, **few)
     names = check(found, 5)
     assert names[0][-1].endswith(f"NeighborSampler ({torch_sparse})")

@@ -1,6 +1,7 @@
 """Importing the engine imports no host; adapters name what is missing."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -75,6 +76,52 @@ def test_import_all_is_complete():
     assert sorted(gttf_sampler.__all__) == list(gttf_sampler.__all__)
     for name in gttf_sampler.__all__:
         assert getattr(gttf_sampler, name).__doc__, name
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("del torch.uint16", r"'torch' must be 2\.3 or newer \(got .*'torch>=2\.3'"),
+        ("torch.from_numpy = refuse", r"'numpy' must be .*\(got numpy .*'numpy<2'"),
+    ],
+)
+def test_import_with_a_torch_that_does_not_do(change, told):
+    code = (
+        "import torch\ndef refuse(array):\n"
+        "    raise RuntimeError('Numpy is not available')\n"
+        f"{change}\n"
+        "try:\n    import gttf_sampler\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    child = run(code)
+    assert child.returncode == 0, child.stderr
+    assert re.match(told, child.stdout), child.stdout
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        ("FileNotFoundError('no libgraphbolt\\nfor it')", "FileNotFoundError: no lib"),
+        ("OSError('libcudart is missing')", "OSError: libcudart is missing"),
+        ("ModuleNotFoundError('no torchdata')", "ModuleNotFoundError: no torchdata"),
+        ("ImportError()", "ImportError: no reason"),
+    ],
+)
+def test_import_of_dgl_that_fails(tmp_path, failure, told):
+    """What a dgl for another torch or Python raises becomes one sentence."""
+    (tmp_path / "dgl").mkdir()
+    (tmp_path / "dgl" / "__init__.py").write_text(f"raise {failure}\n")
+    child = run(
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
+        f"try:\n    import gttf_dgl\n"
+        f"except ImportError as error:\n    print(error, repr(error.__cause__))\n"
+    )
+    assert child.returncode == 0, child.stderr
+    assert len(child.stdout.splitlines()) == 1
+    assert "'gttf_dgl' needs a dgl that can be imported (got " in child.stdout
+    assert told in child.stdout
+    assert "gttf-sampler[dgl]" in child.stdout
+    assert "Python before 3.12" in child.stdout
 
 
 @pytest.mark.parametrize(

@@ -350,7 +350,7 @@ def test_losses_draw_with_the_generator_they_are_given():
             "'negative_power' must be a number",
         ),
         (lambda: DeepWalkAcc(matrix(0), 2, contrast="x"), "'contrast' must be one of"),
-        (lambda: WYSAcc(matrix(0), matrix(0), [1.0]), "'context' must be a Tensor"),
+        (lambda: WYSAcc(matrix(0), matrix(0), [1.0]), "'context' must be a tensor"),
         (
             lambda: WYSAcc(matrix(0), matrix(0), torch.ones(2, 2)),
             "'context' must have one logit per depth",

@@ -54,7 +54,7 @@ def test_walks_follow_the_edges():
     ("make", "message"),
     [
         (lambda: DeepWalk(EDGES, 4, 3, 4), "'context_size' must lie between 2 and"),
-        (lambda: DeepWalk(EDGES, 4, 3, 1), "'context_size' must lie between 2 and"),
+        (lambda: DeepWalk(EDGES, 4, 3, 1), "'context_size' must be at least 2"),
         (lambda: WatchYourStep(EDGES, 4, 1), "'walk_length' must be at least 2"),
         (lambda: WatchYourStep(EDGES, 3, 4), "'embedding_dim' must be even"),
     ],

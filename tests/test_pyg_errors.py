@@ -144,7 +144,8 @@ ERRORS = [
         ValueError,
         "'time_attr' must name a node-level or edge-level attribute .got 'graph'",
     ),
-    (TYPED, {"time_attr": "time"}, ValueError, "'time_attr' must name .*neither"),
+    (TYPED, {"time_attr": "time"}, KeyError, "'time_attr' must name .*got 'time'"),
+    (TYPED, {"time_attr": "time"}, ValueError, "'time_attr' must name .*there are"),
     (
         TYPED,
         {"data": BOTH, "time_attr": "time"},
@@ -271,7 +272,11 @@ LINKS = [
         ValueError,
         "conflicting 'edge_label_time' and 'time_attr'",
     ),
-    ({"edge_label_time": TIMES}, ValueError, "conflicting 'edge_label_time'"),
+    (
+        {"edge_label_time": torch.zeros(156)},
+        ValueError,
+        "conflicting 'edge_label_time'",
+    ),
     (
         {"neg_sampling": "triplet", "edge_label": torch.ones(156)},
         ValueError,

@@ -73,9 +73,16 @@ def test_sampler_is_what_other_code_asks_for():
     assert sampler.disjoint
 
 
-def test_data_module_of_lightning(monkeypatch):
+@pytest.fixture
+def lightning(monkeypatch):
+    """Makes PyG believe that Lightning is there, in the words of 2.7 and of 2.6."""
+    monkeypatch.setattr(datamodule, "_pl_is_available", True, raising=False)
+    monkeypatch.setattr(datamodule, "no_pytorch_lightning", False, raising=False)
+
+
+@pytest.mark.usefixtures("lightning")
+def test_data_module_of_lightning():
     """PyG's own part of it; where Lightning is missing, its base is a plain object."""
-    monkeypatch.setattr(datamodule, "_pl_is_available", True)
     sampler = GTTFSampler(KARATE, [2])
     module = datamodule.LightningNodeData(
         KARATE,
@@ -97,8 +104,8 @@ def test_data_module_of_lightning(monkeypatch):
     assert len(sampler.num_neighbors) == 1
 
 
-def test_data_module_of_lightning_for_links(monkeypatch):
-    monkeypatch.setattr(datamodule, "_pl_is_available", True)
+@pytest.mark.usefixtures("lightning")
+def test_data_module_of_lightning_for_links():
     module = datamodule.LightningLinkData(
         KARATE,
         input_train_edges=KARATE.edge_index[:, :40],

@@ -59,6 +59,8 @@ def test_loader_signature_is_that_of_pyg(ours, theirs, extra):
     mine = inspect.signature(ours.__init__).parameters
     host = inspect.signature(theirs.__init__).parameters
     shared = [p for p in mine.values() if p.kind is not p.KEYWORD_ONLY]
+    if "sample_direction" not in host:  # PyG has it from 2.7 on
+        shared = [p for p in shared if p.name != "sample_direction"]
     assert [p.name for p in shared] == list(host)
     assert [p.default for p in shared] == [p.default for p in host.values()]
     assert [p.kind for p in shared] == [p.kind for p in host.values()]
@@ -343,24 +345,35 @@ def test_loader_sorted_edges_of_types():
 
 
 class Rows:
-    """As much of torch-sparse's SparseTensor as PyG's `to_csc` asks for."""
+    """As much of torch-sparse's SparseTensor as a sampler asks for."""
 
-    def __init__(self, index: torch.Tensor, size: int) -> None:
-        col, order = index[1].sort(stable=True)
-        count = torch.bincount(col, minlength=size)
-        self.rowptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        self.row = index[0][order]
+    def __init__(self, row: torch.Tensor, col: torch.Tensor, size: int) -> None:
+        self.row, self.col, self.size = row, col, size
+
+    def _compressed(self, major: torch.Tensor, minor: torch.Tensor):
+        major, order = major.sort(stable=True)
+        count = torch.bincount(major, minlength=self.size)
+        return torch.cat([count.new_zeros(1), count.cumsum(0)]), minor[order], None
 
     def csr(self):
-        return self.rowptr, self.row, None
+        return self._compressed(self.row, self.col)
+
+    def csc(self):
+        return self._compressed(self.col, self.row)
 
 
-def test_loader_transposed_adjacency():
-    """Edge ids are positions in `adj_t` then."""
-    data = Data(num_nodes=34)
-    data.adj_t = Rows(KARATE.edge_index, 34)
-    found = GTTFSampler(data, [-1]).adjs.popitem()[1]
-    assert torch.equal(found.rowptr, data.adj_t.rowptr)
+@pytest.mark.parametrize("name", ["adj", "adj_t"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_loader_adjacency(name, direction):
+    """Rows are those of an edge_index; edge ids are positions in them."""
+    src, dst = index = torch.tensor([[0, 0, 1, 3, 3, 4], [1, 2, 2, 0, 4, 1]])
+    data = Data(num_nodes=5)
+    data[name] = Rows(src, dst, 5) if name == "adj" else Rows(dst, src, 5)
+    options = {"num_neighbors": [-1], "sample_direction": direction}
+    found = GTTFSampler(data, **options).adjs.popitem()[1]
+    same = GTTFSampler(Data(edge_index=index, num_nodes=5), **options).adjs.popitem()[1]
+    assert torch.equal(found.rowptr, same.rowptr)
+    assert torch.equal(found.col, same.col)
     assert found.edge_id is None
 
 

@@ -53,10 +53,14 @@ def batches(model, epochs=1, **options):
 
 @pytest.fixture
 def pyg_node2vec(monkeypatch):
-    """PyG's own class, made to believe that pyg-lib is there."""
-    monkeypatch.setattr(host, "WITH_PYG_LIB", True)
+    """PyG's own class, made to believe that its libraries are there."""
     stub = SimpleNamespace(random_walk=None)
-    monkeypatch.setattr(torch.ops, "pyg", stub, raising=False)
+    for name, flag in (
+        ("pyg", "WITH_PYG_LIB"),
+        ("torch_cluster", "WITH_TORCH_CLUSTER"),
+    ):
+        monkeypatch.setattr(host, flag, True, raising=False)
+        monkeypatch.setattr(torch.ops, name, stub, raising=False)
     return host.Node2Vec
 
 

@@ -158,6 +158,10 @@ def test_workers_of_a_drawn_input():
     assert found[0] == found[1]
 
 
+@pytest.mark.skipif(
+    "__reduce__" not in vars(torch.Generator),
+    reason="torch pickles no generator before 2.4",
+)
 @pytest.mark.parametrize("make", MAKERS)
 def test_loader_pickles(make):
     loader = make(seed=2)

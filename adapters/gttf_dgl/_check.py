@@ -70,6 +70,13 @@ def dense(name: str, value: Tensor) -> Tensor:
     return value
 
 
+def real(name: str, value: Tensor) -> Tensor:
+    """`value`, which must hold numbers that can be compared."""
+    if dense(name, value).dtype not in REALS:
+        mistyped(name, "must hold real numbers", value.dtype)
+    return value
+
+
 def one_of(name: str, value: Any, options: Sequence[str]) -> str:
     """`value`, which must be one of `options`."""
     if not isinstance(value, str) or value not in options:
@@ -88,8 +95,8 @@ def graph(value: Any) -> DGLGraph:
 
 def fanouts(value: Any) -> list[Any]:
     """`value` as a list with one number or mapping per layer, farthest first."""
-    if isinstance(value, Tensor) and dense("fanouts", value).dtype not in REALS:
-        mistyped("fanouts", "must hold whole numbers", value.dtype)
+    if isinstance(value, Tensor):
+        real("fanouts", value)
     if isinstance(value, Tensor | np.ndarray):
         value = value.tolist()
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
@@ -273,8 +280,7 @@ def weights(name: str, column: str, value: Tensor, boolean: bool) -> Tensor:
         value = value != 0  # DGL takes any numbers as a mask
     if value.dtype == torch.bool:
         return value.to(torch.float32)
-    if value.dtype not in REALS:
-        mistyped(title, "must hold real numbers", value.dtype)
+    real(title, value)
     if value.numel():
         low, high = (float(bound) for bound in value.aminmax())
         if not low >= 0 or high == float("inf"):  # NaN fails the first, too

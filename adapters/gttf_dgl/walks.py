@@ -177,6 +177,7 @@ def _ends(
     if restart_prob is None:
         return None
     if isinstance(restart_prob, Tensor):
+        _check.real("restart_prob", restart_prob)
         if restart_prob.dim() != 1 or restart_prob.numel() != steps:
             rule = f"must have one entry per step, {steps} in all"
             _check.fail("restart_prob", rule, f"shape {list(restart_prob.shape)}")

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from gttf_pyg._rows import ONLY
-from gttf_pyg._words import as_integers, as_tensor, dense, ids, is_integer, shown
+from gttf_pyg._words import (
+    as_integers,
+    as_reals,
+    as_tensor,
+    dense,
+    ids,
+    is_integer,
+    shown,
+)
 from gttf_pyg.sampler import GTTFSampler
 
 
@@ -69,7 +77,8 @@ def edge_label_index_of(
             )
         count = edges.shape[1]
     labels = _one_per_seed("edge_label", labels, count)
-    times = _one_per_seed("edge_label_time", times, count)
+    if getattr(sampler, "is_temporal", True):  # else PyG refuses them
+        times = _one_per_seed("edge_label_time", times, count)
     if kind is not None:
         edges = kind if edges is None else (kind, edges)
     return edges, labels, times
@@ -93,7 +102,9 @@ def _edge_type(value: Any) -> tuple[Any, Any]:
 def _nodes(value: Any, size: int | None) -> Any:
     """Arrays, and lists of booleans, as tensors; a mask must be of all nodes."""
     masked = isinstance(value, list) and value and isinstance(value[0], bool | np.bool_)
-    if isinstance(value, Tensor | np.ndarray | range) or masked:
+    if isinstance(value, Tensor):
+        value = dense("input_nodes", value)
+    elif isinstance(value, np.ndarray | range) or masked:
         value = as_tensor("input_nodes", value)
     if isinstance(value, list | tuple):
         value = as_integers("input_nodes", value)
@@ -125,6 +136,8 @@ def _one_per_seed(name: str, values: Any, count: int | None) -> Any:
         return None
     if not isinstance(values, Tensor):
         values = as_tensor(name, values)
+    if name.endswith("_time"):
+        values = as_reals(name, values)
     if dense(name, values).dim() == 0 or count not in (None, values.shape[0]):
         raise InputError(
             f"'{name}' must have one entry per seed, {count} in all (got shape "
@@ -199,13 +212,16 @@ def seeded(kwargs: dict[str, Any], seed: int | None) -> dict[str, Any]:
     generator = kwargs.get("generator")
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(
-            f"'generator' must be a torch.Generator (got {generator!r}); a number is a "
-            "'seed'"
+            f"'generator' must be a torch.Generator (got {shown(generator)}); a number "
+            "is a 'seed'"
         )
     if seed is None:
         return kwargs
     if generator is not None:
-        raise ValueError(f"'seed' must be None beside a 'generator' (got {seed})")
+        got = shown(seed)
+        raise ValueError(f"'seed' must be None beside a 'generator' (got {got})")
     if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise TypeError(f"'seed' must be an integer (got {seed!r})")
+        raise TypeError(f"'seed' must be an integer (got {shown(seed)})")
+    if not -(1 << 63) <= int(seed) < 1 << 64:
+        raise ValueError(f"'seed' must have at most 64 bits (got {seed})")
     return {**kwargs, "generator": torch.Generator().manual_seed(int(seed))}

@@ -27,10 +27,11 @@ def _from_homogeneous(data: Any, options: Options) -> Graph:
     if (name := options.time_attr) is not None:
         if name not in data:
             raise _missing("time_attr", name, data.keys())
+        time = as_reals(f"data.{name}", data[name])
         if data.is_node_attr(name):
-            node_time = as_reals(f"data.{name}", data[name])
+            node_time = time
         elif data.is_edge_attr(name):
-            edge_time = as_reals(f"data.{name}", data[name])
+            edge_time = time
         else:
             raise ValueError(
                 f"'time_attr' must name a node-level or edge-level attribute "

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
-from gttf_pyg._words import as_reals
+from gttf_pyg._words import as_reals, dense
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
 
 CPU = torch.device("cpu")
@@ -35,6 +35,8 @@ class KeyedNegatives(NegativeSampling):
         self, num_samples: int, endpoint: str, num_nodes: int | None = None
     ) -> Tensor:
         """Nodes [num_samples], by weight where there are weights."""
+        if num_samples == 0:
+            return torch.empty(0, dtype=torch.int64)
         self.calls += 1
         key = random.fold(self.key, self.calls)
         weight = self.src_weight if endpoint == "src" else self.dst_weight
@@ -42,7 +44,7 @@ class KeyedNegatives(NegativeSampling):
             if num_nodes is None:
                 raise ValueError("'num_nodes' must be given without weights (got None)")
             return uniform_nodes(key, num_samples, num_nodes)
-        as_reals(f"{endpoint}_weight", weight)
+        as_reals(f"{endpoint}_weight", dense(f"{endpoint}_weight", weight))
         if num_nodes is not None and weight.numel() != num_nodes:
             raise ValueError(
                 f"'{endpoint}_weight' must have one entry per node, {num_nodes} in all "
@@ -60,7 +62,13 @@ class KeyedNegatives(NegativeSampling):
 
 def uniform_nodes(key: random.Key, count: int, num_nodes: int) -> Tensor:
     """int64 [count]: nodes drawn uniformly, with replacement."""
-    word = random.stream(key, torch.arange(count))
+    try:
+        slot = torch.arange(count)
+    except (RuntimeError, OverflowError) as error:
+        raise ValueError(
+            f"'neg_sampling' must ask for what fits into memory (got {count} nodes)"
+        ) from error
+    word = random.stream(key, slot)
     return random.below_wide(word, torch.full_like(word, num_nodes))
 
 
@@ -68,11 +76,12 @@ def _row(given: NegativeSampling, endpoint: str, weight: Tensor) -> CompactAdj:
     """All nodes as the neighbours of one, by weight; made once per weights."""
     kept: dict[str, Any] = given.__dict__.setdefault("_rows", {})
     made_of, version, row = kept.get(endpoint, (None, None, None))
-    if made_of is not weight or version != weight._version:
+    now = None if weight.is_inference() else weight._version  # else nobody counts
+    if made_of is not weight or now is None or version != now:
         size = weight.numel()
         row = CompactAdj.from_csr(
             [0, size], torch.arange(size), size, edge_weight=weight.detach().cpu()
         )
-        kept[endpoint] = weight, weight._version, row
+        kept[endpoint] = weight, now, row
     found: CompactAdj = row
     return found

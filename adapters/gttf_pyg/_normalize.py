@@ -50,15 +50,21 @@ class GCNWeights:
     def present(self, data: Any) -> list[str]:
         """Which of the attributes the edges of this batch have, too."""
         count = data.edge_index.shape[1]
-        values = {name: data.get(name) for name in self.names}
-        tensors = {n: x for n, x in values.items() if isinstance(x, Tensor) and x.dim()}
-        return [name for name, value in tensors.items() if value.shape[0] == count]
+        return [name for name in self.names if _is_column(data.get(name), count)]
 
 
 def edge_columns(data: Any) -> list[str]:
     """The edge-level attributes of the data that are tensors, beside its edges."""
     names = [name for name in data.edge_attrs() if name != "edge_index"]
-    return [name for name in names if isinstance(data[name], Tensor)]
+    return [name for name in names if _is_column(data[name], data.num_edges)]
+
+
+def _is_column(value: Any, count: int) -> bool:
+    """Whether `value` is a plain tensor with one row per edge."""
+    if not isinstance(value, Tensor) or value.is_nested or value.is_quantized:
+        return False
+    dense = value.layout is torch.strided and value.dim() > 0
+    return dense and value.shape[0] == count
 
 
 def _places(col: Tensor, loop: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,8 +84,13 @@ def sampled_inference(
         raise ValueError(f"'rounds' must be a positive integer (got {shown(rounds)})")
     function("model", model)
     num_nodes = at_least("num_nodes", num_nodes, 0)
-    if not isinstance(loader, Iterable):
+    if not isinstance(loader, Iterable) or isinstance(loader, Tensor | np.ndarray):
         raise TypeError(f"'loader' must be a loader (got {shown(loader)})")
+    known = getattr(getattr(loader, "node_sampler", None), "num_nodes", num_nodes)
+    if isinstance(known, int) and known != num_nodes:
+        raise ValueError(
+            f"'num_nodes' must be that of the graph, {known} (got {num_nodes})"
+        )
     total = square = torch.zeros(())
     for _ in range(rounds):
         out = _every_node(loader, num_nodes, model)[0].double()

@@ -18,7 +18,7 @@ from gttf_pyg._arguments import (
 from gttf_pyg._attached import detached
 from gttf_pyg._batches import Batches
 from gttf_pyg._finish import finish
-from gttf_pyg._words import number
+from gttf_pyg._words import number, shown
 from gttf_sampler import BiasFn
 
 
@@ -96,6 +96,9 @@ class GTTFLinkLoader(Batches, LinkNeighborLoader):
             is_sorted=is_sorted,
             directed=directed,
         )
+        if not isinstance(neg_sampling, str | NegativeSampling | dict | tuple | None):
+            got = shown(neg_sampling)
+            raise TypeError(f"'neg_sampling' must be a NegativeSampling (got {got})")
         if neg_sampling_ratio is not None:
             number("neg_sampling_ratio", neg_sampling_ratio)
         labelled = edge_label_index_of(

@@ -99,9 +99,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         self.generator = generator
         self._key: int | None = None
         adj = _graph(edge_index, self.num_nodes, edge_weight)
-        self.embedding = torch.nn.Embedding(
-            self.num_nodes, embedding_dim, sparse=bool(sparse)
-        )
+        self.embedding = _vectors(self.num_nodes, int(embedding_dim), bool(sparse))
         self.reset_parameters()
         self.adj = adj.to(self.embedding.weight.device)
 
@@ -126,13 +124,10 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         if kwargs.get("num_workers", 0) > 0 and self.adj.device.type != "cpu":
             walker = copy.copy(self)  # worker processes cannot use an accelerator
             walker.adj = self.adj.to("cpu")
-        if kwargs.get("num_workers", 0) > 0:  # what workers would load by themselves
-            walker.random_walk_fn(
-                walker.rowptr,
-                walker.col,
-                torch.empty(0, dtype=torch.int64, device=walker.adj.device),
-                *(self.walk_length, self.p, self.q),
-            )
+        if kwargs.get("num_workers", 0) > 0:
+            warm = copy.copy(walker)  # loads what workers would load by themselves
+            warm._key = 0
+            warm.sample(torch.empty(0, dtype=torch.int64))
         nodes: Any = range(self.num_nodes)
         return WalkLoader(nodes, collate_fn=walker.sample, **kwargs)
 
@@ -158,7 +153,8 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         else:
             key = new_key(self._key, torch.device("cpu"), NEGATIVE)
             others = uniform_nodes(key, shape[0] * shape[1], self.num_nodes).view(shape)
-        walks = torch.cat([start[:, None], others.to(batch)], dim=1)
+        others = others.to(device=batch.device, dtype=batch.dtype)
+        walks = torch.cat([start[:, None], others], dim=1)
         windows = walks.unfold(1, self.context_size, 1)  # [walk, window, context]
         return windows.transpose(0, 1).reshape(-1, self.context_size)
 
@@ -199,6 +195,16 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         if device != self.adj.device and device.type != "meta":
             self.adj = self.adj.to(device)
         return self
+
+
+def _vectors(num_nodes: int, size: int, sparse: bool) -> torch.nn.Embedding:
+    """An embedding, which must fit into memory."""
+    try:
+        return torch.nn.Embedding(num_nodes, size, sparse=sparse)
+    except RuntimeError as error:
+        raise ValueError(
+            f"'embedding_dim' must fit into memory, {num_nodes} times (got {size})"
+        ) from error
 
 
 def _graph(

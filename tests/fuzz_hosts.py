@@ -1,0 +1,138 @@
+"""The part of the fuzzer's words that needs PyG or DGL."""
+
+import itertools
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from fuzz_calls import BATCHES, ENDS
+from fuzz_checks import hold
+from torch import Tensor
+
+if find_spec("torch_geometric"):
+    from torch_geometric.data import Data, HeteroData
+    from torch_geometric.sampler import (  # noqa: F401
+        EdgeSamplerInput,
+        NegativeSampling,
+        NodeSamplerInput,
+    )
+
+    import gttf_pyg  # noqa: F401
+    from gttf_pyg import (  # noqa: F401
+        GTTFLinkLoader,
+        GTTFLoader,
+        GTTFNorm,
+        GTTFSampler,
+        ToCompact,
+        layerwise_inference,
+        sampled_inference,
+    )
+
+ERRORS: tuple[type[Exception], ...] = ()
+if find_spec("dgl"):
+    import dgl
+
+    import gttf_dgl  # noqa: F401
+
+    ERRORS = (dgl.DGLError,)
+
+
+def data(**changes: Any) -> "Data":
+    """The toy graph as PyG has it, with features, weights and times."""
+    made = {
+        "edge_index": torch.tensor(ENDS),
+        "x": torch.rand(5, 3),
+        "w": torch.arange(10.0),
+        "time": torch.arange(5),
+        "t": torch.arange(10),
+    }
+    return Data(num_nodes=5, **{**made, **changes})
+
+
+def nodes_in(**fields: Any) -> "NodeSamplerInput":
+    """Seeds as PyG hands them on, with fields that its constructor would not take."""
+    made = NodeSamplerInput(None, torch.tensor([0]))
+    made.__dict__.update(fields)
+    return made
+
+
+def edges_in(**fields: Any) -> "EdgeSamplerInput":
+    """Seed edges, alike."""
+    made = EdgeSamplerInput(None, torch.tensor([0]), torch.tensor([1]))
+    made.__dict__.update(fields)
+    return made
+
+
+def several() -> "HeteroData":
+    """Two types of nodes and three of edges."""
+    made = HeteroData()
+    made["a"].num_nodes, made["b"].num_nodes = 5, 2
+    made["a"].time, made["b"].time = torch.arange(5), torch.arange(2)
+    made["a", "to", "a"].edge_index = torch.tensor(ENDS)
+    made["a", "to", "b"].edge_index = torch.tensor([[0, 4, 2], [0, 1, 1]])
+    made["b", "to", "a"].edge_index = torch.tensor([[0, 1, 1], [0, 4, 2]])
+    return made
+
+
+def batches(loader: Any) -> None:
+    """The first batches of a loader of PyG's, compared with the data."""
+    for batch in itertools.islice(loader, BATCHES):
+        whole = loader.data[0] if isinstance(loader.data, tuple) else loader.data
+        stores = [(batch, whole, batch, batch)]
+        if isinstance(batch, HeteroData):
+            stores = [
+                (batch[kind], whole[kind], batch[kind[0]], batch[kind[2]])
+                for kind in batch.edge_types
+            ]
+        for part, store, source, target in stores:
+            _compare(part, store, source.n_id, target.n_id)
+
+
+def _compare(part: Any, store: Any, source: Tensor, target: Tensor) -> None:
+    """Every edge of a batch is the edge of the data that it says it is."""
+    if "e_id" not in part:
+        return
+    own = part.e_id >= 0  # others are self-loops of a GCN
+    ends = torch.stack([source[part.edge_index[0]], target[part.edge_index[1]]])[:, own]
+    known = torch.as_tensor(store.edge_index)[:, part.e_id[own]]
+    if source is target:  # an edge may be there in both directions
+        ends, known = ends.sort(0).values, known.sort(0).values
+    hold(torch.equal(ends, known.long()), "edges of the batch that the data lacks")
+
+
+def graph(**changes: Any) -> Any:
+    """The toy graph as DGL has it; what DGL refuses is left out."""
+    g = dgl.graph((torch.tensor(ENDS[0]), torch.tensor(ENDS[1])), num_nodes=5)
+    g.ndata["x"] = torch.rand(5, 3)
+    made = {"w": torch.arange(10.0), "m": torch.arange(10) > 3, **changes}
+    for name, value in made.items():
+        try:
+            g.edata[name] = value
+        except Exception:
+            continue
+    return g
+
+
+def several_g() -> Any:
+    """Two types of nodes and two of edges."""
+    kinds = {
+        ("a", "in", "a"): (torch.tensor(ENDS[0]), torch.tensor(ENDS[1])),
+        ("a", "to", "b"): (torch.tensor([0, 4, 2]), torch.tensor([0, 1, 1])),
+    }
+    return dgl.heterograph(kinds, {"a": 5, "b": 2})
+
+
+def blocks(sampler: Any, g: Any, seeds: Any, **how: Any) -> None:
+    """The blocks of a sampler of DGL's, compared with the graph."""
+    _, _, found = sampler.sample(g, seeds, **how)
+    for block in found if isinstance(found, list) else [found]:
+        for kind in block.canonical_etypes:
+            src, dst = block.edges(etype=kind)
+            source = block.srcnodes[kind[0]].data[dgl.NID][src]
+            target = block.dstnodes[kind[2]].data[dgl.NID][dst]
+            own = kind if kind in g.canonical_etypes else kind[::-1]
+            known = g.find_edges(block.edges[kind].data[dgl.EID], etype=own)
+            turned = sampler.edge_dir == "out"
+            pair = (target, source) if turned else (source, target)
+            same = all(map(torch.equal, pair, known))
+            hold(same, "edges of the block that the graph lacks")

@@ -1,0 +1,32 @@
+"""Tensors that no call here can read, and the sentence that every refusal is."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+# torch says of these that they may go, in the first test that makes one
+IGNORED = pytest.mark.filterwarnings(
+    "ignore:The PyTorch API of nested tensors",
+    "ignore:torch.quantize_per_tensor",
+)
+
+HUGE = 10**30
+
+ODD: dict[str, Callable[[Tensor], Tensor]] = {
+    "meta": lambda x: x.to("meta"),
+    "nested": lambda x: torch.nested.nested_tensor([x, x]),
+    "jagged": lambda x: torch.nested.nested_tensor(
+        [x.reshape(-1, 1)] * 2, layout=torch.jagged
+    ),
+    "quantized": lambda x: torch.quantize_per_tensor(x.float(), 1.0, 0, torch.qint8),
+    "float8": lambda x: x.to(torch.float8_e5m2),
+    "sparse": lambda x: x.to_sparse(),
+    "complex": lambda x: x.to(torch.complex64),
+}
+
+
+def sentence(name: str, rule: str = ".*") -> str:
+    """What an error must read like: the quoted argument, a rule, what was received."""
+    return rf"^'{name}' {rule}.*\(got .+\)"

@@ -1,0 +1,135 @@
+"""The fuzzer finds nothing, and would find what it is there for."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("resource", reason="memory is capped with setrlimit")
+
+import fuzz
+from fuzz_words import RULES, STARTS
+
+PROGRAM = Path(__file__).with_name("fuzz.py")
+NAMES = fuzz.words()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program, with the modules that this process imports."""
+    path = os.pathsep.join(filter(None, [str(PROGRAM.parent), *sys.path]))
+    passive = {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, "-X", "faulthandler", str(PROGRAM), *arguments],
+        env={**os.environ, **passive},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+def test_fuzz_finds_nothing():
+    """2,000 cases take 20 seconds of a processor."""
+    done = run("--cases", "2000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = re.search(r"([\d,]+) results, ([\d,]+) errors", done.stdout)
+    results, errors = (int(count.replace(",", "")) for count in counts.groups())
+    assert min(results, errors) > 500  # arguments are neither tame nor hopeless
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("os.abort()", "Crash (-6)"),
+        ("time.sleep(60)", "Hang"),
+        ("np.empty(2**40)", "MemoryError"),
+        ("toy().edge", "AttributeError"),
+        ("raise ValueError('no argument is quoted')", "ValueError"),
+        ("walk(toy(), [9], [1])", "1 errors, 0 findings"),
+        ("walk(toy(), [4], [1])", "1 results, 0 errors, 0 findings"),
+    ],
+)
+def test_fuzz_tells_ends_apart(line, told):
+    done = run("--run", line, "--seconds", "2", "--memory", "4")
+    assert told in done.stdout, done.stdout + done.stderr
+    assert done.returncode == ("0 findings" not in done.stdout)
+
+
+BROKEN = """
+forest = traverse(toy(), [4], [1]); forest.nodes[1].fill_(4); check(forest)
+forest = traverse(toy(), [4], [1]); forest.edges[1].fill_(0); check(forest)
+forest = traverse(toy(), [4], [1]); forest.edges[1].fill_(-1); check(forest)
+sub = sample_rooted(toy(), [4], [1]); sub.num_sampled_edges[0] = 2; check(sub)
+adj = toy(); adj.col[0] = 7; check(adj)
+"""
+
+
+@pytest.mark.parametrize("line", BROKEN.strip().splitlines())
+def test_fuzz_checks_results(line):
+    assert fuzz.judged(line, dict(NAMES))[0] == "finding"
+
+
+ALWAYS_REFUSED = ("damaged(", "CompactAdj.open(", "read_edge_list(")
+EVERY = [
+    text
+    for rule in dict.fromkeys(STARTS)
+    for text in RULES[rule]
+    if not text.startswith(ALWAYS_REFUSED)
+]
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_fuzz_rules_are_right(text, tmp_path, monkeypatch):
+    """Every call, with nothing odd and nothing optional, can give a result."""
+    monkeypatch.chdir(tmp_path)
+    ends = []
+    for seed in range(20):
+        line = fuzz.Writer(random.Random(seed), odd=0, optional=0).written(text)
+        ends.append(fuzz.judged(line, dict(NAMES)))
+        if ends[-1][0] == "result":
+            return
+    raise AssertionError(ends)
+
+
+# Lines that did not end as they should, before what they show was mended.
+FOUND = """
+walk(toy(), torch.arange(5).repeat(20), [1] * 4, bias=Node2VecBias(1, 100), generator=0)
+walk(toy(), [], [2**40])
+walk(toy(), range(2**40), [1])
+walk(toy(), np.ma.masked_array([1, 2], [0, 1]), [1])
+walk(timed(), [4], [1], bias=TemporalBias([5.0], window=10**30))
+rooted(heavy(), [4], [2], bias=LADIESBias(2**53))
+CompactAdj(rowptr=[0, 1], col=[0], num_cols=1).validate()
+toy().cuda()
+traverse(toy(), [4], [1]).path(torch.tensor(1, dtype=torch.uint16))
+DeepWalk.test(torch.rand(4, 1), torch.arange(4), torch.rand(4, 2), torch.arange(4))
+mean_rank(lambda pair: pair[0], split_links(ENDS, 9, 0.5), 2**63 - 1)
+"""
+FOUND_IN_PYG = """
+batches(GTTFLinkLoader(data(), [1], edge_label_time=torch.arange(2), time_attr='time'))
+GTTFSampler(data(), [1], time_attr='time').sample_from_nodes(nodes_in(node=[2**62]))
+gttf_pyg.Node2Vec(torch.tensor(ENDS), 2**53, 3, 2)
+GTTFNorm(data())(data(w=np.ones(10)))
+batches(GTTFLinkLoader(data(), [1], neg_sampling_ratio=2**64))
+"""
+FOUND_IN_DGL = """
+gttf_dgl.random_walk(graph(), [0], length=10**30)
+gttf_dgl.random_walk(graph(), [0], length=2, restart_prob=torch.ones(2).to('meta'))
+blocks(gttf_dgl.GTTFSampler([1], prefetch_node_feats=-1), graph(), [0])
+"""
+LINES = FOUND
+LINES += FOUND_IN_PYG if find_spec("torch_geometric") else ""
+LINES += FOUND_IN_DGL if find_spec("dgl") else ""
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+@pytest.mark.parametrize("line", [line for line in LINES.splitlines() if line])
+def test_fuzz_stays_mended(line, backend):
+    end, text = fuzz.judged(
+        f"with use_backend('{backend}'): check({line})", dict(NAMES)
+    )
+    assert end != "finding", text

@@ -347,3 +347,12 @@ def test_walks_take_what_dgl_takes():
     for nodes in (0, torch.tensor(0), [0]):
         for length in (3, torch.tensor(3)):
             assert random_walk(g, nodes, length=length)[0].tolist() == [[0, 1, 2, 3]]
+
+
+def test_walks_by_a_column_of_columns_raise_as_in_dgl():
+    g = dgl.graph(([0, 1, 2], [1, 2, 3]))
+    g.edata["w"] = torch.ones(3, 1)
+    with pytest.raises(dgl.DGLError, match="'prob' must name one number per edge"):
+        random_walk(g, [0], length=2, prob="w")
+    with pytest.raises(dgl.DGLError, match="'prob' must name one number per edge"):
+        node2vec_random_walk(g, [0], 1.0, 2.0, 2, prob="w")

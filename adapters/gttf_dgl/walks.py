@@ -58,7 +58,7 @@ def random_walk(
     kinds = _steps(g, metapath, length)
     start = kinds[0][0] if kinds else g.ntypes[0]
     seeds = _check.starts(nodes, g.num_nodes(start), g.device)
-    heavy = kinds_with(g, prob, None)
+    heavy = _heavy(g, prob)
     key = random.new_key(_check.randomness(generator), g.device, random.WALK)
     ends = _ends(restart_prob, seeds.numel(), len(kinds), random.fold(key, 0), g.device)
     key = random.fold(key, 1)
@@ -121,7 +121,7 @@ def node2vec_random_walk(
         _check.fail_like_dgl("g", rule, f"{g.ntypes} and {g.canonical_etypes}")
     seeds = _check.starts(nodes, g.num_nodes(), g.device)
     steps = _check.count("walk_length", walk_length)
-    kinds_with(g, prob, None)
+    _heavy(g, prob)
     bias = Node2VecBias(p, q, weighted=prob is not None)
     adj = weighted_rows(g, g.canonical_etypes[0], "out", prob, None)
     forest = traverse(
@@ -131,6 +131,16 @@ def node2vec_random_walk(
     eids = [adj.original_edge(level.view(-1)) for level in forest.edges[1:]]
     walks, edges = _padded(g, traces, eids, None)
     return (walks, edges) if return_eids else walks
+
+
+def _heavy(g: DGLGraph, prob: str | None) -> list[EdgeType]:
+    """The edge types to be walked by weight; DGL's walks take a plain column only."""
+    kinds = kinds_with(g, prob, None)
+    for kind in kinds:
+        shape = list(g.edges[kind].data[prob].shape)
+        if len(shape) != 1:
+            _check.fail_like_dgl("prob", "must name one number per edge", shape)
+    return kinds
 
 
 def _steps(g: DGLGraph, metapath: Any, length: Any) -> list[EdgeType]:

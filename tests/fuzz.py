@@ -56,12 +56,12 @@ NOT_OURS = [
     r"conflicting '(input|edge_label)_time' and 'time_attr'",
     r"'edge_label' needs to be undefined",
     r"is not a valid (SubgraphType|NegativeSamplingMode)",
-    r"Number of hops must be the same",
+    r"Number of hops must be the same|Missing number of neighbors",
     r"Cannot convert the edge type '.*' to a tuple",
     r"Encountered invalid feature tensor type",
     r"can't convert np.ndarray of type",
     # DGL
-    r"(Node|Edge) type .* does not exist",
+    r"([Nn]ode|[Ee]dge) type .* does not exist",
 ]
 
 

@@ -81,7 +81,6 @@ ON_TENSORS = {
     "int8": lambda x: x.to(torch.int8),
     "int16": lambda x: x.to(torch.int16),
     "int32": lambda x: x.to(torch.int32),
-    "bits": lambda x: x.to(torch.int8).view(torch.bits8),
     "strided": lambda x: torch.stack([x, x - 1], -1)[..., 0],
     "expanded": lambda x: x[:1].expand(x.shape),
     "grad": lambda x: (x if x.is_floating_point() else x.double()).requires_grad_(),

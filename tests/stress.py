@@ -6,7 +6,7 @@
     make stress ARGS="workers"
 
 save: processes save two graphs to one directory at once, or are killed at random
-moments; whoever opens it must get one of the two, whole.
+moments; whoever opens it, also meanwhile, must get one of the two, whole.
 soak: memory of the process over many batches of both loaders.
 workers: a worker of a DataLoader is killed in the middle of an epoch; the loader must
 raise, not hang, and its next epoch must be whole.
@@ -59,8 +59,16 @@ def write(folder: Path, seed: int, turns: int) -> None:
         made.save(folder)
 
 
+def outcome(folder: Path) -> str:
+    """What somebody gets who opens the directory now."""
+    try:
+        return "whole" if is_whole(CompactAdj.open(folder)) else "broken"
+    except ValueError:
+        return "refused"
+
+
 def save(rounds: int) -> Iterator[Row]:
-    """Two who save at once, and one who is killed while it saves."""
+    """Two who save at once, others who open it meanwhile, and one who is killed."""
     context = multiprocessing.get_context("fork")
     seen: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as place:
@@ -72,8 +80,21 @@ def save(rounds: int) -> Iterator[Row]:
             for process in pair:
                 process.join()
             seen["failed"] += any(process.exitcode for process in pair)
-            seen["broken"] += not is_whole(CompactAdj.open(folder))
-        yield "two save at once", f"{rounds} rounds", told(seen, "failed", "broken")
+            seen[outcome(folder)] += 1
+        faults = told(seen, "failed", "broken", "refused")
+        yield "two save at once", f"{rounds} rounds", faults
+        seen.clear()
+        busy = [context.Process(target=write, args=(folder, s, 10**6)) for s in (1, 2)]
+        for process in busy:
+            process.start()
+        for _ in range(10 * rounds):
+            seen[outcome(folder)] += 1
+        seen["failed"] += any(process.exitcode is not None for process in busy)
+        for process in busy:
+            process.kill()
+            process.join()
+        faults = told(seen, "failed", "broken", "refused")
+        yield "opened while two save", f"{10 * rounds} times", faults
         seen.clear()
         draw = random.Random(0)
         for turn in range(rounds):
@@ -82,12 +103,13 @@ def save(rounds: int) -> Iterator[Row]:
             time.sleep(draw.random() * 0.05)
             os.kill(process.pid, signal.SIGKILL)  # type: ignore[arg-type]
             process.join()
-            seen["broken"] += not is_whole(CompactAdj.open(folder))
-        left = sum(file.stat().st_size for file in folder.iterdir())
+            seen[outcome(folder)] += 1
+        left = len(list(folder.iterdir()))
         write(folder, 1, 1)
-        kept = sum(file.stat().st_size for file in folder.iterdir())
-        note = f"; {left / kept:.1f} × its size before the next save, 1.0 × after"
-        yield "killed while it saves", f"{rounds} kills", told(seen, "broken") + note
+        kept = len(list(folder.iterdir()))
+        note = f"; {left} files before the next save, {kept} after it"
+        faults = told(seen, "broken", "refused") + note
+        yield "killed while it saves", f"{rounds} kills", faults
 
 
 def told(seen: Counter[str], *names: str) -> str:

@@ -55,8 +55,9 @@ class GCNWeights:
 
 def edge_columns(data: Any) -> list[str]:
     """The edge-level attributes of the data that are tensors, beside its edges."""
-    names = [name for name in data.edge_attrs() if name != "edge_index"]
-    return [name for name in names if _is_column(data[name], data.num_edges)]
+    count = data.num_edges
+    names = [name for name in data.keys() if _is_column(data[name], count)]  # noqa: SIM118
+    return [name for name in names if name != "edge_index" and data.is_edge_attr(name)]
 
 
 def _is_column(value: Any, count: int) -> bool:

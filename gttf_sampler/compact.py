@@ -300,7 +300,7 @@ class CompactAdj:
         _check.one_of("direction", self.direction, DIRECTIONS)
         for name, array in self.arrays().items():
             _check.dense(name, array)
-        _check.of_type("num_cols", self.num_cols, int)
+        _check.nodes("num_cols", self.num_cols)
         col = _check.integers("col", self.col)
         rowptr = _check.integers("rowptr", self.rowptr)
         if rowptr.dtype != torch.int64:

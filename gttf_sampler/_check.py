@@ -78,16 +78,13 @@ def versions() -> None:
 def one_of(name: str, value: str, options: Collection[str]) -> str:
     """`value`, which must be one of `options`."""
     if not isinstance(value, str) or value not in options:
-        fail(name, f"must be one of {', '.join(map(repr, options))}", repr(value))
+        fail(name, f"must be one of {', '.join(map(repr, options))}", shown(value))
     return value
 
 
 def size(name: str, value: Any) -> int:
     """`value` as a count, which must be an integer >= 0."""
-    number = integer(name, value)
-    if number < 0:
-        fail(name, "must not be negative", number)
-    return addressable(name, number)
+    return at_least(0, name, value)
 
 
 def addressable(name: str, number: int) -> int:
@@ -110,24 +107,30 @@ def integer(name: str, value: Any) -> int:
     try:
         if isinstance(value, bool):
             raise TypeError
+        if isinstance(value, Tensor) and dense(name, value).dim():
+            raise TypeError
         return int(value.__index__())
     except (AttributeError, TypeError, ValueError, RuntimeError):
         mistyped(name, "must be an integer", shown(value))
 
 
+def at_least(least: int, name: str, value: Any) -> int:
+    """`value` as an integer >= `least`."""
+    number = integer(name, value)
+    if number < least:
+        rule = f"must be at least {least}" if least else "must not be negative"
+        fail(name, rule, number)
+    return addressable(name, number)
+
+
 def count(name: str, value: Any) -> int:
     """`value` as an integer >= 1."""
-    number = integer(name, value)
-    if number < 1:
-        fail(name, "must be at least 1", number)
-    return addressable(name, number)
+    return at_least(1, name, value)
 
 
 def steps(name: str, value: Any, least: int = 0) -> int:
     """`value` as the length of a walk, which is written out step by step."""
-    number = integer(name, value)
-    if number < least:
-        fail(name, f"must be at least {least}", number)
+    number = at_least(least, name, value)
     if number > MAX_STEPS:
         fail(name, f"must not exceed {MAX_STEPS} steps", number)
     return number
@@ -211,6 +214,14 @@ def device(name: str, value: Any) -> torch.device:
     return found
 
 
+def device_or_none(name: str, value: Any) -> torch.device | None:
+    """`value` as a device with memory to put batches in; None if it is None."""
+    found = None if value is None else device(name, value)
+    if found is not None and found.type == "meta":
+        fail(name, "must be a device with memory", "'meta'")
+    return found
+
+
 def functions(name: str, value: Any, many: bool = False) -> Sequence[Any]:
     """`value` as a list of callables: none, one, or, if allowed, many."""
     if value is None:
@@ -241,7 +252,7 @@ def randomness(value: Any) -> torch.Generator | int | None:
 def dense(name: str, value: Any) -> Tensor:
     """`value`, which must be a tensor whose numbers stand in memory as they are."""
     if not isinstance(value, Tensor):
-        mistyped(name, "must be a tensor", kind_of(value))
+        mistyped(name, "must be a tensor", shown(value))
     odd: object = None
     cure = ""
     if value.is_nested:
@@ -250,6 +261,8 @@ def dense(name: str, value: Any) -> Tensor:
         odd, cure = value.layout, "make it one: x.to_dense()"
     elif value.is_quantized:
         odd, cure = value.dtype, "make it one: x.dequantize()"
+    elif str(value.dtype).startswith("torch.bits"):  # torch cannot even copy them
+        odd = value.dtype
     elif value.is_meta:
         odd = "one on the device 'meta', which has no numbers"
     if odd is not None:
@@ -431,11 +444,12 @@ def cpu_generator(name: str, value: Any) -> torch.Generator | None:
     return value
 
 
-def real(name: str, value: Tensor) -> Tensor:
+def real(name: str, value: Any) -> Tensor:
     """`value`, whose dtype must be one that torch can sort and compare."""
-    if value.dtype not in REALS:
-        mistyped(name, "must hold integers or floats", value.dtype)
-    return value
+    found = dense(name, value)
+    if found.dtype not in REALS:
+        mistyped(name, "must hold integers or floats", found.dtype)
+    return found
 
 
 def weights(name: str, value: Any, edges: int) -> Tensor:

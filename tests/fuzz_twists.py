@@ -66,6 +66,7 @@ ON_TENSORS = {
         x.view(1, -1).to_sparse_csr() if x.dim() < 2 else x.to_sparse_csr()
     ),
     "mkldnn": lambda x: x.float().to_mkldnn(),
+    "bits8": lambda x: x.to(torch.uint8).view(torch.bits8),
     "float8": lambda x: x.to(torch.float8_e4m3fn),
     "half": lambda x: x.half(),
     "bfloat16": lambda x: x.bfloat16(),

@@ -137,7 +137,8 @@ def main() -> int:
         start = time.monotonic()
         outcome = result(row, options.dir.resolve())
         failed |= "passed" not in outcome or "failed" in outcome or "error" in outcome
-        print("|", " | ".join(row.values()).replace(" - ", " – "), f"| {outcome} |")
+        cells = ["–" if version == "-" else version for version in row.values()]
+        print("|", " | ".join([*cells, outcome]), "|")
         print(f"{time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return int(failed)
 

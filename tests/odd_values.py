@@ -20,6 +20,7 @@ ODD: dict[str, Callable[[Tensor], Tensor]] = {
     "jagged": lambda x: torch.nested.nested_tensor(
         [x.reshape(-1, 1)] * 2, layout=torch.jagged
     ),
+    "bits8": lambda x: x.to(torch.uint8).view(torch.bits8),
     "quantized": lambda x: torch.quantize_per_tensor(x.float(), 1.0, 0, torch.qint8),
     "float8": lambda x: x.to(torch.float8_e5m2),
     "sparse": lambda x: x.to_sparse(),

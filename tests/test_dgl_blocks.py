@@ -277,7 +277,7 @@ def test_validate_arguments(make, error, match):
         ({}, {"seeds": {"a": [-1]}}, ValueError, "must not hold negative ids"),
         ({}, {"seeds": {"a": [0.5]}}, TypeError, "must have dtype int32 or int64"),
         ({}, {"seeds": {"a": [[0]]}}, ValueError, "must have 1 dimension"),
-        ({}, {"seeds": {"a": "x"}}, TypeError, "must be a tensor of ids"),
+        ({}, {"seeds": {"a": "x"}}, TypeError, "must be a tensor"),
         ({}, {"g": 3}, TypeError, "'g' must be a DGLGraph"),
         ({"fanouts": [{"r": 1}]}, {}, dgl.DGLError, "'fanouts' must name every edge"),
         ({"fanouts": [{"x": 1}]}, {}, ValueError, "'fanouts' must name one edge type"),

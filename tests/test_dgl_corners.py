@@ -23,7 +23,8 @@ def typed_graph():
 
 
 def first_batch(g, workers):
-    sampler = GTTFSampler([-1], edge_dir="out", prefetch_edge_feats=["w"])
+    weights = {kind: ["w"] for kind in g.canonical_etypes}
+    sampler = GTTFSampler([-1], edge_dir="out", prefetch_edge_feats=weights)
     ids = {"u": torch.arange(3), "i": torch.arange(2)}
     loader = dgl.dataloading.DataLoader(
         *(g, ids, sampler), batch_size=5, num_workers=workers

@@ -186,3 +186,21 @@ def test_dgl_messages_of_classes(call, name):
 def test_dgl_messages_of_other_things(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize(
+    "names", ["prefetch_node_feats", "prefetch_labels", "prefetch_edge_feats"]
+)
+@pytest.mark.parametrize("make", [GTTFSampler, GTTFSubgraphSampler])
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        ({"nobody": ["x"]}, r"must name types of the graph: .* \(got 'nobody'\)"),
+        (["x"], "must map types to names of data, as there are several types"),
+    ],
+)
+def test_dgl_messages_of_prefetched_types(names, make, value, match):
+    kinds = {("a", "in", "a"): ([0], [1]), ("a", "to", "b"): ([0], [0])}
+    sampler = make([1], **{names: value})
+    with pytest.raises(dgl.DGLError, match=f"'{names}' {match}"):
+        sampler.sample(dgl.heterograph(kinds), {"a": IDS})

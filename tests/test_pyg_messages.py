@@ -187,7 +187,7 @@ def test_pyg_messages_of_odd_tensors(name, kind):
         (
             lambda: node_batch(input_nodes=[0.5]),
             TypeError,
-            r"'input_nodes' must have dtype int32 or int64 \(got float32\)",
+            r"'input_nodes' must have dtype int32 or int64 \(got torch.float32\)",
         ),
         (
             lambda: node_batch(is_sorted=[1]),
@@ -330,3 +330,27 @@ def test_pyg_messages_of_a_missing_negative():
     none = torch.empty(0, dtype=torch.int64)
     weighted = NegativeSampling("binary", 1, dst_weight=torch.ones(5))
     assert from_edges(weighted, row=none, col=none).node.numel() == 0
+
+
+@pytest.mark.parametrize("name", ["time", "t"])
+def test_pyg_messages_of_edges_without_shape(name):
+    with pytest.raises(ValueError, match=r"'data.edge_index' must have shape \[2, k\]"):
+        ToCompact(time_attr=name)(data(edge_index=torch.tensor(0)))
+
+
+def test_pyg_messages_of_a_device_without_memory():
+    with pytest.raises(ValueError, match="'device' must be a device with memory"):
+        GTTFLoader(data(), [1], device="meta")
+
+
+@pytest.mark.parametrize("name", ["walks_per_node", "num_negative_samples"])
+def test_pyg_messages_of_walks_beyond_memory(name):
+    model = Node2Vec(ENDS, 2, 4, 3, **{name: 2**40})
+    with pytest.raises(ValueError, match=f"'{name}' must ask for no more than fits"):
+        model.sample(IDS)
+
+
+def test_pyg_messages_of_nodes_beyond_memory():
+    batches = [next(iter(full_loader()))]
+    with pytest.raises(ValueError, match="'num_nodes' must ask for no more than fits"):
+        sampled_inference(lambda batch: batch.x, batches, 2**45)

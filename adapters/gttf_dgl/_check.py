@@ -11,77 +11,45 @@ from dgl import DGLError, DGLGraph
 from torch import Tensor
 
 from gttf_sampler import EdgeWeightBias, TemporalBias
+from gttf_sampler._check import (
+    INTEGERS,
+    MAX_STEPS,
+    as_dense,
+    dense,
+    device_or_none,
+    fail,
+    integer,
+    mistyped,
+    one_of,
+    randomness,
+    real,
+    shown,
+    steps,
+    within,
+)
+
+__all__ = [  # of the engine's checks, those that fit DGL's arguments as they are
+    "device_or_none",
+    "fail",
+    "integer",
+    "mistyped",
+    "one_of",
+    "randomness",
+    "real",
+]
 
 EdgeType = tuple[str, str, str]
 
 EDGE_DIRS = ("in", "out")
-INTEGERS = (torch.int32, torch.int64)
-REALS = (
-    *(*INTEGERS, torch.uint8, torch.int8, torch.int16),
-    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
-)
-MAX_STEPS = 1 << 20  # of a walk, which is written out
 
 
 class GraphError(DGLError, ValueError):
     """What DGL raises as a DGLError, and the engine as a ValueError."""
 
 
-def fail(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
-    """Raises the ValueError that every value check ends in."""
-    tail = f"; {cure}" if cure else ""
-    raise ValueError(f"'{name}' {rule} (got {got}){tail}")
-
-
 def fail_like_dgl(name: str, rule: str, got: object) -> NoReturn:
     """The same where scripts may expect a DGLError."""
     raise GraphError(f"'{name}' {rule} (got {got})")
-
-
-def mistyped(name: str, rule: str, got: object) -> NoReturn:
-    """Raises the TypeError that every type check ends in."""
-    raise TypeError(f"'{name}' {rule} (got {got})")
-
-
-def shown(value: object) -> str:
-    """`value` as Python writes it; what it is, if that is long."""
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    try:
-        text = repr(value)
-    except Exception:  # of an object that was not meant to be printed
-        return type(value).__name__
-    return text if len(text) <= 60 and "\n" not in text else type(value).__name__
-
-
-def dense(name: str, value: Tensor) -> Tensor:
-    """`value`, which must be a tensor whose numbers stand in memory as they are."""
-    odd: object = None
-    if value.is_nested:
-        odd = "a nested tensor"
-    elif value.layout is not torch.strided:
-        odd = value.layout
-    elif value.is_quantized:
-        odd = value.dtype
-    elif value.is_meta:
-        odd = "one on the device 'meta', which has no numbers"
-    if odd is not None:
-        mistyped(name, "must be a dense tensor", odd)
-    return value
-
-
-def real(name: str, value: Tensor) -> Tensor:
-    """`value`, which must hold numbers that can be compared."""
-    if dense(name, value).dtype not in REALS:
-        mistyped(name, "must hold real numbers", value.dtype)
-    return value
-
-
-def one_of(name: str, value: Any, options: Sequence[str]) -> str:
-    """`value`, which must be one of `options`."""
-    if not isinstance(value, str) or value not in options:
-        fail(name, f"must be one of {', '.join(map(repr, options))}", shown(value))
-    return str(value)
 
 
 def graph(value: Any) -> DGLGraph:
@@ -142,34 +110,12 @@ def layer_fanouts(g: DGLGraph, value: Any) -> list[int]:
     return [int(named[kind]) for kind in g.canonical_etypes]
 
 
-def integer(name: str, value: Any, rule: str = "must be an integer") -> int:
-    """`value` as a Python integer."""
-    try:
-        if isinstance(value, bool | Tensor | type):
-            raise TypeError
-        return int(value.__index__())
-    except (AttributeError, TypeError):
-        mistyped(name, rule, shown(value))
-
-
-def count(name: str, value: Any) -> int:
-    """`value` as an integer >= 0, also from a tensor of one number."""
+def length(name: str, value: Any) -> int:
+    """`value` as a number of steps, also from a tensor of one number."""
     if isinstance(value, Tensor):
         whole = dense(name, value).dtype in INTEGERS and value.numel() == 1
         value = value.item() if whole else value
-    number = integer(name, value)
-    if number < 0:
-        fail(name, "must not be negative", number)
-    if number > MAX_STEPS:
-        fail(name, f"must not exceed {MAX_STEPS} steps", number)
-    return number
-
-
-def randomness(value: Any) -> torch.Generator | int | None:
-    """`value` as a generator, an integer or None."""
-    if value is None or isinstance(value, torch.Generator):
-        return value
-    return integer("generator", value, "must be a torch.Generator, an integer or None")
+    return steps(name, value)
 
 
 def edge_type(name: str, g: DGLGraph, value: Any) -> EdgeType:
@@ -207,15 +153,8 @@ def ids(
     name: str, value: Any, upper: int, device: torch.device, of: str = "nodes"
 ) -> Tensor:
     """`value` as int64 ids [k] on `device`, which must lie in [0, upper)."""
-    value = _integers(name, value)
-    if value.numel():
-        low, high = (int(bound) for bound in value.aminmax())
-        if low < 0:
-            fail(name, "must not hold negative ids", low)
-        if high >= upper:
-            fail(name, f"must hold ids below the number of {of} {upper}", high)
-    result: Tensor = value.to(device=device, dtype=torch.int64)
-    return result
+    found = within(name, _integers(name, value), upper, of)
+    return found.to(device=device, dtype=torch.int64)
 
 
 def some_ids(name: str, value: Any, upper: int, device: torch.device) -> Tensor:
@@ -230,29 +169,14 @@ def some_ids(name: str, value: Any, upper: int, device: torch.device) -> Tensor:
 
 def _integers(name: str, value: Any) -> Tensor:
     """`value` as a tensor [k] of int32 or int64."""
-    if not isinstance(value, Tensor):
-        try:
-            value = _made(value)
-        except (TypeError, ValueError, RuntimeError, OverflowError):
-            mistyped(name, "must be a tensor of ids", shown(value))
-        if value.numel() == 0:  # an empty list has no dtype of its own
-            value = value.to(torch.int64)
-    dense(name, value)
-    if value.dtype == torch.bool:
-        mistyped(name, "must hold ids, use mask.nonzero().view(-1)", value.dtype)
-    if value.dtype not in INTEGERS:
-        mistyped(name, "must have dtype int32 or int64", value.dtype)
-    if value.dim() != 1:
-        fail(name, "must have 1 dimension", f"shape {list(value.shape)}")
-    result: Tensor = value
-    return result
-
-
-def _made(value: Any) -> Tensor:
-    """A tensor of what is none, without looking at every number of a range."""
-    if isinstance(value, range):
-        return torch.arange(value.start, value.stop, value.step)
-    return torch.as_tensor(value)
+    found = as_dense(name, value)
+    if found.dtype == torch.bool:
+        mistyped(name, "must hold ids, use mask.nonzero().view(-1)", found.dtype)
+    if found.dtype not in INTEGERS:
+        mistyped(name, "must have dtype int32 or int64", found.dtype)
+    if found.dim() != 1:
+        fail(name, "must have 1 dimension", f"shape {list(found.shape)}")
+    return found
 
 
 def starts(value: Any, upper: int, device: torch.device) -> Tensor:
@@ -310,25 +234,26 @@ def columns(name: str, value: Any) -> Any:
     return value
 
 
+def prefetched(g: DGLGraph, sampler: Any) -> None:
+    """Refuses data of types that the graph lacks, or of no type where it has many."""
+    for name in ("prefetch_node_feats", "prefetch_labels", "prefetch_edge_feats"):
+        value = getattr(sampler, name)
+        of_edges = name == "prefetch_edge_feats"
+        kinds, known = (g.canonical_etypes, g.etypes) if of_edges else ((), g.ntypes)
+        if isinstance(value, Mapping):
+            for kind in value:
+                if kind not in known and kind not in kinds:
+                    rule = "must name types of the graph: " + _listed(known)
+                    fail_like_dgl(name, rule, repr(kind))
+        elif value and len(known) > 1:
+            rule = "must map types to names of data, as there are several types"
+            fail_like_dgl(name, rule, shown(value))
+
+
 def yes_or_no(name: str, value: Any) -> None:
     """Refuses what is neither True nor False, or one of their numbers."""
     if not isinstance(value, Number | np.bool_) or value not in (False, True):
         mistyped(name, "must be True or False", shown(value))
-
-
-def device(name: str, value: Any) -> Any:
-    """`value`, which must be None or name a device."""
-    try:
-        found = value if value is None else torch.device(value)
-    except (RuntimeError, TypeError, ValueError):
-        mistyped(name, "must be a device", shown(value))
-    try:
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        fail(name, "must be a device that is there", repr(str(found)))
-    if found is not None and found.type == "meta":
-        fail(name, "must be a device with memory", "'meta'")
-    return found
 
 
 def bias(value: Any, whole_trees: bool, prob: str | None) -> Any:

@@ -86,7 +86,7 @@ class GTTFSampler(BlockSampler):
         rooted: bool = False,
         normalize: str | None = None,
     ) -> None:
-        output_device = _check.device("output_device", output_device)
+        output_device = _check.device_or_none("output_device", output_device)
         _check.columns("prefetch_node_feats", prefetch_node_feats)
         _check.columns("prefetch_labels", prefetch_labels)
         _check.columns("prefetch_edge_feats", prefetch_edge_feats)
@@ -138,6 +138,7 @@ class GTTFSampler(BlockSampler):
         """(input_nodes, output_nodes, blocks), the block of the seeds last."""
         choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
         source = Source.of(g, choice, exclude_eids)
+        _check.prefetched(g, self)
         seeds = _check.seeds(g, seed_nodes)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
         key = self._keys.next(seeds.values())

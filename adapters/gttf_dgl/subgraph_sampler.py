@@ -68,7 +68,7 @@ class GTTFSubgraphSampler(Sampler):
         self.prefetch_node_feats = columns("prefetch_node_feats", prefetch_node_feats)
         self.prefetch_labels = columns("prefetch_labels", prefetch_labels)
         self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
-        self.output_device = _check.device("output_device", output_device)
+        self.output_device = _check.device_or_none("output_device", output_device)
         self._keys = BatchKeys(generator, seed)
         load_kernels(bool(self.replace))
 
@@ -78,6 +78,7 @@ class GTTFSubgraphSampler(Sampler):
         """(input_nodes, output_nodes, graph): all ids, the seeds, the sample."""
         choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
         source = Source.of(g, choice, exclude_eids)
+        _check.prefetched(g, self)
         seeds = _check.seeds(g, seed_nodes)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
         drawn = source.draw(seeds, hops, self._keys.next(seeds.values()))

@@ -120,7 +120,7 @@ def node2vec_random_walk(
         rule = "must have one node type and one edge type"
         _check.fail_like_dgl("g", rule, f"{g.ntypes} and {g.canonical_etypes}")
     seeds = _check.starts(nodes, g.num_nodes(), g.device)
-    steps = _check.count("walk_length", walk_length)
+    steps = _check.length("walk_length", walk_length)
     _heavy(g, prob)
     bias = Node2VecBias(p, q, weighted=prob is not None)
     adj = weighted_rows(g, g.canonical_etypes[0], "out", prob, None)
@@ -151,7 +151,7 @@ def _steps(g: DGLGraph, metapath: Any, length: Any) -> list[EdgeType]:
         if len(g.ntypes) > 1 or len(g.canonical_etypes) > 1:
             rule = "must be given for a graph with several types"
             _check.fail_like_dgl("metapath", rule, None)
-        return [tuple(g.canonical_etypes[0])] * _check.count("length", length)
+        return [tuple(g.canonical_etypes[0])] * _check.length("length", length)
     if isinstance(metapath, str) or not isinstance(metapath, Sequence):
         _check.mistyped("metapath", "must be a list of edge types", repr(metapath))
     kinds = [_check.edge_type("metapath", g, kind) for kind in metapath]

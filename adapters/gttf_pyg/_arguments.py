@@ -8,16 +8,9 @@ import torch
 from torch import Tensor
 
 from gttf_pyg._rows import ONLY
-from gttf_pyg._words import (
-    as_integers,
-    as_reals,
-    as_tensor,
-    dense,
-    ids,
-    is_integer,
-    shown,
-)
+from gttf_pyg._words import as_integers, as_reals, ids, is_integer
 from gttf_pyg.sampler import GTTFSampler
+from gttf_sampler._check import as_dense, dense, shown
 
 
 class InputError(ValueError, AssertionError):
@@ -64,7 +57,7 @@ def edge_label_index_of(
     if getattr(sampler, "is_hetero", False):
         kind, edges = _edge_type(value)
     if isinstance(edges, Tensor | np.ndarray | list):
-        edges = as_tensor("edge_label_index", edges)
+        edges = as_dense("edge_label_index", edges)
     if isinstance(edges, Tensor) and (is_integer(edges) or edges.numel() == 0):
         edges = edges.to(torch.int64)  # as PyG casts its seeds
     rows = getattr(sampler, "adjs", {}).get(ONLY if kind is None else kind)
@@ -105,7 +98,7 @@ def _nodes(value: Any, size: int | None) -> Any:
     if isinstance(value, Tensor):
         value = dense("input_nodes", value)
     elif isinstance(value, np.ndarray | range) or masked:
-        value = as_tensor("input_nodes", value)
+        value = as_dense("input_nodes", value)
     if isinstance(value, list | tuple):
         value = as_integers("input_nodes", value)
     if value is not None and not isinstance(value, Tensor):
@@ -135,7 +128,7 @@ def _one_per_seed(name: str, values: Any, count: int | None) -> Any:
     if values is None:
         return None
     if not isinstance(values, Tensor):
-        values = as_tensor(name, values)
+        values = as_dense(name, values)
     if name.endswith("_time"):
         values = as_reals(name, values)
     if dense(name, values).dim() == 0 or count not in (None, values.shape[0]):

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import EdgeType
-from gttf_pyg._words import shown
 from gttf_sampler import EdgeWeightBias, ExcludeBias, TemporalBias
+from gttf_sampler._check import shown
 
 if TYPE_CHECKING:
     from gttf_pyg.sampler import GTTFSampler

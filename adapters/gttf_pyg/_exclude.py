@@ -10,8 +10,8 @@ from torch_geometric.sampler import EdgeSamplerInput
 
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
-from gttf_pyg._words import as_tensor, shown
 from gttf_sampler import CompactAdj, ExcludeBias
+from gttf_sampler._check import as_dense, shown
 
 
 def named_edges(
@@ -49,7 +49,7 @@ def _positions(edges: Any, adj: CompactAdj) -> Tensor:
     size = adj.num_edges
     if not isinstance(edges, Tensor | np.ndarray | list | tuple):
         raise TypeError(f"'exclude_edges' must be ids or a mask (got {shown(edges)})")
-    edges = as_tensor("exclude_edges", edges).to(adj.device)
+    edges = as_dense("exclude_edges", edges).to(adj.device)
     hidden = torch.zeros(size, dtype=torch.bool, device=adj.device)
     if edges.dtype == torch.bool and edges.shape == hidden.shape:
         hidden = edges

@@ -10,7 +10,8 @@ from torch_geometric.sampler.base import NumNeighbors
 
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
-from gttf_pyg._words import ids, shown
+from gttf_pyg._words import ids
+from gttf_sampler._check import shown
 
 
 def as_lists(num_neighbors: Any) -> Any:

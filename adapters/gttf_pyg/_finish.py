@@ -7,8 +7,9 @@ import torch
 from torch_geometric.data import Data
 
 from gttf_pyg._normalize import GCNWeights, edge_columns
-from gttf_pyg._words import SCHEMES, one_of
+from gttf_pyg._words import SCHEMES
 from gttf_pyg.sampler import GTTFSampler
+from gttf_sampler._check import one_of
 
 
 class Finish:

@@ -5,10 +5,12 @@ from typing import Any
 
 from torch_geometric.sampler.base import DataType
 
+from gttf_pyg._attached import plain
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, Graph, Options, rows_of, without_relation
 from gttf_pyg._stores import from_stores
-from gttf_pyg._words import MissingError, as_reals
+from gttf_pyg._words import MissingError, as_pairs, as_reals
+from gttf_sampler._check import dense
 
 
 def from_data(data: Any, options: Options) -> Graph:
@@ -23,6 +25,8 @@ def from_data(data: Any, options: Options) -> Graph:
 
 def _from_homogeneous(data: Any, options: Options) -> Graph:
     """The graph of a `Data`."""
+    if "edge_index" in data:  # PyG itself asks it for its last dimension
+        as_pairs("data.edge_index", plain(dense("data.edge_index", data["edge_index"])))
     node_time = edge_time = None
     if (name := options.time_attr) is not None:
         if name not in data:

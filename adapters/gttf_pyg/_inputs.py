@@ -10,7 +10,8 @@ from torch_geometric.sampler import (
     NodeSamplerInput,
 )
 
-from gttf_pyg._words import dense, ids, shown
+from gttf_pyg._words import ids
+from gttf_sampler._check import dense, shown
 
 
 def checked_nodes(inputs: Any) -> NodeSamplerInput:

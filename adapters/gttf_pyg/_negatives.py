@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
-from gttf_pyg._words import as_reals, dense
+from gttf_pyg._words import as_reals
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
+from gttf_sampler._check import dense
 
 CPU = torch.device("cpu")
 

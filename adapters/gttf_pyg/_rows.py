@@ -8,8 +8,9 @@ from torch import Tensor
 
 from gttf_pyg._attached import attached, plain
 from gttf_pyg._compat import ordered_rows
-from gttf_pyg._words import as_pairs, dense
+from gttf_pyg._words import as_pairs
 from gttf_sampler import CompactAdj
+from gttf_sampler._check import dense
 
 EdgeType = tuple[str, str, str]
 ONLY = ("", "", "")  # the edge type of a graph that has only one

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 import gttf_sampler
-from gttf_pyg._words import at_least, steps
 from gttf_sampler import CompactAdj
+from gttf_sampler._check import at_least, steps
 
 
 class DeepWalk(gttf_sampler.DeepWalk):
@@ -45,8 +45,9 @@ class DeepWalk(gttf_sampler.DeepWalk):
         num_nodes: int | None = None,
         sparse: bool = False,
     ) -> None:
-        steps("walk_length", walk_length, 2)
-        if at_least("context_size", context_size, 2) > walk_length:
+        walk_length = steps("walk_length", walk_length, 2)
+        context_size = at_least(2, "context_size", context_size)
+        if context_size > walk_length:
             raise ValueError(
                 f"'context_size' must lie between 2 and 'walk_length' {walk_length} "
                 f"(got {context_size})"

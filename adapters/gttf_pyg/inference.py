@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_pyg._words import at_least, check_device, dense, function, shown
+from gttf_pyg._words import function
+from gttf_sampler._check import dense, device_or_none, fits, shown, size
 
 Layer = Callable[[Tensor, Any], Tensor]
 Model = Callable[[Any], Tensor]
@@ -52,7 +53,7 @@ def layerwise_inference(
             f"'x' must have one row per node, {count} in all (got shape "
             f"{list(x.shape)})"
         )
-    check_device("device", device)
+    device_or_none("device", device)
     for layer in layers:
         rows, given = _every_node(loader, x.size(0), _on_rows(layer, x, device))
         if not bool(given.all()):
@@ -83,7 +84,7 @@ def sampled_inference(
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
         raise ValueError(f"'rounds' must be a positive integer (got {shown(rounds)})")
     function("model", model)
-    num_nodes = at_least("num_nodes", num_nodes, 0)
+    num_nodes = size("num_nodes", num_nodes)
     if not isinstance(loader, Iterable) or isinstance(loader, Tensor | np.ndarray):
         raise TypeError(f"'loader' must be a loader (got {shown(loader)})")
     known = getattr(getattr(loader, "node_sampler", None), "num_nodes", num_nodes)
@@ -91,6 +92,7 @@ def sampled_inference(
         raise ValueError(
             f"'num_nodes' must be that of the graph, {known} (got {num_nodes})"
         )
+    fits("num_nodes", num_nodes)
     total = square = torch.zeros(())
     for _ in range(rounds):
         out = _every_node(loader, num_nodes, model)[0].double()

@@ -18,8 +18,8 @@ from gttf_pyg._arguments import (
 from gttf_pyg._attached import detached
 from gttf_pyg._batches import Batches
 from gttf_pyg._finish import finish
-from gttf_pyg._words import number, shown
 from gttf_sampler import BiasFn
+from gttf_sampler._check import finite, shown
 
 
 class GTTFLinkLoader(Batches, LinkNeighborLoader):
@@ -100,7 +100,7 @@ class GTTFLinkLoader(Batches, LinkNeighborLoader):
             got = shown(neg_sampling)
             raise TypeError(f"'neg_sampling' must be a NegativeSampling (got {got})")
         if neg_sampling_ratio is not None:
-            number("neg_sampling_ratio", neg_sampling_ratio)
+            finite("neg_sampling_ratio", neg_sampling_ratio)
         labelled = edge_label_index_of(
             edge_label_index, edge_label, edge_label_time, neighbor_sampler
         )

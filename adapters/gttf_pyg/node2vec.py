@@ -13,15 +13,9 @@ from torch_geometric.utils.num_nodes import maybe_num_nodes
 from gttf_pyg._attached import plain
 from gttf_pyg._keys import KeyedLoader, untagged
 from gttf_pyg._negatives import uniform_nodes
-from gttf_pyg._words import (
-    as_integers,
-    as_pairs,
-    as_reals,
-    at_least,
-    steps,
-    yes_or_no,
-)
+from gttf_pyg._words import as_integers, as_pairs, as_reals
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
+from gttf_sampler._check import at_least, count, fail, fits, size, steps, yes_or_no
 from gttf_sampler.random import NEGATIVE, new_key
 
 
@@ -77,11 +71,14 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
     ) -> None:
         # PyG's own constructor asks for pyg-lib; everything else of the class is used.
         torch.nn.Module.__init__(self)
-        at_least("embedding_dim", embedding_dim, 1)
-        at_least("context_size", context_size, 2)
-        steps("walk_length", walk_length, context_size, "'context_size', ")
-        at_least("walks_per_node", walks_per_node, 1)
-        at_least("num_negative_samples", num_negative_samples, 1)
+        embedding_dim = count("embedding_dim", embedding_dim)
+        context_size = at_least(2, "context_size", context_size)
+        walk_length = steps("walk_length", walk_length)
+        if walk_length < context_size:
+            rule = f"must be at least 'context_size', {context_size}"
+            fail("walk_length", rule, walk_length)
+        walks_per_node = count("walks_per_node", walks_per_node)
+        num_negative_samples = count("num_negative_samples", num_negative_samples)
         yes_or_no("sparse", sparse)
         Node2VecBias(p, q)  # raises where they make no sense
         _check_generator(generator)
@@ -89,7 +86,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         self.EPS = 1e-15
         edge_index = as_pairs("edge_index", edge_index)
         num_nodes = maybe_num_nodes(edge_index, num_nodes)
-        self.num_nodes = at_least("num_nodes", num_nodes, 0)
+        self.num_nodes = size("num_nodes", num_nodes)
         self.embedding_dim = embedding_dim
         self.walk_length = walk_length - 1
         self.context_size = context_size
@@ -99,7 +96,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         self.generator = generator
         self._key: int | None = None
         adj = _graph(edge_index, self.num_nodes, edge_weight)
-        self.embedding = _vectors(self.num_nodes, int(embedding_dim), bool(sparse))
+        self.embedding = _vectors(self.num_nodes, embedding_dim, bool(sparse))
         self.reset_parameters()
         self.adj = adj.to(self.embedding.weight.device)
 
@@ -139,6 +136,9 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
             walker = copy.copy(self)
             walker._key = key
         nodes = as_integers("batch", nodes).to(self.adj.device).reshape(-1)
+        nbytes = 8 * nodes.numel() * (self.walk_length + 1) * self.walks_per_node
+        fits("walks_per_node", nbytes)
+        fits("num_negative_samples", nbytes * self.num_negative_samples)
         walks: tuple[Tensor, Tensor] = super(Node2Vec, walker).sample(nodes)
         return walks
 

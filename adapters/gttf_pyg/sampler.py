@@ -30,16 +30,9 @@ from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._negatives import keyed
 from gttf_pyg._rows import ONLY, EdgeType, Options
 from gttf_pyg._times import seed_times
-from gttf_pyg._words import (
-    DIRECTIONS,
-    STRATEGIES,
-    check_window,
-    name_or_none,
-    one_of,
-    shown,
-    yes_or_no,
-)
+from gttf_pyg._words import DIRECTIONS, STRATEGIES, check_window, name_or_none
 from gttf_sampler import BiasFn, CompactAdj, sample_rooted
+from gttf_sampler._check import device_or_none, one_of, shown, yes_or_no
 
 
 class GTTFSampler(NeighborSampler):
@@ -132,6 +125,7 @@ class GTTFSampler(NeighborSampler):
         self.num_nodes = graph.num_nodes
         self.node_types, self.edge_types = graph.node_types, graph.edge_types
         self.node_time, self.edge_time = graph.node_time, graph.edge_time
+        device = device_or_none("device", device)
         self.adjs = {kind: _placed(adj, device) for kind, adj in graph.adjs.items()}
         self._loose = {kind: _placed(adj, device) for kind, adj in graph.loose.items()}
         if share_memory:
@@ -295,6 +289,6 @@ class GTTFSampler(NeighborSampler):
         return bool(self.sample_direction == "backward")
 
 
-def _placed(adj: CompactAdj, device: torch.device | str | None) -> CompactAdj:
+def _placed(adj: CompactAdj, device: torch.device | None) -> CompactAdj:
     """`adj` on the device where it is to be sampled."""
     return adj if device is None else adj.to(device)

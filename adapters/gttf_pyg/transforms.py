@@ -10,15 +10,8 @@ from torch_geometric.transforms import BaseTransform
 from gttf_pyg import _attached, _graph
 from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg._rows import Options
-from gttf_pyg._words import (
-    DIRECTIONS,
-    INTEGERS,
-    SCHEMES,
-    dense,
-    name_or_none,
-    one_of,
-    yes_or_no,
-)
+from gttf_pyg._words import DIRECTIONS, SCHEMES, name_or_none
+from gttf_sampler._check import INTEGERS, dense, one_of, yes_or_no
 
 
 class ToCompact(BaseTransform):

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 import gttf_sampler
-from gttf_pyg._words import steps
 from gttf_sampler import CompactAdj
+from gttf_sampler._check import steps
 
 
 class WatchYourStep(gttf_sampler.WatchYourStep):
@@ -40,7 +40,7 @@ class WatchYourStep(gttf_sampler.WatchYourStep):
         num_nodes: int | None = None,
         sparse: bool = False,
     ) -> None:
-        steps("walk_length", walk_length, 2)
+        walk_length = steps("walk_length", walk_length, 2)
         adj = CompactAdj.from_edge_index(edge_index, num_nodes, direction="out")
         fanouts = [fanout] * (walk_length - 1)
         super().__init__(

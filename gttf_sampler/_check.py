@@ -30,14 +30,21 @@ SMALL = 1 << 28  # bytes that are not worth asking for how many there are
 
 def fail(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
     """Raises the ValueError that every value check ends in."""
-    tail = f"; {cure}" if cure else ""
-    raise ValueError(f"'{name}' {rule} (got {got}){tail}")
+    raise ValueError(_sentence(name, rule, got, cure))
 
 
 def mistyped(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
     """Raises the TypeError that every type check ends in."""
-    tail = f"; {cure}" if cure else ""
-    raise TypeError(f"'{name}' {rule} (got {got}){tail}")
+    raise TypeError(_sentence(name, rule, got, cure))
+
+
+def _sentence(name: str, rule: str, got: object, cure: str) -> str:
+    """What went wrong: argument, rule, value received, and the cure if there is one."""
+    try:
+        received = str(got)
+    except ValueError:  # Python does not write integers of thousands of digits
+        received = kind_of(got)
+    return f"'{name}' {rule} (got {received})" + (f"; {cure}" if cure else "")
 
 
 def shown(value: object, most: int = 60) -> str:

@@ -380,3 +380,8 @@ def test_messages_of_classes(call, name):
 def test_messages_of_other_things(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+def test_messages_of_integers_that_python_does_not_write():
+    with pytest.raises(ValueError, match=r"'p' must be finite .*\(got int\)"):
+        Node2VecBias(10**5000, 1)

@@ -19,7 +19,11 @@ from torch_geometric.loader import (
     ZipLoader,
 )
 from torch_geometric.nn import GAT, GCN, GraphSAGE
-from torch_geometric.sampler import NegativeSampling, NeighborSampler
+from torch_geometric.sampler import (
+    NegativeSampling,
+    NeighborSampler,
+    NodeSamplerInput,
+)
 from torch_geometric.sampler.base import BaseSampler
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
@@ -240,3 +244,16 @@ def test_negatives_of_a_user_are_taken():
 def test_fanouts_may_be_arrays(kind):
     loader = GTTFLoader(KARATE, kind([2, 1]), batch_size=34)
     assert len(next(iter(loader)).num_sampled_nodes) == 3
+
+
+def test_bidirectional_neighbor_sampler_runs_out_of_nodes(monkeypatch):
+    """PyG's class holds two samplers, and asks them for empty frontiers of floats."""
+    theirs = pytest.importorskip("torch_geometric.sampler.neighbor_sampler")
+    if not hasattr(theirs, "BidirectionalNeighborSampler"):
+        pytest.skip("this PyG has no BidirectionalNeighborSampler")
+    monkeypatch.setattr(theirs, "NeighborSampler", GTTFSampler)
+    path = Data(edge_index=torch.tensor([[0, 1, 3], [1, 2, 4]]), num_nodes=5)
+    sampler = theirs.BidirectionalNeighborSampler(path, [-1] * 4)
+    found = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1])))
+    assert sorted(found.node.tolist()) == [0, 1, 2]
+    assert sorted(found.edge.unique().tolist()) == [0, 1]

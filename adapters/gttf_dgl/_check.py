@@ -102,12 +102,17 @@ def _is_whole(number: Any) -> bool:
 def layer_fanouts(g: DGLGraph, value: Any) -> list[int]:
     """The fanouts of one layer, in the order of the edge types of `g`."""
     if not isinstance(value, Mapping):
-        return [int(value)] * len(g.canonical_etypes)
+        return [_whole(value)] * len(g.canonical_etypes)
     named = {edge_type("fanouts", g, kind): n for kind, n in value.items()}
     missing = [kind for kind in g.canonical_etypes if kind not in named]
     if missing:
         fail_like_dgl("fanouts", f"must name every edge type, also {missing[0]}", value)
-    return [int(named[kind]) for kind in g.canonical_etypes]
+    return [_whole(named[kind]) for kind in g.canonical_etypes]
+
+
+def _whole(number: Any) -> int:
+    """What `_is_whole` has found to be a whole number, as one of Python's."""
+    return int(number.item() if hasattr(number, "item") else number)
 
 
 def length(name: str, value: Any) -> int:
@@ -141,7 +146,7 @@ def seeds(g: DGLGraph, value: Any) -> dict[str, Tensor]:
     unknown = [name for name in value if name not in g.ntypes]
     if unknown:
         rule = "must name node types of the graph: " + _listed(g.ntypes)
-        fail_like_dgl("seed_nodes", rule, repr(unknown[0]))
+        fail_like_dgl("seed_nodes", rule, shown(unknown[0]))
     none = torch.empty(0, dtype=torch.int64, device=g.device)
     return {
         name: ids("seed_nodes", value.get(name, none), g.num_nodes(name), g.device)
@@ -225,9 +230,9 @@ def one_column(prob: Any, mask: Any) -> None:
 
 def columns(name: str, value: Any) -> Any:
     """`value`, which must name node or edge data, perhaps per type."""
+    if value is None:
+        return value
     for part in value.values() if isinstance(value, Mapping) else [value]:
-        if part is None:
-            continue
         names = isinstance(part, list | tuple | set | frozenset)
         if not names or not all(isinstance(column, str) for column in part):
             mistyped(name, "must be a list of names of data", shown(part))

@@ -9,7 +9,7 @@ from dgl import DGLGraph
 from torch import Tensor
 
 from gttf_dgl import _check
-from gttf_dgl._check import EdgeType
+from gttf_dgl._check import EdgeType, shown
 from gttf_dgl.compact import kinds_with, weighted_rows
 from gttf_sampler import EdgeWeightBias, Node2VecBias, random, traverse
 
@@ -153,7 +153,7 @@ def _steps(g: DGLGraph, metapath: Any, length: Any) -> list[EdgeType]:
             _check.fail_like_dgl("metapath", rule, None)
         return [tuple(g.canonical_etypes[0])] * _check.length("length", length)
     if isinstance(metapath, str) or not isinstance(metapath, Sequence):
-        _check.mistyped("metapath", "must be a list of edge types", repr(metapath))
+        _check.mistyped("metapath", "must be a list of edge types", shown(metapath))
     kinds = [_check.edge_type("metapath", g, kind) for kind in metapath]
     for before, after in pairwise(kinds):
         if before[2] != after[0]:

@@ -232,8 +232,11 @@ class GTTFSampler(NeighborSampler):
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around `seed`, a tensor or one per node type."""
         self._own_rows()
+        # PyG's BidirectionalNeighborSampler comes in here, with empty frontiers of
+        # floats; PyG's own sampler casts them, too.
         typed = isinstance(seed, Mapping)
-        seeds = seed if typed else {"": seed}
+        seeds = dict(seed) if typed else {"": seed}
+        seeds = {kind: part.to(torch.int64) for kind, part in seeds.items()}
         time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
         hidden = hidden or {}
         given = {
@@ -247,13 +250,13 @@ class GTTFSampler(NeighborSampler):
         if not typed:
             adj = self.adjs[ONLY]
             found = sample_rooted(
-                adj, seed, self._fanouts[ONLY], bias=bias[ONLY], **how
+                adj, seeds[""], self._fanouts[ONLY], bias=bias[ONLY], **how
             )
             found = induced_one(found, adj, given[ONLY]) if induced else found
             return _output.from_subgraph(found, adj, self._backward)
         adjs = {**self.adjs, **self._loose}
         bias = {kind: part for kind, part in bias.items() if part is not None}
-        tree = sample_rooted(adjs, seed, self._fanouts, bias=bias, **how)
+        tree = sample_rooted(adjs, seeds, self._fanouts, bias=bias, **how)
         tree = induced_types(tree, adjs, given) if induced else tree
         return _output.from_hetero_subgraph(tree, self.adjs, self._backward)
 

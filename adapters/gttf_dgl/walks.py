@@ -9,9 +9,10 @@ from dgl import DGLGraph
 from torch import Tensor
 
 from gttf_dgl import _check
-from gttf_dgl._check import EdgeType, shown
+from gttf_dgl._check import EdgeType
 from gttf_dgl.compact import kinds_with, weighted_rows
 from gttf_sampler import EdgeWeightBias, Node2VecBias, random, traverse
+from gttf_sampler._check import shown
 
 FRACTION = 2.0**-53  # of the random words that decide about restarts, 53 bits count
 

@@ -1,0 +1,119 @@
+"""The calls of `digests` that need PyG."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from digests import GIVEN, NODES, SEEDS
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import NegativeSampling
+
+from gttf_pyg import DeepWalk, GTTFLinkLoader, GTTFLoader, Node2Vec
+
+SEED_TIME = SEEDS % 90 + 10
+
+
+def data() -> Data:
+    """The graph as PyG has it."""
+    return Data(
+        edge_index=GIVEN["edges"],
+        num_nodes=NODES,
+        w=GIVEN["weight"],
+        time=GIVEN["node_time"],
+        edge_time=GIVEN["time"],
+    )
+
+
+def several() -> HeteroData:
+    """Three relations between two types of nodes."""
+    made = HeteroData()
+    for name in "ab":
+        made[name].num_nodes = NODES
+        made[name].time = GIVEN["node_time"]
+    kinds = [("a", "r", "a"), ("a", "to", "b"), ("b", "of", "a")]
+    for kind, part in zip(kinds, GIVEN["edges"].chunk(3, dim=1), strict=True):
+        made[kind].edge_index = part
+    return made
+
+
+def parts(batch: Any) -> list[Any]:
+    """What a batch was drawn of."""
+    names = ("n_id", "e_id", "edge_index", "batch", "edge_label_index", "input_id")
+    stores = batch.stores if isinstance(batch, HeteroData) else [batch]
+    return [store[name] for store in stores for name in names if name in store]
+
+
+def loader(kind: Any, make: Callable[[], Any], *args: Any, **options: Any) -> Any:
+    """Two epochs of a loader."""
+
+    def call() -> Any:
+        made = kind(make(), *args, batch_size=16, seed=21, shuffle=True, **options)
+        return [parts(batch) for _ in range(2) for batch in made]
+
+    return call
+
+
+def nodes(hops: Any, **options: Any) -> Any:
+    """Batches around nodes."""
+    return loader(GTTFLoader, data, hops, input_nodes=SEEDS, **options)
+
+
+def links(hops: Any, **options: Any) -> Any:
+    """Batches around edges."""
+    ends = GIVEN["edges"][:, :48]
+    return loader(GTTFLinkLoader, data, hops, edge_label_index=ends, **options)
+
+
+def typed(hops: Any, **options: Any) -> Any:
+    """Batches of several types."""
+    return loader(GTTFLoader, several, hops, input_nodes=("a", SEEDS), **options)
+
+
+def typed_links(hops: Any, **options: Any) -> Any:
+    """Batches of several types around edges."""
+    ends = ("a", "to", "b"), GIVEN["edges"][:, 1000:1048]
+    return loader(GTTFLinkLoader, several, hops, edge_label_index=ends, **options)
+
+
+def node2vec() -> Any:
+    """PyG's model: two epochs of walks and negatives."""
+    draw = torch.Generator().manual_seed(22)
+    how = {"walks_per_node": 2, "p": 0.5, "q": 2.0, "num_nodes": NODES}
+    model = Node2Vec(GIVEN["edges"], 4, 6, 3, generator=draw, **how)
+    return [list(model.loader(batch_size=64, shuffle=True)) for _ in range(2)]
+
+
+def deepwalk() -> Any:
+    """Our own: two epochs of forests."""
+    model = DeepWalk(GIVEN["edges"], 4, 6, 3, num_nodes=NODES)
+    how = {"batch_size": 64, "shuffle": True}
+    made = model.loader(generator=torch.Generator().manual_seed(23), **how)
+    return [[forest.nodes for forest in made] for _ in range(2)]
+
+
+TIMES = {"time_attr": "time", "input_time": SEED_TIME}
+CALLS: dict[str, Callable[[], Any]] = {
+    "pyg": nodes([5, 4]),
+    "pyg workers": nodes([5, 4], num_workers=2),
+    "pyg replaced": nodes([5, 4], replace=True),
+    "pyg disjoint": nodes([4, 3], disjoint=True),
+    "pyg induced": nodes([4, 3], subgraph_type="induced"),
+    "pyg bidirectional": nodes([4, 3], subgraph_type="bidirectional"),
+    "pyg weighted": nodes([4, 3], weight_attr="w"),
+    "pyg node time": nodes([4, 3], **TIMES),
+    "pyg latest": nodes([4, 3], temporal_strategy="last", **TIMES),
+    "pyg edge time": nodes([4, 3], time_attr="edge_time", input_time=SEED_TIME),
+    "pyg window": nodes([4, 3], time_window=30, **TIMES),
+    "pyg hidden": nodes([4, 3], exclude_edges=torch.arange(0, 3000, 4)),
+    "pyg links": links([4, 3]),
+    "pyg binary": links([4, 3], neg_sampling="binary"),
+    "pyg triplet": links([4, 3], neg_sampling=NegativeSampling("triplet", 2)),
+    "pyg links hidden": links([4, 3], exclude_edges=True),
+    "pyg typed": typed([3, 2]),
+    "pyg typed disjoint": typed([3, 2], disjoint=True),
+    "pyg typed time": typed([3, 2], **TIMES),
+    "pyg typed latest": typed([3, 2], temporal_strategy="last", **TIMES),
+    "pyg typed links": typed_links([3, 2], neg_sampling="binary"),
+    "pyg node2vec": node2vec,
+    "pyg deepwalk": deepwalk,
+}

@@ -43,13 +43,13 @@ test: $(READY)
 	$(PY) -m pytest -q $(ARGS)
 
 test-matrix: | python
-	$(PYTHON) tests/matrix.py $(ARGS)
+	$(PYTHON) tests/tools/matrix.py $(ARGS)
 
 fuzz: $(READY)
-	OMP_WAIT_POLICY=passive $(PY) tests/fuzz.py --cases $(CASES) $(ARGS)
+	OMP_WAIT_POLICY=passive $(PY) tests/tools/fuzz.py --cases $(CASES) $(ARGS)
 
 stress: $(READY)
-	OMP_WAIT_POLICY=passive $(PY) tests/stress.py $(ARGS)
+	OMP_WAIT_POLICY=passive $(PY) tests/tools/stress.py $(ARGS)
 
 check: $(READY)
 	$(PY) -m ruff format --check .

@@ -25,6 +25,14 @@ import torch
 from tqdm import tqdm
 
 import gttf_sampler as gs
+from gttf_sampler.embedding import (
+    DeepWalk,
+    WatchYourStep,
+    largest_component,
+    link_auc,
+    split_links,
+)
+from gttf_sampler.graph import read_edge_list
 
 PATIENCE = 5  # how many times its seconds a method may take for the first epoch
 
@@ -32,8 +40,8 @@ PATIENCE = 5  # how many times its seconds a method may take for the first epoch
 def load(path):
     """Edges and number of nodes of the largest component, or of a planted partition."""
     if path is not None:
-        file = gs.read_edge_list(path)
-        edges, nodes = gs.largest_component(file.edge_index, file.num_nodes)
+        file = read_edge_list(path)
+        edges, nodes = largest_component(file.edge_index, file.num_nodes)
         return edges, len(nodes)
     y = torch.arange(1200) % 6
     chance = torch.where(y[:, None] == y, 16 / 200, 4 / 1000)
@@ -41,7 +49,7 @@ def load(path):
     return draw.less(chance).triu(1).nonzero().T, 1200
 
 
-class PyGStyle(gs.DeepWalk):
+class PyGStyle(DeepWalk):
     """The loss of PyG's Node2Vec class on plain walks, all contexts of each walk."""
 
     CONTEXT, WALKS, EPS = 10, 10, 1e-15
@@ -71,14 +79,14 @@ def methods(dim):
 
     def deepwalk(fanout, **options):
         fanouts = [fanout] * 3 + [1] * 7  # the first three steps branch
-        return lambda adj: gs.DeepWalk(adj, dim, 10, fanouts, **options)
+        return lambda adj: DeepWalk(adj, dim, 10, fanouts, **options)
 
     return {
         "DeepWalk, f = 1": (deepwalk(1), adam(0.1), 512),
         "DeepWalk, f = 3": (deepwalk(3), adam(0.1), 512),
         "DeepWalk, f = 5": (deepwalk(5), adam(0.1), 512),
         "DeepWalk, logistic": (deepwalk(1, contrast="logistic"), adam(0.02), 512),
-        "Watch Your Step": (lambda a: gs.WatchYourStep(a, dim), adam(0.03), 2048),
+        "Watch Your Step": (lambda a: WatchYourStep(a, dim), adam(0.03), 2048),
         "PyG loss": (
             lambda adj: PyGStyle(adj, dim),
             lambda model: torch.optim.SparseAdam(model.parameters(), lr=0.01),
@@ -104,7 +112,7 @@ def run(split, make, make_optimizer, batch_size, budget):
         spent, steps = spent + time.process_time() - start, steps + 1
         due = spent >= len(curve) * budget / 20
         if due or steps == epoch or (spent >= budget and steps > epoch):
-            auc = 100 * gs.link_auc(model.score, split)
+            auc = 100 * link_auc(model.score, split)
             curve.append((spent, steps / epoch, auc))
     return curve
 
@@ -112,7 +120,7 @@ def run(split, make, make_optimizer, batch_size, budget):
 def untrained(split):
     """The AUC of the product of the degrees: what needs no learning."""
     degree = torch.bincount(split.train[0], minlength=split.num_nodes).double()
-    return 100 * gs.link_auc(lambda pairs: degree[pairs].prod(0), split)
+    return 100 * link_auc(lambda pairs: degree[pairs].prod(0), split)
 
 
 def mean_of(aucs):
@@ -164,7 +172,7 @@ if __name__ == "__main__":
     chosen = {n: m for n, m in methods(args.dim).items() if (args.only or "") in n}
     curves, degrees = {name: [] for name in chosen}, []
     for seed in args.seeds:
-        split = gs.split_links(edges, size, hide=0.5, generator=seed)
+        split = split_links(edges, size, hide=0.5, generator=seed)
         degrees.append(untrained(split))
         for name in tqdm(chosen, f"seed {seed}", leave=False):
             torch.manual_seed(seed)

@@ -13,6 +13,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # steady times on a busy ma
 import torch
 
 import gttf_sampler as gs
+from gttf_sampler.embedding import DeepWalk
+from gttf_sampler.objectives import LossAcc, NegativeSampler
 
 NODES, BLOCKS, STEPS = 600, 6, 150
 
@@ -26,7 +28,7 @@ def planted_partition(inside=16.0, outside=4.0):
     return torch.cat([edges, edges.flip(0)], dim=1), y
 
 
-class MetricAcc(gs.LossAcc):
+class MetricAcc(LossAcc):
     """Pulls walkers towards their seed and pushes random nodes away from it."""
 
     def __init__(self, embedding):
@@ -37,7 +39,7 @@ class MetricAcc(gs.LossAcc):
         for k in range(1, forest.depth + 1):
             distance = (self.embedding(forest.nodes[k]) - seed).square().sum(-1)
             loss += (forest.walk_weight(k) / k * distance).sum()
-        strangers = gs.NegativeSampler(forest.adj).draw((len(seed), 5))
+        strangers = NegativeSampler(forest.adj).draw((len(seed), 5))
         distance = (self.embedding(strangers) - seed).norm(dim=-1)
         return loss + (1 - distance).relu().square().sum()
 
@@ -61,7 +63,7 @@ if __name__ == "__main__":
         if step % 50 == 0:
             z = embedding.weight.detach()
             train, test = torch.randperm(NODES).split([NODES // 2, NODES // 2])
-            accuracy = gs.DeepWalk.test(z[train], y[train], z[test], y[test])
+            accuracy = DeepWalk.test(z[train], y[train], z[test], y[test])
             print(f"step {step:3}  accuracy of the community {100 * accuracy:.1f} %")
     inside = square.result().to_dense()[y[:, None] == y].sum() / NODES
     print(f"Walkers at home after two steps: {100 * home[-1]:.1f} %")

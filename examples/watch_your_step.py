@@ -15,6 +15,14 @@ import torch
 from tqdm import tqdm
 
 import gttf_sampler as gs
+from gttf_sampler.embedding import (
+    WatchYourStep,
+    largest_component,
+    link_auc,
+    split_links,
+)
+from gttf_sampler.graph import read_edge_list, write_embeddings
+from gttf_sampler.plot import communities, draw_embeddings
 
 
 def planted_partition(blocks=6, size=200, inside=16.0, outside=4.0):
@@ -30,8 +38,8 @@ def load(path):
     if path is None:
         edges, y = planted_partition()
         return edges, range(len(y)), y
-    file = gs.read_edge_list(path)
-    edges, kept = gs.largest_component(file.edge_index, file.num_nodes)
+    file = read_edge_list(path)
+    edges, kept = largest_component(file.edge_index, file.num_nodes)
     return edges, file.node_id[kept.numpy()], None
 
 
@@ -47,7 +55,7 @@ def train(model, loader, optimizer):
 
 
 def test(model, split):
-    return 100 * gs.link_auc(model.score, split)
+    return 100 * link_auc(model.score, split)
 
 
 if __name__ == "__main__":
@@ -66,9 +74,9 @@ if __name__ == "__main__":
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     edges, ids, y = load(args.edges)
-    split = gs.split_links(edges, len(ids), hide=0.5)
+    split = split_links(edges, len(ids), hide=0.5)
     adj = gs.CompactAdj.from_edge_index(split.train, split.num_nodes, direction="out")
-    model = gs.WatchYourStep(adj, args.dim, args.fanouts, args.negatives)
+    model = WatchYourStep(adj, args.dim, args.fanouts, args.negatives)
     loader = model.loader(batch_size=2048, shuffle=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
     start = time.perf_counter()
@@ -81,10 +89,8 @@ if __name__ == "__main__":
     shares = ", ".join(f"{share:.2f}" for share in model.attention.tolist())
     print(f"How much distances 1, 2, … count: {shares}")
     if args.out:
-        gs.write_embeddings(args.out, model(), ids)
+        write_embeddings(args.out, model(), ids)
     if args.png:
-        y = gs.communities(adj).clamp(max=9) if y is None else y
-        gs.draw_embeddings(model(), y, title="Watch Your Step").savefig(
-            args.png, dpi=120
-        )
+        y = communities(adj).clamp(max=9) if y is None else y
+        draw_embeddings(model(), y, title="Watch Your Step").savefig(args.png, dpi=120)
     print(f"ROC-AUC on hidden edges: {auc:.1f}", "" if args.edges else "(82 expected)")

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler import _memory
+from gttf_sampler._backends import memory
 
 T = TypeVar("T")
 
@@ -554,7 +554,7 @@ def fits(name: str, nbytes: int) -> None:
     """Refuses what asks for more memory than there is."""
     if nbytes < SMALL:
         return
-    room = _memory.room()
+    room = memory.room()
     if room is not None and nbytes > room:
         rule = f"must ask for no more than fits into memory, {room:,} bytes now"
         fail(name, rule, f"{nbytes:,} bytes")

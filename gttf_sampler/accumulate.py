@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._scratch import relabel
+from gttf_sampler._backends.scratch import relabel
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.subgraph import Subgraph
 

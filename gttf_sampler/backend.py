@@ -72,8 +72,8 @@ def _numba_ops() -> ModuleType | None:
     """The numba backend, imported when it is first needed."""
     if find_spec("numba") is None:
         return None
-    from gttf_sampler import _kernels, _ops_numba
+    from gttf_sampler._backends import kernels, numba_ops
 
-    if not _kernels.cached():
+    if not kernels.cached():
         _log.warning("compiling the CPU kernels: a few seconds, once on this machine")
-    return _ops_numba
+    return numba_ops

@@ -11,8 +11,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops, _tables
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
+from gttf_sampler.graph import tables
+from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.random import Key
 
 
@@ -135,7 +137,7 @@ def draw_within(
     walkers: Walkers, start: Tensor, count: Tensor, fanout: int, replace: bool
 ) -> Tensor:
     """Uniform draws from `count` edges that stand together from `start` on."""
-    offset = _ops.draw_uniform(walkers.stream, count, fanout, replace)
+    offset = ops.draw_uniform(walkers.stream, count, fanout, replace)
     return (start[:, None] + offset).masked_fill_(offset < 0, -1)
 
 
@@ -144,13 +146,13 @@ def draw_within_weighted(
 ) -> Tensor:
     """Draws by edge weight from `count` edges that stand together from `start` on."""
     adj = walkers.adj
-    table = _tables.weight_table(adj)
+    table = tables.weight_table(adj)
     row_start = adj.row_range(walkers.node)[0]
     before = torch.zeros_like(start)
     if table.numel():
-        ahead = _ops.take(table, (start - 1).clamp_(min=0))
+        ahead = ops.take(table, (start - 1).clamp_(min=0))
         before = ahead.masked_fill_(start == row_start, 0)
-    return _ops.draw_weighted(
+    return ops.draw_weighted(
         walkers.stream,
         table,
         start,
@@ -171,9 +173,9 @@ def draw_by_weight(
         bias(walkers.path, walkers.node, hood), hood.edge.numel()
     )
     low, high = hood.ptr[:-1], hood.ptr[1:]
-    position = _ops.draw_weighted(
+    position = ops.draw_weighted(
         walkers.stream,
-        _ops.weight_table(weight, hood.ptr),
+        ops.weight_table(weight, hood.ptr),
         low,
         high,
         torch.zeros_like(low),
@@ -181,7 +183,7 @@ def draw_by_weight(
         replace,
         walkers.adj.max_degree,
     )
-    return _ops.take_or_none(hood.edge, position)
+    return ops.take_or_none(hood.edge, position)
 
 
 def all_edges(
@@ -202,6 +204,6 @@ def neighborhood(walkers: Walkers, total: int | None = None) -> Neighborhood:
     adj = walkers.adj
     start, count = adj.row_range(walkers.node)
     ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    walker, edge = _ops.expand(start, count, int(ptr[-1]) if total is None else total)
-    neighbor = _ops.take(adj.col, edge).to(torch.int64)
+    walker, edge = ops.expand(start, count, int(ptr[-1]) if total is None else total)
+    neighbor = ops.take(adj.col, edge).to(torch.int64)
     return Neighborhood(adj, walker, neighbor, edge, ptr, walkers.root, walkers.key)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler.graph.compact import CompactAdj
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,15 +96,15 @@ class WalkForest:
 
         `tree` picks the tree of one seed; by default all of them are drawn.
         """
-        from gttf_sampler import _picture
+        from gttf_sampler.plot import forest
 
-        return _picture.draw(self, tree)
+        return forest.draw(self, tree)
 
     def text(self, tree: int | None = None) -> str:
         """The trees as indented lines of text."""
-        from gttf_sampler import _picture
+        from gttf_sampler.plot import forest
 
-        return _picture.text(self, tree)
+        return forest.text(self, tree)
 
     def __repr__(self) -> str:
         """Says how many trees there are and how wide they have grown."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._memory import FEATURES
+from gttf_sampler._backends.memory import FEATURES
 
 
 def gather_rows(values: Tensor, index: Tensor) -> Tensor:

@@ -1,16 +1,20 @@
-"""Subgraph: sampled nodes and edges with local ids, ready for a model."""
+"""Subgraph, HeteroSubgraph: sampled nodes and edges with local ids, for a model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops
-from gttf_sampler._induced import edges_inside
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph.induced import edges_inside
+
+EdgeType = tuple[str, str, str]
 
 SCHEMES = ("unbiased", "paper", "sampled")
 
@@ -115,7 +119,7 @@ class Subgraph:
         sampled.scatter_add_(0, self.col, ones)  # |S| of every node
         if scheme == "sampled":
             scale = (sampled + 1).rsqrt()
-            edge = _ops.take(scale, self.row) * _ops.take(scale, self.col)
+            edge = ops.take(scale, self.row) * ops.take(scale, self.col)
             return GCNWeight(edge, scale.square())
         degree = adj.row_range(self.node)[1].to(ones.dtype)
         if scheme == "unbiased":
@@ -124,7 +128,7 @@ class Subgraph:
         else:
             loop = mean = 1 / (sampled + 1)
         root = (degree + 1).sqrt()
-        edge = _ops.take(mean * root, self.col) / _ops.take(root, self.row)
+        edge = ops.take(mean * root, self.col) / ops.take(root, self.row)
         return GCNWeight(edge, loop)
 
     def to_sparse(self, weight: GCNWeight | Tensor | None = None) -> Tensor:
@@ -174,3 +178,64 @@ class Subgraph:
             f"Subgraph({self.num_nodes:,} nodes{hops}, {self.num_edges:,} edges{trees} "
             f"on {self.node.device})"
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeteroSubgraph:
+    """What `Subgraph` has, per type; types that were never reached are empty.
+
+    Attributes:
+        node: per node type int64 [n], global ids.
+        row: per edge type int64 [e], local ids in the source type.
+        col: per edge type int64 [e], local ids in the target type.
+        edge: per edge type int64 [e], positions in that relation's `adj.col`.
+        batch: per node type int64 [n], the number of the seed whose tree a node belongs
+            to, counted over all types; None if the trees share nodes.
+        num_sampled_nodes: per node type, new nodes per hop, seeds first; None if edges
+            were added.
+        num_sampled_edges: per edge type, edges per hop; None if edges were added.
+    """
+
+    node: dict[str, Tensor]
+    row: dict[EdgeType, Tensor]
+    col: dict[EdgeType, Tensor]
+    edge: dict[EdgeType, Tensor]
+    batch: dict[str, Tensor] | None
+    num_sampled_nodes: dict[str, list[int]] | None
+    num_sampled_edges: dict[EdgeType, list[int]] | None
+
+    def induced(self, adjs: Mapping[EdgeType, CompactAdj]) -> HeteroSubgraph:
+        """All edges of `adjs` between the nodes, sorted by `col`; within a tree only.
+
+        Of a repeated seed every copy receives, and the first one sends.
+        """
+        _check.mapping("adjs", adjs)
+        sizes = _check.node_types(adjs)
+        if set(adjs) != set(self.edge):
+            rule = "must hold the edge types that were sampled"
+            _check.fail("adjs", rule, list(adjs))
+        for name, node in self.node.items():
+            _check.sampled_from(node, sizes[name])
+        tree = self.batch or dict.fromkeys(self.node)
+        nodes = {name: (node, tree[name]) for name, node in self.node.items()}
+        found = {
+            kind: edges_inside(adj, nodes[kind[2]], nodes[kind[0]])
+            for kind, adj in adjs.items()
+        }
+        row, col, edge = ({k: f[part] for k, f in found.items()} for part in range(3))
+        return replace(
+            self,
+            row=row,
+            col=col,
+            edge=edge,
+            num_sampled_nodes=None,
+            num_sampled_edges=None,
+        )
+
+    def __repr__(self) -> str:
+        """Says how many nodes and edges of each type were sampled."""
+        nodes = ", ".join(f"{name}: {x.numel():,}" for name, x in self.node.items())
+        edges = ", ".join(
+            f"{'→'.join(name)}: {x.numel():,}" for name, x in self.edge.items()
+        )
+        return f"HeteroSubgraph(nodes {{{nodes}}}, edges {{{edges}}})"

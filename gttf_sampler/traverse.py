@@ -6,10 +6,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops, random
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler import _check, random
+from gttf_sampler._backends import ops
 from gttf_sampler.draw import BiasFn, Walkers, WalkingBias, draw_edges
 from gttf_sampler.forest import WalkForest
+from gttf_sampler.graph.compact import CompactAdj
 
 
 class AccumulateFn(Protocol):
@@ -143,7 +144,7 @@ def _draw_at_once(
     """All depths of the forest, where there is a faster way than one by one."""
     adj, seeds, fanouts = forest.adj, forest.nodes[0].view(-1), forest.fanouts
     if bias is None:
-        return _ops.forest_uniform(
+        return ops.forest_uniform(
             adj.rowptr, adj.col, seeds, fanouts, replace, key, stays
         )
     if isinstance(bias, WalkingBias) and replace and set(fanouts) == {1}:
@@ -165,7 +166,7 @@ def _draw_in_steps(
         walkers = _walkers(forest, way[:, :depth], node, random.fold(key, depth))
         edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
         degree = adj.row_range(node)[1]
-        arrived = _ops.arrive(adj.col, node, degree, edge, replace, stays)
+        arrived = ops.arrive(adj.col, node, degree, edge, replace, stays)
         way[:, depth] = node
         if fanout > 1:
             way = way.repeat_interleave(fanout, dim=0)  # [w · fanout, h]

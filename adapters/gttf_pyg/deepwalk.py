@@ -2,13 +2,12 @@
 
 from torch import Tensor
 
-import gttf_sampler
-from gttf_sampler import CompactAdj
+from gttf_sampler import CompactAdj, embedding
 from gttf_sampler._check import at_least, steps
 
 
-class DeepWalk(gttf_sampler.DeepWalk):
-    """DeepWalk on walk forests: `gttf_sampler.DeepWalk` from an `edge_index`.
+class DeepWalk(embedding.DeepWalk):
+    """DeepWalk on walk forests: `embedding.DeepWalk` from an `edge_index`.
 
     >>> import torch
     >>> from gttf_pyg import DeepWalk

@@ -2,13 +2,12 @@
 
 from torch import Tensor
 
-import gttf_sampler
-from gttf_sampler import CompactAdj
+from gttf_sampler import CompactAdj, embedding
 from gttf_sampler._check import steps
 
 
-class WatchYourStep(gttf_sampler.WatchYourStep):
-    """Watch Your Step: `gttf_sampler.WatchYourStep` from an `edge_index`.
+class WatchYourStep(embedding.WatchYourStep):
+    """Watch Your Step: `embedding.WatchYourStep` from an `edge_index`.
 
     >>> import torch
     >>> from gttf_pyg import WatchYourStep

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from examples.reproduce.features import Features
-from gttf_sampler import largest_component, read_edge_list
+from gttf_sampler.embedding import largest_component
+from gttf_sampler.graph import read_edge_list
 
 NAMES = {"cora": "Cora", "citeseer": "CiteSeer"}
 FILES = {"ppi": "ppi.edgelist", "hepth": "ca-HepTh.txt"}

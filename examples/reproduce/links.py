@@ -11,8 +11,8 @@ import torch
 
 from examples.reproduce.config import Method
 from examples.reproduce.data import Graph
-from gttf_sampler import (
-    CompactAdj,
+from gttf_sampler import CompactAdj
+from gttf_sampler.embedding import (
     DeepWalk,
     Node2Vec,
     WatchYourStep,

@@ -12,14 +12,8 @@ from torch import Tensor
 
 from examples.reproduce.config import Method
 from examples.reproduce.data import Dataset
-from gttf_sampler import (
-    CompactAdj,
-    FastGCNBias,
-    LADIESBias,
-    sample_rooted,
-    traverse,
-    walk_subgraph,
-)
+from gttf_sampler import CompactAdj, FastGCNBias, LADIESBias, sample_rooted, traverse
+from gttf_sampler.rooted import walk_subgraph
 
 LAYERWISE = {"ladies": LADIESBias, "fastgcn": FastGCNBias}
 WAYS = (*LAYERWISE, "saint")

@@ -17,8 +17,8 @@ from llvmlite import ir
 from numba import int64, types, uint64
 from numba.extending import intrinsic
 
-from gttf_sampler._kernel_cache import guard
-from gttf_sampler._ops_torch import REFUSED
+from gttf_sampler._backends.kernel_cache import guard
+from gttf_sampler._backends.torch_ops import REFUSED
 from gttf_sampler.random import GOLDEN, LOW32, MULTIPLIERS, WORD
 
 _GOLDEN = np.uint64(GOLDEN & WORD)

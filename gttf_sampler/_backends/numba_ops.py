@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler import _kernels, _ops_torch
-from gttf_sampler._memory import borrow, empty, lend
-from gttf_sampler._ops_numba_rooted import draw_by_mass, word
-from gttf_sampler._ops_numba_rooted import rooted as rooted
-from gttf_sampler._ops_torch import MASS_BITS, Envelope, Reverse
-from gttf_sampler._threads import parallel, ranges, run
+from gttf_sampler._backends import kernels, torch_ops
+from gttf_sampler._backends.memory import borrow, empty, lend
+from gttf_sampler._backends.numba_rooted import draw_by_mass, word
+from gttf_sampler._backends.numba_rooted import rooted as rooted
+from gttf_sampler._backends.threads import parallel, ranges, run
+from gttf_sampler._backends.torch_ops import MASS_BITS, Envelope, Reverse
 from gttf_sampler.random import Key, fold
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> T
     out = stream.new_empty(stream.numel(), fanout)
     cells = out.view(-1).numpy()
     arrays = stream.numpy(), count.numpy(), fanout, replace, cells
-    parallel(_kernels.draw_uniform, stream.numel(), out.numel(), *arrays)
+    parallel(kernels.draw_uniform, stream.numel(), out.numel(), *arrays)
     return out
 
 
@@ -51,7 +51,7 @@ def forest_uniform(
     nodes, edges = lend(borrow(total), total), lend(borrow(total), total)
     nodes[: seeds.numel()] = seeds
     parallel(
-        _kernels.forest_uniform,
+        kernels.forest_uniform,
         seeds.numel(),
         nodes.numel(),
         rowptr.numpy(),
@@ -74,7 +74,7 @@ def forest_uniform(
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     """Where each id stands first; see `_ops_torch`."""
     out = torch.empty_like(ids)
-    _kernels.first_position(ids.numpy(), table.numpy(), floor, out.numpy())
+    kernels.first_position(ids.numpy(), table.numpy(), floor, out.numpy())
     return out
 
 
@@ -83,14 +83,14 @@ def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     out = torch.empty(index.shape, dtype=torch.int64, device="cpu")
     flat = index.reshape(-1)
     arrays = values.numpy(), flat.numpy(), out.view(-1).numpy()
-    parallel(_kernels.take_or_none, flat.numel(), flat.numel(), *arrays)
+    parallel(kernels.take_or_none, flat.numel(), flat.numel(), *arrays)
     return out
 
 
 def compress(mask: Tensor, size: int) -> Tensor:
     """The positions where `mask` holds; see `_ops_torch`."""
     out = torch.empty(size + 1, dtype=torch.int64, device="cpu")
-    _kernels.compress(mask.numpy(), out.numpy())
+    kernels.compress(mask.numpy(), out.numpy())
     return out[:size]
 
 
@@ -99,10 +99,10 @@ def upper_bound(
 ) -> Tensor:
     """The first position whose value is > bound; see `_ops_torch`."""
     if values.dtype not in NUMBERS or bound.dtype not in NUMBERS or low.dim() != 1:
-        return _ops_torch.upper_bound(values, low, high, bound, longest)
+        return torch_ops.upper_bound(values, low, high, bound, longest)
     out = torch.empty_like(low)
     arrays = (x.contiguous().numpy() for x in (values, low, high, bound, out))
-    parallel(_kernels.upper_bound, low.numel(), low.numel() * 8, *arrays)
+    parallel(kernels.upper_bound, low.numel(), low.numel() * 8, *arrays)
     return out
 
 
@@ -129,7 +129,7 @@ def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
         weight = weight.to(torch.float64)
     out = empty(weight.numel(), torch.int64)
     arrays = weight.contiguous().numpy(), rowptr.numpy(), MASS_BITS, out.numpy()
-    parallel(_kernels.weight_table, rowptr.numel() - 1, weight.numel(), *arrays)
+    parallel(kernels.weight_table, rowptr.numel() - 1, weight.numel(), *arrays)
     return out
 
 
@@ -139,7 +139,7 @@ def has_edge(
     """Whether row `source` holds `target`; see `_ops_torch`."""
     out = torch.empty_like(source, dtype=torch.bool)
     arrays = (x.numpy() for x in (rowptr, sorted_col, source, target, out))
-    parallel(_kernels.has_edge, source.numel(), source.numel() * 8, *arrays)
+    parallel(kernels.has_edge, source.numel(), source.numel() * 8, *arrays)
     return out
 
 
@@ -147,7 +147,7 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
     """Eight bits per edge that tell most absent edges; see `_ops_torch`."""
     out = empty(col.numel(), torch.uint8).zero_()
     arrays = rowptr.numpy(), col.numpy(), out.numpy()
-    parallel(_kernels.edge_filter, rowptr.numel() - 1, col.numel(), *arrays)
+    parallel(kernels.edge_filter, rowptr.numel() - 1, col.numel(), *arrays)
     return out
 
 
@@ -174,7 +174,7 @@ def walk_node2vec(
     exact = _reversed(rowptr, col, reverse), sorted_col.data_ptr() == col.data_ptr()
     how = keys, np.array(envelope, np.int64), rounds
     rest = np.array(alpha), MASS_BITS, stays, nodes.numpy(), edges.numpy()
-    parallel(_kernels.walk_node2vec, batch, total * 8, graph, *exact, *how, *rest)
+    parallel(kernels.walk_node2vec, batch, total * 8, graph, *exact, *how, *rest)
     shape = (length + 1, batch)
     levels = zip(edges.view(shape)[1:], nodes.view(shape)[1:], strict=True)
     return [(edge[:, None], node[:, None]) for edge, node in levels]
@@ -202,7 +202,7 @@ def draw_node2vec(
     walkers = (x.contiguous().numpy() for x in (table, node, last, stream))
     how = np.array(envelope, np.int64), rounds, out.numpy()
     work = node.numel() * 16
-    parallel(_kernels.draw_node2vec, node.numel(), work, graph, *walkers, *how)
+    parallel(kernels.draw_node2vec, node.numel(), work, graph, *walkers, *how)
     return out
 
 
@@ -225,7 +225,7 @@ def weigh_node2vec(
     walkers = (x.contiguous().numpy() for x in (node, last, stream))
     how = np.array(alpha), MASS_BITS, out.numpy()
     work = node.numel() * 1024  # rows are long where this is needed
-    parallel(_kernels.weigh_node2vec, node.numel(), work, graph, *exact, *walkers, *how)
+    parallel(kernels.weigh_node2vec, node.numel(), work, graph, *exact, *walkers, *how)
     return out
 
 
@@ -256,30 +256,30 @@ def group_by_row(
     puts into a bucket comes first there.
     """
     row, col = row.contiguous(), col.contiguous()
-    if _kernels.ascends(row.numpy()):
-        return _ops_torch.group_by_row(row, col, num_rows, num_cols)
+    if kernels.ascends(row.numpy()):
+        return torch_ops.group_by_row(row, col, num_rows, num_cols)
     shift = max(0, (num_rows - 1).bit_length() - BUCKET_BITS)
     parts = ranges(row.numel(), row.numel())
     counts = np.zeros((len(parts), (num_rows >> shift) + 1), np.int64)
     from_, width = row.numpy(), np.uint64(shift)
     works = list(zip(parts, counts, strict=True))
-    count = _kernels.count_buckets
+    count = kernels.count_buckets
     run([partial(count, *part, from_, width, own) for part, own in works])
     ends = counts.T.cumsum().reshape(counts.T.shape)  # by bucket, then by thread
     counts[:] = ends.T - counts  # from how many to where the first of them goes
     # Rows are counted from the first of their bucket, which takes two bytes for most.
     rows = np.empty(row.numel(), np.uint16 if shift <= 16 else np.uint32)
     cols, ids = (
-        _array(_ops_torch.id_dtype(size), row.numel())
+        _array(torch_ops.id_dtype(size), row.numel())
         for size in (num_cols, row.numel())
     )
     moved = rows, cols, ids
-    fill, to = _kernels.fill_buckets, (col.numpy(), width)
+    fill, to = kernels.fill_buckets, (col.numpy(), width)
     run([partial(fill, *part, from_, *to, own, *moved) for part, own in works])
     rowptr = empty(num_rows + 1, torch.int64).zero_()
     starts = np.append(0, ends[:, -1])
     buckets = starts, width, *moved, rowptr.numpy()
-    parallel(_kernels.sort_buckets, starts.size - 1, row.numel(), *buckets)
+    parallel(kernels.sort_buckets, starts.size - 1, row.numel(), *buckets)
     return rowptr, torch.from_numpy(cols), torch.from_numpy(ids)
 
 

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from gttf_sampler import _check, _kernels
-from gttf_sampler._memory import borrow, give_back, lend
-from gttf_sampler._ops_torch import Rooted
-from gttf_sampler._threads import parallel, start
+from gttf_sampler import _check
+from gttf_sampler._backends import kernels
+from gttf_sampler._backends.memory import borrow, give_back, lend
+from gttf_sampler._backends.threads import parallel, start
+from gttf_sampler._backends.torch_ops import Rooted
 from gttf_sampler.random import WORD, Key, fold
 
 Array = np.ndarray[Any, Any]
@@ -45,7 +46,7 @@ def rooted(
     expected = min(ROOM, most, 2 * col.numel() + seeds.numel())  # it can grow
     out: tuple[Array, ...] = tuple(borrow(expected) for _ in range(3))
     node = _with_room(seeds.numpy(), seeds.numel(), seeds.numel() + expected)
-    _kernels.number_seeds(seeds.numpy(), cells, floor)
+    kernels.number_seeds(seeds.numpy(), cells, floor)
     begin, known, used = 0, seeds.numel(), 0
     hops, sizes = [known], []
     draw = _draw_rows if mass is None else _draw_rows_by_mass
@@ -60,7 +61,7 @@ def rooted(
         for wait, end in zip(found.waits, found.ends, strict=True):
             wait()  # for this part; the next ones are drawn while it is numbered
             new, at = out[2][at : used + end], used + end
-            known = _kernels.number_nodes(new, cells, floor, limit, known, node)
+            known = kernels.number_nodes(new, cells, floor, limit, known, node)
         for array in found.scratch:
             give_back(array)
         used += drawn
@@ -130,7 +131,7 @@ def _draw_rows(hop: _Hop) -> _Drawn:
     scratch = [borrow(width) for _ in range(3)]
     begin, count, end = rows = [array[:width] for array in scratch]
     how = hop.fanout, hop.replace
-    parallel(_kernels.row_sizes, width, width, hop.rowptr, hop.node, *how, *rows)
+    parallel(kernels.row_sizes, width, width, hop.rowptr, hop.node, *how, *rows)
     np.cumsum(end, out=end)
     drawn = int(end[-1]) if width else 0
     _check.fits("fanouts", 24 * drawn)
@@ -139,7 +140,7 @@ def _draw_rows(hop: _Hop) -> _Drawn:
     parts = max(1, min(PARTS, drawn // PART))
     bounds = [width * part // parts for part in range(parts + 1)]
     args = hop.col, hop.key, hop.node, begin, count, end, *how, hop.base
-    waits = start(_kernels.draw_rows, bounds, *args, *new)
+    waits = start(kernels.draw_rows, bounds, *args, *new)
     ends = [int(end[bound - 1]) if bound else 0 for bound in bounds[1:]]
     return _Drawn(out, waits, ends, scratch)
 
@@ -150,7 +151,7 @@ def _draw_rows_by_mass(hop: _Hop) -> _Drawn:
     scratch = [borrow(width) for _ in range(4)]
     low, high, stream, before = (array[:width] for array in scratch)
     rows = hop.rowptr, hop.key, hop.node, low, high, stream
-    parallel(_kernels.find_rows, width, width, *rows)
+    parallel(kernels.find_rows, width, width, *rows)
     before[:] = 0
     _check.fits("fanouts", 32 * width * fanout)
     scratch.append(borrow(width * fanout))
@@ -158,7 +159,7 @@ def _draw_rows_by_mass(hop: _Hop) -> _Drawn:
     draw_by_mass((stream, hop.mass, low, high, before), fanout, hop.replace, places)
     out = hop.room(places.size + 1)
     new = (array[hop.used :] for array in out)
-    drawn = _kernels.collect(places, max(fanout, 1), hop.col, hop.base, *new)
+    drawn = kernels.collect(places, max(fanout, 1), hop.col, hop.base, *new)
     return _Drawn(out, [lambda: None], [drawn], scratch)
 
 
@@ -170,7 +171,7 @@ def draw_by_mass(
     def some(lo: int, hi: int) -> None:
         gone, mass = np.empty((2, fanout), np.int64)
         how = fanout, replace, gone, mass, out
-        _kernels.draw_weighted(lo, hi, *inputs, *how)
+        kernels.draw_weighted(lo, hi, *inputs, *how)
 
     parallel(some, inputs[0].size, out.size * 8)
 

@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 
 from torch import Tensor
 
-from gttf_sampler import _ops_torch, _ops_torch_rooted
-from gttf_sampler._ops_torch import REFUSED, Envelope, Reverse, id_dtype, take
+from gttf_sampler._backends import torch_ops, torch_rooted
+from gttf_sampler._backends.torch_ops import REFUSED, Envelope, Reverse, id_dtype, take
 from gttf_sampler.backend import fast_backend
 
 __all__ = [
@@ -59,22 +59,22 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-arrive = _door(_ops_torch.arrive)
-compress = _door(_ops_torch.compress)
-draw_node2vec = _door(_ops_torch.draw_node2vec)
-draw_uniform = _door(_ops_torch.draw_uniform)
-draw_weighted = _door(_ops_torch.draw_weighted)
-edge_filter = _door(_ops_torch.edge_filter)
-expand = _door(_ops_torch.expand)
-first_position = _door(_ops_torch.first_position)
-first_position_sorted = _door(_ops_torch.first_position_sorted)
-forest_uniform = _door(_ops_torch.forest_uniform)
-group_by_row = _door(_ops_torch.group_by_row)
-has_edge = _door(_ops_torch.has_edge)
-rooted = _door(_ops_torch_rooted.rooted)
-row_range = _door(_ops_torch.row_range)
-take_or_none = _door(_ops_torch.take_or_none)
-walk_node2vec = _door(_ops_torch.walk_node2vec)
-weigh_node2vec = _door(_ops_torch.weigh_node2vec)
-upper_bound = _door(_ops_torch.upper_bound)
-weight_table = _door(_ops_torch.weight_table)
+arrive = _door(torch_ops.arrive)
+compress = _door(torch_ops.compress)
+draw_node2vec = _door(torch_ops.draw_node2vec)
+draw_uniform = _door(torch_ops.draw_uniform)
+draw_weighted = _door(torch_ops.draw_weighted)
+edge_filter = _door(torch_ops.edge_filter)
+expand = _door(torch_ops.expand)
+first_position = _door(torch_ops.first_position)
+first_position_sorted = _door(torch_ops.first_position_sorted)
+forest_uniform = _door(torch_ops.forest_uniform)
+group_by_row = _door(torch_ops.group_by_row)
+has_edge = _door(torch_ops.has_edge)
+rooted = _door(torch_rooted.rooted)
+row_range = _door(torch_ops.row_range)
+take_or_none = _door(torch_ops.take_or_none)
+walk_node2vec = _door(torch_ops.walk_node2vec)
+weigh_node2vec = _door(torch_ops.weigh_node2vec)
+upper_bound = _door(torch_ops.upper_bound)
+weight_table = _door(torch_ops.weight_table)

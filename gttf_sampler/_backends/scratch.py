@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _memory, _ops
+from gttf_sampler import _check
+from gttf_sampler._backends import memory, ops
 
 
 class NodeTable:
@@ -17,11 +18,11 @@ class NodeTable:
     """
 
     def __init__(self, num_nodes: int, device: torch.device) -> None:
-        dtype = _ops.id_dtype(4 * num_nodes)  # int32 must last for more than one use
+        dtype = ops.id_dtype(4 * num_nodes)  # int32 must last for more than one use
         _check.fits("num_cols", num_nodes * dtype.itemsize)
         self._top = torch.iinfo(dtype).max
         if device.type == "cpu":
-            self.cell = _memory.empty(num_nodes + 1, dtype).fill_(self._top)
+            self.cell = memory.empty(num_nodes + 1, dtype).fill_(self._top)
         else:
             size = (num_nodes + 1,)
             self.cell = torch.full(size, self._top, dtype=dtype, device=device)
@@ -37,7 +38,7 @@ class NodeTable:
 
     def first_position(self, ids: Tensor) -> Tensor:
         """Where the id of each entry stands first in `ids` [e]; -1 counts as an id."""
-        return _ops.first_position(ids, self.cell, self.reserve(ids.numel()))
+        return ops.first_position(ids, self.cell, self.reserve(ids.numel()))
 
 
 class ScratchPool:
@@ -74,13 +75,13 @@ def relabel(
     """
     every = torch.cat([known, ids])
     if table is None:
-        first = _ops.first_position_sorted(every)
+        first = ops.first_position_sorted(every)
     else:
         first = table.first_position(every)
     first = first[known.numel() :]
     position = torch.arange(known.numel(), every.numel(), device=ids.device)
     new = (first == position).logical_and_(ids >= 0)
     rank = torch.cat([position.new_zeros(known.numel()), new.cumsum(0)])
-    local = _ops.take(rank, first).add_(known.numel() - 1)
+    local = ops.take(rank, first).add_(known.numel() - 1)
     local = torch.where(first < known.numel(), first, local)
     return local.masked_fill_(ids < 0, -1), new

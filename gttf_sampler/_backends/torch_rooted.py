@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._memory import borrow, lend
-from gttf_sampler._ops_torch import (
+from gttf_sampler._backends.memory import borrow, lend
+from gttf_sampler._backends.torch_ops import (
     Rooted,
     draw_uniform,
     expand,

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gttf_sampler import _check, _storage
+from gttf_sampler import _check
+from gttf_sampler.graph import storage
 
 PIECE = 1 << 22  # edges made at a time
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -79,11 +80,11 @@ def make(
     """Writes a power-law graph of about `edges` edges as a CompactAdj directory."""
     law = Law(nodes, edges, seed)
     tick = tick or (lambda share: None)
-    rows = _storage.Pieces(np.dtype(np.int64), nodes + 1, law.rowptr())
+    rows = storage.Pieces(np.dtype(np.int64), nodes + 1, law.rowptr())
     name = np.int32 if nodes < 1 << 31 else np.int64
-    col = _storage.Pieces(np.dtype(name), law.count(), law.col(tick))
+    col = storage.Pieces(np.dtype(name), law.count(), law.col(tick))
     facts = {"num_cols": nodes, "direction": "in"}
-    _storage.save(Path(folder), {"rowptr": rows, "col": col}, facts)
+    storage.save(Path(folder), {"rowptr": rows, "col": col}, facts)
 
 
 class Law:

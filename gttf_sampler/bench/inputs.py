@@ -12,7 +12,7 @@ import numpy as np
 from gttf_sampler import CompactAdj, _check
 from gttf_sampler.bench import graphs
 from gttf_sampler.bench.children import RefusedError
-from gttf_sampler.edgelist import read_edge_list
+from gttf_sampler.graph.edgelist import read_edge_list
 
 Report = Callable[[str, float], None]
 Array = np.ndarray[Any, Any]

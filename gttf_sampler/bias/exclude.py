@@ -5,10 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops
-from gttf_sampler.bias import Bias
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
+from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import Neighborhood, Walkers, draw_within
+from gttf_sampler.graph.compact import CompactAdj
 
 
 class ExcludeBias(Bias):
@@ -58,7 +59,7 @@ class ExcludeBias(Bias):
         # the row as it would stand if all excluded edges were gone from the graph
         kept = draw_within(walkers, start - low, count - (high - low), fanout, replace)
         low, high = (x[:, None].expand_as(kept) for x in (low, high))
-        passed = _ops.upper_bound(before, low, high, kept, self.edge.numel())
+        passed = ops.upper_bound(before, low, high, kept, self.edge.numel())
         return (kept + passed).masked_fill_(kept < 0, -1)
 
     def __repr__(self) -> str:

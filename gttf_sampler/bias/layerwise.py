@@ -10,10 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops, random
-from gttf_sampler.bias import Bias
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler import _check, random
+from gttf_sampler._backends import ops
+from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import Neighborhood
+from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import Subgraph
 
 
@@ -58,7 +59,7 @@ class LADIESBias(Bias):
         if not candidate.numel():
             return mass
         place = torch.searchsorted(candidate, neighborhood.neighbor)
-        return _ops.take(factor, place)
+        return ops.take(factor, place)
 
     def factor(self, subgraph: Subgraph) -> Tensor:
         """[e]: how many edges each edge of the last batch stands for.
@@ -71,13 +72,13 @@ class LADIESBias(Bias):
         if hops is None or len(hops) != len(self._layers):
             rule = f"must be the last batch, of {len(self._layers)} hops"
             _check.fail("subgraph", rule, subgraph)
-        sender = _ops.take(subgraph.node, subgraph.row)
+        sender = ops.take(subgraph.node, subgraph.row)
         found = []
         for part, (candidate, factor) in zip(
             sender.split(hops), self._layers, strict=True
         ):
             place = torch.searchsorted(candidate, part)
-            found.append(_ops.take(factor, place))
+            found.append(ops.take(factor, place))
         empty = torch.empty(0, dtype=torch.float64, device=sender.device)
         return torch.cat([empty, *found])
 
@@ -86,7 +87,7 @@ class LADIESBias(Bias):
     ) -> tuple[Tensor, Tensor]:
         """The nodes [c] that may be drawn, ascending, and their mass [c]."""
         adj, neighbor = neighborhood.adj, neighborhood.neighbor
-        share = _inverse_degree(adj, _ops.take(node, neighborhood.walker))
+        share = _inverse_degree(adj, ops.take(node, neighborhood.walker))
         candidate, place = neighbor.unique(return_inverse=True)
         mass = torch.zeros(candidate.numel(), dtype=share.dtype, device=share.device)
         mass.scatter_add_(0, place, share)
@@ -137,9 +138,9 @@ def _drawn(mass: Tensor, size: int, key: random.Key) -> Tensor:
         return mass
     first = torch.zeros(1, dtype=torch.int64, device=mass.device)
     end = torch.full_like(first, mass.numel())
-    position = _ops.draw_weighted(
+    position = ops.draw_weighted(
         random.stream(key, first),
-        _ops.weight_table(mass, torch.cat([first, end])),
+        ops.weight_table(mass, torch.cat([first, end])),
         first,
         end,
         first,

@@ -6,9 +6,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops, _tables
-from gttf_sampler.bias import Bias
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
+from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import (
     Neighborhood,
     Walkers,
@@ -16,6 +16,8 @@ from gttf_sampler.draw import (
     draw_within,
     draw_within_weighted,
 )
+from gttf_sampler.graph import tables
+from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.random import Key, bits
 
 ROUNDS = 64  # after so many refused proposals the neighbours are weighed exactly
@@ -67,14 +69,14 @@ class Node2VecBias(Bias):
         weight = torch.ones(neighbor.numel(), dtype=torch.float64, device=adj.device)
         if path.shape[1]:
             back, near, away = self._alpha()
-            last = _ops.take(path[:, -1], neighborhood.walker)
-            adjacent = _ops.has_edge(
-                adj.rowptr, _tables.sorted_col(adj), neighbor, last, adj.max_degree
+            last = ops.take(path[:, -1], neighborhood.walker)
+            adjacent = ops.has_edge(
+                adj.rowptr, tables.sorted_col(adj), neighbor, last, adj.max_degree
             )
             weight.fill_(away).masked_fill_(adjacent, near)
             weight.masked_fill_(neighbor == last, back)
         if self.weighted:
-            weight = weight * _ops.take(_tables.edge_weight(adj), neighborhood.edge)
+            weight = weight * ops.take(tables.edge_weight(adj), neighborhood.edge)
         return weight
 
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
@@ -90,13 +92,13 @@ class Node2VecBias(Bias):
             return draw_by_weight(walkers, self, fanout, replace)
         adj, draw = walkers.adj, torch.arange(fanout, device=walkers.node.device)
         stream = bits(walkers.stream[:, None], draw).view(-1)  # one per draw
-        edge = _ops.draw_node2vec(
+        edge = ops.draw_node2vec(
             adj.rowptr,
             adj.col,
-            _tables.sorted_col(adj),
-            lambda: _tables.sorted_order(adj),
-            _tables.edge_filter(adj),
-            _tables.weight_table(adj) if self.weighted else None,
+            tables.sorted_col(adj),
+            lambda: tables.sorted_order(adj),
+            tables.edge_filter(adj),
+            tables.weight_table(adj) if self.weighted else None,
             walkers.node.repeat_interleave(fanout),
             walkers.path[:, -1].repeat_interleave(fanout),
             stream,
@@ -104,7 +106,7 @@ class Node2VecBias(Bias):
             self._rounds,
             adj.max_degree,
         )
-        waiting = (edge == _ops.REFUSED).nonzero().view(-1)
+        waiting = (edge == ops.REFUSED).nonzero().view(-1)
         own = bits(stream[waiting], 2 * self._rounds)  # words that no round has used
         for part in _groups(walkers, waiting // fanout):
             some = walkers.select(waiting[part] // fanout)._replace(stream=own[part])
@@ -116,12 +118,12 @@ class Node2VecBias(Bias):
         if self.weighted:
             return draw_by_weight(walkers, self, 1, replace=True)[:, 0]
         adj = walkers.adj
-        return _ops.weigh_node2vec(
+        return ops.weigh_node2vec(
             adj.rowptr,
             adj.col,
-            _tables.sorted_col(adj),
-            lambda: _tables.sorted_order(adj),
-            _tables.edge_filter(adj),
+            tables.sorted_col(adj),
+            lambda: tables.sorted_order(adj),
+            tables.edge_filter(adj),
             self._reverse(adj),
             walkers.node,
             walkers.path[:, -1],
@@ -135,10 +137,10 @@ class Node2VecBias(Bias):
         alpha = self._alpha()
         return FEW_ROUNDS if min(alpha) * RARE < max(alpha) else ROUNDS
 
-    def _reverse(self, adj: CompactAdj) -> _ops.Reverse | None:
+    def _reverse(self, adj: CompactAdj) -> ops.Reverse | None:
         """The reversed graph, where it is worth having: where many are refused."""
         few = self._rounds == FEW_ROUNDS
-        return _tables.reverse_rows(adj) if few else None
+        return tables.reverse_rows(adj) if few else None
 
     def walk(
         self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
@@ -146,11 +148,11 @@ class Node2VecBias(Bias):
         """Whole walks at once, if the backend can; see `traverse`."""
         if self.weighted:
             return None
-        return _ops.walk_node2vec(
+        return ops.walk_node2vec(
             adj.rowptr,
             adj.col,
-            _tables.sorted_col(adj),
-            _tables.edge_filter(adj),
+            tables.sorted_col(adj),
+            tables.edge_filter(adj),
             self._reverse(adj),
             seeds,
             length,
@@ -171,7 +173,7 @@ class Node2VecBias(Bias):
         """The weight of the way back, of a common neighbour, of the rest."""
         return 1 / self.p, 1.0, 1 / self.q
 
-    def _envelope(self, adj: CompactAdj) -> _ops.Envelope:
+    def _envelope(self, adj: CompactAdj) -> ops.Envelope:
         """What is proposed how often, so that as little as can be is refused.
 
         Where the way back weighs more than the rest may, it gets the difference as
@@ -180,7 +182,7 @@ class Node2VecBias(Bias):
         back, near, away = self._alpha()
         top, extra, copies = max(near, away), 0.0, 1
         if back > top and not self.weighted:
-            copies = _tables.most_copies(adj)
+            copies = tables.most_copies(adj)
         # every row offers all chances: with more of them than edges, most are in vain
         if back > top and not self.weighted and copies * adj.num_rows <= adj.num_edges:
             top = max(top, back * min(1.0, copies / MOST_CHANCES))
@@ -191,7 +193,7 @@ class Node2VecBias(Bias):
         back, near, away = (
             int(min(alpha / top, 1) * 2**63) - 1 for alpha in (back, near, away)
         )
-        return _ops.Envelope(back, near, away, unit, round(extra * 2**unit), copies)
+        return ops.Envelope(back, near, away, unit, round(extra * 2**unit), copies)
 
     def __repr__(self) -> str:
         """The call that makes it."""
@@ -203,7 +205,7 @@ def _groups(walkers: Walkers, index: Tensor) -> list[slice]:
     """Some walkers [k], cut into groups that have few neighbours to be weighed."""
     if not index.numel():
         return []
-    count = walkers.adj.row_range(_ops.take(walkers.node, index))[1]
+    count = walkers.adj.row_range(ops.take(walkers.node, index))[1]
     number = (count.cumsum(0) - count).div(ENTRIES, rounding_mode="floor")
     sizes = number.unique_consecutive(return_counts=True)[1]
     ends = [0, *sizes.cumsum(0).tolist()]

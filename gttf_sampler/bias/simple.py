@@ -1,8 +1,4 @@
-"""Where to walk: the biases that plug into `traverse` and `sample_rooted`.
-
-Each is a BiasFn, so that any two can be multiplied (`a * b`, also with a plain
-function); those with a `draw` method are fast on their own, see `gttf_sampler.draw`.
-"""
+"""Biases by one number per edge or node: weights, visits, attention."""
 
 from __future__ import annotations
 
@@ -11,94 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops, _tables
-from gttf_sampler._scratch import relabel
-from gttf_sampler.compact import CompactAdj
-from gttf_sampler.draw import (
-    BiasFn,
-    Neighborhood,
-    Walkers,
-    draw_within,
-    draw_within_weighted,
-)
-
-
-class Bias:
-    """What all biases here share: they can be multiplied."""
-
-    def __call__(
-        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
-    ) -> Tensor:
-        """Weights >= 0 [e] of the entries of the neighbourhood; see `BiasFn`."""
-        raise NotImplementedError
-
-    def __mul__(self, other: BiasFn) -> ProductBias:
-        """Both biases at once: the product of their weights."""
-        return ProductBias(self, other)
-
-    def __rmul__(self, other: BiasFn) -> ProductBias:
-        """The same for a plain function on the left."""
-        return ProductBias(other, self)
-
-
-class ProductBias(Bias):
-    """The product of two biases, what `a * b` makes."""
-
-    def __init__(self, left: BiasFn, right: BiasFn) -> None:
-        for name, part in (("left", left), ("right", right)):
-            if not callable(part) or isinstance(part, type):
-                got = _check.shown(part)
-                _check.mistyped(name, "must be a bias, a callable", got)
-            strategy = getattr(part, "strategy", "uniform")
-            if strategy != "uniform":  # depends on the fanout, which no weight knows
-                rule = "must be 'uniform' in a product"
-                _check.fail("strategy", rule, repr(strategy))
-        self.left, self.right = left, right
-
-    @property
-    def per_root(self) -> bool:
-        """Whether either part treats the trees of different seeds differently."""
-        return any(getattr(part, "per_root", False) for part in (self.left, self.right))
-
-    @property
-    def one_type(self) -> bool:
-        """Whether either part needs all nodes to be of one type."""
-        return any(getattr(part, "one_type", False) for part in (self.left, self.right))
-
-    def where_no_node_returns(self) -> BiasFn | None:
-        """What is left of it where every node is expanded once anyway."""
-        left, right = map(where_no_node_returns, (self.left, self.right))
-        if left is None or right is None:
-            return right if left is None else left
-        return ProductBias(left, right)
-
-    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
-        """Passes the start of a traversal on to the parts."""
-        for part in (self.left, self.right):
-            if hasattr(part, "begin"):
-                part.begin(adj, seeds)
-
-    def __call__(
-        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
-    ) -> Tensor:
-        """The product of both weights."""
-        left, right = (
-            _check.bias_weights(
-                part(path, node, neighborhood), neighborhood.edge.numel()
-            )
-            for part in (self.left, self.right)
-        )
-        return left * right
-
-    def __repr__(self) -> str:
-        """Reads like the expression that made it."""
-        return f"{self.left!r} * {self.right!r}"
-
-
-def where_no_node_returns(bias: BiasFn | None) -> BiasFn | None:
-    """`bias` without what rooted sampling does by itself."""
-    simpler = getattr(bias, "where_no_node_returns", None)
-    return bias if simpler is None else simpler()
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.scratch import relabel
+from gttf_sampler.bias.base import Bias
+from gttf_sampler.draw import Neighborhood, Walkers, draw_within, draw_within_weighted
+from gttf_sampler.graph import tables
+from gttf_sampler.graph.compact import CompactAdj
 
 
 class EdgeWeightBias(Bias):
@@ -119,8 +34,8 @@ class EdgeWeightBias(Bias):
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:
         """The weights of the edges."""
-        weight = _tables.edge_weight(neighborhood.adj)
-        return _ops.take(weight, neighborhood.edge)
+        weight = tables.edge_weight(neighborhood.adj)
+        return ops.take(weight, neighborhood.edge)
 
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Searches the graph's table of cumulative weights: O(log δ) per draw."""
@@ -152,7 +67,7 @@ class NoRevisitBias(Bias):
     ) -> Tensor:
         """One for all neighbours of a node that is new, else zero."""
         new = self._note(neighborhood.adj, node)
-        return _ops.take(new.to(torch.float32), neighborhood.walker)
+        return ops.take(new.to(torch.float32), neighborhood.walker)
 
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Draws uniformly where the node is new: O(1) per draw."""
@@ -198,7 +113,7 @@ class AttentionBias(Bias):
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:
         """√attention of every edge in front of the walkers."""
-        here = _ops.take(node, neighborhood.walker)
+        here = ops.take(node, neighborhood.walker)
         score = self.score_fn(here, neighborhood.neighbor)
         entries = neighborhood.edge.numel()
         return _check.bias_weights(score, entries, "score_fn").sqrt()

@@ -6,15 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops, _tables
-from gttf_sampler.bias import Bias
-from gttf_sampler.compact import CompactAdj
-from gttf_sampler.draw import (
-    Neighborhood,
-    Walkers,
-    draw_within,
-    draw_within_weighted,
-)
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
+from gttf_sampler.bias.base import Bias
+from gttf_sampler.draw import Neighborhood, Walkers, draw_within, draw_within_weighted
+from gttf_sampler.graph import tables
+from gttf_sampler.graph.compact import CompactAdj
 
 INT64_MAX = (1 << 63) - 1
 STRATEGIES = ("uniform", "last")
@@ -70,14 +67,14 @@ class TemporalBias(Bias):
     ) -> Tensor:
         """One, or the edge weight, for admissible neighbours, zero for the others."""
         adj = neighborhood.adj
-        time = _ops.take(_tables.sorted_time(adj), neighborhood.edge)
-        latest = _ops.take(self._time_of(neighborhood.root, time), neighborhood.walker)
+        time = ops.take(tables.sorted_time(adj), neighborhood.edge)
+        latest = ops.take(self._time_of(neighborhood.root, time), neighborhood.walker)
         admitted = time <= latest
         if self.window is not None:
             admitted &= time >= self._earliest(latest)
         if not self.weighted:
             return admitted.to(torch.float64)
-        return admitted * _ops.take(_tables.edge_weight(adj), neighborhood.edge)
+        return admitted * ops.take(tables.edge_weight(adj), neighborhood.edge)
 
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Finds the admissible range of every row in O(log δ) and draws inside it."""
@@ -91,13 +88,13 @@ class TemporalBias(Bias):
     def _admitted(self, walkers: Walkers) -> tuple[Tensor, Tensor]:
         """Start and length [w] of the admissible part of every row."""
         adj = walkers.adj
-        time = _tables.sorted_time(adj)
+        time = tables.sorted_time(adj)
         latest = self._time_of(walkers.root, time)
         start, count = adj.row_range(walkers.node)
-        stop = _ops.upper_bound(time, start, start + count, latest, adj.max_degree)
+        stop = ops.upper_bound(time, start, start + count, latest, adj.max_degree)
         if self.window is not None:
             early = _just_before(self._earliest(latest))
-            start = _ops.upper_bound(time, start, stop, early, adj.max_degree)
+            start = ops.upper_bound(time, start, stop, early, adj.max_degree)
         return start, stop - start
 
     def _time_of(self, root: Tensor, time: Tensor) -> Tensor:
@@ -109,7 +106,7 @@ class TemporalBias(Bias):
             _check.mistyped("seed_time", "must be integer like the edges'", own.dtype)
         else:
             own = own.to(torch.int64)
-        return _ops.take(own.to(root.device), root)
+        return ops.take(own.to(root.device), root)
 
     def _earliest(self, latest: Tensor) -> Tensor:
         """The first time [w] inside the window."""

@@ -11,11 +11,15 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _files
-from gttf_sampler._walk_embedding import WalkEmbedding
-from gttf_sampler.compact import CompactAdj
-from gttf_sampler.edgelist import embedding_files, read_edge_list, write_embeddings
-from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep
-from gttf_sampler.linkpred import link_auc, split_links
+from gttf_sampler.embedding.base import WalkEmbedding
+from gttf_sampler.embedding.links import link_auc, split_links
+from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph.edgelist import (
+    embedding_files,
+    read_edge_list,
+    write_embeddings,
+)
 
 METHODS = ("deepwalk", "node2vec", "wys")
 

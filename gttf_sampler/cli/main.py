@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from gttf_sampler import __version__
 
-# What a sub-command is for. Its module is `_command_<name>`, with two functions:
+# What a sub-command is for. Its module has its name, with two functions:
 # `add_arguments(parser)` and `run(args)`, which returns the lines to print at the end,
 # or the exit status if it has printed them itself.
 COMMANDS = {
@@ -40,14 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, purpose in COMMANDS.items():
         child = choices.add_parser(name, help=purpose, description=f"{purpose}.")
         if name in words[:1]:
-            import_module(f"gttf_sampler._command_{name}").add_arguments(child)
+            import_module(f"gttf_sampler.cli.{name}").add_arguments(child)
     args = parser.parse_args(words)
     for stream in (sys.stdout, sys.stderr):  # some terminals know no lines but dashes
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
         with _ended_by_signals():
-            command = import_module(f"gttf_sampler._command_{args.command}")
+            command = import_module(f"gttf_sampler.cli.{args.command}")
             outcome = command.run(args)
     except KeyboardInterrupt:
         sys.stderr.write(f"gttf {args.command}: interrupted\n")

@@ -7,12 +7,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gttf_sampler import _check, _probe
-from gttf_sampler._forest_loader import ForestLoader
-from gttf_sampler._loss import LossAcc, grown
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler import _check
 from gttf_sampler.draw import BiasFn
+from gttf_sampler.embedding import probe
+from gttf_sampler.embedding.loader import ForestLoader
 from gttf_sampler.forest import WalkForest
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.objectives.base import LossAcc, grown
 
 
 class WalkEmbedding(nn.Module):
@@ -71,7 +72,7 @@ class WalkEmbedding(nn.Module):
     @staticmethod
     def test(train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor) -> float:
         """The accuracy of a logistic regression from embeddings to classes."""
-        return _probe.accuracy(train_z, train_y, test_z, test_y)
+        return probe.accuracy(train_z, train_y, test_z, test_y)
 
     def _apply(
         self, fn: Callable[[Tensor], Tensor], recurse: bool = True

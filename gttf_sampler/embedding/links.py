@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
-from gttf_sampler._components import components, spanning_forest
+from gttf_sampler.graph.components import components, spanning_forest
 
 Score = Callable[[Tensor], Tensor]
 PAIRS = 1 << 18  # pairs that are scored together

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader
 
 from gttf_sampler import _check
-from gttf_sampler.compact import CompactAdj
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.forest import WalkForest
+from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.random import BATCH, draw, fold, new_key
 from gttf_sampler.traverse import traverse
 

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from gttf_sampler import _check
-from gttf_sampler._deepwalk import DeepWalkAcc, Node2VecAcc
-from gttf_sampler._loss import LossAcc
-from gttf_sampler._walk_embedding import WalkEmbedding
-from gttf_sampler._wys import WYSAcc
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler.bias.node2vec import Node2VecBias
+from gttf_sampler.embedding.base import WalkEmbedding
 from gttf_sampler.forest import WalkForest
-from gttf_sampler.node2vec import Node2VecBias
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.objectives.base import LossAcc
+from gttf_sampler.objectives.deepwalk import DeepWalkAcc, Node2VecAcc
+from gttf_sampler.objectives.watch_your_step import WYSAcc
 
 
 class DeepWalk(WalkEmbedding):

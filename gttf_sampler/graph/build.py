@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from gttf_sampler import _check, _ops
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
 
 
 class Rows(NamedTuple):
@@ -76,11 +77,11 @@ def rows_from_edges(
     if _check.yes_or_no("sort_by_time", sort_by_time) and time is not None:
         earlier = time.sort(stable=True).indices
         row, col = row.index_select(0, earlier), col.index_select(0, earlier)
-    rowptr, col, order = _ops.group_by_row(row, col, num_rows, num_cols)
+    rowptr, col, order = ops.group_by_row(row, col, num_rows, num_cols)
     if earlier is not None:
         order = earlier if order is None else earlier.index_select(0, order)
         sorted_already = bool((order[1:] > order[:-1]).all())
-        order = None if sorted_already else order.to(_ops.id_dtype(order.numel()))
+        order = None if sorted_already else order.to(ops.id_dtype(order.numel()))
     if col.data_ptr() == given.data_ptr():  # the caller may change it later
         col = col.clone()
     return Rows(rowptr, col, order, _ordered(weight, order), _ordered(time, order))

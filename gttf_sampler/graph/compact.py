@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gttf_sampler import _build, _check, _ops, _storage, _tables
-from gttf_sampler._scratch import NodeTable, ScratchPool
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.scratch import NodeTable, ScratchPool
+from gttf_sampler.graph import build, storage, tables
 
 DIRECTIONS = ("in", "out")
 
@@ -84,14 +86,14 @@ class CompactAdj:
             sort_by_time: if there are times, sort each row by them, stably.
         """
         _check.one_of("direction", direction, DIRECTIONS)
-        row, col = _build.endpoints(edge_index, direction)
-        num_rows, num_cols = _build.sizes(row, col, num_nodes, direction)
+        row, col = build.endpoints(edge_index, direction)
+        num_rows, num_cols = build.sizes(row, col, num_nodes, direction)
         _check.within("edge_index", row, num_rows)
         _check.within("edge_index", col, num_cols)
         _check.fits("num_nodes", 8 * num_rows)
-        weight = _build.weights(edge_weight, col)
-        time = _build.times(edge_time, node_time, col, num_cols)
-        rows = _build.rows_from_edges(
+        weight = build.weights(edge_weight, col)
+        time = build.times(edge_time, node_time, col, num_cols)
+        rows = build.rows_from_edges(
             row, col, num_rows, num_cols, weight, time, sort_by_time
         )
         _check.row_pointer("edge_index", rows.rowptr, rows.col.numel())
@@ -129,8 +131,8 @@ class CompactAdj:
         _check.within("col", col, num_cols)
         if edge_id is not None:
             edge_id = _check.edge_ids(edge_id, col.numel()).to(col.device)
-        weight = _build.weights(edge_weight, col)
-        time = _build.times(edge_time, None, col, num_cols)
+        weight = build.weights(edge_weight, col)
+        time = build.times(edge_time, None, col, num_cols)
         rows = rowptr, col.contiguous(), num_cols, direction
         return cls(*rows, edge_id, weight, time).trusted()
 
@@ -223,26 +225,26 @@ class CompactAdj:
         here, there = (x.reshape(-1).to(torch.int64) for x in (here, there))
         _check.within("node", here, self.num_rows)
         _check.within("neighbor", there, self.num_cols)
-        order, ordered = _tables.sorted_order(self), _tables.sorted_col(self)
+        order, ordered = tables.sorted_order(self), tables.sorted_col(self)
         start, count = self.row_range(here)
         low, high = (
-            _ops.upper_bound(ordered, start, start + count, bound, self.max_degree)
+            ops.upper_bound(ordered, start, start + count, bound, self.max_degree)
             for bound in (there - 1, there)
         )
         found = high - low
-        which, edge = _ops.expand(low, found, int(found.sum()))
-        return which, edge if order is None else _ops.take_or_none(order, edge)
+        which, edge = ops.expand(low, found, int(found.sum()))
+        return which, edge if order is None else ops.take_or_none(order, edge)
 
     def original_edge(self, edge: Tensor) -> Tensor:
         """Positions in the caller's edge order of positions in `col`; -1 stays -1."""
         edge = _check.positions("edge", edge, self.num_edges)
         if self.edge_id is None:
             return edge
-        return _ops.take_or_none(self.edge_id, edge)
+        return ops.take_or_none(self.edge_id, edge)
 
     def row_range(self, node: Tensor) -> tuple[Tensor, Tensor]:
         """Start and length [w] of the row of each node; length 0 where it is -1."""
-        return _ops.row_range(self.rowptr, node)
+        return ops.row_range(self.rowptr, node)
 
     def borrow_table(self, num_nodes: int) -> AbstractContextManager[NodeTable]:
         """A scratch table for `num_nodes` nodes, kept with this graph between uses."""
@@ -309,8 +311,8 @@ class CompactAdj:
         _check.within("col", col, _check.nodes("num_cols", self.num_cols))
         if self.edge_id is not None:
             _check.edge_ids(self.edge_id, self.num_edges)
-        _build.weights(self.edge_weight, self.col)
-        _build.times(self.edge_time, None, self.col, self.num_cols)
+        build.weights(self.edge_weight, self.col)
+        build.times(self.edge_time, None, self.col, self.num_cols)
         _check.one_device(self.arrays())
         return self.trusted()
 
@@ -336,7 +338,7 @@ class CompactAdj:
         """
         header = {"num_cols": self.num_cols, "direction": self.direction}
         overwrite = _check.yes_or_no("overwrite", overwrite)
-        _storage.save(path, self.arrays(), header, overwrite)
+        storage.save(path, self.arrays(), header, overwrite)
 
     @classmethod
     def open(
@@ -355,7 +357,7 @@ class CompactAdj:
             _check.yes_or_no(name, value)
             for name, value in (("mmap", mmap), ("verify", verify))
         )
-        arrays, header = _storage.load(path, mmap, verify)
+        arrays, header = storage.load(path, mmap, verify)
         size, direction = header["num_cols"], header["direction"]
         adj = cls(num_cols=size, direction=direction, **arrays)
         if verify:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
 
 if TYPE_CHECKING:  # which asks here for the order of its rows
-    from gttf_sampler.compact import CompactAdj
+    from gttf_sampler.graph.compact import CompactAdj
 
 
 def edge_weight(adj: CompactAdj) -> Tensor:
@@ -25,7 +26,7 @@ def weight_table(adj: CompactAdj) -> Tensor:
     """Cumulative integer weights [m] of each row."""
     weight = edge_weight(adj)
     made: Tensor = adj.cached(
-        "weight_table", lambda: _ops.weight_table(weight, adj.rowptr)
+        "weight_table", lambda: ops.weight_table(weight, adj.rowptr)
     )
     return made
 
@@ -48,28 +49,28 @@ def sorted_order(adj: CompactAdj) -> Tensor | None:
     return order
 
 
-def reverse_rows(adj: CompactAdj) -> _ops.Reverse:
+def reverse_rows(adj: CompactAdj) -> ops.Reverse:
     """Row pointer and ascending columns of the reversed graph.
 
     They are `adj`'s own if every edge has its reverse, which takes no more memory.
     """
 
-    def turn() -> _ops.Reverse:
+    def turn() -> ops.Reverse:
         row, sizes = _row_of_edge(adj), (adj.num_cols, adj.num_rows)
-        rowptr, col, _ = _ops.group_by_row(adj.col, row, *sizes)
+        rowptr, col, _ = ops.group_by_row(adj.col, row, *sizes)
         col, own = col.to(adj.col.dtype), sorted_col(adj)
         if torch.equal(rowptr, adj.rowptr) and torch.equal(col, own):
             return adj.rowptr, own
         return rowptr, col
 
-    made: _ops.Reverse = adj.cached("reverse_rows", turn)
+    made: ops.Reverse = adj.cached("reverse_rows", turn)
     return made
 
 
 def edge_filter(adj: CompactAdj) -> Tensor | None:
     """What tells most absent edges without a search, where the backend has it."""
     made: Tensor | None = adj.cached(
-        "edge_filter", lambda: _ops.edge_filter(adj.rowptr, adj.col)
+        "edge_filter", lambda: ops.edge_filter(adj.rowptr, adj.col)
     )
     return made
 
@@ -110,8 +111,8 @@ def _ascending(adj: CompactAdj) -> Tensor | None:
     row, sizes = _row_of_edge(adj), (adj.num_cols, adj.num_rows)
     if bool(((adj.col[1:] >= adj.col[:-1]) | (row[1:] != row[:-1])).all()):
         return None
-    _, row, by_col = _ops.group_by_row(adj.col, row, *sizes)
-    by_row = _ops.group_by_row(row, row, *sizes[::-1])[2]
+    _, row, by_col = ops.group_by_row(adj.col, row, *sizes)
+    by_row = ops.group_by_row(row, row, *sizes[::-1])[2]
     if by_col is None or by_row is None:
         return by_row if by_col is None else by_col
     return by_col.index_select(0, by_row)

@@ -6,8 +6,15 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._loss import LossAcc, grown, look_up, over_trees, standing, vectors
 from gttf_sampler.forest import WalkForest
+from gttf_sampler.objectives.base import (
+    LossAcc,
+    grown,
+    look_up,
+    over_trees,
+    standing,
+    vectors,
+)
 
 
 class TransitionFactorizationAcc(LossAcc):

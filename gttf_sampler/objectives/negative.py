@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler.graph.compact import CompactAdj
 
 DIGITS = 1 << 40  # of a power of a degree: fewer than libraries may differ in
 

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gttf_sampler import _ops, _tables
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler._backends import ops
 from gttf_sampler.forest import WalkForest
+from gttf_sampler.graph import tables
+from gttf_sampler.graph.compact import CompactAdj
 
 SCHEMES = ("unbiased", "paper")
 ENTRIES = 1 << 22  # neighbours that are looked at together
@@ -82,8 +83,8 @@ def _step(forest: WalkForest, depth: int, weighted: bool) -> Step:
 
 def _kinds(adj: CompactAdj, last: Tensor, node: Tensor) -> Tensor:
     """Whether `node` [e] is the last node, its neighbour, or neither."""
-    table = _tables.sorted_col(adj)
-    adjacent = _ops.has_edge(adj.rowptr, table, node, last, adj.max_degree)
+    table = tables.sorted_col(adj)
+    adjacent = ops.has_edge(adj.rowptr, table, node, last, adj.max_degree)
     kind = torch.full_like(node, AWAY).masked_fill_(adjacent, NEAR)
     return kind.masked_fill_(node == last, BACK)
 
@@ -94,7 +95,7 @@ def _masses(adj: CompactAdj, edge: Tensor, weighted: bool) -> Tensor:
     All neighbours are looked at, O(δ log δ) per edge, some edges at a time.
     """
     last = torch.searchsorted(adj.rowptr, edge, right=True) - 1
-    here = _ops.take(adj.col, edge).to(torch.int64)
+    here = ops.take(adj.col, edge).to(torch.int64)
     start, count = adj.row_range(here)
     group = (count.cumsum(0) - 1).div(ENTRIES, rounding_mode="floor")
     sizes = group.unique_consecutive(return_counts=True)[1].tolist()
@@ -108,12 +109,12 @@ def _mass(
     adj: CompactAdj, last: Tensor, start: Tensor, count: Tensor, weighted: bool
 ) -> Tensor:
     """The same for one group of edges."""
-    owner, entry = _ops.expand(start, count, int(count.sum()))
-    neighbor = _ops.take(adj.col, entry).to(torch.int64)
+    owner, entry = ops.expand(start, count, int(count.sum()))
+    neighbor = ops.take(adj.col, entry).to(torch.int64)
     kind = _kinds(adj, last.index_select(0, owner), neighbor)
     weight = torch.ones(entry.numel(), dtype=torch.float64, device=adj.device)
     if weighted:
-        weight = _ops.take(_tables.edge_weight(adj), entry).to(torch.float64)
+        weight = ops.take(tables.edge_weight(adj), entry).to(torch.float64)
     mass = weight.new_zeros(last.numel() * 3)
     mass = mass.index_add_(0, owner * 3 + kind, weight).view(-1, 3)
     return mass / mass.sum(1, keepdim=True).clamp(min=torch.finfo(mass.dtype).tiny)

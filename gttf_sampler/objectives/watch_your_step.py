@@ -7,10 +7,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._loss import LossAcc, grown, look_up, over_trees, standing, vectors
-from gttf_sampler._second_order import SCHEMES
 from gttf_sampler.forest import WalkForest
-from gttf_sampler.negative import NegativeSampler
+from gttf_sampler.objectives.base import (
+    LossAcc,
+    grown,
+    look_up,
+    over_trees,
+    standing,
+    vectors,
+)
+from gttf_sampler.objectives.negative import NegativeSampler
+from gttf_sampler.objectives.second_order import SCHEMES
 
 
 class WYSAcc(LossAcc):

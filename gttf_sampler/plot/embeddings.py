@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler.graph.compact import CompactAdj
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gttf_sampler._twigs import DEPTH, Twig, trees
 from gttf_sampler.forest import WalkForest
+from gttf_sampler.plot.twigs import DEPTH, Twig, trees
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gttf_sampler import _ops, random
-from gttf_sampler._hop import Draw, NodeSet, Relation, draw_relation
-from gttf_sampler._scratch import relabel
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler import random
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.scratch import relabel
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.rooted.hop import Draw, NodeSet, Relation, draw_relation
 
 
 @dataclass
@@ -108,7 +109,7 @@ def _arrive(nodes: NodeSet, draws: list[Draw]) -> _Arrivals:
     known = nodes.identity(nodes.node, nodes.root)
     reached = node
     if nodes.table is None:
-        reached = nodes.identity(node, _ops.take(root, owner))
+        reached = nodes.identity(node, ops.take(root, owner))
     local, new = relabel(known, reached, nodes.table)
     return _Arrivals(node, local, new, owner, root, path)
 
@@ -130,18 +131,18 @@ def _collect(
         start, _, _ = nodes[relation.to].frontier()
         columns = [local, draw.to + start, draw.edge]
         if count < size:
-            chosen = _ops.compress(draw.edge >= 0, count)
-            columns = [_ops.take(column, chosen) for column in columns]
+            chosen = ops.compress(draw.edge >= 0, count)
+            columns = [ops.take(column, chosen) for column in columns]
         kept.add(*columns)
 
 
 def _settle(nodes: NodeSet, arrivals: _Arrivals, count: int) -> None:
     """Appends the `count` new nodes of a hop."""
-    chosen = _ops.compress(arrivals.new, count)
-    nodes.node = torch.cat([nodes.node, _ops.take(arrivals.node, chosen)])
+    chosen = ops.compress(arrivals.new, count)
+    nodes.node = torch.cat([nodes.node, ops.take(arrivals.node, chosen)])
     if nodes.biased or nodes.table is None:
-        parent = _ops.take(arrivals.parent, chosen)
-        nodes.root = torch.cat([nodes.root, _ops.take(arrivals.root, parent)])
+        parent = ops.take(arrivals.parent, chosen)
+        nodes.root = torch.cat([nodes.root, ops.take(arrivals.root, parent)])
         nodes.path = arrivals.path.index_select(0, parent)
     else:
         nodes.root = nodes.node

@@ -6,16 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops, random
-from gttf_sampler._scratch import NodeTable
-from gttf_sampler.compact import CompactAdj
-from gttf_sampler.draw import (
-    BiasFn,
-    Walkers,
-    all_edges,
-    draw_edges,
-    takes_whole_rows,
-)
+from gttf_sampler import _check, random
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.scratch import NodeTable
+from gttf_sampler.draw import BiasFn, Walkers, all_edges, draw_edges, takes_whole_rows
+from gttf_sampler.graph.compact import CompactAdj
 
 
 class Relation(NamedTuple):
@@ -116,7 +111,7 @@ def draw_relation(
         _check.fits("fanouts", 32 * node.numel() * fanout)
         edge = draw_edges(walkers, relation.bias, fanout, replace).view(-1)
         to = torch.arange(node.numel(), device=node.device).repeat_interleave(fanout)
-    return Draw(walkers, edge, to, _ops.take_or_none(adj.col, edge))
+    return Draw(walkers, edge, to, ops.take_or_none(adj.col, edge))
 
 
 def _draw_ragged(

@@ -7,15 +7,17 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _ops, _tables, random
-from gttf_sampler._grow import grow
-from gttf_sampler._hop import NodeSet, Relation
-from gttf_sampler._scratch import NodeTable
-from gttf_sampler.bias import EdgeWeightBias, where_no_node_returns
-from gttf_sampler.compact import CompactAdj
+from gttf_sampler import _check, random
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.scratch import NodeTable
+from gttf_sampler.bias.base import where_no_node_returns
+from gttf_sampler.bias.simple import EdgeWeightBias
 from gttf_sampler.draw import BiasFn
-from gttf_sampler.hetero import EdgeType, HeteroSubgraph
-from gttf_sampler.subgraph import Subgraph
+from gttf_sampler.graph import tables
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.rooted.grow import grow
+from gttf_sampler.rooted.hop import NodeSet, Relation
+from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
 
 
 @overload
@@ -126,8 +128,8 @@ def _sample_fused(
     table: NodeTable,
 ) -> Subgraph | None:
     """The most common cases in one call, where the backend has it."""
-    mass = None if bias is None else _tables.weight_table(adj)
-    found = _ops.rooted(
+    mass = None if bias is None else tables.weight_table(adj)
+    found = ops.rooted(
         *(adj.rowptr, adj.col, mass, seeds, fanouts, replace, key),
         *(table.cell, table.reserve),
     )

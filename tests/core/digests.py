@@ -4,7 +4,7 @@ A seed is a promise: whoever has noted one gets the same batch from a later vers
 `test_digests` compares with `digests.json`, on every backend. Where a change of the
 draws is meant, say so in the CHANGELOG and record them anew:
 
-    python tests/digests.py --record
+    python tests/core/digests.py --record
 """
 
 import argparse
@@ -27,17 +27,17 @@ from gttf_sampler import (
     ExcludeBias,
     FastGCNBias,
     LADIESBias,
-    NegativeSampler,
     Node2VecBias,
     NoRevisitBias,
     RootedAdjAcc,
     TemporalBias,
     sample_rooted,
-    split_links,
     traverse,
     use_backend,
-    walk_subgraph,
 )
+from gttf_sampler.embedding import split_links
+from gttf_sampler.objectives import NegativeSampler
+from gttf_sampler.rooted import walk_subgraph
 
 FILE = Path(__file__).with_name("digests.json")
 BACKENDS = ("numba", "torch") if find_spec("numba") else ("torch",)
@@ -226,6 +226,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", action="store_true", required=True)
     parser.parse_args()
+    tests = FILE.parent.parent
+    sys.path += [str(tests / "pyg"), str(tests / "dgl")]
     found = {}
     for name, call in calls().items():
         several = set()

@@ -4,8 +4,6 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import Graph, graphs, positive_fanouts, seeds
-from test_traverse import cases
 
 from gttf_sampler import (
     CompactAdj,
@@ -15,6 +13,8 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
 )
+from strategies import Graph, graphs, positive_fanouts, seeds
+from test_traverse import cases
 
 
 @given(graphs(weighted=False), st.integers(0, 3), st.data())

@@ -4,26 +4,25 @@ import contextlib
 import inspect
 
 import pytest
-import strategies as own
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gttf_sampler
+import strategies as own
 from gttf_sampler import (
     EdgeWeightBias,
     Node2VecBias,
     NoRevisitBias,
     TemporalBias,
-    _ops,
-    _ops_torch,
-    _tables,
     sample_rooted,
     traverse,
     use_backend,
 )
-from gttf_sampler._ops_torch import Envelope
-from gttf_sampler._scratch import NodeTable
+from gttf_sampler._backends import numba_ops, ops, torch_ops
+from gttf_sampler._backends.scratch import NodeTable
+from gttf_sampler._backends.torch_ops import Envelope
+from gttf_sampler.graph import tables
 from gttf_sampler.random import FOREST, new_key, stream
 
 _ops_numba = pytest.importorskip("gttf_sampler._ops_numba", reason="numba is missing")
@@ -144,7 +143,7 @@ def test_building_is_bit_identical(graph):
         adj = graph.adj()
         arrays = list(adj.arrays().values())
         if adj.edge_weight is not None:
-            arrays.append(_tables.weight_table(adj))
+            arrays.append(tables.weight_table(adj))
         return arrays
 
     assert same(*both(call))
@@ -170,7 +169,7 @@ def make_arguments(name: str, size: int) -> tuple:
     row_of = torch.arange(size).repeat_interleave(degree)
     bloom = _ops_numba.edge_filter(rowptr, ends)
     weight = torch.rand(edges, generator=generator) * (col % 3)
-    table = _ops_torch.weight_table(weight, rowptr)
+    table = torch_ops.weight_table(weight, rowptr)
     words = stream(new_key(5, CPU, FOREST), torch.arange(size))
     low, high = rowptr[:-1], rowptr[1:]
     zero = torch.zeros_like(low)
@@ -183,7 +182,7 @@ def make_arguments(name: str, size: int) -> tuple:
     ahead = node.clamp(min=0)  # where there is somewhere to go
     if edges:
         ahead = standing[ahead % standing.numel()]
-    back = _ops_torch.group_by_row(ends, row_of.to(ends.dtype), size, size)[:2]
+    back = torch_ops.group_by_row(ends, row_of.to(ends.dtype), size, size)[:2]
     cell = NodeTable(size, CPU)
     every = {
         "draw_uniform": (words, degree, 4, False),
@@ -233,15 +232,15 @@ def test_function_is_bit_identical(name, size):
     """Large enough, too, for the threads to share the work."""
     function = name.split()[0]
     arguments = make_arguments(name, size)
-    reference = getattr(_ops_torch, function)(*arguments)
-    found = getattr(_ops_numba, function)(*make_arguments(name, size))
+    reference = getattr(torch_ops, function)(*arguments)
+    found = getattr(numba_ops, function)(*make_arguments(name, size))
     assert same(reference, found)
 
 
 def test_every_fast_function_is_compared():
     compared = {name.split()[0] for name in make_arguments("", 3)}
-    made = {n for n, f in vars(_ops_numba).items() if inspect.isfunction(f)}
-    fast = made & set(_ops.__all__)
+    made = {n for n, f in vars(numba_ops).items() if inspect.isfunction(f)}
+    fast = made & set(ops.__all__)
     whole = {"rooted", "walk_node2vec"}  # compared where they are called
     whole |= {"edge_filter"}  # the reference has none; compared by what comes of it
     assert fast == compared | whole
@@ -359,12 +358,12 @@ def test_bias_that_draws_astray_is_refused(backend, drawn):
 @pytest.mark.parametrize("bits", [1, 9])
 def test_group_by_row_with_buckets_of_any_width(monkeypatch, bits):
     """Rows count from the start of their bucket, in two bytes if they fit."""
-    monkeypatch.setattr(_ops_numba, "BUCKET_BITS", bits)
+    monkeypatch.setattr(numba_ops, "BUCKET_BITS", bits)
     rows, generator = 300_000, torch.Generator().manual_seed(0)
     row = torch.randint(rows, (50_000,), generator=generator)
     col = torch.randint(rows, (50_000,), generator=generator)
     found = _ops_numba.group_by_row(row, col, rows, rows)
     for one, other in zip(
-        found, _ops_torch.group_by_row(row, col, rows, rows), strict=True
+        found, torch_ops.group_by_row(row, col, rows, rows), strict=True
     ):
         assert torch.equal(one, other)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import graphs, seeds
 
 from gttf_sampler import (
     AttentionBias,
@@ -22,6 +21,7 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
 )
+from strategies import graphs, seeds
 
 NAN, INF = math.nan, math.inf
 

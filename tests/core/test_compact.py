@@ -13,7 +13,6 @@ import scipy.sparse
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import DIRECTIONS, Graph, graphs
 
 from gttf_sampler import (
     CompactAdj,
@@ -22,6 +21,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
+from strategies import DIRECTIONS, Graph, graphs
 
 FORMATS = ("csr", "csc", "coo", "lil")
 WRAPPERS = (scipy.sparse.csr_array, scipy.sparse.csr_matrix)

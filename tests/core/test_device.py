@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from simulated import CUDA, Accelerator, DeviceMixError
 
 from gttf_sampler import (
     AttentionBias,
@@ -16,7 +15,8 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
 )
-from gttf_sampler.node2vec import ROUNDS
+from gttf_sampler.bias.node2vec import ROUNDS
+from simulated import CUDA, Accelerator, DeviceMixError
 
 SEEDS = torch.tensor([3, 1, 3, 0, 7])
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from digests import BACKENDS, FILE, calls, digest
 
+from digests import BACKENDS, FILE, calls, digest
 from gttf_sampler import use_backend
 
 KNOWN = json.loads(FILE.read_text()) if FILE.exists() else {}

@@ -4,9 +4,9 @@ from itertools import combinations, product
 
 import pytest
 import torch
+
 from exact import SIGMAS, assert_frequencies, graph, proportional, successive
 from exact import one_thread as one_thread
-
 from gttf_sampler import AttentionBias, EdgeWeightBias, sample_rooted, traverse
 
 N = 40_000

@@ -4,16 +4,10 @@ import time
 
 import pytest
 import torch
+
 from exact import assert_frequencies, graph, proportional, successive
 from exact import one_thread as one_thread
-
-from gttf_sampler import (
-    CompactAdj,
-    Node2VecBias,
-    sample_rooted,
-    traverse,
-    use_backend,
-)
+from gttf_sampler import CompactAdj, Node2VecBias, sample_rooted, traverse, use_backend
 
 N = 15_000  # walks from every node
 

@@ -6,9 +6,9 @@ from math import prod
 
 import pytest
 import torch
+
 from exact import assert_frequencies, assert_same_frequencies, copies, graph
 from exact import one_thread as one_thread
-
 from gttf_sampler import NoRevisitBias, RootedAdjAcc, sample_rooted, traverse
 
 RUNS = 10_000

@@ -5,9 +5,9 @@ from operator import mul
 
 import pytest
 import torch
+
 from exact import assert_frequencies, graph, proportional, successive
 from exact import one_thread as one_thread
-
 from gttf_sampler import (
     EdgeWeightBias,
     NoRevisitBias,

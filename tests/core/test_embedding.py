@@ -4,25 +4,22 @@ import pickle
 
 import pytest
 import torch
-from exact import graph, one_thread  # noqa: F401
-from simulated import Accelerator
 
+from exact import graph, one_thread  # noqa: F401
 from gttf_sampler import (
     CompactAdj,
-    DeepWalk,
     DeepWalkAcc,
     EdgeWeightBias,
-    Node2Vec,
     Node2VecAcc,
     TransitionFactorizationAcc,
     WalkForest,
-    WatchYourStep,
     WYSAcc,
-    communities,
-    draw_embeddings,
     traverse,
 )
-from gttf_sampler.plot import plane
+from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep
+from gttf_sampler.plot import communities, draw_embeddings
+from gttf_sampler.plot.embeddings import plane
+from simulated import Accelerator
 
 ROWS = [[1, 2], [0, 2, 3], [0, 1], [1, 4], [3], []]
 MODELS = {

@@ -1,12 +1,12 @@
 """ExcludeBias and edges_between: edges found, and edges left out before drawing."""
 
 import pytest
-import strategies as many
 import torch
-from exact import assert_frequencies, graph
 from hypothesis import given
 from hypothesis import strategies as st
 
+import strategies as many
+from exact import assert_frequencies, graph
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,

@@ -6,9 +6,9 @@ import pickle
 import pytest
 import torch
 from hypothesis import given
-from test_traverse import cases
 
 from gttf_sampler import CompactAdj, WalkForest, traverse
+from test_traverse import cases
 
 
 def parents(forest: WalkForest, depth: int, i: int) -> list[int]:

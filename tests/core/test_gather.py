@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gttf_sampler import gather_rows
-from gttf_sampler._memory import FEATURES
+from gttf_sampler._backends.memory import FEATURES
 
 ROWS = torch.arange(3000 * 40).view(3000, 40)
 

@@ -4,9 +4,9 @@ from itertools import combinations, product
 
 import pytest
 import torch
+
 from exact import ROUNDING, assert_means, copies, deviations, graph
 from exact import one_thread as one_thread
-
 from gttf_sampler import sample_rooted
 
 RUNS = 6_000

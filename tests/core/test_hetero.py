@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Hetero, backends, counts, fanouts, hetero
 
 from gttf_sampler import (
     CompactAdj,
@@ -22,6 +21,7 @@ from gttf_sampler import (
     use_backend,
 )
 from gttf_sampler.bench.peak import PeakMemory
+from strategies import Hetero, backends, counts, fanouts, hetero
 
 HOPS = 3
 

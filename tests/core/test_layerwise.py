@@ -4,9 +4,9 @@ from math import prod
 
 import pytest
 import torch
+
 from exact import SIGMAS, assert_frequencies, assert_means, graph
 from exact import one_thread as one_thread
-
 from gttf_sampler import CompactAdj, FastGCNBias, LADIESBias, sample_rooted
 
 # Seeds 0 and 1 share neighbour 3; 5 is a neighbour of nobody in the batch.

@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 import torch
-from exact import SIGMAS, one_thread  # noqa: F401
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gttf_sampler import (
-    CompactAdj,
+from exact import SIGMAS, one_thread  # noqa: F401
+from gttf_sampler import CompactAdj
+from gttf_sampler.embedding import (
     DeepWalk,
     LinkSplit,
     WatchYourStep,
     largest_component,
     link_auc,
-    linkpred,
+    links,
     mean_rank,
-    read_edge_list,
     roc_auc,
     split_links,
 )
-from gttf_sampler._components import components, spanning_forest
+from gttf_sampler.graph import read_edge_list
+from gttf_sampler.graph.components import components, spanning_forest
 
 DATA = os.environ.get("GTTF_EDGELISTS")
 needs_data = pytest.mark.skipif(
@@ -164,7 +164,7 @@ def test_link_auc_and_mean_rank_in_groups(monkeypatch):
     def knows(pairs):
         return torch.tensor([float(tuple(sorted(p)) in true) for p in pairs.T.tolist()])
 
-    monkeypatch.setattr(linkpred, "PAIRS", 500)
+    monkeypatch.setattr(links, "PAIRS", 500)
     for sign, auc in ((1, 1.0), (0, 0.5), (-1, 0.0)):
         assert link_auc(lambda pairs, s=sign: s * knows(pairs), split) == auc
     blind = mean_rank(lambda pairs: torch.zeros(pairs.shape[1]), split, 100)
@@ -178,7 +178,7 @@ def test_link_auc_and_mean_rank_in_groups(monkeypatch):
     variance = 400 * sum(p * (1 - p) for p in chances) / 4
     assert abs(found - expected) < SIGMAS * variance**0.5 / len(chances)
     rank = mean_rank(knows, split, 400, generator=0)
-    monkeypatch.setattr(linkpred, "PAIRS", 10**6)
+    monkeypatch.setattr(links, "PAIRS", 10**6)
     assert mean_rank(knows, split, 400, generator=0) == rank
 
 

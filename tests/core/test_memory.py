@@ -6,7 +6,8 @@ import os
 import pytest
 import torch
 
-from gttf_sampler import CompactAdj, _memory, sample_rooted, traverse
+from gttf_sampler import CompactAdj, sample_rooted, traverse
+from gttf_sampler._backends import memory
 from gttf_sampler.bench.peak import PeakMemory
 
 pytest.importorskip("numba", reason="numba is missing")
@@ -52,7 +53,7 @@ def test_memory_is_held_by_whatever_shares_it(adj, hold):
 
 
 def test_memory_of_a_result_gone_serves_again(adj):
-    _memory.IDS.idle.clear()
+    memory.IDS.idle.clear()
     places = set()
     for number in range(12):
         sub = sample_rooted(adj, SEEDS, [5, 5], generator=number)
@@ -78,8 +79,8 @@ def test_memory_does_not_grow(adj):
 
 def test_memory_idle_is_bounded():
     for _ in range(100):
-        _memory.give_back(_memory.np.empty(_memory.IDS.small, _memory.np.int64))
-    assert len(_memory.IDS.idle) <= _memory.IDS.kept
+        memory.give_back(memory.np.empty(memory.IDS.small, memory.np.int64))
+    assert len(memory.IDS.idle) <= memory.IDS.kept
 
 
 def test_memory_of_a_small_result_is_small():
@@ -113,9 +114,9 @@ def test_memory_of_one_wide_tree(adj):
 
 def test_memory_of_the_largest_room_serves_again():
     """Borrowed at the limit, it is a bit larger than that, and kept all the same."""
-    _memory.IDS.idle.clear()
-    array = _memory.borrow(_memory.IDS.large)
-    _memory.give_back(array)
-    assert _memory.borrow(_memory.IDS.large) is array
-    _memory.give_back(_memory.borrow(2 * _memory.IDS.large))
-    assert all(idle is array for idle in _memory.IDS.idle)
+    memory.IDS.idle.clear()
+    array = memory.borrow(memory.IDS.large)
+    memory.give_back(array)
+    assert memory.borrow(memory.IDS.large) is array
+    memory.give_back(memory.borrow(2 * memory.IDS.large))
+    assert all(idle is array for idle in memory.IDS.idle)

@@ -4,41 +4,41 @@ from dataclasses import replace
 
 import pytest
 import torch
-from odd_values import HUGE, IGNORED, ODD, sentence
 
 from gttf_sampler import (
     AttentionBias,
     CompactAdj,
-    DeepWalk,
     DeepWalkAcc,
     EdgeWeightBias,
     ExcludeBias,
     LADIESBias,
-    NegativeSampler,
-    Node2Vec,
     Node2VecAcc,
     Node2VecBias,
     RootedAdjAcc,
     TemporalBias,
     TransitionAcc,
     TransitionFactorizationAcc,
-    WatchYourStep,
     WYSAcc,
-    communities,
-    draw_embeddings,
     gather_rows,
+    sample_rooted,
+    set_backend,
+    traverse,
+)
+from gttf_sampler.embedding import (
+    DeepWalk,
+    Node2Vec,
+    WatchYourStep,
     largest_component,
     link_auc,
     mean_rank,
-    read_edge_list,
     roc_auc,
-    sample_rooted,
-    set_backend,
     split_links,
-    traverse,
-    walk_subgraph,
-    write_embeddings,
 )
+from gttf_sampler.graph import read_edge_list, write_embeddings
+from gttf_sampler.objectives import NegativeSampler
+from gttf_sampler.plot import communities, draw_embeddings
+from gttf_sampler.rooted import walk_subgraph
+from odd_values import HUGE, IGNORED, ODD, sentence
 
 ENDS = torch.tensor([[0, 1, 1, 1, 1, 2, 3, 3, 4, 4], [1, 0, 2, 3, 4, 1, 1, 4, 1, 3]])
 EDGES = {"edge_index": ENDS, "num_nodes": 5, "direction": "out"}

@@ -2,14 +2,15 @@
 
 import pytest
 import torch
-from exact import assert_frequencies, graph, one_thread  # noqa: F401
 from hypothesis import given
 from hypothesis import strategies as st
+
+from exact import assert_frequencies, graph, one_thread  # noqa: F401
+from gttf_sampler import CompactAdj, use_backend
+from gttf_sampler.objectives import NegativeSampler
+from gttf_sampler.objectives.negative import alias_table
 from simulated import Accelerator
 from strategies import BACKENDS
-
-from gttf_sampler import CompactAdj, NegativeSampler, use_backend
-from gttf_sampler.negative import alias_table
 
 ROWS = [[1, 2, 3, 4], [0], [0, 1], [], [0, 0, 1, 2, 3, 3, 4, 4, 4]]
 POWERS = pytest.mark.parametrize("power", [0, 0.5, 0.75, 1.0, 2.5])

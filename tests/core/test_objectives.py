@@ -5,18 +5,16 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
-from exact import assert_means, graph, one_thread, transition_matrix  # noqa: F401
 
+from exact import assert_means, graph, one_thread, transition_matrix  # noqa: F401
 from gttf_sampler import (
     DeepWalkAcc,
-    LossAcc,
-    NegativeSampler,
     TransitionAcc,
     TransitionFactorizationAcc,
     WYSAcc,
-    _loss,
     traverse,
 )
+from gttf_sampler.objectives import LossAcc, NegativeSampler, base
 
 # A dead end (3), a self-loop (2), a multi-edge (1 → 2), a node nobody leads to (4).
 ROWS = [[1, 2], [0, 2, 2, 3], [0, 1, 2], [], [3, 0]]
@@ -255,7 +253,7 @@ NAMES = pytest.mark.parametrize("name", list(losses()))
 def test_losses_have_the_gradients_embeddings_ask_for(name, sparse, monkeypatch):
     found = []
     for group in (1 << 17, 60):  # all trees at once, or a few at a time
-        monkeypatch.setattr(_loss, "GROUP", group)
+        monkeypatch.setattr(base, "GROUP", group)
         acc, weights = losses(sparse)[name]
         torch.manual_seed(1)
         forest = traverse(graph(ROWS), [0, 1, 2, 3, 4, 0, 1], [2, 1, 2])
@@ -272,7 +270,7 @@ def test_losses_hold_one_group_of_vectors_at_a_time(name, monkeypatch):
     """What autograd keeps between forward and backward does not grow with the batch."""
     kept = {}
     for group in (1 << 17, 64):
-        monkeypatch.setattr(_loss, "GROUP", group)
+        monkeypatch.setattr(base, "GROUP", group)
         acc, _ = losses()[name]
         forest = traverse(graph(ROWS), torch.arange(N).repeat(200), [2, 2, 2])
         kept[group] = 0
@@ -392,7 +390,7 @@ def test_losses_validate_the_forest():
 
 def test_objective_of_a_random_embedding_in_groups(toy, monkeypatch):
     """What is worked out again for the backward pass drops the same entries."""
-    monkeypatch.setattr(_loss, "GROUP", 64)
+    monkeypatch.setattr(base, "GROUP", 64)
     table = torch.nn.Embedding(5, 4).double()
     lookup = torch.nn.Sequential(table, torch.nn.Dropout(0.5))
     forest = traverse(toy, torch.arange(5).repeat(8), [2, 2], generator=0)

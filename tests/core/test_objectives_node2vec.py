@@ -3,17 +3,16 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from exact import assert_means, graph, one_thread  # noqa: F401
 
+from exact import assert_means, graph, one_thread  # noqa: F401
 from gttf_sampler import (
     DeepWalkAcc,
     EdgeWeightBias,
-    NegativeSampler,
     Node2VecAcc,
     Node2VecBias,
-    _second_order,
     traverse,
 )
+from gttf_sampler.objectives import NegativeSampler, second_order
 
 # Directed: a dead end (3), a self-loop (2), a multi-edge (1 → 2), a source only (4).
 DIRECTED = [[1, 2], [0, 2, 2, 3], [0, 1, 2], [], [3, 0]]
@@ -181,7 +180,7 @@ def test_neighbours_are_counted_in_groups(monkeypatch):
     forest = traverse(graph(DIRECTED), torch.arange(N).repeat(9), [2, 2, 2])
     acc = make(embeddings(), 0.4, 3.0)
     whole = acc.weights(forest)
-    monkeypatch.setattr(_second_order, "ENTRIES", 3)
+    monkeypatch.setattr(second_order, "ENTRIES", 3)
     for one, other in zip(acc.weights(forest), whole, strict=True):
         assert torch.equal(one, other)
 

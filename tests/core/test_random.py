@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 import torch
+
 from exact import SIGMAS
 from exact import one_thread as one_thread
-
 from gttf_sampler import CompactAdj, sample_rooted, traverse
 from gttf_sampler.random import Key, below, below_wide, bits, fold, new_key, stream
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import BACKENDS, graphs, seeds
 
 from gttf_sampler import (
     AttentionBias,
@@ -24,6 +23,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
+from strategies import BACKENDS, graphs, seeds
 
 NODES, BATCH = 3000, 400
 

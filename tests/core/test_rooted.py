@@ -14,7 +14,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import BACKENDS, Graph, backends, fanouts, graphs, seeds
 
 from gttf_sampler import (
     AttentionBias,
@@ -28,6 +27,7 @@ from gttf_sampler import (
     sample_rooted,
     use_backend,
 )
+from strategies import BACKENDS, Graph, backends, fanouts, graphs, seeds
 
 
 class Case(NamedTuple):

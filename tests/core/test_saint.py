@@ -3,7 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gttf_sampler import CompactAdj, traverse, walk_subgraph
+from gttf_sampler import CompactAdj, traverse
+from gttf_sampler.rooted import walk_subgraph
 
 
 @given(st.data())

@@ -7,9 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import fanouts, graphs, seeds
 
-from gttf_sampler import CompactAdj, GCNWeight, Subgraph, sample_rooted
+from gttf_sampler import CompactAdj, Subgraph, sample_rooted
+from gttf_sampler.subgraph import GCNWeight
+from strategies import fanouts, graphs, seeds
 
 SCHEMES = ("unbiased", "paper", "sampled")
 

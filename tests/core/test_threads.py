@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from gttf_sampler import CompactAdj, _threads, sample_rooted, traverse
+from gttf_sampler import CompactAdj, sample_rooted, traverse
+from gttf_sampler._backends import threads
 
 pytest.importorskip("numba", reason="numba is missing")
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def make_graph(edges: int = 60_000) -> CompactAdj:
@@ -59,7 +60,7 @@ def test_workers_give_the_same_batches(method):
     """After this process has used its threads; workers persist over two epochs."""
     adj = make_graph()
     expected = [draw(adj, number) for number in range(6)]
-    assert _threads._pool is not None
+    assert threads._pool is not None
     loader = DataLoader(
         Batches(adj),
         batch_size=None,
@@ -118,7 +119,7 @@ def test_interpreter_may_exit_in_the_middle():
         for _ in range(3):
             _kernels.count_buckets(lo, hi, ids, np.uint64(0), counts)
     sample_rooted(adj, torch.arange(3000), [10, 10])
-    work = lambda: _threads.parallel(busy, 10**9, 10**9)
+    work = lambda: threads.parallel(busy, 10**9, 10**9)
     threading.Thread(target=work, daemon=True).start()
     time.sleep(1)
     print("leaving")

@@ -4,6 +4,7 @@ from itertools import chain
 
 import pytest
 import torch
+
 from exact import (
     ROUNDING,
     SIGMAS,
@@ -14,7 +15,6 @@ from exact import (
     transition_matrix,
 )
 from exact import one_thread as one_thread
-
 from gttf_sampler import EdgeWeightBias, TransitionAcc, traverse
 
 RUNS = 10_000

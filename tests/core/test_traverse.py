@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import BACKENDS, Graph, backends, graphs, positive_fanouts, seeds
 
 from gttf_sampler import (
     CompactAdj,
@@ -24,6 +23,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
+from strategies import BACKENDS, Graph, backends, graphs, positive_fanouts, seeds
 
 
 class Case(NamedTuple):

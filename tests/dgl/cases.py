@@ -3,12 +3,11 @@
 from collections import Counter
 from typing import Any, NamedTuple
 
-import pytest
+import dgl
 import torch
 from hypothesis import strategies as st
-from strategies import Hetero, counts, hetero, seeds, weights
 
-dgl = pytest.importorskip("dgl")
+from strategies import Hetero, counts, hetero, seeds, weights
 
 Kind = tuple[str, str, str]
 

@@ -1,15 +1,13 @@
 """What GTTFSampler draws, against exact probabilities."""
 
+import dgl
 import pytest
 import torch
+from dgl.nn import GraphConv
+
 from exact import assert_frequencies, assert_means, one_thread, successive
-
-dgl = pytest.importorskip("dgl")
-
-from dgl.nn import GraphConv  # noqa: E402
-
-from gttf_dgl import GTTFSampler, GTTFSubgraphSampler  # noqa: E402
-from gttf_sampler import AttentionBias  # noqa: E402
+from gttf_dgl import GTTFSampler, GTTFSubgraphSampler
+from gttf_sampler import AttentionBias
 
 __all__ = ["one_thread"]
 

@@ -6,23 +6,21 @@ import importlib
 import inspect
 import pkgutil
 
+import dgl
 import pytest
 import torch
 from hypothesis import given, settings
 
-dgl = pytest.importorskip("dgl")
-
-from dgl_cases import cases, ids  # noqa: E402
-
-import gttf_dgl  # noqa: E402
-from gttf_dgl import (  # noqa: E402
+import gttf_dgl
+from cases import cases, ids
+from gttf_dgl import (
     GTTFSampler,
     GTTFSubgraphSampler,
     compact,
     from_subgraph,
     to_compact,
 )
-from gttf_sampler import Subgraph, sample_rooted  # noqa: E402
+from gttf_sampler import Subgraph, sample_rooted
 
 
 @settings(max_examples=30)

@@ -1,14 +1,11 @@
 """The same work by DGL's own samplers: same structure, same chances of every edge."""
 
+import dgl
 import pytest
 import torch
-
-pytest.importorskip("dgl", reason="gttf_dgl needs dgl")
-
-import dgl
 from dgl.dataloading import NeighborSampler
-from exact import SIGMAS
 
+from exact import SIGMAS
 from gttf_dgl import GTTFSampler, node2vec_random_walk, random_walk
 
 COPIES = 1500  # of a small graph side by side: a batch is as many draws

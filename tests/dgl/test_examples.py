@@ -6,13 +6,12 @@ import runpy
 import sys
 
 import pytest
-from exact import one_thread
 
-pytest.importorskip("dgl")
+from exact import one_thread
 
 __all__ = ["one_thread"]
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 NAMES = ("sage", "gcn", "gat", "gcnii", "link_prediction", "node2vec")
 
 

@@ -3,16 +3,14 @@
 import copy
 import pickle
 
+import dgl
 import pytest
 import torch
+import torch.distributed as dist
+from dgl.dataloading import DataLoader, as_edge_prediction_sampler
 
-dgl = pytest.importorskip("dgl")
-
-import torch.distributed as dist  # noqa: E402
-from dgl.dataloading import DataLoader, as_edge_prediction_sampler  # noqa: E402
-from dgl_cases import as_table  # noqa: E402
-
-from gttf_dgl import GTTFSampler, GTTFSubgraphSampler, _keys  # noqa: E402
+from cases import as_table
+from gttf_dgl import GTTFSampler, GTTFSubgraphSampler, _keys
 
 NODES = 60
 

@@ -1,13 +1,9 @@
 """Whatever `gttf_dgl` cannot read is refused in a sentence that names the argument."""
 
+import dgl
 import numpy as np
 import pytest
 import torch
-from odd_values import HUGE, IGNORED, ODD, sentence
-
-pytest.importorskip("dgl", reason="gttf_dgl needs dgl")
-
-import dgl
 
 from gttf_dgl import (
     GTTFSampler,
@@ -18,6 +14,7 @@ from gttf_dgl import (
     to_compact,
 )
 from gttf_sampler import EdgeWeightBias, Subgraph
+from odd_values import HUGE, IGNORED, ODD, sentence
 
 IDS = torch.tensor([0, 1])
 

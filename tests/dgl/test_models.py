@@ -1,17 +1,15 @@
 """DGL's own layers on our batches: they train, and full batches are exact."""
 
+import dgl
 import pytest
 import torch
-from exact import one_thread
+from dgl.dataloading import DataLoader
+from dgl.nn import GATConv, GCN2Conv, GraphConv, SAGEConv
 from torch import nn
 from torch.nn import functional as F
 
-dgl = pytest.importorskip("dgl")
-
-from dgl.dataloading import DataLoader  # noqa: E402
-from dgl.nn import GATConv, GCN2Conv, GraphConv, SAGEConv  # noqa: E402
-
-from gttf_dgl import GTTFSampler, GTTFSubgraphSampler  # noqa: E402
+from exact import one_thread
+from gttf_dgl import GTTFSampler, GTTFSubgraphSampler
 
 __all__ = ["one_thread"]
 

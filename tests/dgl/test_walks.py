@@ -2,16 +2,15 @@
 
 import inspect
 
+import dgl
 import pytest
 import torch
-from exact import assert_frequencies, one_thread
 from hypothesis import given
 from hypothesis import strategies as st
+
+from exact import assert_frequencies, one_thread
+from gttf_dgl import node2vec_random_walk, random_walk
 from strategies import Graph, graphs, seeds
-
-dgl = pytest.importorskip("dgl")
-
-from gttf_dgl import node2vec_random_walk, random_walk  # noqa: E402
 
 __all__ = ["one_thread"]
 

@@ -1,16 +1,13 @@
 """Same batch, same numbers: both hosts get the same subgraph from the same seed."""
 
+import dgl
 import pytest
 import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import NodeSamplerInput
 
-dgl = pytest.importorskip("dgl")
-pyg = pytest.importorskip("torch_geometric")
-
-from torch_geometric.data import Data, HeteroData  # noqa: E402
-from torch_geometric.sampler import NodeSamplerInput  # noqa: E402
-
-import gttf_dgl  # noqa: E402
-import gttf_pyg  # noqa: E402
+import gttf_dgl
+import gttf_pyg
 
 
 def edges(sources, targets, count):

@@ -2,14 +2,11 @@
 
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import hetero_toy
-from simulated import Accelerator
 from torch_geometric.datasets import KarateClub
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader
+from reference import hetero_toy
+from simulated import Accelerator
 
 KARATE = KarateClub()[0]
 

@@ -6,14 +6,13 @@ They need pyg-lib, which is on no package index; without it these tests are left
 import pytest
 import torch
 
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
 pytest.importorskip("pyg_lib", reason="PyG's own sampler needs pyg-lib")
 
-from exact import SIGMAS
-from exact import one_thread as one_thread  # pyg-lib shares a generator among threads
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkNeighborLoader, NeighborLoader
 
+from exact import SIGMAS
+from exact import one_thread as one_thread  # pyg-lib shares a generator among threads
 from gttf_pyg import GTTFLinkLoader, GTTFLoader
 
 COPIES = 1500  # of a small graph side by side: a batch is as many draws

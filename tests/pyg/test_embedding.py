@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from exact import one_thread  # noqa: F401
 
 import gttf_sampler
-
-pytest.importorskip("torch_geometric")
+from exact import one_thread  # noqa: F401
 from gttf_pyg.deepwalk import DeepWalk
 from gttf_pyg.watch_your_step import WatchYourStep
+from gttf_sampler import embedding
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]])
 
@@ -22,7 +21,7 @@ def test_deepwalk_is_that_of_the_engine():
     assert model().shape == (6, 4)
     torch.manual_seed(0)
     adj = gttf_sampler.CompactAdj.from_edge_index(EDGES, 6, direction="out")
-    other = gttf_sampler.DeepWalk(adj, 4, 2, [2] * 4, 7, sparse=True)
+    other = embedding.DeepWalk(adj, 4, 2, [2] * 4, 7, sparse=True)
     losses = []
     for each in (model, other):
         torch.manual_seed(1)

@@ -3,16 +3,13 @@
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import hetero_toy
-from simulated import Accelerator
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.datasets import KarateClub
 from torch_geometric.sampler import NegativeSampling
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
+from reference import hetero_toy
+from simulated import Accelerator
 
 KARATE = KarateClub()[0]
 TOY = hetero_toy()

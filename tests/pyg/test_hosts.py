@@ -3,10 +3,6 @@
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import assert_consistent, hetero_toy
 from torch_geometric.data import Data
 from torch_geometric.data.lightning import datamodule
 from torch_geometric.datasets import KarateClub
@@ -27,6 +23,7 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import BaseSampler
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
+from reference import assert_consistent, hetero_toy
 
 KARATE = KarateClub()[0]
 

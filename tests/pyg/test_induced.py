@@ -2,9 +2,6 @@
 
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.datasets import KarateClub
 

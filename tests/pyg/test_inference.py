@@ -1,11 +1,9 @@
 import pytest
 import torch
-from exact import one_thread as one_thread
-
-pytest.importorskip("torch_geometric")
 from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SimpleConv
 
+from exact import one_thread as one_thread
 from gttf_pyg import (
     GTTFLinkLoader,
     GTTFLoader,

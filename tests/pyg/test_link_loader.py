@@ -4,16 +4,13 @@ import math
 
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import assert_consistent, assert_same, hetero_toy, neighborhood
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 from torch_geometric.sampler import NegativeSampling
 
 from gttf_pyg import GTTFLinkLoader
+from reference import assert_consistent, assert_same, hetero_toy, neighborhood
 
 KARATE = KarateClub()[0]
 EDGES = KARATE.edge_index

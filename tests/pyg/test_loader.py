@@ -5,10 +5,6 @@ import inspect
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import assert_consistent, assert_same, hetero_toy, neighborhood
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.datasets import FakeDataset, FakeHeteroDataset, KarateClub
@@ -18,6 +14,7 @@ from torch_geometric.sampler.base import NumNeighbors
 
 import gttf_pyg
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
+from reference import assert_consistent, assert_same, hetero_toy, neighborhood
 
 KARATE = KarateClub()[0]
 

@@ -4,13 +4,10 @@ import gc
 
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
 from torch_geometric.data import Data
 
 from gttf_pyg import GTTFLoader
-from gttf_sampler._memory import FEATURES
+from gttf_sampler._backends.memory import FEATURES
 
 NODES = 6000
 

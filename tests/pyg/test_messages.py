@@ -3,11 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from odd_values import HUGE, IGNORED, ODD, sentence
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import hetero_toy
 from torch_geometric.data import Data
 from torch_geometric.sampler import (
     EdgeSamplerInput,
@@ -28,6 +23,8 @@ from gttf_pyg import (
     sampled_inference,
 )
 from gttf_sampler import EdgeWeightBias
+from odd_values import HUGE, IGNORED, ODD, sentence
+from reference import hetero_toy
 
 ENDS = torch.tensor([[0, 1, 1, 1, 1, 2, 3, 3, 4, 4], [1, 0, 2, 3, 4, 1, 1, 4, 1, 3]])
 IDS, FIVE, TEN = torch.tensor([0, 1]), torch.arange(5), torch.arange(10)

@@ -3,9 +3,6 @@
 import pytest
 import torch
 from torch import Tensor, nn
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.datasets import FakeDataset, FakeHeteroDataset, KarateClub

@@ -9,20 +9,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from exact import assert_frequencies, proportional
-from exact import one_thread as one_thread
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from simulated import Accelerator
-from strategies import graphs
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
 from torch_geometric import EdgeIndex
 from torch_geometric.datasets import KarateClub
 from torch_geometric.nn.models import node2vec as host
 
+from exact import assert_frequencies, proportional
+from exact import one_thread as one_thread
 from gttf_pyg import Node2Vec
+from simulated import Accelerator
+from strategies import graphs
 
 RING = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
 # A triangle 0-1-2, a path 2-3-4 to a leaf, 1-3 twice, a self-loop at 3; 5 is alone.

@@ -8,9 +8,6 @@ import time
 
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
 from torch_geometric.datasets import KarateClub
 
 from gttf_pyg import GTTFLoader

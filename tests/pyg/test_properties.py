@@ -2,18 +2,14 @@
 
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Graph, Hetero, fanouts, graphs, hetero, seeds
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import assert_consistent, assert_same, neighborhood
 from torch_geometric.data import Data, HeteroData
 
 from gttf_pyg import GTTFLoader
+from reference import assert_consistent, assert_same, neighborhood
+from strategies import Graph, Hetero, fanouts, graphs, hetero, seeds
 
 OPTIONS = st.fixed_dictionaries(
     {

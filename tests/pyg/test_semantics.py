@@ -5,10 +5,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import assert_consistent, hetero_toy, neighborhood
 from torch_geometric import seed_everything
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
@@ -16,6 +12,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
 from gttf_sampler import AttentionBias
+from reference import assert_consistent, hetero_toy, neighborhood
 
 KARATE = KarateClub()[0]
 DRAWS = 4000

@@ -2,16 +2,13 @@
 
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import hetero_toy, neighborhood
 from torch_geometric.data import Data
 from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.datasets import KarateClub
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
+from reference import hetero_toy, neighborhood
 
 KARATE = KarateClub()[0]
 LAYOUTS = ("coo", "csr", "csc")

@@ -2,15 +2,12 @@
 
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import assert_consistent, assert_same, hetero_toy, neighborhood
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.datasets import FakeDataset
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
+from reference import assert_consistent, assert_same, hetero_toy, neighborhood
 
 DTYPES = [torch.int64, torch.int32, torch.float32, torch.float64]
 

@@ -5,16 +5,9 @@ import pickle
 
 import pytest
 import torch
-from exact import assert_means
-from exact import one_thread as one_thread
+import torch_geometric.transforms as T
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated import Accelerator
-from strategies import graphs
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-import torch_geometric.transforms as T
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 from torch_geometric.loader import NodeLoader
@@ -23,6 +16,8 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.sampler import NodeSamplerInput
 from torch_geometric.utils import trim_to_layer
 
+from exact import assert_means
+from exact import one_thread as one_thread
 from gttf_pyg import (
     GTTFLinkLoader,
     GTTFLoader,
@@ -32,6 +27,8 @@ from gttf_pyg import (
     _attached,
 )
 from gttf_sampler import CompactAdj
+from simulated import Accelerator
+from strategies import graphs
 
 
 def karate(**attributes):

@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, WeightedRandomSampler
-
-pytest.importorskip("torch_geometric", reason="gttf_pyg needs torch-geometric")
-
-from pyg_reference import assert_consistent
 from torch_geometric.data import Data
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader
 from gttf_pyg._keys import Epoch, KeyedBatches
 from gttf_sampler import EdgeWeightBias, FastGCNBias, LADIESBias
+from reference import assert_consistent
 
 KARATE = KarateClub()[0]
 HETERO = FakeHeteroDataset(1, avg_num_nodes=30, avg_degree=5)[0]

@@ -1,8 +1,8 @@
 """Calls everything public with odd arguments: a right result, or one of our errors.
 
     make fuzz CASES=50000 ARGS="--seed 1"
-    python tests/fuzz.py --only traverse --cases 500
-    python tests/fuzz.py --run "walk(adj=toy(), seeds=[4], fanouts=None)"  # a line
+    python tests/tools/fuzz.py --only traverse --cases 500
+    python tests/tools/fuzz.py --run "walk(adj=toy(), seeds=[4], fanouts=None)"
 
 A case is a line of Python, written at random from the rules in `fuzz_words`. It runs in
 a child process with a cap on memory, and must end within some seconds in a result that
@@ -30,15 +30,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 import fuzz_calls
 import fuzz_hosts
 import fuzz_twists
-import numpy as np
-import torch
+import gttf_sampler
 from fuzz_twists import ARRAYS, NUMBERS, OBJECTS, TWISTS
 from fuzz_words import RULES, STARTS
-
-import gttf_sampler
 
 ODD = 0.14  # how likely an argument is replaced or twisted
 OPTIONAL = 0.3  # how likely an argument that may be left out is there

@@ -12,18 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fuzz_checks import check, check_edges, hold
 from torch import Tensor
 
-from gttf_sampler import (
-    CompactAdj,
-    HeteroSubgraph,
-    WalkForest,
-    read_edge_list,
-    sample_rooted,
-    split_links,
-    traverse,
-)
+from fuzz_checks import check, check_edges, hold
+from gttf_sampler import CompactAdj, HeteroSubgraph, WalkForest, sample_rooted, traverse
+from gttf_sampler.embedding import split_links
+from gttf_sampler.graph import read_edge_list
 
 ENDS = [[0, 1, 1, 1, 1, 2, 3, 3, 4, 4], [1, 0, 2, 3, 4, 1, 1, 4, 1, 3]]
 BATCHES = 3

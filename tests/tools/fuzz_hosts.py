@@ -5,9 +5,10 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from fuzz_calls import BATCHES, ENDS
 from fuzz_checks import hold
-from torch import Tensor
 
 if find_spec("torch_geometric"):
     from torch_geometric.data import Data, HeteroData

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from matrix_stubs import make_stubs
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = ("Python", "torch", "numpy", "numba", "PyG", "DGL")
 ROWS = """
 3.11 2.3.0  1.26.4 0.60.0 2.6.1 1.1.2
@@ -100,10 +100,10 @@ def result(row: dict[str, str], folder: Path) -> str:
     """What the tests of a row said, or why there are none."""
     log = folder / ("-".join(row.values()) + ".log")
     log.unlink(missing_ok=True)
-    files = [f"tests/test_{name}.py" for name in CORE.split()]
+    files = [f"tests/core/test_{name}.py" for name in CORE.split()]
     for host, names in HOSTS.items():
         if row[host] != "-":
-            files += [f"tests/test_{host.lower()}_{name}.py" for name in names.split()]
+            files += [f"tests/{host.lower()}/test_{name}.py" for name in names.split()]
     try:
         python = environment(row, folder, log)
     except LookupError as error:

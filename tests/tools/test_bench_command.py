@@ -10,11 +10,11 @@ import sys
 import time
 
 import pytest
-from test_imports import hosts_after
 
 from gttf_sampler import CompactAdj, _files
 from gttf_sampler.bench import children, command, peers, runs, task_gcn
-from gttf_sampler.cli import main
+from gttf_sampler.cli.main import main
+from test_imports import hosts_after
 
 BAD = [
     (["nothing"], "invalid choice: 'nothing'"),
@@ -279,8 +279,8 @@ def descendants(pid):
 
 
 def test_commands_import_no_host():
-    names = ("cli", "_command_bench", "_command_demo", "_command_info")
-    assert hosts_after("".join(f"import gttf_sampler.{n}\n" for n in names)) == []
+    names = ("main", "bench", "demo", "info")
+    assert hosts_after("".join(f"import gttf_sampler.cli.{n}\n" for n in names)) == []
 
 
 def test_info(capsys):

@@ -11,7 +11,7 @@ import torch
 
 from gttf_sampler import CompactAdj, sample_rooted, use_backend
 
-EXAMPLE = pathlib.Path(__file__).parents[1] / "examples" / "bench_kernels.py"
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "bench_kernels.py"
 FLAGS = (
     "bool csc = False, bool replace = False, bool directed = True, bool disjoint = "
     "False, str temporal_strategy = 'uniform', bool return_edge_id = True"

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from exact import one_thread  # noqa: F401
 
 import gttf_sampler
-from gttf_sampler import _command_embed, _files, read_edge_list, write_embeddings
-from gttf_sampler.cli import COMMANDS, main
+from exact import one_thread  # noqa: F401
+from gttf_sampler import _files
+from gttf_sampler.cli import embed
+from gttf_sampler.cli.main import COMMANDS, main
+from gttf_sampler.graph import read_edge_list, write_embeddings
 
 KARATE = """
 1-2 1-3 1-4 1-5 1-6 1-7 1-8 1-9 1-11 1-12 1-13 1-14 1-18 1-20 1-22 1-32 2-3 2-4 2-8
@@ -167,7 +169,7 @@ def test_embed_keeps_what_is_there(karate, tmp_path, capsys, monkeypatch, out, t
     (tmp_path / there).write_text("mine")
     words = ["embed", str(karate), str(tmp_path / out), "--epochs", "1", "--dim", "2"]
     with monkeypatch.context() as patch:
-        patch.setattr(_command_embed, "read_edge_list", None)
+        patch.setattr(embed, "read_edge_list", None)
         assert main(words) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
@@ -190,7 +192,7 @@ def test_embed_keeps_its_own_input(tmp_path, capsys, force):
 
 
 def test_embed_refuses_a_place_it_cannot_write(karate, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(_command_embed, "read_edge_list", None)
+    monkeypatch.setattr(embed, "read_edge_list", None)
     (tmp_path / "z.npy").mkdir()
     for words in (["--force"], []):
         assert main(["embed", str(karate), str(tmp_path / "z.npy"), *words]) == 2

@@ -8,9 +8,10 @@ import sys
 
 import numpy as np
 import pytest
+
 from exact import one_thread  # noqa: F401
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 SHORT = ["deepwalk", "node2vec", "watch_your_step", "custom_objective"]
 
 

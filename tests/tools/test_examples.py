@@ -11,7 +11,7 @@ import pytest
 
 import gttf_sampler
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 
 FIGURE_1 = """\
 (a) Graph G and its edge_index

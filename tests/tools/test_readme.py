@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import gttf_sampler
 
-README = pathlib.Path(__file__).parents[1] / "README.md"
+README = pathlib.Path(__file__).parents[2] / "README.md"
 HOSTS = ("torch_geometric", "dgl")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from exact import SIGMAS
-from exact import one_thread as one_thread
 
 import gttf_sampler
+from exact import SIGMAS
+from exact import one_thread as one_thread
 
 pytest.importorskip("torch_geometric")
 pytest.importorskip("tqdm")
 # behind an installed package, which is the one to test
-sys.path.append(str(pathlib.Path(__file__).parents[1]))
+sys.path.append(str(pathlib.Path(__file__).parents[2]))
 
 from torch_geometric.data import Data
 from torch_geometric.nn import GATConv
@@ -35,7 +35,7 @@ from examples.reproduce.weights import HostWeights
 from gttf_pyg import GTTFLoader
 from gttf_sampler import CompactAdj
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 PYG = tasks.tasks(["planted"], hosts=["pyg"], seeds=1)
 DGL = tasks.tasks(["planted"], hosts=["dgl"], seeds=1)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import dgl
 import torch
-from digests import GIVEN, NODES, SEEDS
 
+from digests import GIVEN, NODES, SEEDS
 from gttf_dgl import (
     GTTFSampler,
     GTTFSubgraphSampler,

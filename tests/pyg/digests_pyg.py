@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from digests import GIVEN, NODES, SEEDS
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
+from digests import GIVEN, NODES, SEEDS
 from gttf_pyg import DeepWalk, GTTFLinkLoader, GTTFLoader, Node2Vec
 
 SEED_TIME = SEEDS % 90 + 10

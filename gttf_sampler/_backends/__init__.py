@@ -1,0 +1,1 @@
+"""The hot code behind one door: `ops` calls the backend that is chosen."""

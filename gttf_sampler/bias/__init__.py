@@ -1,0 +1,25 @@
+"""Where to walk: the biases that plug into `traverse` and `sample_rooted`.
+
+Each is a BiasFn, so that any two can be multiplied (`a * b`, also with a plain
+function); those with a `draw` method are fast on their own, see `gttf_sampler.draw`.
+"""
+
+from gttf_sampler.bias.base import Bias, ProductBias
+from gttf_sampler.bias.exclude import ExcludeBias
+from gttf_sampler.bias.layerwise import FastGCNBias, LADIESBias
+from gttf_sampler.bias.node2vec import Node2VecBias
+from gttf_sampler.bias.simple import AttentionBias, EdgeWeightBias, NoRevisitBias
+from gttf_sampler.bias.temporal import TemporalBias
+
+__all__ = [
+    "AttentionBias",
+    "Bias",
+    "EdgeWeightBias",
+    "ExcludeBias",
+    "FastGCNBias",
+    "LADIESBias",
+    "NoRevisitBias",
+    "Node2VecBias",
+    "ProductBias",
+    "TemporalBias",
+]

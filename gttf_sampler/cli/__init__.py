@@ -1,0 +1,1 @@
+"""The command `gttf`: a module per sub-command."""

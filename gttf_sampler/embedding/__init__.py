@@ -1,0 +1,23 @@
+"""Node embeddings: modules that train the objectives, and link prediction."""
+
+from gttf_sampler.embedding.links import (
+    LinkSplit,
+    largest_component,
+    link_auc,
+    mean_rank,
+    roc_auc,
+    split_links,
+)
+from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
+
+__all__ = [
+    "DeepWalk",
+    "LinkSplit",
+    "Node2Vec",
+    "WatchYourStep",
+    "largest_component",
+    "link_auc",
+    "mean_rank",
+    "roc_auc",
+    "split_links",
+]

@@ -1,0 +1,5 @@
+"""Pictures: embeddings as points of a plane, forests as trees."""
+
+from gttf_sampler.plot.embeddings import communities, draw_embeddings
+
+__all__ = ["communities", "draw_embeddings"]

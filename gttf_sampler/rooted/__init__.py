@@ -1,0 +1,6 @@
+"""Rooted adjacencies: seeds → Subgraph in one pass, hop by hop."""
+
+from gttf_sampler.rooted.saint import walk_subgraph
+from gttf_sampler.rooted.sample import sample_rooted
+
+__all__ = ["sample_rooted", "walk_subgraph"]

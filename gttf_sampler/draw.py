@@ -2,11 +2,11 @@
 
 A BiasFn says how likely each neighbour is. It is a function of the walkers' paths and
 of their ragged neighbourhoods, and every entry of those is looked at. A bias that can
-do better (the uniform one looks at one entry per draw, whatever the degree) also has a
-method `draw`, which is called instead.
+do better (the uniform one looks at one entry per draw, whatever the degree) overrides
+`Bias.draw`.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ class Neighborhood(NamedTuple):
 class BiasFn(Protocol):
     """BiasFn(T, u) of the paper, for all walkers at once.
 
-    An object may also have a method `begin(adj, seeds)`, called before the first step.
+    A subclass of `gttf_sampler.Bias` may also say how it draws, and what it needs.
     """
 
     def __call__(
@@ -57,6 +57,13 @@ class BiasFn(Protocol):
             node: [w], where the walkers stand, -1 where they have stopped.
             neighborhood: where each of them may go.
         """
+
+
+class DrawingBias(Protocol):
+    """What a step asks of a bias: `gttf_sampler.bias.Bias` has it."""
+
+    def draw(self, walkers: "Walkers", fanout: int, replace: bool) -> Tensor:
+        """Positions in `adj.col` [w, fanout], -1 where nothing is drawn."""
 
 
 class Walkers(NamedTuple):
@@ -85,37 +92,8 @@ class Walkers(NamedTuple):
         return self._replace(**chosen)
 
 
-@runtime_checkable
-class DrawingBias(Protocol):
-    """A BiasFn that draws by itself, without looking at every neighbour."""
-
-    def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
-        """Positions in `adj.col` [w, fanout], -1 where nothing is drawn."""
-
-
-@runtime_checkable
-class WalkingBias(Protocol):
-    """A BiasFn that can draw whole walks in one call."""
-
-    def walk(
-        self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
-    ) -> list[tuple[Tensor, Tensor]] | None:
-        """(edges, nodes) [b, 1] of every step, or None: then it is done step by step.
-
-        `stays` says whether a walker at a dead end stays there or stops.
-        """
-
-
-def takes_whole_rows(bias: BiasFn | None) -> bool:
-    """Whether a row that is no longer than the fanout is taken as it stands.
-
-    Without replacement; a bias says so with an attribute `whole_rows`.
-    """
-    return bias is None or getattr(bias, "whole_rows", False)
-
-
 def draw_edges(
-    walkers: Walkers, bias: BiasFn | None, fanout: int, replace: bool
+    walkers: Walkers, bias: DrawingBias | None, fanout: int, replace: bool
 ) -> Tensor:
     """The edges [w, fanout] taken, as positions in `adj.col`; -1 where none is."""
     longest = walkers.adj.max_degree
@@ -126,11 +104,9 @@ def draw_edges(
         return draw_within(
             walkers, *walkers.adj.row_range(walkers.node), fanout, replace
         )
-    if isinstance(bias, DrawingBias):
-        edge = bias.draw(walkers, fanout, replace)
-        edges = walkers.adj.num_edges
-        return _check.drawn_edges(edge, walkers.node.numel(), fanout, edges)
-    return draw_by_weight(walkers, bias, fanout, replace)
+    edge = bias.draw(walkers, fanout, replace)
+    edges = walkers.adj.num_edges
+    return _check.drawn_edges(edge, walkers.node.numel(), fanout, edges)
 
 
 def draw_within(

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler.draw import BiasFn, Walkers, WalkingBias, draw_edges
+from gttf_sampler.bias.base import Bias, as_bias
+from gttf_sampler.draw import BiasFn, Walkers, draw_edges
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
 
@@ -74,11 +75,11 @@ def traverse(
     forest.nodes.append(start[:, None])
     forest.edges.append(torch.full_like(forest.nodes[0], -1))
     replace = _check.yes_or_no("replace", replace)
-    _check.functions("bias", bias)
+    steered = as_bias(bias)
     callbacks = _check.functions("accumulate", accumulate, many=True)
     randomness = _check.randomness(generator)
-    if bias is not None and hasattr(bias, "begin"):
-        bias.begin(adj, start)
+    if steered is not None:
+        steered.begin(adj, start)
     for callback in callbacks:
         if hasattr(callback, "begin"):
             callback.begin(forest)
@@ -86,9 +87,9 @@ def traverse(
     stays = adj.num_rows == adj.num_cols  # else there is no edge to itself
     key = random.new_key(randomness, adj.device, random.FOREST)
     levels: Iterable[tuple[Tensor, Tensor]] | None
-    levels = _draw_at_once(forest, bias, replace, key, stays)
+    levels = _draw_at_once(forest, steered, replace, key, stays)
     if levels is None:
-        levels = _draw_in_steps(forest, bias, replace, key, stays)
+        levels = _draw_in_steps(forest, steered, replace, key, stays)
     watched = _Watched(callbacks, forest) if callbacks else None
     for edge, arrived in levels:
         forest.add(edge, arrived)
@@ -136,7 +137,7 @@ def _changes(way: Tensor) -> int | None:
 
 def _draw_at_once(
     forest: WalkForest,
-    bias: BiasFn | None,
+    bias: Bias | None,
     replace: bool,
     key: random.Key,
     stays: bool,
@@ -147,14 +148,14 @@ def _draw_at_once(
         return ops.forest_uniform(
             adj.rowptr, adj.col, seeds, fanouts, replace, key, stays
         )
-    if isinstance(bias, WalkingBias) and replace and set(fanouts) == {1}:
+    if replace and set(fanouts) == {1}:
         return bias.walk(adj, seeds, len(fanouts), key, stays)
     return None
 
 
 def _draw_in_steps(
     forest: WalkForest,
-    bias: BiasFn | None,
+    bias: Bias | None,
     replace: bool,
     key: random.Key,
     stays: bool,

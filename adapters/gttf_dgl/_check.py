@@ -10,7 +10,6 @@ import torch
 from dgl import DGLError, DGLGraph
 from torch import Tensor
 
-from gttf_sampler import EdgeWeightBias, TemporalBias
 from gttf_sampler._check import (
     INTEGERS,
     MAX_STEPS,
@@ -27,6 +26,7 @@ from gttf_sampler._check import (
     steps,
     within,
 )
+from gttf_sampler.bias.base import as_bias
 
 __all__ = [  # of the engine's checks, those that fit DGL's arguments as they are
     "device_or_none",
@@ -264,33 +264,25 @@ def yes_or_no(name: str, value: Any) -> None:
 def bias(value: Any, whole_trees: bool, prob: str | None) -> Any:
     """`value` as a bias, one per edge type, or None."""
     for part in value.values() if isinstance(value, Mapping) else [value]:
-        if part is not None and (not callable(part) or isinstance(part, type)):
-            rule = "must be a function or an object that can be called"
-            mistyped("bias", rule, shown(part))
-        for factor in factors(part):
-            if isinstance(factor, TemporalBias):
+        found = as_bias(part)
+        if found is None:
+            continue
+        for factor in found.factors:
+            if factor.needs_times:
                 fail("bias", "must not need times, which rows here lack", repr(factor))
-            weighted = getattr(factor, "weighted", isinstance(factor, EdgeWeightBias))
-            if weighted and prob is not None:
+            if factor.needs_weights and prob is not None:
                 rule = "must not use weights beside 'prob', which draws by them already"
                 fail("bias", rule, repr(factor))
-            if weighted and prob is None:
+            if factor.needs_weights:
                 rule, cure = "needs edge weights", "name them with 'prob' instead"
                 fail("bias", rule, repr(factor), cure)
-        if getattr(part, "per_root", False) and not whole_trees:
+        if found.separates_trees and not whole_trees:
             rule = "must not treat seeds differently where every layer is sampled anew"
             fail("bias", rule, repr(part), "pass rooted=True")
-        if getattr(part, "one_type", False) and not whole_trees:
+        if found.looks_back and not whole_trees:
             rule = "must not look back where every layer is sampled anew"
             fail("bias", rule, repr(part), "pass rooted=True")
     return value
-
-
-def factors(part: Any) -> list[Any]:
-    """A bias, or what it is the product of."""
-    if hasattr(part, "left") and hasattr(part, "right"):
-        return [*factors(part.left), *factors(part.right)]
-    return [part]
 
 
 def _listed(names: Iterable[Any]) -> str:

@@ -1,16 +1,44 @@
-"""Bias: what every bias declares, and what it does to others: products."""
+"""Bias: what every bias declares about itself; products, and plain functions as one."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.draw import BiasFn, Neighborhood
+from gttf_sampler.draw import BiasFn, Neighborhood, Walkers, draw_by_weight
 from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.random import Key
+
+Steps = list[tuple[Tensor, Tensor]]
 
 
 class Bias:
-    """What all biases here share: they can be multiplied."""
+    """Where to walk: weights of the neighbours, and what else holds for them.
+
+    A subclass gives `__call__`, and says below what is different. Biases can be
+    multiplied, `a * b`, also with a plain function, which has the traits of this class.
+
+    Attributes:
+        needs_weights: whether it reads `adj.edge_weight`.
+        needs_times: whether it reads `adj.edge_time`.
+        separates_trees: whether it treats seeds differently, so that a node reached
+            from two of them has to be two nodes: sampling is then disjoint.
+        looks_back: whether it asks where a walker came from, so that all nodes have to
+            be of one type.
+        takes_whole_rows: whether a row that is no longer than the fanout is taken as it
+            stands, without replacement; else zero weights may hide in it.
+        multiplies: whether its weights say all; False if its draws depend on the fanout
+            in a way that no weights tell.
+    """
+
+    needs_weights: bool = False
+    needs_times: bool = False
+    separates_trees: bool = False
+    looks_back: bool = False
+    takes_whole_rows: bool = False
+    multiplies: bool = True
 
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
@@ -18,60 +46,127 @@ class Bias:
         """Weights >= 0 [e] of the entries of the neighbourhood; see `BiasFn`."""
         raise NotImplementedError
 
+    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
+        """Called before the first step of every traversal."""
+
+    def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
+        """Positions in `adj.col` [w, fanout], -1 where nothing is drawn.
+
+        By default every neighbour is weighed; whoever knows better, draws better.
+        """
+        return draw_by_weight(walkers, self, fanout, replace)
+
+    def walk(
+        self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
+    ) -> Steps | None:
+        """(edges, nodes) [b, 1] of every step, or None: then it is done step by step.
+
+        `stays` says whether a walker at a dead end stays there or stops.
+        """
+        return None
+
+    def edge_mass(self, adj: CompactAdj) -> Tensor | None:
+        """Cumulative masses [m] if the edge alone decides; None if anything else does.
+
+        Draws by such a table are fused with the rest of rooted sampling.
+        """
+        return None
+
+    def in_rooted_sampling(self) -> Bias | None:
+        """What is left of it where every node is expanded once; None if nothing."""
+        return self
+
+    @property
+    def factors(self) -> list[Bias]:
+        """The biases that it is the product of."""
+        return [self]
+
     def __mul__(self, other: BiasFn) -> ProductBias:
         """Both biases at once: the product of their weights."""
         return ProductBias(self, other)
 
     def __rmul__(self, other: BiasFn) -> ProductBias:
-        """The same for a plain function on the left."""
+        """Both biases at once, with a plain function on the left."""
         return ProductBias(other, self)
+
+
+TRAITS = [name for name in Bias.__annotations__ if not name.startswith("_")]
+METHODS = ("begin", "draw", "walk", "edge_mass")
+
+
+class FunctionBias(Bias):
+    """A plain function as a bias, or an object that is none but has some of its traits.
+
+    The one place where traits are looked for: all others ask a `Bias`.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        for name in (*TRAITS, *METHODS):
+            if hasattr(function, name):
+                setattr(self, name, getattr(function, name))
+
+    def __call__(
+        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
+    ) -> Tensor:
+        """What the function returns."""
+        weights: Tensor = self.function(path, node, neighborhood)
+        return weights
+
+    def __repr__(self) -> str:
+        """That of the function."""
+        return repr(self.function)
+
+
+def as_bias(bias: Any, name: str = "bias") -> Bias | None:
+    """`bias` with all its traits; None, which draws uniformly, stays None."""
+    _check.functions(name, bias)
+    return bias if bias is None or isinstance(bias, Bias) else FunctionBias(bias)
 
 
 class ProductBias(Bias):
     """The product of two biases, what `a * b` makes."""
 
     def __init__(self, left: BiasFn, right: BiasFn) -> None:
-        for name, part in (("left", left), ("right", right)):
-            if not callable(part) or isinstance(part, type):
-                got = _check.shown(part)
-                _check.mistyped(name, "must be a bias, a callable", got)
-            strategy = getattr(part, "strategy", "uniform")
-            if strategy != "uniform":  # depends on the fanout, which no weight knows
-                rule = "must be 'uniform' in a product"
-                _check.fail("strategy", rule, repr(strategy))
-        self.left, self.right = left, right
+        parts = []
+        for name, given in (("left", left), ("right", right)):
+            part = as_bias(given, name)
+            if part is None:
+                rule = "must be a function or an object that can be called"
+                _check.mistyped(name, rule, None)
+            if not part.multiplies:
+                cure = "'last' depends on the fanout, which no weight knows"
+                _check.fail("strategy", "must be 'uniform' in a product", part, cure)
+            parts.append(part)
+        self.left, self.right = parts
+        for trait in TRAITS:
+            if trait not in ("takes_whole_rows", "multiplies"):
+                setattr(self, trait, any(getattr(part, trait) for part in parts))
 
-    @property
-    def per_root(self) -> bool:
-        """Whether either part treats the trees of different seeds differently."""
-        return any(getattr(part, "per_root", False) for part in (self.left, self.right))
-
-    @property
-    def one_type(self) -> bool:
-        """Whether either part needs all nodes to be of one type."""
-        return any(getattr(part, "one_type", False) for part in (self.left, self.right))
-
-    def where_no_node_returns(self) -> BiasFn | None:
-        """What is left of it where every node is expanded once anyway."""
-        left, right = map(where_no_node_returns, (self.left, self.right))
+    def in_rooted_sampling(self) -> Bias | None:
+        """The product of what is left of its parts."""
+        left, right = (part.in_rooted_sampling() for part in (self.left, self.right))
         if left is None or right is None:
             return right if left is None else left
         return ProductBias(left, right)
 
+    @property
+    def factors(self) -> list[Bias]:
+        """The factors of both parts."""
+        return [*self.left.factors, *self.right.factors]
+
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Passes the start of a traversal on to the parts."""
         for part in (self.left, self.right):
-            if hasattr(part, "begin"):
-                part.begin(adj, seeds)
+            part.begin(adj, seeds)
 
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:
         """The product of both weights."""
+        entries = neighborhood.edge.numel()
         left, right = (
-            _check.bias_weights(
-                part(path, node, neighborhood), neighborhood.edge.numel()
-            )
+            _check.bias_weights(part(path, node, neighborhood), entries)
             for part in (self.left, self.right)
         )
         return left * right
@@ -79,9 +174,3 @@ class ProductBias(Bias):
     def __repr__(self) -> str:
         """Reads like the expression that made it."""
         return f"{self.left!r} * {self.right!r}"
-
-
-def where_no_node_returns(bias: BiasFn | None) -> BiasFn | None:
-    """`bias` without what rooted sampling does by itself."""
-    simpler = getattr(bias, "where_no_node_returns", None)
-    return bias if simpler is None else simpler()

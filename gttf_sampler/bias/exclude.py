@@ -28,7 +28,7 @@ class ExcludeBias(Bias):
         edge: [k], positions in `adj.col`, in any order; `adj.edges_between` finds them.
     """
 
-    whole_rows = True
+    takes_whole_rows = True
 
     def __init__(self, edge: Any) -> None:
         edge = _check.integers("edge", edge).to(torch.int64)

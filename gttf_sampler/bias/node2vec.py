@@ -49,13 +49,13 @@ class Node2VecBias(Bias):
         weighted: multiply by `adj.edge_weight`.
     """
 
-    one_type = True  # the last node must be one that rows can name
+    looks_back = True
 
     def __init__(
         self, p: float = 1.0, q: float = 1.0, *, weighted: bool = False
     ) -> None:
         self.p, self.q = _check.positive("p", p), _check.positive("q", q)
-        self.weighted = _check.yes_or_no("weighted", weighted)
+        self.needs_weights = _check.yes_or_no("weighted", weighted)
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Refuses graphs whose rows and columns are different nodes."""
@@ -75,7 +75,7 @@ class Node2VecBias(Bias):
             )
             weight.fill_(away).masked_fill_(adjacent, near)
             weight.masked_fill_(neighbor == last, back)
-        if self.weighted:
+        if self.needs_weights:
             weight = weight * ops.take(tables.edge_weight(adj), neighborhood.edge)
         return weight
 
@@ -98,7 +98,7 @@ class Node2VecBias(Bias):
             tables.sorted_col(adj),
             lambda: tables.sorted_order(adj),
             tables.edge_filter(adj),
-            tables.weight_table(adj) if self.weighted else None,
+            tables.weight_table(adj) if self.needs_weights else None,
             walkers.node.repeat_interleave(fanout),
             walkers.path[:, -1].repeat_interleave(fanout),
             stream,
@@ -115,7 +115,7 @@ class Node2VecBias(Bias):
 
     def _weighed(self, walkers: Walkers) -> Tensor:
         """The edges [w] of walkers that rejection sampling has given up."""
-        if self.weighted:
+        if self.needs_weights:
             return draw_by_weight(walkers, self, 1, replace=True)[:, 0]
         adj = walkers.adj
         return ops.weigh_node2vec(
@@ -146,7 +146,7 @@ class Node2VecBias(Bias):
         self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
     ) -> list[tuple[Tensor, Tensor]] | None:
         """Whole walks at once, if the backend can; see `traverse`."""
-        if self.weighted:
+        if self.needs_weights:
             return None
         return ops.walk_node2vec(
             adj.rowptr,
@@ -165,7 +165,7 @@ class Node2VecBias(Bias):
 
     def _first(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Steps from the seeds, which have nothing behind them."""
-        draw = draw_within_weighted if self.weighted else draw_within
+        draw = draw_within_weighted if self.needs_weights else draw_within
         start, count = walkers.adj.row_range(walkers.node)
         return draw(walkers, start, count, fanout, replace)
 
@@ -181,10 +181,14 @@ class Node2VecBias(Bias):
         """
         back, near, away = self._alpha()
         top, extra, copies = max(near, away), 0.0, 1
-        if back > top and not self.weighted:
+        if back > top and not self.needs_weights:
             copies = tables.most_copies(adj)
         # every row offers all chances: with more of them than edges, most are in vain
-        if back > top and not self.weighted and copies * adj.num_rows <= adj.num_edges:
+        if (
+            back > top
+            and not self.needs_weights
+            and copies * adj.num_rows <= adj.num_edges
+        ):
             top = max(top, back * min(1.0, copies / MOST_CHANCES))
             extra = back / top - 1
         else:
@@ -197,7 +201,7 @@ class Node2VecBias(Bias):
 
     def __repr__(self) -> str:
         """The call that makes it."""
-        weighted = ", weighted=True" if self.weighted else ""
+        weighted = ", weighted=True" if self.needs_weights else ""
         return f"Node2VecBias(p={self.p:g}, q={self.q:g}{weighted})"
 
 

@@ -28,7 +28,8 @@ class EdgeWeightBias(Bias):
     are rounded up to that.
     """
 
-    whole_rows = True
+    needs_weights = True
+    takes_whole_rows = True
 
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
@@ -42,6 +43,10 @@ class EdgeWeightBias(Bias):
         start, count = walkers.adj.row_range(walkers.node)
         return draw_within_weighted(walkers, start, count, fanout, replace)
 
+    def edge_mass(self, adj: CompactAdj) -> Tensor:
+        """The table that it searches."""
+        return tables.weight_table(adj)
+
     def __repr__(self) -> str:
         """The call that makes it."""
         return "EdgeWeightBias()"
@@ -54,7 +59,7 @@ class NoRevisitBias(Bias):
     several walkers that reach a node at the same depth, the first goes on.
     """
 
-    def where_no_node_returns(self) -> None:
+    def in_rooted_sampling(self) -> None:
         """Nothing: there is nothing for it to do."""
         return None
 

@@ -38,7 +38,8 @@ class TemporalBias(Bias):
         weighted: draw by `adj.edge_weight` instead of uniformly.
     """
 
-    per_root = True  # trees of different seeds must not share nodes: sample disjointly
+    needs_times = True
+    separates_trees = True
 
     def __init__(
         self,
@@ -56,7 +57,8 @@ class TemporalBias(Bias):
         weighted = _check.yes_or_no("weighted", weighted)
         if weighted and strategy == "last":
             _check.fail("weighted", "needs strategy='uniform'", "strategy='last'")
-        self.window, self.weighted = window, weighted
+        self.window, self.needs_weights = window, weighted
+        self.multiplies = self.strategy == "uniform"
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Checks that every seed has a time."""
@@ -72,7 +74,7 @@ class TemporalBias(Bias):
         admitted = time <= latest
         if self.window is not None:
             admitted &= time >= self._earliest(latest)
-        if not self.weighted:
+        if not self.needs_weights:
             return admitted.to(torch.float64)
         return admitted * ops.take(tables.edge_weight(adj), neighborhood.edge)
 
@@ -82,7 +84,7 @@ class TemporalBias(Bias):
         if self.strategy == "last":
             skipped = (count - fanout).clamp_(min=0)
             start, count = start + skipped, count - skipped
-        draw = draw_within_weighted if self.weighted else draw_within
+        draw = draw_within_weighted if self.needs_weights else draw_within
         return draw(walkers, start, count, fanout, replace)
 
     def _admitted(self, walkers: Walkers) -> tuple[Tensor, Tensor]:
@@ -119,7 +121,7 @@ class TemporalBias(Bias):
     def __repr__(self) -> str:
         """What it admits and how it chooses."""
         window = "" if self.window is None else f", window={self.window}"
-        weighted = ", weighted=True" if self.weighted else ""
+        weighted = ", weighted=True" if self.needs_weights else ""
         return (
             f"TemporalBias({self.seed_time.numel()} seeds, "
             f"strategy={self.strategy!r}{window}{weighted})"

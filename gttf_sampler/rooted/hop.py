@@ -9,7 +9,8 @@ from torch import Tensor
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler.draw import BiasFn, Walkers, all_edges, draw_edges, takes_whole_rows
+from gttf_sampler.bias.base import Bias
+from gttf_sampler.draw import Walkers, all_edges, draw_edges
 from gttf_sampler.graph.compact import CompactAdj
 
 
@@ -20,7 +21,7 @@ class Relation(NamedTuple):
     to: str
     by: str
     fanouts: list[int]
-    bias: BiasFn | None
+    bias: Bias | None
 
 
 @dataclass
@@ -105,7 +106,7 @@ def draw_relation(
         edge, to = all_edges(walkers, relation.bias, total)
     elif fanout == 0 or node.numel() == 0:
         edge = to = node.new_empty(0)
-    elif not replace and node.device.type == "cpu" and takes_whole_rows(relation.bias):
+    elif not replace and node.device.type == "cpu" and _takes_whole_rows(relation.bias):
         edge, to = _draw_ragged(walkers, relation.bias, fanout)
     else:
         _check.fits("fanouts", 32 * node.numel() * fanout)
@@ -114,8 +115,13 @@ def draw_relation(
     return Draw(walkers, edge, to, ops.take_or_none(adj.col, edge))
 
 
+def _takes_whole_rows(bias: Bias | None) -> bool:
+    """Whether a row that is no longer than the fanout is taken as it stands."""
+    return bias is None or bias.takes_whole_rows
+
+
 def _draw_ragged(
-    walkers: Walkers, bias: BiasFn | None, fanout: int
+    walkers: Walkers, bias: Bias | None, fanout: int
 ) -> tuple[Tensor, Tensor]:
     """Edges [e] drawn without replacement, and whose they are [e].
 

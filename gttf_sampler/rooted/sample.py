@@ -10,10 +10,8 @@ from torch import Tensor
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler.bias.base import where_no_node_returns
-from gttf_sampler.bias.simple import EdgeWeightBias
+from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.draw import BiasFn
-from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.rooted.grow import grow
 from gttf_sampler.rooted.hop import NodeSet, Relation
@@ -91,21 +89,23 @@ def sample_rooted(
     hops = _useful(_check.fanouts(fanouts, allow_all=True), adj, replace)
     if hops:
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
-    bias = _simplest(bias)
+    steered = _simplest(bias)
     randomness = _check.randomness(generator)
-    disjoint = disjoint or getattr(bias, "per_root", False)
-    _begin(bias, adj, start)
+    if steered is not None:
+        disjoint = disjoint or steered.separates_trees
+        steered.begin(adj, start)
     key = random.new_key(randomness, adj.device, random.ROOTED)
     with ExitStack() as stack:
         table = None
         if not disjoint:
             table = stack.enter_context(adj.borrow_table(adj.num_rows))
-        if table is not None and (bias is None or type(bias) is EdgeWeightBias):
-            fused = _sample_fused(adj, bias, start, hops, replace, key, table)
-            if fused is not None:
-                return fused
-        nodes = NodeSet.of(start, 0, adj.num_rows, bias is not None, table)
-        relation = Relation(adj, "", "", hops, bias)
+            mass = None if steered is None else steered.edge_mass(adj)
+            if steered is None or mass is not None:
+                fused = _sample_fused(adj, mass, start, hops, replace, key, table)
+                if fused is not None:
+                    return fused
+        nodes = NodeSet.of(start, 0, adj.num_rows, steered is not None, table)
+        relation = Relation(adj, "", "", hops, steered)
         (taken,) = grow([relation], {"": nodes}, len(hops), replace, key)
     return Subgraph(
         nodes.node,
@@ -120,7 +120,7 @@ def sample_rooted(
 
 def _sample_fused(
     adj: CompactAdj,
-    bias: BiasFn | None,
+    mass: Tensor | None,
     seeds: Tensor,
     fanouts: list[int],
     replace: bool,
@@ -128,7 +128,6 @@ def _sample_fused(
     table: NodeTable,
 ) -> Subgraph | None:
     """The most common cases in one call, where the backend has it."""
-    mass = None if bias is None else tables.weight_table(adj)
     found = ops.rooted(
         *(adj.rowptr, adj.col, mass, seeds, fanouts, replace, key),
         *(table.cell, table.reserve),
@@ -155,23 +154,23 @@ def _sample_types(
     biases = bias if isinstance(bias, Mapping) else dict.fromkeys(adjs, bias)
     _check.known_types("bias", biases, list(adjs), "edge types")
     biases = {kind: _simplest(part) for kind, part in biases.items()}
-    if len(sizes) > 1 and any(getattr(b, "one_type", False) for b in biases.values()):
+    parts = {kind: part for kind, part in biases.items() if part is not None}
+    if len(sizes) > 1 and any(part.looks_back for part in parts.values()):
         rule = "must not ask for the last node where there are several node types"
         _check.fail("bias", rule, bias)
     randomness = _check.randomness(generator)
     starts = _typed_seeds(seeds, sizes, device)
     every = torch.cat(list(starts.values()))
-    for edge_type, part in biases.items():
-        disjoint = disjoint or getattr(part, "per_root", False)
-        _begin(part, adjs[edge_type], every)
+    for kind, part in parts.items():
+        disjoint = disjoint or part.separates_trees
+        part.begin(adjs[kind], every)
     relations = [
         Relation(
-            adj, target, source, _useful(hops[kind], adj, replace), biases.get(kind)
+            adj, target, source, _useful(hops[kind], adj, replace), parts.get(kind)
         )
         for kind, adj in adjs.items()
         for source, _, target in [kind]
     ]
-    biased = any(part is not None for part in biases.values())
     nodes: dict[str, NodeSet] = {}
     with ExitStack() as stack:
         root = 0
@@ -180,7 +179,7 @@ def _sample_types(
             if not disjoint:
                 owner = next(r.adj for r in relations if name in (r.to, r.by))
                 table = stack.enter_context(owner.borrow_table(size))
-            nodes[name] = NodeSet.of(start, root, size, biased, table)
+            nodes[name] = NodeSet.of(start, root, size, bool(parts), table)
             root += start.numel()
         depth = len(next(iter(hops.values())))
         key = random.new_key(randomness, device, random.ROOTED)
@@ -224,16 +223,10 @@ def _useful(fanouts: list[int], adj: CompactAdj, replace: bool) -> list[int]:
     return [min(fanout, adj.max_degree) for fanout in fanouts]
 
 
-def _simplest(bias: Any) -> BiasFn | None:
+def _simplest(bias: Any) -> Bias | None:
     """A checked bias, without what happens here in any case."""
-    _check.functions("bias", bias)
-    return where_no_node_returns(bias)
-
-
-def _begin(bias: Any, adj: CompactAdj, seeds: Tensor) -> None:
-    """Tells a bias that keeps state, or needs to check its own, that it starts."""
-    if hasattr(bias, "begin"):
-        bias.begin(adj, seeds)
+    found = as_bias(bias)
+    return None if found is None else found.in_rooted_sampling()
 
 
 def _joined(parts: list[Tensor], like: Tensor) -> Tensor:

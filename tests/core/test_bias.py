@@ -21,6 +21,7 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
 )
+from gttf_sampler.bias.base import TRAITS, Bias, as_bias
 from strategies import graphs, seeds
 
 NAN, INF = math.nan, math.inf
@@ -231,9 +232,9 @@ def test_product_bias_multiplies():
         (time * weight, [3.0, 0.0]),
     ):
         assert weigh(bias, adj, [[]], [2]) == [expected]
-    assert (time * weight).per_root
-    assert (weight * (twice * time)).per_root
-    assert not (weight * twice).per_root
+    assert (time * weight).separates_trees
+    assert (weight * (twice * time)).separates_trees
+    assert not (weight * twice).separates_trees
 
 
 def test_product_bias_tells_both_parts_to_begin(toy):
@@ -390,8 +391,8 @@ def minus(path: Any, node: Any, hood: Neighborhood) -> torch.Tensor:
 
 
 PRODUCT_ERRORS = [
-    (lambda: 5 * EdgeWeightBias(), TypeError, r"'left' must be a bias, .*\(got 5\)"),
-    (lambda: EdgeWeightBias() * None, TypeError, r"'right' must be a bias, .*None"),
+    (lambda: 5 * EdgeWeightBias(), TypeError, r"'left' must be a function .*\(got 5\)"),
+    (lambda: EdgeWeightBias() * None, TypeError, r"'right' must be a function .*None"),
     (lambda: NoRevisitBias() * (lambda *_: 2.0), TypeError, r"'\w+' must return a te"),
     (
         lambda: NoRevisitBias() * (lambda *_: torch.ones(3)),
@@ -451,3 +452,53 @@ def test_attention_bias_factor_is_exact():
     found = (message * root * root.sum() / fanout)[drawn].sum(1)
     error = float(found.std()) / trees**0.5
     assert abs(float(found.mean() - (attention * message).sum())) < 5 * error
+
+
+def test_every_trait_is_declared_in_one_place():
+    """What biases say of themselves, `Bias` says what it means."""
+    for kind in (TemporalBias, Node2VecBias, EdgeWeightBias, NoRevisitBias):
+        own = {name for name in vars(kind) if not name.startswith("_")}
+        assert own <= set(dir(Bias)), kind
+    for trait in TRAITS:
+        assert f"{trait}:" in Bias.__doc__
+
+
+def test_function_has_the_traits_of_a_bias():
+    bias = as_bias(lambda path, node, neighborhood: neighborhood.neighbor)
+    assert {name: getattr(bias, name) for name in TRAITS} == {
+        name: getattr(Bias, name) for name in TRAITS
+    }
+    assert as_bias(bias) is bias
+    assert as_bias(None) is None
+
+
+def test_object_that_is_no_bias_keeps_its_traits(toy):
+    class Counting:
+        separates_trees = True
+        begun = 0
+
+        def begin(self, adj, seeds):
+            self.begun += 1
+
+        def __call__(self, path, node, neighborhood):
+            return torch.ones(neighborhood.edge.numel())
+
+    own = Counting()
+    assert sample_rooted(toy, [1, 1], [2], bias=own).batch is not None
+    traverse(toy, [1], [2, 2], own)
+    assert own.begun == 2
+    assert (as_bias(own) * NoRevisitBias()).separates_trees
+
+
+def test_traits_of_a_product_are_those_of_its_factors():
+    product = Node2VecBias(weighted=True) * NoRevisitBias() * TemporalBias([1])
+    assert [type(part) for part in product.factors] == [
+        Node2VecBias,
+        NoRevisitBias,
+        TemporalBias,
+    ]
+    assert product.looks_back
+    assert product.needs_times
+    assert product.needs_weights
+    assert not product.takes_whole_rows
+    assert not TemporalBias([1], strategy="last").multiplies

@@ -259,7 +259,7 @@ def test_hetero_numbering(case):
 @given(cases())
 def test_hetero_trees(case):
     adjs, sub = case.sample()
-    timed = getattr(case.bias, "per_root", False)
+    timed = getattr(case.bias, "separates_trees", False)
     assert (sub.batch is not None) == (case.disjoint or timed)
     if sub.batch is None:
         return

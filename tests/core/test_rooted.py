@@ -222,7 +222,7 @@ def test_rooted_dtypes(case):
 @given(cases())
 def test_rooted_trees(case):
     _, sub = case.sample()
-    timed = getattr(case.bias, "per_root", False)
+    timed = getattr(case.bias, "separates_trees", False)
     assert (sub.batch is not None) == (case.disjoint or timed)
     if sub.batch is not None:
         assert sub.batch[: len(case.seeds)].tolist() == list(range(len(case.seeds)))

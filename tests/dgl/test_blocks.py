@@ -189,7 +189,7 @@ def test_rooted_blocks_hold_what_the_engine_draws():
 class EvenTrees(Bias):
     """Neighbours of even ids, for the first seed alone."""
 
-    per_root = True
+    separates_trees = True
 
     def __call__(self, path, node, neighborhood):
         first = neighborhood.root[neighborhood.walker] == 0

@@ -21,6 +21,12 @@ except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
     ) from err
 
 from gttf_dgl.compact import to_compact
+from gttf_dgl.drop_in import (
+    MultiLayerFullNeighborSampler,
+    MultiLayerNeighborSampler,
+    NeighborSampler,
+    sample_neighbors,
+)
 from gttf_dgl.sampler import GTTFSampler
 from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
 from gttf_dgl.walks import node2vec_random_walk, random_walk
@@ -28,8 +34,12 @@ from gttf_dgl.walks import node2vec_random_walk, random_walk
 __all__ = [
     "GTTFSampler",
     "GTTFSubgraphSampler",
+    "MultiLayerFullNeighborSampler",
+    "MultiLayerNeighborSampler",
+    "NeighborSampler",
     "from_subgraph",
     "node2vec_random_walk",
     "random_walk",
+    "sample_neighbors",
     "to_compact",
 ]

@@ -136,20 +136,20 @@ def edge_type(name: str, g: DGLGraph, value: Any) -> EdgeType:
     return (found[0][0], found[0][1], found[0][2])
 
 
-def seeds(g: DGLGraph, value: Any) -> dict[str, Tensor]:
+def seeds(g: DGLGraph, value: Any, title: str = "seed_nodes") -> dict[str, Tensor]:
     """The ids of every node type of `g`, in their order, int64 on its device."""
     if not isinstance(value, Mapping):
         if len(g.ntypes) > 1:
             rule = "must map node types to ids, as there are several types"
-            fail_like_dgl("seed_nodes", rule, type(value).__name__)
+            fail_like_dgl(title, rule, type(value).__name__)
         value = {g.ntypes[0]: value}
     unknown = [name for name in value if name not in g.ntypes]
     if unknown:
         rule = "must name node types of the graph: " + _listed(g.ntypes)
-        fail_like_dgl("seed_nodes", rule, shown(unknown[0]))
+        fail_like_dgl(title, rule, shown(unknown[0]))
     none = torch.empty(0, dtype=torch.int64, device=g.device)
     return {
-        name: ids("seed_nodes", value.get(name, none), g.num_nodes(name), g.device)
+        name: ids(title, value.get(name, none), g.num_nodes(name), g.device)
         for name in g.ntypes
     }
 
@@ -184,14 +184,17 @@ def _integers(name: str, value: Any) -> Tensor:
     return found
 
 
+def several(value: Any) -> Any:
+    """`value`, or a lone number as one of several, which DGL takes alike."""
+    if isinstance(value, Tensor):
+        return value.view(1) if value.dim() == 0 and not value.is_nested else value
+    return [value] if hasattr(value, "__index__") else value
+
+
 def starts(value: Any, upper: int, device: torch.device) -> Tensor:
     """`value` as the nodes where walks start: a number, or several."""
-    if not isinstance(value, Tensor) and hasattr(value, "__index__"):
-        value = [value]
-    if isinstance(value, Tensor) and value.dim() == 0:
-        value = value.view(1)
     try:
-        return ids("nodes", value, upper, device)
+        return ids("nodes", several(value), upper, device)
     except ValueError as error:
         raise GraphError(str(error)) from None
 

@@ -86,6 +86,26 @@ def make_graph(
     return graph
 
 
+def make_frontier(
+    g: DGLGraph, eids: Sequence[Tensor], copy_nodes: bool, copy_edges: bool
+) -> DGLGraph:
+    """All nodes of the parent with some of its edges, `eids` of every relation."""
+    kinds, names = g.canonical_etypes, list(g.ntypes)
+    eids = [ids.to(g.idtype) for ids in eids]
+    ends = [g.find_edges(ids, etype=k) for k, ids in zip(kinds, eids, strict=True)]
+    starts, stops = ([names.index(kind[side]) for kind in kinds] for side in (0, 2))
+    sizes = [g.num_nodes(name) for name in names]
+    index = _structure(g, starts, stops, sizes, ends)
+    frontier = DGLGraph(index, names, [kind[1] for kind in kinds])
+    if copy_nodes:
+        set_new_frames(frontier, node_frames=extract_node_subframes(g, None))
+    if copy_edges:
+        set_new_frames(frontier, edge_frames=extract_edge_subframes(g, eids))
+    for kind, ids in zip(kinds, eids, strict=True):
+        frontier.edges[kind].data[EID] = ids
+    return frontier
+
+
 def _structure(
     g: DGLGraph,
     starts: list[int],

@@ -22,6 +22,7 @@ from gttf_sampler import (
     ExcludeBias,
     HeteroSubgraph,
     Subgraph,
+    random,
     sample_rooted,
 )
 
@@ -98,7 +99,7 @@ class Source(NamedTuple):
         self,
         seeds: dict[str, Tensor],
         hops: Sequence[list[int]],
-        generator: int,
+        generator: random.Randomness,
     ) -> HeteroSubgraph:
         """Samples; `hops` has the fanouts of every edge type for each hop."""
         biases = self._biases()
@@ -127,7 +128,7 @@ class Source(NamedTuple):
         seeds: dict[str, Tensor],
         hops: Sequence[list[int]],
         biases: dict[EdgeType, BiasFn],
-        generator: int,
+        generator: random.Randomness,
     ) -> HeteroSubgraph:
         """The same on a homogeneous graph, for which the engine has a faster way."""
         ((name, ids),) = seeds.items()

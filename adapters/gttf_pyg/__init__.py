@@ -22,7 +22,7 @@ from gttf_pyg.loader import (
     NeighborLoader,
 )
 from gttf_pyg.node2vec import Node2Vec
-from gttf_pyg.sampler import GTTFSampler
+from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_pyg.transforms import GTTFNorm, ToCompact
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "GTTFSampler",
     "LinkNeighborLoader",
     "NeighborLoader",
+    "NeighborSampler",
     "Node2Vec",
     "ToCompact",
     "WatchYourStep",

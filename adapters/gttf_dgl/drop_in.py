@@ -1,0 +1,102 @@
+"""What existing scripts import from DGL, under the same names.
+
+from gttf_dgl import NeighborSampler  # was: dgl.dataloading
+from gttf_dgl import sample_neighbors  # was: dgl.sampling
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dgl import DGLGraph
+from torch import Tensor
+
+from gttf_dgl import _check
+from gttf_dgl._frames import make_frontier
+from gttf_dgl._source import Choice, Source
+from gttf_dgl.sampler import GTTFSampler
+from gttf_sampler import BiasFn, random
+
+
+class NeighborSampler(GTTFSampler):
+    """`GTTFSampler` by the name of what it stands in for.
+
+    >>> import dgl, torch
+    >>> sampler = NeighborSampler([5, 10])
+    >>> isinstance(sampler, dgl.dataloading.BlockSampler)
+    True
+    """
+
+
+MultiLayerNeighborSampler = NeighborSampler
+
+
+class MultiLayerFullNeighborSampler(NeighborSampler):
+    """All neighbours, for each of `num_layers` layers.
+
+    >>> MultiLayerFullNeighborSampler(2).fanouts
+    [-1, -1]
+
+    Args:
+        num_layers: how many layers the model has.
+        **kwargs: of `GTTFSampler`.
+    """
+
+    def __init__(self, num_layers: int, **kwargs: Any) -> None:
+        super().__init__([-1] * _check.length("num_layers", num_layers), **kwargs)
+
+
+def sample_neighbors(
+    g: DGLGraph,
+    nodes: Any,
+    fanout: Any,
+    edge_dir: str = "in",
+    prob: str | None = None,
+    replace: bool = False,
+    copy_ndata: bool = True,
+    copy_edata: bool = True,
+    _dist_training: bool = False,  # of DGL's own, without effect
+    exclude_edges: Any = None,
+    output_device: Any = None,
+    *,
+    bias: BiasFn | Mapping[Any, BiasFn] | None = None,
+    generator: random.Randomness = None,
+) -> DGLGraph:
+    """The sampled edges of some nodes as a graph of all nodes; `dgl.sampling`'s.
+
+    >>> import dgl
+    >>> g = dgl.graph(([1, 2, 3, 4], [0, 0, 0, 2]))
+    >>> sample_neighbors(g, [2, 0], 2).in_degrees().tolist()
+    [2, 0, 1, 0, 0]
+
+    Args:
+        g: the graph.
+        nodes: ids, or one lone id; per node type if there are types.
+        fanout: edges per node and edge type, -1 for all; or one per edge type.
+        edge_dir: "in" samples edges that arrive at the nodes, "out" those that leave.
+        prob: name of edge data to draw in proportion to; booleans are a mask.
+        replace: draw `fanout` edges independently.
+        copy_ndata: whether the graph has the node data of `g`.
+        copy_edata: whether it has the edge data of its edges, beside their ids.
+        exclude_edges: ids of edges that are as if they were not there.
+        output_device: where the graph goes; by default it stays with `g`.
+        bias: any BiasFn of `gttf_sampler`, or one per edge type.
+        generator: a torch.Generator, an integer, or None for torch's default generator.
+    """
+    choice = Choice.checked(edge_dir, prob, None, replace, bias, rooted=False)
+    source = Source.of(g, choice, exclude_edges)
+    for name, value in (("copy_ndata", copy_ndata), ("copy_edata", copy_edata)):
+        _check.yes_or_no(name, value)
+    device = _check.device_or_none("output_device", output_device)
+    if isinstance(nodes, Mapping):
+        seeds = {name: _check.several(part) for name, part in nodes.items()}
+    else:
+        seeds = _check.several(nodes)
+    (fanouts,) = _check.fanouts([fanout])
+    hops = [_check.layer_fanouts(g, fanouts)]
+    randomness = _check.randomness(generator)
+    drawn = source.draw(_check.seeds(g, seeds, "nodes"), hops, randomness)
+    eids: list[Tensor] = [
+        adj.original_edge(drawn.edge[kind]) for kind, adj in source.adjs.items()
+    ]
+    frontier = make_frontier(g, eids, bool(copy_ndata), bool(copy_edata))
+    return frontier if device is None else frontier.to(device)

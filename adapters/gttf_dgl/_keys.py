@@ -1,136 +1,54 @@
-"""The key of every batch: the same in whichever process it is drawn."""
+"""What a sampler knows of the DataLoader that calls it: keys, devices, workers."""
 
-import os
-import weakref
-from collections import Counter
-from collections.abc import Iterable
+from functools import cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from dgl.dataloading.dataloader import _TensorizedDatasetIter
 from torch.utils.data import get_worker_info
 
-from gttf_dgl import _check, _loader
-from gttf_sampler import random
-from gttf_sampler.random import WORD
-
-CPU = torch.device("cpu")
-EPOCHS = 1 << 14  # after so many, numbers of epochs start again
+from gttf_sampler import CompactAdj, EdgeWeightBias, ExcludeBias, sample_rooted
+from gttf_sampler._loading.asked import single_process_iterator
 
 
-# What samplers without a seed have asked for, per pass over the data: how often a key
-# was given out. They share it, so that two of them never draw the same.
-_given: WeakKeyDictionary[object, Counter[int]] = WeakKeyDictionary()
+def number_of_batch(fetcher: Any, worker: Any) -> int | None:
+    """The number of a batch in its epoch; for `BatchKeys`.
 
-
-class BatchKeys:
-    """Keys that depend on the seed, the epoch and the number of a batch in it.
-
-    Without a seed, an epoch has the base seed of its DataLoader, which that draws from
-    torch's default generator. With one, epochs are counted: their base seeds are noted
-    in memory that forked and spawned workers share. An iteration with the base seed of
-    an earlier one is that epoch again. Who asks again for the same batch, as for a
-    second view of it, is given another key. Outside a DataLoader there are no epochs,
-    and calls are counted instead.
+    DGL gives every worker a run of whole batches, the first ones one batch more.
     """
-
-    def __init__(self, generator: Any, seed: Any) -> None:
-        self._seed = _one_seed(generator, seed)
-        self._root = 0
-        if self._seed is not None:
-            self._root = int(random.new_key(self._seed, CPU, random.BATCH))
-        self._calls, self._number, self._pass = 0, 0, 0
-        self._base: int | None = None
-        self._process: int | None = None
-        self._fetcher: weakref.ref[object] | None = None
-        self._given: WeakKeyDictionary[object, Counter[int]] = WeakKeyDictionary()
-        self._bases: Tensor | None = None
-        if self._seed is not None:
-            noted = torch.zeros(EPOCHS, dtype=torch.int64, device=CPU)
-            self._bases = noted.share_memory_()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but what belongs to this process."""
-        own = dict.fromkeys(("_base", "_fetcher", "_given"))
-        return {**self.__dict__, **own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Copies share memory with workers of their own."""
-        self.__dict__.update(state, _given=WeakKeyDictionary())
-        if self._bases is not None:
-            self._bases.share_memory_()
-
-    def next(self, ids: Iterable[Tensor]) -> int:
-        """The key of the batch of these ids."""
-        fetch = _loader.fetch()
-        if fetch is None:
-            return self._next_call()
-        if fetch.base != self._base or self._process != os.getpid():
-            self._base, self._pass, self._process = fetch.base, 0, os.getpid()
-            if self._bases is not None:
-                mark = ~fetch.base  # never 0, which is a free place
-                self._number = _position(self._bases, mark)
-        elif get_worker_info() and self._fetcher and self._fetcher() != fetch.fetcher:
-            self._pass += 1  # of workers that persist
-        self._fetcher = weakref.ref(fetch.fetcher)
-        if self._seed is None:
-            given, epoch = _given, _fold(fetch.base, self._pass)
-        else:
-            # a pass of workers that persist counts like an epoch of those that do not
-            given, epoch = self._given, _fold(self._root, self._number + self._pass)
-        if fetch.number is None:
-            key = _digest(epoch, ids)  # its ids tell a batch from the others
-        else:
-            key = _fold(epoch, fetch.number)
-        counts = given.setdefault(fetch.fetcher, Counter())
-        counts[key] += 1
-        return _fold(key, counts[key])
-
-    def _next_call(self) -> int:
-        """The seed, then numbers that follow from it; without one, any number."""
-        if self._seed is None:
-            return random.draw(None)
-        self._calls += 1
-        return self._seed if self._calls == 1 else _fold(self._root, self._calls)
+    batches = getattr(fetcher, "dataset_iter", None)
+    if worker is None or not isinstance(batches, _TensorizedDatasetIter):
+        return None
+    each, more = divmod(len(fetcher.dataset), worker.num_workers)
+    first = each * worker.id + min(more, worker.id)
+    return int(first + batches.index // batches.batch_size - 1)
 
 
-def _one_seed(generator: Any, seed: Any) -> int | None:
-    """The number behind `generator` or `seed`, of which one may be given."""
-    if generator is not None and seed is not None:
-        _check.fail("seed", "must not be given beside 'generator'", seed)
-    if seed is not None:
-        return _check.integer("seed", seed)
-    given = _check.randomness(generator)
-    if isinstance(given, torch.Generator):
-        # one number, once: a copy of the generator would repeat itself in every worker
-        given = int(torch.randint(1 << 62, (), generator=given, device=given.device))
-    return given
+def gathers_here() -> bool:
+    """Whether features of the batch are wanted in this process, on the CPU."""
+    if get_worker_info() is not None:
+        return False
+    collate = getattr(single_process_iterator(), "_collate_fn", None)
+    device = getattr(collate, "device", None)
+    return device is not None and torch.device(device).type == "cpu"
 
 
-def _digest(key: int, ids: Iterable[Tensor]) -> int:
-    """A number that depends on every id and its place."""
-    for number, part in enumerate(ids):
-        place = torch.arange(part.numel(), device=part.device)
-        word = random.bits(random.stream(key & WORD, part), place).sum()
-        key = _fold(key + int(word), number)
-    return key
+KIND = ("", "", "")
 
 
-def _fold(key: int, number: int) -> int:
-    """The key of sub-task `number`, from any integer."""
-    return int(random.fold(key & WORD, number))
+@cache
+def load_kernels(replace: bool) -> None:
+    """Samples once from a tiny graph of every kind; a process does so once.
 
-
-def _position(log: Tensor, mark: int) -> int:
-    """Where `mark` stands in the log; it is written behind the others if it does not.
-
-    Workers of one epoch may come here at once: they write the same number to the same
-    place.
+    A sampler does not hear of workers before it is in one, and there each would load
+    the machine code by itself, in every epoch.
     """
-    found = ((log == mark) | (log == 0)).nonzero()
-    if found.numel() == 0:
-        log.zero_()
-    place = int(found[0]) if found.numel() else 0
-    log[place] = mark
-    return place
+    how: dict[str, Any] = {"replace": replace, "generator": 0}
+    for dtype in (torch.int32, torch.int64):
+        col, weight = torch.tensor([1, 0], dtype=dtype), torch.ones(2)
+        edge_id = torch.tensor([1, 0], dtype=dtype)
+        adj = CompactAdj.from_csr([0, 1, 2], col, edge_id=edge_id, edge_weight=weight)
+        for bias in (None, EdgeWeightBias(), ExcludeBias([0])):
+            sub = sample_rooted(adj, [0], [1, -1], bias=bias, **how)
+            adj.original_edge(sub.edge)
+        sample_rooted({KIND: adj}, {"": [0]}, [1, -1], **how)

@@ -15,12 +15,12 @@ from dgl.dataloading.base import (
 from dgl.heterograph import DGLBlock
 from torch import Tensor
 
-from gttf_dgl import _check, _frames, _loader, _norm
+from gttf_dgl import _blocks, _check, _frames, _keys
 from gttf_dgl._blocks import block_of, output_device
-from gttf_dgl._keys import BatchKeys
+from gttf_dgl._keys import load_kernels, number_of_batch
 from gttf_dgl._source import Choice, Source
-from gttf_dgl._warm import load_kernels
 from gttf_sampler import BiasFn, random
+from gttf_sampler._loading.keys import BatchKeys
 
 
 class GTTFSampler(BlockSampler):
@@ -99,8 +99,8 @@ class GTTFSampler(BlockSampler):
         self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
         self.fused = fused
         self.rooted = bool(rooted)
-        self.normalize = _norm.check(normalize, choice.uniform, prefetch_edge_feats)
-        self._keys = BatchKeys(generator, seed)
+        self.normalize = _blocks.check(normalize, choice.uniform, prefetch_edge_feats)
+        self._keys = BatchKeys(generator, seed, number_of_batch)
         load_kernels(bool(self.replace))
 
     def assign_lazy_features(self, result: Any) -> Any:
@@ -127,7 +127,7 @@ class GTTFSampler(BlockSampler):
         """
         result: tuple[Any, Any, list[DGLBlock]]
         result = super().sample(g, seed_nodes, exclude_eids)
-        if _loader.gathers_here():
+        if _keys.gathers_here():
             for block in result[2]:
                 _frames.fetch_marked(g, block)
         return result

@@ -9,12 +9,12 @@ from dgl import NID, DGLGraph
 from dgl.dataloading import Sampler
 from dgl.dataloading.base import set_edge_lazy_features, set_node_lazy_features
 
-from gttf_dgl import _check, _frames, _loader, _norm
+from gttf_dgl import _blocks, _check, _frames, _keys
 from gttf_dgl._blocks import graph_of, output_device
-from gttf_dgl._keys import BatchKeys
+from gttf_dgl._keys import load_kernels, number_of_batch
 from gttf_dgl._source import Choice, Source, typed
-from gttf_dgl._warm import load_kernels
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph
+from gttf_sampler._loading.keys import BatchKeys
 
 
 class GTTFSubgraphSampler(Sampler):
@@ -70,13 +70,13 @@ class GTTFSubgraphSampler(Sampler):
         self.fanouts = _check.fanouts(fanouts)
         choice = Choice.checked(edge_dir, prob, mask, replace, bias, rooted=True)
         self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
-        self.normalize = _norm.check(normalize, choice.uniform, prefetch_edge_feats)
+        self.normalize = _blocks.check(normalize, choice.uniform, prefetch_edge_feats)
         columns = _check.columns
         self.prefetch_node_feats = columns("prefetch_node_feats", prefetch_node_feats)
         self.prefetch_labels = columns("prefetch_labels", prefetch_labels)
         self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
         self.output_device = _check.device_or_none("output_device", output_device)
-        self._keys = BatchKeys(generator, seed)
+        self._keys = BatchKeys(generator, seed, number_of_batch)
         load_kernels(bool(self.replace))
 
     def sample(
@@ -98,7 +98,7 @@ class GTTFSubgraphSampler(Sampler):
         set_node_lazy_features(batch, self.prefetch_labels)
         if self.edge_dir == "in" or len(batch.ntypes) == 1:  # see `GTTFSampler`
             set_edge_lazy_features(batch, self.prefetch_edge_feats)
-        if _loader.gathers_here():
+        if _keys.gathers_here():
             _frames.fetch_marked(g, batch)
         return input_nodes, seed_nodes, batch
 

@@ -13,15 +13,17 @@ except ImportError as err:
         "install it with: pip install 'gttf-sampler[pyg]'"
     ) from err
 
-from gttf_pyg.deepwalk import DeepWalk
-from gttf_pyg.drop_in import LinkNeighborLoader, NeighborLoader
+from gttf_pyg.embeddings import DeepWalk, WatchYourStep
 from gttf_pyg.inference import layerwise_inference, sampled_inference
-from gttf_pyg.link_loader import GTTFLinkLoader
-from gttf_pyg.loader import GTTFLoader
+from gttf_pyg.loader import (
+    GTTFLinkLoader,
+    GTTFLoader,
+    LinkNeighborLoader,
+    NeighborLoader,
+)
 from gttf_pyg.node2vec import Node2Vec
 from gttf_pyg.sampler import GTTFSampler
 from gttf_pyg.transforms import GTTFNorm, ToCompact
-from gttf_pyg.watch_your_step import WatchYourStep
 
 __all__ = [
     "DeepWalk",

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_pyg._check import as_integers, as_reals, ids, is_integer
 from gttf_pyg._rows import ONLY
-from gttf_pyg._words import as_integers, as_reals, ids, is_integer
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import as_dense, dense, shown
 

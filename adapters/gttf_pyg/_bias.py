@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import reduce
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from torch import Tensor
+from torch_geometric.sampler import EdgeSamplerInput
 
 from gttf_pyg._compat import reverse_edge_type
-from gttf_pyg._rows import EdgeType
-from gttf_sampler import EdgeWeightBias, ExcludeBias, TemporalBias
-from gttf_sampler._check import shown
+from gttf_pyg._rows import ONLY, EdgeType
+from gttf_sampler import CompactAdj, EdgeWeightBias, ExcludeBias, TemporalBias
+from gttf_sampler._check import as_dense, shown
 
 if TYPE_CHECKING:
     from gttf_pyg.sampler import GTTFSampler
@@ -84,3 +87,119 @@ def with_own(sampler: GTTFSampler, kind: EdgeType, bias: Any) -> Any:
     if bias is None or own is None:
         return own if bias is None else bias
     return bias * own
+
+
+def named_edges(
+    named: Any, adjs: Mapping[EdgeType, CompactAdj], backward: bool
+) -> dict[EdgeType, ExcludeBias]:
+    """Per relation, what hides the edges that were named for all batches.
+
+    Args:
+        named: ids or a mask of edges, or such per edge type; True names none.
+        adjs: the rows of every relation.
+        backward: whether they are those of the reversed graph.
+    """
+    if named is None or isinstance(named, bool):
+        return {}
+    typed = ONLY not in adjs
+    if typed != isinstance(named, Mapping):
+        rule = "map edge types to edges" if typed else "be edges, not one per edge type"
+        raise TypeError(f"'exclude_edges' must {rule} here (got {type(named)})")
+    parts = named if typed else {ONLY: named}
+    found = {}
+    for kind, edges in parts.items():
+        known = [reverse_edge_type(k) if typed and backward else k for k in adjs]
+        if kind not in known:
+            raise ValueError(
+                f"'exclude_edges' must use the edge types of the data, {known} (got "
+                f"{kind!r})"
+            )
+        own = reverse_edge_type(kind) if typed and backward else kind
+        found[own] = ExcludeBias(_positions(edges, adjs[own]))
+    return found
+
+
+def _positions(edges: Any, adj: CompactAdj) -> Tensor:
+    """Positions in `adj.col` of edges that are named by the caller's ids or a mask."""
+    size = adj.num_edges
+    if not isinstance(edges, Tensor | np.ndarray | list | tuple):
+        raise TypeError(f"'exclude_edges' must be ids or a mask (got {shown(edges)})")
+    edges = as_dense("exclude_edges", edges).to(adj.device)
+    hidden = torch.zeros(size, dtype=torch.bool, device=adj.device)
+    if edges.dtype == torch.bool and edges.shape == hidden.shape:
+        hidden = edges
+    elif edges.dtype in (torch.int32, torch.int64) and edges.dim() == 1:
+        if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < size:
+            raise ValueError(
+                f"'exclude_edges' must hold ids of edges, in [0, {size}) (got "
+                f"{int(edges.min())} to {int(edges.max())})"
+            )
+        hidden[edges.to(torch.int64)] = True
+    elif edges.numel():
+        raise ValueError(
+            f"'exclude_edges' must be integer ids [k] or a mask [{size}] of edges (got "
+            f"{str(edges.dtype)[6:]} {list(edges.shape)})"
+        )
+    if adj.edge_id is not None:
+        hidden = hidden[adj.edge_id.to(torch.int64)]
+    return hidden.nonzero().view(-1)
+
+
+def seed_edges(
+    inputs: EdgeSamplerInput, adjs: Mapping[EdgeType, CompactAdj], backward: bool
+) -> dict[EdgeType, Tensor]:
+    """Per relation, the positions in `adj.col` of the seed edges and their reverses.
+
+    All parallel copies are found. The reverse of `rel` is `rev_rel`, as everywhere in
+    PyG, or the only relation that leads back.
+    """
+    src, dst = inputs.row, inputs.col
+    if backward:  # rows are those of the reversed graph
+        src, dst = dst, src
+    kind: Any = inputs.input_type
+    if kind is None:
+        return {ONLY: _both_ways(adjs[ONLY], src, dst)}
+    kind = reverse_edge_type(kind) if backward else tuple(kind)
+    if kind[0] == kind[2]:
+        both = {kind: _both_ways(adjs[kind], src, dst)} if kind in adjs else {}
+        named = _named_reverse(kind, adjs)
+        if named is not None:
+            both[named] = _both_ways(adjs[named], src, dst)
+        return both
+    found = {}
+    if kind in adjs:  # else pairs are asked about that the graph does not hold
+        found[kind] = adjs[kind].edges_between(dst, src)[1]
+    back = reverse_of(kind, adjs)
+    if back is not None:
+        found[back] = adjs[back].edges_between(src, dst)[1]
+    return found
+
+
+def reverse_of(kind: EdgeType, edge_types: Collection[EdgeType]) -> EdgeType | None:
+    """The relation that holds the reverse edges of `kind`; None if there is none."""
+    src, rel, dst = kind
+    named = _named_reverse(kind, edge_types)
+    if named is not None:
+        return named
+    others = [other for other in edge_types if (other[2], other[0]) == (src, dst)]
+    if len(others) > 1:
+        raise ValueError(
+            f"'exclude_edges' must know which relation holds the reverse of {kind} "
+            f"(got {others}); call it 'rev_{rel}'"
+        )
+    return others[0] if others else None
+
+
+def _named_reverse(kind: EdgeType, edge_types: Collection[EdgeType]) -> EdgeType | None:
+    """The relation whose name says that it is the reverse of `kind`."""
+    src, rel, dst = kind
+    for name in (f"rev_{rel}", rel.removeprefix("rev_")):
+        if name != rel and (dst, name, src) in edge_types:
+            return dst, name, src
+    return None
+
+
+def _both_ways(adj: CompactAdj, src: Tensor, dst: Tensor) -> Tensor:
+    """The positions of the edges between the pairs, in either direction."""
+    here, there = torch.cat([dst, src]), torch.cat([src, dst])
+    return adj.edges_between(here, there)[1]

@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 from torch_geometric.sampler.base import NumNeighbors
 
+from gttf_pyg._check import ids
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
-from gttf_pyg._words import ids
 from gttf_sampler._check import shown
 
 

@@ -1,16 +1,130 @@
 """The graph of a `Data`, a `HeteroData` or a pair of stores, as rows to sample from."""
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
+from torch import Tensor
+from torch_geometric.data import remote_backend_utils
+from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.sampler.base import DataType
 
 from gttf_pyg._attached import plain
+from gttf_pyg._check import MissingError, as_pairs, as_reals
 from gttf_pyg._compat import reverse_edge_type
-from gttf_pyg._rows import ONLY, Graph, Options, rows_of, without_relation
-from gttf_pyg._stores import from_stores
-from gttf_pyg._words import MissingError, as_pairs, as_reals
+from gttf_pyg._rows import ONLY, Graph, Options, from_rows, rows_of, without_relation
 from gttf_sampler._check import dense
+
+
+def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
+    """The graph of the stores; types come in the order in which the stores list them.
+
+    Differs from PyG, where that order is the one of a set and changes between runs.
+    """
+    if options.weight_attr is not None:
+        raise NotImplementedError(
+            "'weight_attr' is not supported for '(FeatureStore, GraphStore)' inputs "
+            f"(got {options.weight_attr!r})"
+        )
+    edges = graphs.get_all_edge_attrs()
+    times = _times(features, edges, options.time_attr)
+    edge_types = list(dict.fromkeys(edge.edge_type for edge in edges))
+    layout = graphs.csr() if options.backward else graphs.csc()
+    # csr() gives (rowptr, col, perm) and csc() (row, colptr, perm)
+    rowptr, col, perm = (
+        layout if options.backward else (layout[1], layout[0], layout[2])
+    )
+    if edge_types == [None]:
+        count = _size(edges[0])
+        node_time, edge_time = _homogeneous_times(times, options.time_attr)
+        attributes = node_time, edge_time, None, options, perm
+        adj = from_rows(rowptr, col, (count, count), *attributes)
+        return Graph({ONLY: adj}, count, [None], [None], node_time, edge_time, {})
+    sizes = _sizes(features, graphs, edges)
+    node_time, edge_time = _typed_times(times, options.time_attr)
+    adjs = {}
+    for kind in edge_types:
+        size = sizes[kind[0]], sizes[kind[2]]
+        own = (node_time or {}).get(kind[0]), (edge_time or {}).get(kind)
+        attributes = *own, None, options, perm.get(kind)
+        adj = from_rows(rowptr[kind], col[kind], size, *attributes)
+        adjs[reverse_edge_type(kind) if options.backward else kind] = adj
+    loose = without_relation(sizes, adjs)
+    return Graph(adjs, sizes, list(sizes), edge_types, node_time, edge_time, loose)
+
+
+def _size(edge: Any) -> int:
+    """The number of nodes of a graph without types."""
+    if edge.size is None:
+        raise ValueError(
+            "'data' must know how many nodes its edges have (got edges without a "
+            "size); pass 'size' to put_edge_index"
+        )
+    return int(max(edge.size))
+
+
+def _sizes(features: Any, graphs: Any, edges: Any) -> dict[str, int]:
+    """The number of nodes of every type that has features or edges."""
+    named = [attr.group_name for attr in features.get_all_tensor_attrs()]
+    ends = [end for edge in edges for end in (edge.edge_type[0], edge.edge_type[2])]
+    return {
+        name: remote_backend_utils.num_nodes(features, graphs, name)
+        for name in dict.fromkeys(named + ends)
+        if isinstance(name, str)
+    }
+
+
+def _times(features: Any, edges: Any, name: str | None) -> dict[Any, Tensor] | None:
+    """The tensors called `name`, by the node or edge type they belong to."""
+    if name is None:
+        return None
+    for edge in edges:
+        if edge.layout == EdgeLayout.CSR:
+            raise ValueError(
+                "'time_attr' needs edges in COO or CSC layout (got CSR for "
+                f"{edge.edge_type})"
+            )
+        if not edge.is_sorted:
+            raise ValueError(
+                "'time_attr' needs edges sorted by destination, and by time within a "
+                f"neighbourhood (got is_sorted=False for {edge.edge_type})"
+            )
+    found = {}
+    for attr in features.get_all_tensor_attrs():
+        if attr.attr_name == name:
+            whole = copy.copy(attr)
+            whole.index = None
+            found[attr.group_name] = features.get_tensor(whole)
+    return found
+
+
+def _homogeneous_times(
+    times: dict[Any, Tensor] | None, name: str | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """PyG's convention: 'time' belongs to the nodes, any other name to the edges."""
+    if times is None:
+        return None, None
+    if len(times) != 1:
+        raise ValueError(
+            f"'time_attr' must name one tensor of the feature store (got {name!r}, "
+            f"which names {len(times)})"
+        )
+    (time,) = times.values()
+    return (time, None) if name == "time" else (None, time)
+
+
+def _typed_times(times: dict[Any, Tensor] | None, name: str | None) -> tuple[Any, Any]:
+    """The times of the nodes or of the edges, per type."""
+    if times is None:
+        return None, None
+    on_nodes = {isinstance(group, str) for group in times}
+    if len(on_nodes) != 1:
+        found = "both" if on_nodes else "neither"
+        raise ValueError(
+            f"'time_attr' must name either a node-level or an edge-level tensor "
+            f"(got {name!r}, which is {found})"
+        )
+    return (times, None) if on_nodes == {True} else (None, times)
 
 
 def from_data(data: Any, options: Options) -> Graph:

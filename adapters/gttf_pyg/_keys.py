@@ -1,10 +1,4 @@
-"""The random key of every batch: one per batch, wherever the batch is drawn.
-
-A worker process has random numbers of its own, so a key cannot be drawn there: batches
-would depend on how many workers there are. It is worked out where the epoch starts, and
-travels with the indices of the batch. The dataset of PyG's loaders is a `range`, which
-turns a slice into a range with the same step: that step is the key.
-"""
+"""The random key of every batch, wherever it is drawn, and negatives drawn by it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,91 +6,15 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch.utils.data import get_worker_info
+from torch import Tensor
+from torch_geometric.sampler import NegativeSampling
 
-from gttf_sampler.random import draw, fold
+from gttf_pyg._check import as_reals
+from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
+from gttf_sampler._check import dense
+from gttf_sampler._loading.keyed import KeyedIndex, draw_key
 
 _current: ContextVar[int | None] = ContextVar("gttf_batch_key", default=None)
-
-
-class Epoch:
-    """The key of the epoch that a loader has begun last; None before the first."""
-
-    key: int | None = None
-
-
-class KeyedLoader:
-    """Mixed into a DataLoader, in front of it: every batch gets its key."""
-
-    generator: torch.Generator | None
-
-    @property
-    def _index_sampler(self) -> "KeyedBatches":
-        """What torch iterates over: the indices of every batch, and its key."""
-        sampler = super()._index_sampler  # type: ignore[misc]
-        how = self._auto_collation, self.generator  # type: ignore[attr-defined]
-        return KeyedBatches(sampler, *how, self._epoch)
-
-    @property
-    def _epoch(self) -> Epoch:
-        """Where the key is noted; torch keeps what it iterates over between epochs."""
-        found: Epoch = self.__dict__.setdefault("_noted_epoch", Epoch())
-        return found
-
-    def __iter__(self) -> Any:
-        self._epoch.key = _foreseen(self.generator)
-        if getattr(self, "_iterator", None) is not None:
-            # Torch draws a number for every iterator, and none for one that is used
-            # again with `persistent_workers`: an epoch must not depend on that.
-            draw_key(self.generator)
-        return super().__iter__()  # type: ignore[misc]
-
-
-class KeyedBatches:
-    """The batches of an index sampler, each with its key in front.
-
-    The key of an epoch is what the generator would give next; it stays there, so that
-    shuffling gives the order that PyG gives. It may become the seed of that order, so
-    keys of batches are mixed from it: nothing is drawn from the same numbers twice.
-    """
-
-    def __init__(
-        self,
-        batches: Any,
-        batched: bool,
-        generator: torch.Generator | None,
-        epoch: "Epoch",
-    ) -> None:
-        self.batches, self.batched = batches, batched
-        self.generator, self.epoch = generator, epoch
-
-    def __iter__(self) -> Iterator[Any]:
-        key = self.epoch.key  # of now: another epoch may start before the first batch
-        return self._keyed(_foreseen(self.generator) if key is None else key)
-
-    def _keyed(self, epoch: int) -> Iterator[Any]:
-        """The batches of the epoch with this key."""
-        for number, index in enumerate(self.batches):
-            yield tagged(index, int(fold(epoch, number)), self.batched)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-
-def tagged(index: Any, key: int, batched: bool) -> Any:
-    """Indices of a range that also carry a key >= 0; see `untagged`."""
-    if batched:
-        return [slice(0, 0, key + 2), *index]
-    return slice(index, index + 1, key + 2)  # a step that no range of a user has
-
-
-def untagged(index: Any) -> tuple[Any, int | None]:
-    """The list that `tagged` was given, and the key; None for indices without one."""
-    if isinstance(index, range) and len(index) == 1 and index.step > 1:
-        return [index.start], index.step - 2  # no batch around it
-    if isinstance(index, list) and index and isinstance(index[0], range):
-        return index[1:], index[0].step - 2
-    return index, None
 
 
 class KeyedCollate:
@@ -111,16 +29,9 @@ class KeyedCollate:
 
     def __call__(self, index: Any) -> Any:
         """The batch."""
-        index, key = untagged(index)
+        index, key = KeyedIndex.of(index)
         with use_key(draw_key(self.loader.generator) if key is None else key):
             return type(self.loader).collate_fn(self.loader, index)
-
-
-def draw_key(generator: torch.Generator | None = None) -> int:
-    """A key from `generator`, by default from the one `torch.manual_seed` governs."""
-    if get_worker_info() is not None:
-        generator = None  # a copy that every worker has: they would draw the same
-    return draw(generator)
 
 
 @contextmanager
@@ -139,9 +50,79 @@ def batch_key() -> int:
     return draw_key() if key is None else key
 
 
-def _foreseen(generator: torch.Generator | None) -> int:
-    """The key that `generator` would draw next."""
-    source = torch.default_generator if generator is None else generator
-    copy = torch.Generator()
-    copy.set_state(source.get_state())
-    return draw(copy)
+CPU = torch.device("cpu")
+
+
+def keyed(negatives: NegativeSampling, key: int) -> NegativeSampling:
+    """The same negatives, drawn from `key`, unless a class of the user draws them."""
+    if type(negatives).sample is not NegativeSampling.sample:
+        return negatives
+    return KeyedNegatives(negatives, key)
+
+
+class KeyedNegatives(NegativeSampling):
+    """The same `NegativeSampling`, drawn from the key of the batch.
+
+    PyG's draws from torch's default generator, which is another one in every worker.
+    """
+
+    def __init__(self, negatives: NegativeSampling, key: int) -> None:
+        self.__dict__.update(negatives.__dict__)
+        self.given = negatives
+        self.key = random.new_key(key, CPU, random.NEGATIVE)
+        self.calls = 0
+
+    def sample(
+        self, num_samples: int, endpoint: str, num_nodes: int | None = None
+    ) -> Tensor:
+        """Nodes [num_samples], by weight where there are weights."""
+        if num_samples == 0:
+            return torch.empty(0, dtype=torch.int64)
+        self.calls += 1
+        key = random.fold(self.key, self.calls)
+        weight = self.src_weight if endpoint == "src" else self.dst_weight
+        if weight is None:
+            if num_nodes is None:
+                raise ValueError("'num_nodes' must be given without weights (got None)")
+            return uniform_nodes(key, num_samples, num_nodes)
+        as_reals(f"{endpoint}_weight", dense(f"{endpoint}_weight", weight))
+        if num_nodes is not None and weight.numel() != num_nodes:
+            raise ValueError(
+                f"'{endpoint}_weight' must have one entry per node, {num_nodes} in all "
+                f"(got {weight.numel()})"
+            )
+        row = _row(self.given, endpoint, weight)
+        drawn = traverse(row, [0], [num_samples], EdgeWeightBias(), generator=int(key))
+        nodes: Tensor = drawn.nodes[1].view(-1)
+        if num_samples and int(nodes[0]) < 0:
+            raise ValueError(
+                f"'{endpoint}_weight' must have a positive entry (got zeros only)"
+            )
+        return nodes
+
+
+def uniform_nodes(key: random.Key, count: int, num_nodes: int) -> Tensor:
+    """int64 [count]: nodes drawn uniformly, with replacement."""
+    try:
+        slot = torch.arange(count)
+    except (RuntimeError, OverflowError) as error:
+        raise ValueError(
+            f"'neg_sampling' must ask for what fits into memory (got {count} nodes)"
+        ) from error
+    word = random.stream(key, slot)
+    return random.below_wide(word, torch.full_like(word, num_nodes))
+
+
+def _row(given: NegativeSampling, endpoint: str, weight: Tensor) -> CompactAdj:
+    """All nodes as the neighbours of one, by weight; made once per weights."""
+    kept: dict[str, Any] = given.__dict__.setdefault("_rows", {})
+    made_of, version, row = kept.get(endpoint, (None, None, None))
+    now = None if weight.is_inference() else weight._version  # else nobody counts
+    if made_of is not weight or now is None or version != now:
+        size = weight.numel()
+        row = CompactAdj.from_csr(
+            [0, size], torch.arange(size), size, edge_weight=weight.detach().cpu()
+        )
+        kept[endpoint] = weight, now, row
+    found: CompactAdj = row
+    return found

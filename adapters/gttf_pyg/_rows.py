@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from gttf_pyg._attached import attached, plain
+from gttf_pyg._check import as_pairs
 from gttf_pyg._compat import ordered_rows
-from gttf_pyg._words import as_pairs
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import dense
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_pyg._words import function
+from gttf_pyg._check import function
 from gttf_sampler._check import dense, device_or_none, fits, shown, size
 
 Layer = Callable[[Tensor, Any], Tensor]

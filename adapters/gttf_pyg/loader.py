@@ -1,14 +1,18 @@
-"""GTTFLoader: PyG's NeighborLoader on the engine of this package."""
+"""GTTFLoader, GTTFLinkLoader: PyG's loaders on the engine of this package."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.loader import NeighborLoader
+from torch.utils.data import get_worker_info
+from torch_geometric import loader as theirs
+from torch_geometric.sampler import NegativeSampling
 from torch_geometric.sampler.base import SubgraphType
 
 from gttf_pyg._arguments import (
     checked_prefetch,
+    edge_label_index_of,
     input_nodes_of,
     not_seed_edges,
     prepare_workers,
@@ -16,12 +20,38 @@ from gttf_pyg._arguments import (
     seeded,
 )
 from gttf_pyg._attached import detached
-from gttf_pyg._batches import Batches
-from gttf_pyg._finish import finish
+from gttf_pyg._finish import finish, reused_memory
+from gttf_pyg._keys import KeyedCollate
+from gttf_pyg._prefetch import Ahead
 from gttf_sampler import BiasFn
+from gttf_sampler._check import finite, shown
+from gttf_sampler._loading.keyed import KeyedLoader
 
 
-class GTTFLoader(Batches, NeighborLoader):
+class Batches:
+    """What both loaders do alike; stands in front of PyG's loader."""
+
+    prefetch: int
+    collate_fn: Callable[[Any], Any]
+
+    def use_keys(self) -> None:
+        """Has every batch drawn with its key; for the end of a constructor."""
+        self.collate_fn = KeyedCollate(self)
+
+    def __iter__(self) -> Any:
+        batches = super().__iter__()  # type: ignore[misc]
+        return Ahead(batches, self.prefetch) if self.prefetch else batches
+
+    def filter_fn(self, out: Any) -> Any:
+        """Joins what was sampled with its features."""
+        if get_worker_info() is not None:  # where PyG gathers into shared memory
+            return super().filter_fn(out)  # type: ignore[misc]
+        nodes = [out.node] if isinstance(out.node, torch.Tensor) else out.node.values()
+        with reused_memory(sum(ids.numel() for ids in nodes)):
+            return super().filter_fn(out)  # type: ignore[misc]
+
+
+class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
     """PyG's `NeighborLoader`: the same arguments, the same batches, nothing to compile.
 
     >>> import torch
@@ -118,3 +148,122 @@ class GTTFLoader(Batches, NeighborLoader):
             **seeded(kwargs, seed),
         )
         self.use_keys()
+
+
+class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
+    """PyG's `LinkNeighborLoader`: the same arguments and batches, nothing to compile.
+
+    >>> from torch_geometric.datasets import KarateClub
+    >>> loader = GTTFLinkLoader(
+    ...     KarateClub()[0], [5, 5], neg_sampling="binary", batch_size=8,
+    ...     exclude_edges=True,
+    ... )
+    >>> next(iter(loader)).edge_label.tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+    Under `torch.manual_seed`, batches and their negatives are the same bit by bit for
+    any number of workers and threads.
+
+    Args:
+        data: and everything up to `directed`: see PyG's `LinkNeighborLoader`;
+            `**kwargs` go to `LinkLoader` and to torch's `DataLoader`, whose `generator`
+            also governs the sampling.
+        exclude_edges: True hides the seed edges of a batch and their reverses, all
+            parallel copies, before anything is drawn: no label leaks, and every node
+            still gets its full fanout. Edges that are named: see `GTTFLoader`.
+        bias: and all others: see `GTTFLoader`.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        edge_label_index: Any = None,
+        edge_label: Tensor | None = None,
+        edge_label_time: Tensor | None = None,
+        replace: bool = False,
+        subgraph_type: SubgraphType | str = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        neg_sampling: NegativeSampling | str | None = None,
+        neg_sampling_ratio: float | None = None,
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Any = None,
+        transform_sampler_output: Any = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
+        directed: bool = True,
+        *,
+        exclude_edges: Any = False,
+        bias: BiasFn | dict[Any, BiasFn] | None = None,
+        seed: int | None = None,
+        time_window: float | None = None,
+        device: torch.device | str | None = None,
+        prefetch: int = 0,
+        normalize: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        neighbor_sampler = sampler_for(
+            data,
+            neighbor_sampler,
+            {
+                "exclude_edges": exclude_edges,
+                "bias": bias,
+                "time_window": time_window,
+                "device": device,
+            },
+            num_neighbors=num_neighbors,
+            replace=replace,
+            subgraph_type=subgraph_type,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            weight_attr=weight_attr,
+            is_sorted=is_sorted,
+            directed=directed,
+        )
+        if not isinstance(neg_sampling, str | NegativeSampling | dict | tuple | None):
+            got = shown(neg_sampling)
+            raise TypeError(f"'neg_sampling' must be a NegativeSampling (got {got})")
+        if neg_sampling_ratio is not None:
+            finite("neg_sampling_ratio", neg_sampling_ratio)
+        labelled = edge_label_index_of(
+            edge_label_index, edge_label, edge_label_time, neighbor_sampler
+        )
+        workers = kwargs.get("num_workers", 0)
+        self.prefetch = checked_prefetch(prefetch, workers)
+        prepare_workers(neighbor_sampler, workers)
+        super().__init__(
+            detached(data),
+            num_neighbors,
+            *labelled,
+            neg_sampling=neg_sampling,
+            neg_sampling_ratio=neg_sampling_ratio,
+            time_attr=time_attr,
+            transform=finish(data, neighbor_sampler, normalize, device, transform),
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            neighbor_sampler=neighbor_sampler,
+            **seeded(kwargs, seed),
+        )
+        self.use_keys()
+
+
+class NeighborLoader(GTTFLoader):
+    """`GTTFLoader` by the name of what it stands in for.
+
+    >>> from torch_geometric.datasets import KarateClub
+    >>> NeighborLoader(KarateClub()[0], num_neighbors=[5])
+    NeighborLoader()
+    """
+
+
+class LinkNeighborLoader(GTTFLinkLoader):
+    """`GTTFLinkLoader` by the name of what it stands in for.
+
+    >>> from torch_geometric.datasets import KarateClub
+    >>> LinkNeighborLoader(KarateClub()[0], num_neighbors=[5])
+    LinkNeighborLoader()
+    """

@@ -11,16 +11,12 @@ from torch.utils.data import DataLoader
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from gttf_pyg._attached import plain
-from gttf_pyg._keys import KeyedLoader, untagged
-from gttf_pyg._negatives import uniform_nodes
-from gttf_pyg._words import as_integers, as_pairs, as_reals
+from gttf_pyg._check import as_integers, as_pairs, as_reals
+from gttf_pyg._keys import uniform_nodes
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
 from gttf_sampler._check import at_least, count, fail, fits, size, steps, yes_or_no
+from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
 from gttf_sampler.random import NEGATIVE, new_key
-
-
-class WalkLoader(KeyedLoader, DataLoader[tuple[Tensor, Tensor]]):
-    """A DataLoader whose batches do not depend on the number of its workers."""
 
 
 class Node2Vec(torch_geometric.nn.Node2Vec):
@@ -126,12 +122,12 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
             warm._key = 0
             warm.sample(torch.empty(0, dtype=torch.int64))
         nodes: Any = range(self.num_nodes)
-        return WalkLoader(nodes, collate_fn=walker.sample, **kwargs)
+        return KeyedLoader(nodes, collate_fn=walker.sample, **kwargs)
 
     def sample(self, batch: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         """Positive and negative walks of a batch of nodes, on the graph's device."""
         walker = self
-        nodes, key = untagged(batch)
+        nodes, key = KeyedIndex.of(batch)
         if key is not None:
             walker = copy.copy(self)
             walker._key = key

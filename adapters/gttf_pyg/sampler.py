@@ -21,16 +21,21 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _bias, _graph, _output
 from gttf_pyg._attached import copied, detached
-from gttf_pyg._exclude import named_edges, seed_edges
+from gttf_pyg._bias import named_edges, seed_edges
+from gttf_pyg._check import (
+    DIRECTIONS,
+    STRATEGIES,
+    check_window,
+    checked_edges,
+    checked_nodes,
+    name_or_none,
+    seed_times,
+)
 from gttf_pyg._fanouts import as_lists, fanouts_of
-from gttf_pyg._induced import induced as induced_one
-from gttf_pyg._induced import induced_types
-from gttf_pyg._inputs import checked_edges, checked_nodes
-from gttf_pyg._keys import batch_key, use_key
-from gttf_pyg._negatives import keyed
+from gttf_pyg._keys import batch_key, keyed, use_key
+from gttf_pyg._output import induced as induced_one
+from gttf_pyg._output import induced_types
 from gttf_pyg._rows import ONLY, EdgeType, Options
-from gttf_pyg._times import seed_times
-from gttf_pyg._words import DIRECTIONS, STRATEGIES, check_window, name_or_none
 from gttf_sampler import BiasFn, CompactAdj, sample_rooted
 from gttf_sampler._check import device_or_none, one_of, shown, yes_or_no
 

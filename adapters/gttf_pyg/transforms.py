@@ -8,9 +8,9 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import BaseTransform
 
 from gttf_pyg import _attached, _graph
+from gttf_pyg._check import DIRECTIONS, SCHEMES, name_or_none
 from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg._rows import Options
-from gttf_pyg._words import DIRECTIONS, SCHEMES, name_or_none
 from gttf_sampler._check import INTEGERS, dense, one_of, yes_or_no
 
 

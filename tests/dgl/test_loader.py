@@ -10,7 +10,8 @@ import torch.distributed as dist
 from dgl.dataloading import DataLoader, as_edge_prediction_sampler
 
 from cases import as_table
-from gttf_dgl import GTTFSampler, GTTFSubgraphSampler, _keys
+from gttf_dgl import GTTFSampler, GTTFSubgraphSampler
+from gttf_sampler._loading import keys
 
 NODES = 60
 
@@ -115,7 +116,7 @@ def test_loaders_that_take_turns_draw_as_if_alone():
 
 
 def test_numbers_of_epochs_start_again_when_they_run_out(monkeypatch):
-    monkeypatch.setattr(_keys, "EPOCHS", 3)
+    monkeypatch.setattr(keys, "EPOCHS", 3)
     found = epochs(GTTFSampler([3, 3], seed=3), count=5)
     assert found[:2] == found[3:]
     assert found[0] != found[1] != found[2] != found[0]

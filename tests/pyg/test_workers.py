@@ -14,7 +14,6 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader
-from gttf_pyg._keys import Epoch, KeyedBatches
 from gttf_sampler import EdgeWeightBias, FastGCNBias, LADIESBias
 from reference import assert_consistent
 
@@ -108,18 +107,6 @@ def test_shuffling_gives_the_order_of_torch():
     torch.manual_seed(3)
     loader = node_loader()
     assert [[b.input_id.tolist() for b in loader] for _ in range(3)] == expected
-
-
-def test_keys_are_not_what_shuffles():
-    """What decides about the order must not decide about the negatives as well."""
-    torch.manual_seed(0)
-    shuffled_by = int(torch.empty((), dtype=torch.int64).random_())
-    torch.manual_seed(0)
-    batches = KeyedBatches([[0], [1], [2]], True, None, Epoch())
-    keys = [index[0].step - 1 for index in batches]
-    assert len(set(keys)) == len(batches) == 3
-    assert all(abs(key - shuffled_by) > 3 for key in keys)
-    assert torch.empty((), dtype=torch.int64).random_() == shuffled_by  # still there
 
 
 def test_seed_and_generator_govern_everything():
@@ -298,7 +285,7 @@ def test_negatives_use_all_of_the_key():
     """Keys that share 32 bits draw apart."""
     from torch_geometric.sampler import NegativeSampling
 
-    from gttf_pyg._negatives import keyed
+    from gttf_pyg._keys import keyed
 
     for how in ({}, {"dst_weight": torch.ones(1000)}):
         negatives = NegativeSampling("triplet", **how)

@@ -1,4 +1,4 @@
-"""DeepWalk from an `edge_index`, in the words of PyG's Node2Vec."""
+"""DeepWalk and WatchYourStep from an `edge_index`, in the words of PyG's Node2Vec."""
 
 from torch import Tensor
 
@@ -60,4 +60,45 @@ class DeepWalk(embedding.DeepWalk):
             num_negative_samples,
             contrast=contrast,
             sparse=sparse,
+        )
+
+
+class WatchYourStep(embedding.WatchYourStep):
+    """Watch Your Step: `embedding.WatchYourStep` from an `edge_index`.
+
+    >>> import torch
+    >>> from gttf_pyg import WatchYourStep
+    >>> edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    >>> model = WatchYourStep(edge_index, embedding_dim=8, walk_length=4)
+    >>> for forest in model.loader(batch_size=2, shuffle=True):
+    ...     model.loss(forest).backward()
+    >>> model.attention.shape  # how much each of three distances counts
+    torch.Size([3])
+
+    Args:
+        edge_index: [2, m]; walks follow the edges.
+        embedding_dim: length of an embedding, even: half is L, half R.
+        walk_length: nodes of a walk, its start included, as in PyG.
+        fanout: how many walkers each walker becomes, at every step; 1 is a plain walk.
+        num_negative_samples: per node; see `gttf_sampler.WYSAcc`.
+        num_nodes: by default the largest id + 1.
+        sparse: sparse gradients of the embeddings.
+    """
+
+    def __init__(
+        self,
+        edge_index: Tensor,
+        embedding_dim: int,
+        walk_length: int,
+        fanout: int = 1,
+        num_negative_samples: int = 20,
+        *,
+        num_nodes: int | None = None,
+        sparse: bool = False,
+    ) -> None:
+        walk_length = steps("walk_length", walk_length, 2)
+        adj = CompactAdj.from_edge_index(edge_index, num_nodes, direction="out")
+        fanouts = [fanout] * (walk_length - 1)
+        super().__init__(
+            adj, embedding_dim, fanouts, num_negative_samples, sparse=sparse
         )

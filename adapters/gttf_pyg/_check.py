@@ -1,0 +1,186 @@
+"""Checks of arguments and seeds, in PyG's words; the engine's checks do the rest."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import (
+    EdgeSamplerInput,
+    NegativeSampling,
+    NodeSamplerInput,
+)
+
+from gttf_sampler._check import (
+    INTEGERS,
+    as_dense,
+    dense,
+    fail,
+    finite,
+    functions,
+    mistyped,
+    real,
+    shown,
+)
+
+DIRECTIONS = ("forward", "backward")
+SCHEMES = ("unbiased", "paper")
+STRATEGIES = ("uniform", "last")
+
+
+class MissingError(KeyError, ValueError):
+    """What PyG raises as a KeyError, with the words of a ValueError."""
+
+    __str__ = Exception.__str__  # a KeyError shows its text as Python would write it
+
+
+def ids(name: str, value: Any) -> Tensor:
+    """`value`, a tensor of integers [k], as int64.
+
+    PyG casts its seeds: integers of any width will do, and an empty tensor of any kind,
+    which `BidirectionalNeighborSampler` makes.
+    """
+    found = dense(name, value)
+    if not (is_integer(found) or found.numel() == 0) or found.dim() != 1:
+        got = f"{str(found.dtype)[6:]} {list(found.shape)}"
+        mistyped(name, "must be a tensor of integers [k]", got)
+    return found.to(torch.int64)
+
+
+def is_integer(value: Tensor) -> bool:
+    """Whether a tensor holds integers, of whichever width, and no truth values."""
+    return str(value.dtype).startswith(("torch.int", "torch.uint"))
+
+
+def as_integers(name: str, value: Any) -> Tensor:
+    """`value` as a tensor of integers of any shape, from arrays and lists, too."""
+    found = as_dense(name, value)
+    if found.dtype not in INTEGERS:
+        mistyped(name, "must have dtype int32 or int64", found.dtype)
+    return found
+
+
+def as_pairs(name: str, value: Any) -> Tensor:
+    """`value` as pairs of nodes [2, k]; an `EdgeIndex` stays one."""
+    found = as_integers(name, value)
+    if found.dim() != 2 or found.shape[0] != 2:
+        fail(name, "must have shape [2, k]", f"shape {list(found.shape)}")
+    return found
+
+
+def as_reals(name: str, value: Any) -> Tensor:
+    """`value` as a tensor of any shape, of numbers that can be compared."""
+    return real(name, as_dense(name, value))
+
+
+def function(name: str, value: Any) -> None:
+    """Refuses what cannot be called, and classes."""
+    functions(name, [value], many=True)
+
+
+def name_or_none(name: str, value: Any) -> None:
+    """Refuses what cannot be the name of an attribute."""
+    if value is not None and not isinstance(value, str):
+        mistyped(name, "must be the name of an attribute", shown(value))
+
+
+def check_window(time_window: Any, time_attr: str | None) -> None:
+    """Refuses a span of time that is none, or that there are no times for."""
+    if time_window is None:
+        return
+    if not finite("time_window", time_window) >= 0:
+        fail("time_window", "must be finite and not negative", time_window)
+    if time_attr is None:
+        fail("time_window", "needs times", time_window, "set 'time_attr'")
+
+
+def checked_nodes(inputs: Any) -> NodeSamplerInput:
+    """`inputs` with ids in int64; what does not name nodes is refused."""
+    if not isinstance(inputs, NodeSamplerInput):
+        raise TypeError(f"'inputs' must be a NodeSamplerInput (got {shown(inputs)})")
+    node = ids("inputs.node", inputs.node)
+    _one_each("inputs.time", inputs.time, node.numel())
+    return _with(inputs, node=node)
+
+
+def checked_edges(inputs: Any, neg_sampling: Any) -> EdgeSamplerInput:
+    """`inputs` with ids in int64; what does not name pairs is refused."""
+    if not isinstance(inputs, EdgeSamplerInput):
+        raise TypeError(f"'inputs' must be an EdgeSamplerInput (got {shown(inputs)})")
+    row, col = ids("inputs.row", inputs.row), ids("inputs.col", inputs.col)
+    count = row.numel()
+    if col.numel() != count:
+        raise ValueError(
+            f"'inputs.col' must have one entry per entry of 'inputs.row', {count} in "
+            f"all (got {inputs.col.numel()})"
+        )
+    _one_each("inputs.label", inputs.label, count)
+    _one_each("inputs.time", inputs.time, count)
+    if neg_sampling is not None and not isinstance(neg_sampling, NegativeSampling):
+        got = shown(neg_sampling)
+        raise TypeError(f"'neg_sampling' must be a NegativeSampling (got {got})")
+    triplets = neg_sampling is not None and neg_sampling.is_triplet()
+    if triplets and inputs.label is not None:
+        raise ValueError("'inputs.label' must be None beside triplets (got a tensor)")
+    return _with(inputs, row=row, col=col)
+
+
+def _with(inputs: Any, **parts: Tensor) -> Any:
+    """`inputs` itself, or a copy with other parts."""
+    if all(getattr(inputs, name) is part for name, part in parts.items()):
+        return inputs
+    inputs = copy.copy(inputs)
+    inputs.__dict__.update(parts)
+    return inputs
+
+
+def _one_each(name: str, value: Any, count: int) -> None:
+    """Refuses what is neither None nor a tensor with one entry per seed."""
+    if value is None:
+        return
+    found = dense(name, value)
+    if found.dim() == 0 or found.shape[0] != count:
+        raise ValueError(
+            f"'{name}' must have one entry per seed, {count} in all (got shape "
+            f"{list(found.shape)})"
+        )
+
+
+def seed_times(
+    seeds: Mapping[str, Tensor], given: Any, node_time: Any, edge_time: Any
+) -> Tensor | None:
+    """[b], in the order of `seeds` over all types; None where there are no times.
+
+    Times that were given come first; without them, a seed has the time of its node.
+    """
+    if node_time is None and edge_time is None:
+        return None
+    if given is not None:
+        given = given if isinstance(given, Mapping) else {"": given}
+        return torch.cat([given[name] for name in seeds])
+    if node_time is None:
+        raise ValueError(
+            "'input_time' must be given where the edges have times (got None)"
+        )
+    own = node_time if isinstance(node_time, Mapping) else {"": node_time}
+    for name, ids in seeds.items():
+        if name not in own and ids.numel():
+            raise ValueError(
+                f"'input_time' must be given for nodes without times (got None for "
+                f"{name!r})"
+            )
+    parts = [_at(own[name], ids) for name, ids in seeds.items() if name in own]
+    return torch.cat(parts)
+
+
+def _at(time: Tensor, node: Tensor) -> Tensor:
+    """The times of some nodes, on the device of the times."""
+    if node.device.type == "cpu" and node.numel():
+        low, high = (int(bound) for bound in node.aminmax())
+        if low < 0 or high >= time.shape[0]:
+            raise ValueError(
+                f"'input_time' must be known for every node, [0, {time.shape[0]}) have "
+                f"one (got {high if low >= 0 else low})"
+            )
+    return time[node.to(time.device)]

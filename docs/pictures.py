@@ -56,7 +56,9 @@ def loaders(path: Path) -> None:
         axes.margins(x=0.15)
         axes.set_title(graph, loc="left", size=10)
         axes.spines[["top", "right", "left"]].set_visible(False)
-    figure.supxlabel("ms per batch of 1,024 seeds with 100 features, best round", size=9)
+    figure.supxlabel(
+        "ms per batch of 1,024 seeds with 100 features, best round", size=9
+    )
     figure.savefig(path)
 
 
@@ -87,7 +89,9 @@ def accuracy(path: Path) -> None:
     axes = figure.subplots()
     for turn, (way, color, marker) in enumerate(styles):
         cells = [(i, row[1 + turn]) for i, row in enumerate(rows) if row[1 + turn]]
-        means, errors = zip(*(map(float, c.split(" ± ")) for _, c in cells), strict=True)
+        means, errors = zip(
+            *(map(float, c.split(" ± ")) for _, c in cells), strict=True
+        )
         places = [i + 0.18 * (turn - 1.5) for i, _ in cells]
         style = {"fmt": marker, "color": color, "capsize": 2, "ms": 4.5, "lw": 1.2}
         axes.errorbar(means, places, xerr=errors, label=way, **style)

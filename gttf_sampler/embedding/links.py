@@ -40,7 +40,7 @@ def split_links(
 ) -> LinkSplit:
     """Hides a share of the edges of an undirected graph, at random.
 
-    >>> from gttf_sampler import split_links
+    >>> from gttf_sampler.embedding import split_links
     >>> split = split_links([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]], hide=0.4, generator=0)
     >>> split.train.shape, split.positive.shape  # 3 of 5 edges keep 4 nodes connected
     (torch.Size([2, 6]), torch.Size([2, 2]))

@@ -28,7 +28,8 @@ class DeepWalk(WalkEmbedding):
     """DeepWalk on walk forests.
 
     >>> import torch
-    >>> from gttf_sampler import CompactAdj, DeepWalk
+    >>> from gttf_sampler import CompactAdj
+    >>> from gttf_sampler.embedding import DeepWalk
     >>> ring = CompactAdj.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]], direction="out")
     >>> model = DeepWalk(ring, embedding_dim=8, window=2, fanouts=[2, 2])
     >>> model

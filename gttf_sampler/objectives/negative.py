@@ -16,7 +16,8 @@ class NegativeSampler:
     """Draws nodes v with probability ∝ δ_v ^ power; P_n(V) of the paper.
 
     >>> import torch
-    >>> from gttf_sampler import CompactAdj, NegativeSampler
+    >>> from gttf_sampler import CompactAdj
+    >>> from gttf_sampler.objectives import NegativeSampler
     >>> adj = CompactAdj.from_edge_index([[0, 1, 1], [1, 0, 2]], direction="out")
     >>> NegativeSampler(adj).probability.tolist()  # node 2 has no neighbour
     [0.372..., 0.627..., 0.0]

@@ -11,7 +11,8 @@ from gttf_sampler.subgraph import Subgraph
 def walk_subgraph(forest: WalkForest) -> Subgraph:
     """The subgraph induced by the nodes of a forest; GraphSAINT's random-walk sampler.
 
-    >>> from gttf_sampler import CompactAdj, traverse, walk_subgraph
+    >>> from gttf_sampler import CompactAdj, traverse
+    >>> from gttf_sampler.rooted import walk_subgraph
     >>> ring = CompactAdj.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]])
     >>> walk_subgraph(traverse(ring, [0, 2], fanouts=[1]))
     Subgraph(4 nodes, 4 edges on cpu)

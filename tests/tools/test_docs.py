@@ -22,6 +22,7 @@ GUIDES = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *GUIDES,
+    ROOT / "adapters" / "README.md",
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 HOSTS = {"torch_geometric": "gttf_pyg", "dgl": "gttf_dgl"}

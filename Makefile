@@ -59,7 +59,7 @@ check: $(READY)
 	$(PY) -m mypy
 
 docs: $(DOCS)
-	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	@echo "Open site/index.html."
 
 bench: $(BENCH)

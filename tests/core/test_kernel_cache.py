@@ -12,11 +12,11 @@ pytest.importorskip("numba")
 
 CALL = """
 import numpy as np, numba
-from gttf_sampler import _kernel_cache
+from gttf_sampler._backends import kernel_cache
 @numba.njit(cache=True)
 def twice(x):
     return 2 * x
-_kernel_cache.guard(twice)
+kernel_cache.guard(twice)
 print(twice(21), sum(twice.stats.cache_hits.values()))
 """
 

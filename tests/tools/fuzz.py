@@ -39,6 +39,7 @@ import fuzz_twists
 import gttf_sampler
 from fuzz_twists import ARRAYS, NUMBERS, OBJECTS, TWISTS
 from fuzz_words import RULES, STARTS
+from gttf_sampler import embedding, graph, objectives, plot, rooted
 
 ODD = 0.14  # how likely an argument is replaced or twisted
 OPTIONAL = 0.3  # how likely an argument that may be left out is there
@@ -111,7 +112,8 @@ def case(seed: int, number: int, only: str | None) -> tuple[str, str]:
 
 def words() -> dict[str, Any]:
     """Everything that a line may name."""
-    found = {name: getattr(gttf_sampler, name) for name in gttf_sampler.__all__}
+    rooms = (embedding, graph, objectives, plot, rooted, gttf_sampler)
+    found = {name: getattr(room, name) for room in rooms for name in room.__all__}
     for module in (fuzz_twists, fuzz_hosts, fuzz_calls):
         found.update(vars(module))
     own = (array, collections, decimal, fractions, os, random, time, torch)

@@ -13,10 +13,11 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 # environment as ours: only such a one is ever thrown away.
 READY := $(VENV)/.ready-$(VERSION)
 BENCH := $(VENV)/.bench-$(VERSION)
+DOCS := $(VENV)/.docs-$(VERSION)
 MADE := $(VENV)/.made-by-make
 
 .PHONY: help demo test check bench bench-scaling bench-kernels bench-embedding \
-    reproduce test-matrix fuzz stress clean python
+    reproduce test-matrix fuzz stress docs clean python
 
 help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
@@ -25,6 +26,7 @@ help:
 	@echo "make fuzz           call everything with odd arguments; CASES=50000"
 	@echo "make stress         kill writers and workers, watch memory over 2,000 batches"
 	@echo "make check          check format, lint and types"
+	@echo "make docs           build the pages and the API reference into site/"
 	@echo "make bench          'gttf bench'; TASK=sampling ARGS='--plot out.png'"
 	@echo "make bench-scaling  time a traversal while the graph grows"
 	@echo "make bench-kernels  time every kernel against DGL; ARGS='--graphs tiny'"
@@ -56,6 +58,10 @@ check: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+	@echo "Open site/index.html."
+
 bench: $(BENCH)
 	$(VENV)/bin/gttf bench $(or $(TASK),loader) $(ARGS)
 
@@ -73,9 +79,9 @@ bench-embedding: $(BENCH)
 
 clean:
 	@if [ -e $(MADE) ]; then rm -rf $(VENV); fi
-	rm -rf build dist *.egg-info figure1.png reproduce-results .matrix
+	rm -rf build dist site *.egg-info figure1.png reproduce-results .matrix
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find adapters examples gttf_sampler tests -name __pycache__ -prune -exec rm -rf {} +
+	find adapters docs examples gttf_sampler tests -name __pycache__ -prune -exec rm -rf {} +
 
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
@@ -94,4 +100,8 @@ $(READY): setup.cfg pyproject.toml constraints.txt | python
 
 $(BENCH): $(READY)
 	@$(PIP) --no-build-isolation -e '.[bench]'
+	@touch $@
+
+$(DOCS): $(READY)
+	@$(PIP) --no-build-isolation -e '.[docs]'
 	@touch $@

@@ -35,11 +35,18 @@ class GTTFSubgraphSampler(Sampler):
     Args:
         fanouts: as in `GTTFSampler`, farthest hop first; one entry per hop, however
             many layers the model has.
-        replace, prob, mask, edge_dir, bias, generator, seed, normalize: see there.
+        replace: draw `fanout` neighbours independently.
+        prob: name of edge data to draw in proportion to.
         prefetch_node_feats: node data that all nodes will have.
-        prefetch_labels: the same; the seeds' labels are the first rows.
         prefetch_edge_feats: edge data that all edges will have.
         output_device: where the graph goes; by default where the seeds are.
+        prefetch_labels: node data, too; the seeds' labels are the first rows.
+        edge_dir: "in" or "out"; see `GTTFSampler`, like what follows.
+        mask: name of boolean edge data; only edges where it is true are drawn.
+        bias: a BiasFn, or one per edge type.
+        generator: a torch.Generator, of which one number is taken now, or an integer.
+        seed: the same for an integer.
+        normalize: weights in `edata["norm"]`, for an unbiased `GraphConv`.
     """
 
     def __init__(

@@ -33,6 +33,7 @@ from gttf_sampler.embedding import (
     split_links,
 )
 from gttf_sampler.graph import read_edge_list
+from planted import planted_partition
 
 PATIENCE = 5  # how many times its seconds a method may take for the first epoch
 
@@ -43,10 +44,8 @@ def load(path):
         file = read_edge_list(path)
         edges, nodes = largest_component(file.edge_index, file.num_nodes)
         return edges, len(nodes)
-    y = torch.arange(1200) % 6
-    chance = torch.where(y[:, None] == y, 16 / 200, 4 / 1000)
-    draw = torch.rand(1200, 1200, generator=torch.Generator().manual_seed(0))
-    return draw.less(chance).triu(1).nonzero().T, 1200
+    torch.manual_seed(0)
+    return planted_partition(1200, 6, inside=8, outside=2)[0], 1200
 
 
 class PyGStyle(DeepWalk):
@@ -174,7 +173,7 @@ if __name__ == "__main__":
     for seed in args.seeds:
         split = split_links(edges, size, hide=0.5, generator=seed)
         degrees.append(untrained(split))
-        for name in tqdm(chosen, f"seed {seed}", leave=False):
+        for name in tqdm(chosen, f"seed {seed}", leave=False, disable=None):
             torch.manual_seed(seed)
             curves[name].append(run(split, *chosen[name], args.seconds))
     print(f"{'':18}  AUC at the end   after one epoch   s per epoch")

@@ -14,20 +14,12 @@ from dgl.nn import SAGEConv
 from torch import nn
 
 from gttf_dgl import GTTFSampler
+from planted import planted_partition
 
 NODES, CLASSES, HIDDEN, BATCH = 1200, 6, 32, 256
 
 # DGL advises to pin threads to cores, which is not worth it for a graph this small.
 warnings.filterwarnings("ignore", message="Dataloader CPU affinity opt is not enabled")
-
-
-def make_edges(inside=12.0, outside=2.0):
-    """[m, 2], each pair of neighbours once, in random order."""
-    y = torch.arange(NODES) % CLASSES
-    same = y[:, None] == y
-    chance = torch.where(same, inside / same.sum(1), outside / (~same).sum(1))
-    edges = torch.rand(NODES, NODES).less(chance).triu(1).nonzero()
-    return edges[torch.randperm(len(edges))]
 
 
 class Encoder(nn.Module):
@@ -74,7 +66,8 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=10)
     args = parser.parse_args()
     torch.manual_seed(0)
-    held_out, known = make_edges().tensor_split([800])
+    edges = planted_partition(NODES, CLASSES, inside=6, outside=1)[0].T
+    held_out, known = edges[torch.randperm(len(edges))].tensor_split([800])
     ids = torch.arange(len(known))
     both = torch.cat([known, known.flip(1)])  # edge i and its reverse, i + len(known)
     g, model = dgl.graph(tuple(both.T), num_nodes=NODES), Encoder()
@@ -87,4 +80,4 @@ if __name__ == "__main__":
     for epoch in range(1, args.epochs + 1):
         loss = train(model, loader, optimizer)
         print(f"epoch {epoch:2}  loss {loss:.3f}  AUC {test(model, g, held_out):.1f} %")
-    print("Expected after 10 epochs: 78 % or more.")
+    print("Expected after 10 epochs: 80 % or more.")

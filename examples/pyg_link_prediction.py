@@ -11,24 +11,12 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # steady times on a busy machine
 import torch
 import torch.nn.functional as F
-from torch_geometric.data import Data
 from torch_geometric.datasets import Planetoid
 from torch_geometric.nn import GraphSAGE
 from torch_geometric.transforms import RandomLinkSplit
-from torch_geometric.utils import to_undirected
 
 from gttf_pyg import GTTFLinkLoader
-
-
-def planted_partition(nodes=3_000, classes=60, inside=5, outside=1):
-    """Every node chooses neighbours of its own class, and others, to link with."""
-    y = torch.arange(nodes) % classes
-    start = torch.arange(nodes).repeat(inside)
-    same = torch.randint(nodes // classes, start.shape) * classes + y[start]
-    other = torch.randint(nodes, (2, nodes * outside))
-    edges = torch.cat([torch.stack([start, same]), other], dim=1)
-    x = 0.5 * torch.randn(classes, 32)[y] + torch.randn(nodes, 32)
-    return Data(x=x, edge_index=to_undirected(edges))
+from planted import for_pyg
 
 
 def score(model, x, edge_index, pairs):
@@ -67,7 +55,7 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=6)
     args = parser.parse_args()
     torch.manual_seed(0)
-    data = planted_partition()
+    data = for_pyg(3_000, 60, outside=1, signal=0.5)
     if args.root is not None:
         data = Planetoid(args.root, "Cora")[0]
     split = RandomLinkSplit(is_undirected=True, add_negative_train_samples=False)

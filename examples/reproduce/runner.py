@@ -84,7 +84,7 @@ def run_all(
         if not store.has(task, method_of(task, epochs).settings())
     ]
     _warm_up()
-    with tqdm(left, "runs", disable=not left) as bar:
+    with tqdm(left, "runs", disable=None if left else True) as bar:
         for task in bar:
             bar.set_description(str(task))
             reason = impossible(task)

@@ -12,7 +12,7 @@ from exact import one_thread
 __all__ = ["one_thread"]
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
-NAMES = ("sage", "gcn", "gat", "gcnii", "link_prediction", "node2vec")
+NAMES = ("sage", "models", "link_prediction", "node2vec")
 
 
 @pytest.fixture
@@ -29,9 +29,10 @@ def run(monkeypatch, capsys):
     return call
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_example(run, name):
-    lines = run(f"dgl_{name}.py", "--epochs", 1)
+@pytest.mark.parametrize("command", [*NAMES, "models --model gcnii"])
+def test_example(run, command):
+    name, *words = command.split()
+    lines = run(f"dgl_{name}.py", "--epochs", 1, *words)
     assert len(lines) == 2
     found = re.match(r"epoch  1  loss (\d\.\d+)  .* (\d+\.\d) %", lines[0])
     assert found, lines[0]
@@ -42,6 +43,12 @@ def test_example(run, name):
 
 def test_sage_takes_the_sampler_of_dgl(run):
     assert len(run("dgl_sage.py", "--epochs", 1, "--sampler", "dgl")) == 2
+
+
+def test_examples_are_all_tested():
+    assert {f"dgl_{name}" for name in NAMES} == {
+        path.stem for path in EXAMPLES.glob("dgl_*.py")
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

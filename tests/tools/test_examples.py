@@ -60,7 +60,10 @@ def run(name, *options):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert "Warning" not in done.stderr
+    told = [
+        line for line in done.stderr.splitlines() if "compiling the CPU" not in line
+    ]
+    assert told == []  # no warning, and no progress bar where nobody looks at it
     return done.stdout
 
 

@@ -85,7 +85,7 @@ class WalkForest:
         return torch.cat(pairs, dim=1)
 
     def to(self, device: torch.device | str) -> WalkForest:
-        """The same forest, and its graph, on another device."""
+        """A copy of the forest, and of its graph, on another device."""
         device = _check.device("device", device)
         nodes = [level.to(device) for level in self.nodes]
         edges = [level.to(device) for level in self.edges]

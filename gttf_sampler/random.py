@@ -76,7 +76,7 @@ def mix(word: Tensor) -> Tensor:
 
 
 def _mix_number(word: int) -> int:
-    """The same for one Python number, taken and given as unsigned."""
+    """`mix` of one Python number, taken and given as unsigned."""
     word &= WORD
     for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
         word = ((word ^ word >> shift) * multiplier) & WORD
@@ -121,7 +121,7 @@ def below(word: Tensor, bound: Tensor) -> Tensor:
 
 
 def below_wide(word: Tensor, bound: Tensor) -> Tensor:
-    """The same for 0 <= bound < 2⁶³, by schoolbook multiplication of 32-bit limbs."""
+    """Uniform on [0, bound) for 0 <= bound < 2⁶³: products of 32-bit limbs."""
     w0, w1 = word & LOW32, (word >> 32) & LOW32
     b0, b1 = bound & LOW32, bound >> 32
     middle = w1 * b0 + ((w0 * b0) >> 32 & LOW32)

@@ -158,7 +158,7 @@ class Subgraph:
         ).coalesce()
 
     def _with_edges(self, row: Tensor, col: Tensor, edge: Tensor) -> Subgraph:
-        """The same nodes with other edges, which belong to no hop."""
+        """These nodes with other edges, which belong to no hop."""
         return replace(
             self,
             row=row,

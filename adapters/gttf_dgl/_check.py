@@ -48,7 +48,7 @@ class GraphError(DGLError, ValueError):
 
 
 def fail_like_dgl(name: str, rule: str, got: object) -> NoReturn:
-    """The same where scripts may expect a DGLError."""
+    """Raises the error of value checks where scripts may expect a DGLError."""
     raise GraphError(f"'{name}' {rule} (got {got})")
 
 

@@ -71,7 +71,7 @@ def make_graph(
     eids: Sequence[Tensor],
     nodes: dict[str, Tensor],
 ) -> DGLGraph:
-    """The same as one graph whose senders and receivers are the same nodes."""
+    """A graph of sampled nodes and edges, with the data of their parent."""
     number = {name: i for i, name in enumerate(nodes)}
     starts, stops = ([number[kind[side]] for kind in kinds] for side in (0, 2))
     sizes = [ids.numel() for ids in nodes.values()]

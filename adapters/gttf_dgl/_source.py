@@ -48,7 +48,7 @@ class Choice(NamedTuple):
     def checked(
         cls, edge_dir: str, prob: Any, mask: Any, replace: Any, bias: Any, rooted: bool
     ) -> Choice:
-        """The same from what the caller passed."""
+        """A choice from what the caller passed."""
         _check.one_of("edge_dir", edge_dir, _check.EDGE_DIRS)
         _check.one_column(prob, mask)
         _check.yes_or_no("replace", replace)
@@ -130,7 +130,7 @@ class Source(NamedTuple):
         biases: dict[EdgeType, BiasFn],
         generator: random.Randomness,
     ) -> HeteroSubgraph:
-        """The same on a homogeneous graph, for which the engine has a faster way."""
+        """Samples a homogeneous graph, for which the engine has a faster way."""
         ((name, ids),) = seeds.items()
         ((kind, adj),) = self.adjs.items()
         drawn = sample_rooted(

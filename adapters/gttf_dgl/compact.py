@@ -119,7 +119,7 @@ def _make_rows(g: DGLGraph, kind: EdgeType, direction: str) -> CompactAdj:
 def weighted_rows(
     g: DGLGraph, kind: EdgeType, direction: str, prob: str | None, mask: str | None
 ) -> CompactAdj:
-    """The same with edge data as weights, made anew when the data have changed."""
+    """Rows with edge data as weights, made anew when the data have changed."""
     argument, name = ("mask", mask) if prob is None else ("prob", prob)
     if name is None:
         return rows(g, kind, direction)

@@ -89,7 +89,7 @@ def detached(data: Any) -> Any:
 
 
 def copied(adj: CompactAdj) -> CompactAdj:
-    """The same rows in memory of their own."""
+    """A copy of rows in memory of their own."""
     names = ("rowptr", "col", "edge_id", "edge_weight", "edge_time")
     arrays = {name: getattr(adj, name) for name in names}
     own = {name: x.clone() for name, x in arrays.items() if x is not None}

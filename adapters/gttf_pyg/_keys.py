@@ -54,14 +54,14 @@ CPU = torch.device("cpu")
 
 
 def keyed(negatives: NegativeSampling, key: int) -> NegativeSampling:
-    """The same negatives, drawn from `key`, unless a class of the user draws them."""
+    """Negatives drawn from `key`, unless a class of the user draws them."""
     if type(negatives).sample is not NegativeSampling.sample:
         return negatives
     return KeyedNegatives(negatives, key)
 
 
 class KeyedNegatives(NegativeSampling):
-    """The same `NegativeSampling`, drawn from the key of the batch.
+    """A `NegativeSampling` that draws from the key of the batch.
 
     PyG's draws from torch's default generator, which is another one in every worker.
     """

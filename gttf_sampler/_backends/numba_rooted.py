@@ -146,7 +146,7 @@ def _draw_rows(hop: _Hop) -> _Drawn:
 
 
 def _draw_rows_by_mass(hop: _Hop) -> _Drawn:
-    """The same by edge weight; rows may then give less than their length."""
+    """Draws by edge weight for all nodes; rows may give less than their length."""
     width, fanout = hop.node.size, hop.fanout
     scratch = [borrow(width) for _ in range(4)]
     low, high, stream, before = (array[:width] for array in scratch)

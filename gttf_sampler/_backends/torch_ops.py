@@ -312,7 +312,7 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
 
 
 def first_position_sorted(ids: Tensor) -> Tensor:
-    """The same by sorting, for ids too large for a table."""
+    """Where the id of each entry stands first, by sorting: for ids of any size."""
     ordered, order = ids.sort(stable=True)
     position = torch.arange(ids.numel(), device=ids.device)
     starts = torch.ones_like(ids, dtype=torch.bool)
@@ -568,7 +568,7 @@ def _propose(
 def _propose_by_mass(
     table: Tensor, walkers: list[Tensor], turn: int, longest: int
 ) -> tuple[Tensor, Tensor]:
-    """The same by the mass of the edges."""
+    """Proposes neighbours in proportion to the mass of their edges."""
     start, count, _, stream = walkers
     total = take_or_none(table, start + count - 1).masked_fill_(count == 0, 0)
     target = below_wide(bits(stream, 2 * turn), total)

@@ -87,7 +87,7 @@ def _draw(
 def _draw_again(
     start: Tensor, count: Tensor, node: Tensor, begin: int, fanout: int, key: Key
 ) -> tuple[Tensor, Tensor]:
-    """The same with replacement: every node that has an edge gives `fanout`."""
+    """Draws with replacement: every node that has an edge gives `fanout`."""
     _check.fits("fanouts", 32 * node.numel() * fanout)
     edge = draw_uniform(stream(key, node), count, fanout, True)
     edge = edge.add_(start[:, None])

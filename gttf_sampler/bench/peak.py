@@ -62,7 +62,7 @@ def resident() -> int:
 
 
 def private() -> int:
-    """The same without the pages of mapped files, which the system may take back."""
+    """Memory without the pages of mapped files, which the system may take back."""
     if STATUS.exists():
         return _from_status("RssAnon")
     return resident()

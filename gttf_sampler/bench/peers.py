@@ -136,7 +136,7 @@ class Missing(list[dict[str, str]]):
 
 
 def dgl_graph(adj: CompactAdj, layout: str = "csc") -> Any:
-    """The same rows as a DGLGraph with int64 ids.
+    """The rows of a CompactAdj as a DGLGraph with int64 ids.
 
     With int32 ids DGL 1.1.3 samples far fewer edges than it should, so nobody could
     compare with it.
@@ -148,6 +148,6 @@ def dgl_graph(adj: CompactAdj, layout: str = "csc") -> Any:
 
 
 def pyg_data(adj: CompactAdj, **arrays: Tensor) -> Any:
-    """The same edges as PyG's Data."""
+    """The edges of a CompactAdj as PyG's Data."""
     data = import_module("torch_geometric.data")
     return data.Data(edge_index=adj.to_edge_index(), num_nodes=adj.num_rows, **arrays)

@@ -161,7 +161,7 @@ def _plain(title: str, heads: list[str], cells: list[list[str]]) -> str:
 
 
 def _rich(title: str, heads: list[str], cells: list[list[str]]) -> str:
-    """The same by rich, as wide as it needs to be: no number is ever cut."""
+    """A table by rich, as wide as it needs to be: no number is ever cut."""
     box, tables, console = (
         load(f"rich.{name}") for name in ("box", "table", "console")
     )

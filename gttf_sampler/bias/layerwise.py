@@ -99,7 +99,7 @@ class LADIESBias(Bias):
 
 
 class FastGCNBias(LADIESBias):
-    """The same, drawn among all nodes of the graph, whoever the walkers are.
+    """FastGCN: one set of nodes per depth, drawn among all nodes of the graph.
 
     Node v is drawn in proportion to Σ 1 / (δᵤ δᵥ) over all edges (u, v) of the graph;
     what is not a neighbour of the batch is drawn in vain.

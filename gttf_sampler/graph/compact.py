@@ -270,25 +270,25 @@ class CompactAdj:
     def to(
         self, device: torch.device | str, *, non_blocking: bool = False
     ) -> CompactAdj:
-        """The same rows on another device."""
+        """The graph on another device."""
         device = _check.device("device", device)
         return self._map(lambda array: array.to(device, non_blocking=non_blocking))
 
     def cpu(self) -> CompactAdj:
-        """The same rows on the CPU."""
+        """The graph on the CPU."""
         return self.to("cpu")
 
     def cuda(
         self, device: torch.device | str | int | None = None, non_blocking: bool = False
     ) -> CompactAdj:
-        """The same rows on a GPU, by default the current one."""
+        """The graph on a GPU, by default the current one."""
         if isinstance(device, int):
             device = torch.device("cuda", _check.size("device", device))
         device = "cuda" if device is None else device
         return self.to(device, non_blocking=non_blocking)
 
     def pin_memory(self) -> CompactAdj:
-        """The same rows in page-locked memory, for fast copies to a GPU."""
+        """The graph in page-locked memory, for fast copies to a GPU."""
         return self._map(Tensor.pin_memory)
 
     def share_memory_(self) -> CompactAdj:

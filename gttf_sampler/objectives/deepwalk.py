@@ -84,7 +84,7 @@ class DeepWalkAcc(LossAcc):
         return self.weighted(forest, weight)
 
     def weighted(self, forest: WalkForest, weight: Sequence[Tensor]) -> Tensor:
-        """The same if walkers count by `weight`, per depth [b, width], instead of η."""
+        """The loss if walkers count by `weight`, per depth [b, width], instead of η."""
         _check.one_node_set("adj", forest.adj.num_rows, forest.adj.num_cols)
         nodes = standing(forest)
         nodes += self._negatives(forest, nodes)

@@ -108,7 +108,7 @@ def _masses(adj: CompactAdj, edge: Tensor, weighted: bool) -> Tensor:
 def _mass(
     adj: CompactAdj, last: Tensor, start: Tensor, count: Tensor, weighted: bool
 ) -> Tensor:
-    """The same for one group of edges."""
+    """The shares [e, 3] of `_masses` for one group of edges."""
     owner, entry = ops.expand(start, count, int(count.sum()))
     neighbor = ops.take(adj.col, entry).to(torch.int64)
     kind = _kinds(adj, last.index_select(0, owner), neighbor)

@@ -162,7 +162,7 @@ def _first_totals(
 def _next_totals(
     relations: Sequence[Relation], arrivals: dict[str, _Arrivals], hop: int
 ) -> list[Tensor]:
-    """The same for the new nodes, which the host has not counted yet."""
+    """How many edges the new nodes have, which the host has not counted yet."""
     sums = []
     for relation in relations:
         there = arrivals[relation.to]

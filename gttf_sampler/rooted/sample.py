@@ -147,7 +147,7 @@ def _sample_types(
     disjoint: bool,
     generator: random.Randomness,
 ) -> HeteroSubgraph:
-    """The same over several types of nodes and edges."""
+    """Rooted sampling of a heterogeneous graph."""
     sizes = _check.node_types(adjs)
     device = next(iter(adjs.values())).device
     hops = _check.typed_fanouts(fanouts, list(adjs))

@@ -142,8 +142,8 @@ class GTTFSampler(BlockSampler):
         seeds = _check.seeds(g, seed_nodes)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
         key = self._keys.next(seeds.values())
-        grow = self._rooted_blocks if self.rooted else self._layered_blocks
-        blocks = grow(source, seeds, hops, key)
+        make_blocks = self._rooted_blocks if self.rooted else self._layered_blocks
+        blocks = make_blocks(source, seeds, hops, key)
         device = output_device(self.output_device, seed_nodes, g)
         if device != g.device:
             blocks = [block.to(device) for block in blocks]

@@ -33,8 +33,8 @@ def input_nodes_of(value: Any, times: Any, data: Any, sampler: Any) -> tuple[Any
         name, nodes = value
     if not isinstance(name, str):
         raise InputError(
-            "'input_nodes' must be a node type, or (node type, nodes), where there are "
-            f"types (got {_told(value)})"
+            "'input_nodes' must be a node type, or (node type, nodes), in a "
+            f"heterogeneous graph (got {_told(value)})"
         )
     if name not in sampler.node_types:
         raise InputError(

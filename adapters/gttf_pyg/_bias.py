@@ -25,7 +25,7 @@ def checked(bias: Any, sampler: GTTFSampler) -> Any:
     """`bias`, which must be callable, or be so for some edge types."""
     parts = {None: bias}
     if isinstance(bias, Mapping) and not sampler.is_hetero:
-        raise TypeError("'bias' must be callable where there are no types (got a dict)")
+        raise TypeError("'bias' must be callable in homogeneous data (got a dict)")
     if isinstance(bias, Mapping):
         parts = dict(bias)
         for kind in parts:

@@ -31,7 +31,7 @@ def fanouts_of(
     """The fanouts of every relation, by the key that its rows have.
 
     PyG checks that every edge type has some, all of one length; `edge_types` is None
-    where there are no types.
+    in homogeneous data.
     """
     values = num_neighbors.values
     lists = list | tuple if edge_types is None else list | tuple | dict

@@ -33,7 +33,7 @@ def from_hetero_subgraph(
     adjs: dict[EdgeType, CompactAdj],
     backward: bool,
 ) -> HeteroSamplerOutput:
-    """A heterogeneous sample in the words of PyG; relations outside `adjs` are left out."""
+    """A heterogeneous sample in the words of PyG, with the relations of `adjs`."""
     name = reverse_edge_type if backward else (lambda kind: kind)
     row, col = (found.col, found.row) if backward else (found.row, found.col)
     counts = found.num_sampled_edges
@@ -85,7 +85,7 @@ def induced_types(
     adjs: Mapping[EdgeType, CompactAdj],
     biases: Mapping[EdgeType, Any],
 ) -> HeteroSubgraph:
-    """All edges among the nodes of a heterogeneous sample that could have been drawn."""
+    """All edges of a heterogeneous sample's nodes that could have been drawn."""
     every = found.induced(dict(adjs))
     row, col, edge = dict(every.row), dict(every.col), dict(every.edge)
     for kind, adj in adjs.items():

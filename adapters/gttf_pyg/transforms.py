@@ -22,7 +22,7 @@ class ToCompact(BaseTransform):
     >>> data.compact_adj
     CompactAdj(34 nodes, 156 edges, direction='in', max_degree=17, 1.5 kB on cpu)
 
-    It is `data.compact_adj`, or `data[edge_type].compact_adj` where there are types. It
+    It is `data.compact_adj`, or `data[edge_type].compact_adj` in heterogeneous data. It
     moves with the data, and is left aside once the edges have changed. Give the loaders
     the same arguments as this.
 

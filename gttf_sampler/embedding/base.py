@@ -13,7 +13,7 @@ from gttf_sampler.embedding import probe
 from gttf_sampler.embedding.loader import ForestLoader
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.objectives.base import LossAcc, grown
+from gttf_sampler.objectives.base import LossAcc, complete
 
 
 class WalkEmbedding(nn.Module):
@@ -46,7 +46,9 @@ class WalkEmbedding(nn.Module):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss per seed of a forest, []."""
-        return self.objective().loss(forest) / max(1, grown(forest).nodes[0].shape[0])
+        return self.objective().loss(forest) / max(
+            1, complete(forest).nodes[0].shape[0]
+        )
 
     def score(self, edge: Tensor) -> Tensor:
         """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""

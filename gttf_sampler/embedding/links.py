@@ -68,7 +68,7 @@ def split_links(
     tree = spanning_forest(edge, rank, n)
     order = (total * tree - rank).argsort()
     positive, left = edge[:, order[:hidden]], edge[:, order[hidden:]]
-    negative = _strangers(edge, n, hidden, random.fold(key, 1))
+    negative = _negatives(edge, n, hidden, random.fold(key, 1))
     return LinkSplit(torch.cat([left, left.flip(0)], dim=1), positive, negative, n)
 
 
@@ -200,7 +200,7 @@ def _num_nodes(edge: Tensor, num_nodes: int | None) -> int:
     return size
 
 
-def _strangers(edge: Tensor, n: int, count: int, key: random.Key) -> Tensor:
+def _negatives(edge: Tensor, n: int, count: int, key: random.Key) -> Tensor:
     """`count` pairs [2, count] of different nodes without an edge, at random."""
     if n * (n - 1) // 2 - edge.shape[1] < min(1, count):
         _check.fail("edge_index", "must leave pairs without an edge", "all of them")

@@ -45,10 +45,10 @@ class ForestLoader(KeyedLoader):
         if kwargs.get("batch_size", 1) is None:
             _check.fail("batch_size", "must be a number of nodes", None)
         self.adj, self.fanouts = adj, fanouts
-        grow = _Grow(adj, fanouts, bias)
+        walk = _Walk(adj, fanouts, bias)
         if kwargs.get("num_workers", 0):
-            grow(KeyedIndex([], 0))  # loads what workers would load each by itself
-        super().__init__(range(adj.num_rows), collate_fn=grow, **kwargs)
+            walk(KeyedIndex([], 0))  # loads what workers would load each by itself
+        super().__init__(range(adj.num_rows), collate_fn=walk, **kwargs)
 
     def __iter__(self) -> Iterator[WalkForest]:  # type: ignore[override]
         """One epoch of forests."""
@@ -56,7 +56,7 @@ class ForestLoader(KeyedLoader):
             yield WalkForest(self.adj, self.fanouts, nodes, edges)
 
 
-class _Grow:
+class _Walk:
     """Makes the levels of a forest from ids and a key."""
 
     def __init__(

@@ -88,7 +88,7 @@ def look_up(embedding: Vectors, nodes: Sequence[Tensor]) -> list[Tensor]:
     return [part.view(*level.shape, flat.shape[-1]) for part, level in parts]
 
 
-def grown(forest: WalkForest) -> WalkForest:
+def complete(forest: WalkForest) -> WalkForest:
     """`forest`, which must be one."""
     _check.of_type("forest", forest, WalkForest)
     return forest

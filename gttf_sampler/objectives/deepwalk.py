@@ -11,7 +11,7 @@ from gttf_sampler import _check
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     LossAcc,
-    grown,
+    complete,
     look_up,
     over_trees,
     standing,
@@ -39,7 +39,7 @@ class DeepWalkAcc(LossAcc):
 
     A walker at v and the node w that it left k <= window steps ago are a pair, which
     counts η · (window − k + 1) / window, word2vec's weight of position k. The contrast
-    is what pairs of strangers are for:
+    is what pairs of a node and its negatives are for:
 
     - "partition", as printed: a pair adds −⟨Z_w, Z_v⟩, and every seed u, once,
       log mean exp⟨Z_u, Z_n⟩ over its negatives n. This has no lower bound, with five
@@ -79,7 +79,7 @@ class DeepWalkAcc(LossAcc):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The sum over the trees of a forest, []."""
-        depths = range(grown(forest).depth + 1)
+        depths = range(complete(forest).depth + 1)
         weight = [forest.walk_weight(k) for k in depths]
         return self.weighted(forest, weight)
 
@@ -109,12 +109,12 @@ class DeepWalkAcc(LossAcc):
         return [sampler.at(fold(key, i), torch.Size(s)) for i, s in enumerate(sizes)]
 
     def _group(
-        self, walker: list[Tensor], stranger: list[Tensor], weight: list[Tensor]
+        self, walker: list[Tensor], negative: list[Tensor], weight: list[Tensor]
     ) -> Tensor:
         """The loss of some trees, from the vectors of their walkers and negatives."""
         if self.contrast == "logistic":
-            return _logistic(walker, stranger, weight, self.window)
-        score = (walker[0][:, :, None] * stranger[0]).sum(-1)
+            return _logistic(walker, negative, weight, self.window)
+        score = (walker[0][:, :, None] * negative[0]).sum(-1)
         partition = score.logsumexp(-1) - math.log(self.num_negatives)
         return partition.sum() - _similarity(walker, weight, self.window)
 
@@ -139,11 +139,11 @@ def _similarity(walker: list[Tensor], weight: list[Tensor], window: int) -> Tens
 
 
 def _logistic(
-    walker: list[Tensor], stranger: list[Tensor], weight: list[Tensor], window: int
+    walker: list[Tensor], negative: list[Tensor], weight: list[Tensor], window: int
 ) -> Tensor:
-    """Skip-gram with negative sampling: every pair, and the strangers of its first."""
+    """Skip-gram with negative sampling: every pair, and the negatives of its first."""
     loss = walker[0].new_zeros(())
-    for i, (z, others) in enumerate(zip(walker, stranger, strict=False)):
+    for i, (z, others) in enumerate(zip(walker, negative, strict=False)):
         here = z[:, :, None]  # [b, width, 1, d]
         mass = z.new_zeros(z.shape[:2])  # of the pairs that have left here
         for k, level in enumerate(walker[i + 1 : i + 1 + window], 1):
@@ -211,7 +211,7 @@ class Node2VecAcc(LossAcc):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The sum over the trees of a forest, [], differentiable in p and q, too."""
-        return self.deepwalk.weighted(grown(forest), self.weights(forest))
+        return self.deepwalk.weighted(complete(forest), self.weights(forest))
 
     def weights(self, forest: WalkForest) -> list[Tensor]:
         """Per depth what each walker counts [b, width]: η times its steps' ratios."""

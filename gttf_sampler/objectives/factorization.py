@@ -9,7 +9,7 @@ from gttf_sampler import _check
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     LossAcc,
-    grown,
+    complete,
     look_up,
     over_trees,
     standing,
@@ -48,7 +48,7 @@ class TransitionFactorizationAcc(LossAcc):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss of a forest, []."""
-        self._check_depth(grown(forest).depth)
+        self._check_depth(complete(forest).depth)
         seed, *nodes = standing(forest)
         weight = [forest.walk_weight(k) for k in range(1, forest.depth + 1)]
 

@@ -10,7 +10,7 @@ from gttf_sampler import _check
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     LossAcc,
-    grown,
+    complete,
     look_up,
     over_trees,
     standing,
@@ -71,7 +71,7 @@ class WYSAcc(LossAcc):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The sum over the trees of a forest, [], differentiable in the logits, too."""
-        self._check_depth(grown(forest).depth)
+        self._check_depth(complete(forest).depth)
         _check.one_node_set("adj", forest.adj.num_rows, forest.adj.num_cols)
         seed, *nodes = standing(forest)
         sampler = NegativeSampler(forest.adj, power=0)
@@ -82,8 +82,8 @@ class WYSAcc(LossAcc):
 
         def work(group: slice) -> Tensor:
             here, there = seed[group], [level[group] for level in nodes]
-            *pairs, strangers = self._scores(here, there)
-            return self._group(pairs, strangers, [level[group] for level in weight])
+            *pairs, negatives = self._scores(here, there)
+            return self._group(pairs, negatives, [level[group] for level in weight])
 
         each = sum(level.shape[1] for level in nodes) * (1 + (self.scheme == "paper"))
         return over_trees(work, seed.shape[0], each)
@@ -100,18 +100,18 @@ class WYSAcc(LossAcc):
         return [score + back for score, back in zip(scores, other, strict=True)]
 
     def _group(
-        self, pairs: Sequence[Tensor], strangers: Tensor, weight: Sequence[Tensor]
+        self, pairs: Sequence[Tensor], negatives: Tensor, weight: Sequence[Tensor]
     ) -> Tensor:
         """The loss of some trees, from the scores of their walkers and negatives."""
-        share = self.context.softmax(0).to(strangers.dtype)
+        share = self.context.softmax(0).to(negatives.dtype)
         if self.scheme == "paper":
-            total = strangers.new_zeros(strangers.shape[0], 1)
+            total = negatives.new_zeros(negatives.shape[0], 1)
             for score, part in zip(pairs, share, strict=True):
                 spread = score.shape[1] // total.shape[1]
                 total = total.repeat_interleave(spread, dim=1) + part * score
-            loss = F.softplus(strangers.mean(-1)).sum() * self.negative_weight
+            loss = F.softplus(negatives.mean(-1)).sum() * self.negative_weight
             return loss - (weight[-1] * F.logsigmoid(total)).sum()
-        loss = F.softplus(strangers).mean(-1).sum() * self.negative_weight
+        loss = F.softplus(negatives).mean(-1).sum() * self.negative_weight
         for score, level, part in zip(pairs, weight, share, strict=True):
             loss = loss - part * (level * F.logsigmoid(score)).sum()
         return loss

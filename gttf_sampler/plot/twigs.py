@@ -45,7 +45,7 @@ def trees(forest: WalkForest, tree: int | None) -> tuple[list[Twig], list[str]]:
     if tree is not None:
         shown, total = slice(tree, tree + 1), 1
     levels = [level[shown].tolist() for level in forest.nodes[: DEPTH + 1]]
-    twigs = [_grow(rows, fanouts, limit) for rows in zip(*levels, strict=True)]
+    twigs = [_cut(rows, fanouts, limit) for rows in zip(*levels, strict=True)]
     missing = {"tree": total - len(twigs), "step": forest.depth - DEPTH}
     return twigs, [
         f"{size:,} more {what}{'s' * (size > 1)}"
@@ -62,7 +62,7 @@ def _width(fanouts: Sequence[int], limit: int) -> int:
     return shown * _width(fanouts[1:], limit) + (shown < fanouts[0])
 
 
-def _grow(
+def _cut(
     levels: Sequence[list[int]], fanouts: Sequence[int], limit: int, i: int = 0
 ) -> Twig:
     """Walker `i` of the first level and what became of it; the stopped come last."""
@@ -70,7 +70,7 @@ def _grow(
         return Twig(levels[0][i])
     family = range(i * fanouts[0], (i + 1) * fanouts[0])
     alive = [child for child in family if levels[1][child] >= 0]
-    twigs = [_grow(levels[1:], fanouts[1:], limit, child) for child in alive[:limit]]
+    twigs = [_cut(levels[1:], fanouts[1:], limit, child) for child in alive[:limit]]
     marks = (HIDDEN, len(alive) - limit), (STOPPED, len(family) - len(alive))
     twigs += [Twig(mark, size) for mark, size in marks if size > 0]
     return Twig(levels[0][i], 1, tuple(twigs))

@@ -13,8 +13,8 @@ from gttf_sampler._backends.scratch import NodeTable
 from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.rooted.grow import grow
 from gttf_sampler.rooted.hop import NodeSet, Relation
+from gttf_sampler.rooted.hops import sample_hops
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
 
 
@@ -106,7 +106,7 @@ def sample_rooted(
                     return fused
         nodes = NodeSet.of(start, 0, adj.num_rows, steered is not None, table)
         relation = Relation(adj, "", "", hops, steered)
-        (taken,) = grow([relation], {"": nodes}, len(hops), replace, key)
+        (taken,) = sample_hops([relation], {"": nodes}, len(hops), replace, key)
     return Subgraph(
         nodes.node,
         _joined(taken.row, start),
@@ -183,7 +183,7 @@ def _sample_types(
             root += start.numel()
         depth = len(next(iter(hops.values())))
         key = random.new_key(randomness, device, random.ROOTED)
-        taken = grow(relations, nodes, depth, replace, key)
+        taken = sample_hops(relations, nodes, depth, replace, key)
     edges = dict(zip(adjs, taken, strict=True))
     return HeteroSubgraph(
         {name: nodes[name].node for name in sizes},

@@ -52,7 +52,7 @@ class _Arrivals(NamedTuple):
     path: Tensor
 
 
-def grow(
+def sample_hops(
     relations: Sequence[Relation],
     nodes: dict[str, NodeSet],
     depth: int,

@@ -83,7 +83,7 @@ ERRORS = [
         TypeError,
         "'num_neighbors' must hold one list per edge type .got 3",
     ),
-    (NODE, {"bias": {"a": len}}, TypeError, "'bias' must be callable where"),
+    (NODE, {"bias": {"a": len}}, TypeError, "'bias' must be callable in"),
     (
         NODE,
         {"exclude_edges": True},

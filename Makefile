@@ -16,8 +16,8 @@ BENCH := $(VENV)/.bench-$(VERSION)
 DOCS := $(VENV)/.docs-$(VERSION)
 MADE := $(VENV)/.made-by-make
 
-.PHONY: help demo test check bench bench-scaling bench-kernels bench-embedding \
-    reproduce test-matrix fuzz stress docs clean python
+.PHONY: help demo test check bench bench-embedding reproduce \
+    test-matrix fuzz stress docs clean python
 
 help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
@@ -28,8 +28,6 @@ help:
 	@echo "make check          check format, lint and types"
 	@echo "make docs           build the pages and the API reference into site/"
 	@echo "make bench          'gttf bench'; TASK=sampling ARGS='--plot out.png'"
-	@echo "make bench-scaling  time a traversal while the graph grows"
-	@echo "make bench-kernels  time every kernel against DGL; ARGS='--graphs tiny'"
 	@echo "make bench-embedding  AUC against seconds; ARGS='--edges FILE'"
 	@echo "make reproduce      train every method of the paper; ARGS='--root DIR --seeds 3'"
 	@echo "make clean          remove the environment and everything generated"
@@ -64,12 +62,6 @@ docs: $(DOCS)
 
 bench: $(BENCH)
 	$(VENV)/bin/gttf bench $(or $(TASK),loader) $(ARGS)
-
-bench-scaling: $(BENCH)
-	$(PY) examples/bench_scaling.py $(ARGS)
-
-bench-kernels: $(BENCH)
-	$(PY) examples/bench_kernels.py $(ARGS)
 
 reproduce: $(BENCH)
 	$(PY) -m examples.reproduce $(ARGS)

@@ -3,7 +3,7 @@
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
@@ -12,8 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_sampler.backend import fast_backend, use_backend
+from gttf_sampler.bench.peers import Missing, cure
+
 ERRORS = 5.0  # standard errors that two means of the same law may differ by
 SLACK = 0.002  # and the share of the mean that is granted to few batches
+
+WITHOUT_NUMBA = "gttf without numba"
 
 Report = Callable[[str, float], None]
 
@@ -43,6 +48,21 @@ class Peer:
 def each(call: Callable[[Tensor], Any]) -> Callable[[Tensor], Iterable[Any]]:
     """A function of one batch of seeds [b], as a function of all of them."""
     return lambda seeds: map(call, seeds)
+
+
+def beside_torch(found: dict[str, Peer], missing: Missing) -> dict[str, Peer]:
+    """The peers with the first of them once more, on the backend of torch alone."""
+    if fast_backend(torch.device("cpu")) is None:
+        why = f"without numba 'gttf' is that already; {cure('numba')}"
+        missing.add(WITHOUT_NUMBA, why)
+        return found
+    (name, first), *rest = found.items()
+
+    def run(seeds: Tensor) -> Iterator[Any]:
+        with use_backend("torch"):
+            yield from first.run(seeds)
+
+    return {name: first, WITHOUT_NUMBA: Peer(run, first.work), **dict(rest)}
 
 
 def draw_seeds(nodes: int, batches: int, size: int, seed: int = 0) -> Tensor:

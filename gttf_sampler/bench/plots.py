@@ -93,6 +93,7 @@ TITLES = {
     "train": "An epoch of GraphSAGE, and memory of a GCN (shorter is better)",
     "walks": "Steps of random walks per second (longer is better)",
     "build": "Edges sorted into rows per second (longer is better)",
+    "kernels": "Edges drawn or sorted per second (longer is better)",
     "memory": "Memory to hold the graph and to build it (shorter is better)",
     "scale": "One batch from graphs of all sizes, mapped from disk",
 }
@@ -103,6 +104,7 @@ UNITS = {
     "loader": "batches/s",
     "walks": "M steps/s",
     "build": "M edges/s",
+    "kernels": "M edges/s",
 }
 
 

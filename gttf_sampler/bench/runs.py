@@ -23,6 +23,10 @@ JOBS = {
     ),
     "walks": ("graph", "batch", "batches", "rounds", "seed", "length"),
     "build": ("graph", "rounds", "seed"),
+    "kernels": (
+        *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
+        "length",
+    ),
     "memory": ("fanouts", "batch", "batches", "seed"),
     "scale": ("fanouts", "batch", "batches", "rounds", "seed"),
 }
@@ -38,6 +42,7 @@ SPECIAL = {
     "walks": {"batch": 4096, "batches": 10},
     "train": {"batches": 10, "rounds": 3},
     "build": {"rounds": 5},
+    "kernels": {"batches": 10, "rounds": 5},
     "memory": {"batches": 5},
     "scale": {"batches": 20, "rounds": 5},
 }
@@ -96,10 +101,11 @@ def _of_one_graph(
     wanted = {name: options[name] for name in JOBS[task] if name != "graph"}
     job = {"run": f"{PACKAGE}.task_{task}:run", "graph": place, **wanted}
     found: dict[str, Any] = run_job(job, progress)
-    if task == "walks":
+    if task in ("walks", "kernels"):
         for group in found["groups"]:
             for row in group["rows"]:
-                row["rate"] = row["edges"] / row["best"] / 1e3
+                if row["edges"] is not None:
+                    row["rate"] = row["edges"] / row["best"] / 1e3
     if task == "train":
         extra = _gcn(options, tmp, progress)
         found["groups"] += extra["groups"]

@@ -62,6 +62,12 @@ COLUMNS = {
         RATIO,
     ],
     "build": [*TIMES, Column("edges", "edges", _whole), RATIO],
+    "kernels": [
+        *TIMES,
+        Column("edges", "edges or steps", _whole),
+        Column("rate", "M / s", _number),
+        RATIO,
+    ],
     "train": [
         PEER,
         Column("best", "epoch s", _number),

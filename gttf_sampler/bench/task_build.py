@@ -10,11 +10,23 @@ from gttf_sampler import CompactAdj
 from gttf_sampler.bench import peers
 from gttf_sampler.bench.measure import Peer, Report, Work, compare
 
+ONCE = torch.zeros(1, 1, dtype=torch.int64)  # seeds that nobody looks at
+
 
 def run(graph: str, rounds: int, seed: int, report: Report) -> dict[str, Any]:
     """The job: the same shuffled edges for everyone."""
-    edge_index, nodes = shuffled(graph, seed)
+    edge_index, nodes = shuffled(CompactAdj.open(graph, mmap=False, verify=False), seed)
     missing = peers.Missing()
+    found = builders(edge_index, nodes, missing)
+    title = f"{edge_index.shape[1]:,} unsorted edges to rows"
+    return {
+        "groups": [compare(title, found, ONCE, rounds, report)],
+        "left_out": missing,
+    }
+
+
+def builders(edge_index: Tensor, nodes: int, missing: peers.Missing) -> dict[str, Peer]:
+    """Who makes rows of edges."""
     found = {
         "gttf CompactAdj": Peer(
             lambda _: [CompactAdj.from_edge_index(edge_index, nodes)],
@@ -35,12 +47,7 @@ def run(graph: str, rounds: int, seed: int, report: Report) -> dict[str, Any]:
             lambda _: [dgl_rows(edge_index, nodes)],
             lambda made: _of_rows(made.adj_tensors("csc")[0]),
         )
-    once = torch.zeros(1, 1, dtype=torch.int64)
-    title = f"{edge_index.shape[1]:,} unsorted edges to rows"
-    return {
-        "groups": [compare(title, found, once, rounds, report)],
-        "left_out": missing,
-    }
+    return found
 
 
 def dgl_rows(edge_index: Tensor, nodes: int) -> Any:
@@ -51,9 +58,8 @@ def dgl_rows(edge_index: Tensor, nodes: int) -> Any:
     return graph
 
 
-def shuffled(graph: str, seed: int) -> tuple[Tensor, int]:
-    """The edges [2, m] of a saved graph in a random order, and its number of nodes."""
-    adj = CompactAdj.open(graph, mmap=False, verify=False)
+def shuffled(adj: CompactAdj, seed: int) -> tuple[Tensor, int]:
+    """The edges [2, m] of a graph in a random order, and its number of nodes."""
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(adj.num_edges, generator=generator)
     return adj.to_edge_index()[:, order], adj.num_rows

@@ -24,7 +24,7 @@ TINY = 64  # nodes of the graph that everything is tried on first
 def write_edges(graph: str, file: str, seed: int, report: Report) -> dict[str, Any]:
     """The job that writes the input of all subjects: shuffled edges, int64 [2, m]."""
     report("shuffling the edges", 0.0)
-    edge_index, nodes = shuffled(graph, seed)
+    edge_index, nodes = shuffled(CompactAdj.open(graph, mmap=False, verify=False), seed)
     np.save(file, edge_index.numpy())
     return {"nodes": nodes, "edges": edge_index.shape[1]}
 

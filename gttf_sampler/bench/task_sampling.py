@@ -7,10 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gttf_sampler import CompactAdj, EdgeWeightBias, sample_rooted, use_backend
-from gttf_sampler.backend import fast_backend
+from gttf_sampler import CompactAdj, EdgeWeightBias, sample_rooted
 from gttf_sampler.bench import peers
-from gttf_sampler.bench.measure import Peer, Report, Work, compare, draw_seeds, each
+from gttf_sampler.bench.measure import (
+    Peer,
+    Report,
+    Work,
+    beside_torch,
+    compare,
+    draw_seeds,
+    each,
+)
 
 Peers = dict[str, Peer]
 HOW = {False: "without replacement", True: "with replacement"}
@@ -49,23 +56,28 @@ def rooted(
     adj: CompactAdj, fanouts: list[int], replace: bool, seeds: Tensor, missing: Any
 ) -> Peers:
     """A node is expanded once, when it is first reached: PyG's way."""
-    sample = partial(sample_rooted, adj, fanouts=fanouts, replace=replace)
-    drawn = sample(seeds[0]).num_edges
-    where = torch.randint(adj.num_edges, (drawn,))
-    found = {"gttf": Peer(each(sample), _of_subgraph)}
-    if fast_backend(adj.device) is not None:
-        found["gttf without numba"] = Peer(each(_on_torch(sample)), _of_subgraph)
-    else:
-        why = f"without numba 'gttf' is that already; {peers.cure('numba')}"
-        missing.add("gttf without numba", why)
-    found["reading as many edges"] = Peer(
-        each(lambda _: adj.col.index_select(0, where)), bound=True
-    )
+    found = our_rooted(adj, fanouts, replace, seeds, missing)
     if missing.needs_pyg_backend("NeighborSampler"):
         name = peers.pyg_label("NeighborSampler")
         call = _pyg_sampler(adj, fanouts, replace)
         found[name] = Peer(each(call), _of_output)
     return found
+
+
+def our_rooted(
+    adj: CompactAdj, fanouts: list[int], replace: bool, seeds: Tensor, missing: Any
+) -> Peers:
+    """Our two backends, and their bound."""
+    sample = partial(sample_rooted, adj, fanouts=fanouts, replace=replace)
+    found = beside_torch({"gttf": Peer(each(sample), _of_subgraph)}, missing)
+    found["reading as many edges"] = reading(adj, sample(seeds[0]).num_edges)
+    return found
+
+
+def reading(adj: CompactAdj, edges: int) -> Peer:
+    """The bound of all samplers: as many random reads, and nothing else."""
+    where = torch.randint(adj.num_edges, (edges,))
+    return Peer(each(lambda _: adj.col.index_select(0, where)), bound=True)
 
 
 def _pyg_sampler(adj: CompactAdj, fanouts: list[int], replace: bool) -> Any:
@@ -128,16 +140,6 @@ def _layers(
         return layers
 
     return draw
-
-
-def _on_torch(call: Any) -> Any:
-    """`call` on the backend that needs torch alone."""
-
-    def with_torch(seeds: Tensor) -> Any:
-        with use_backend("torch"):
-            return call(seeds)
-
-    return with_torch
 
 
 def _of_subgraph(made: Any) -> Work:

@@ -22,14 +22,25 @@ def run(
     report: Report,
 ) -> dict[str, Any]:
     """The job: walks of `length` steps along the rows of the graph."""
-    stored = CompactAdj.open(graph, mmap=False)
-    adj = CompactAdj(stored.rowptr, stored.col, stored.num_cols, "out")
+    adj = CompactAdj.open(graph, mmap=False)
     seeds = draw_seeds(adj.num_rows, batches, batch, seed)
     missing = peers.Missing()
+    groups = walkers(adj, length, missing)
+    return {
+        "groups": [compare(t, p, seeds, rounds, report) for t, p in groups.items()],
+        "left_out": missing,
+    }
+
+
+def walkers(
+    stored: CompactAdj, length: int, missing: peers.Missing
+) -> dict[str, dict[str, Peer]]:
+    """Who walks along the rows, uniformly and as node2vec does."""
+    adj = CompactAdj(stored.rowptr, stored.col, stored.num_cols, "out")
     steps = [1] * length
     bias = Node2VecBias(P, Q)
-    uniform = {"gttf": Peer(each(lambda s: traverse(adj, s, steps)), _of_forest)}
-    second = {"gttf": Peer(each(lambda s: traverse(adj, s, steps, bias)), _of_forest)}
+    uniform = {"gttf": Peer(each(lambda s: traverse(adj, s, steps)), of_forest)}
+    second = {"gttf": Peer(each(lambda s: traverse(adj, s, steps, bias)), of_forest)}
     if missing.needs("dgl", "DGL random_walk"):
         sampling = import_module("dgl.sampling")
         rows = peers.dgl_graph(adj, "csr")
@@ -53,17 +64,13 @@ def run(
 
         uniform[name] = Peer(walker(1.0, 1.0), steps_of)
         second[name] = Peer(walker(P, Q), steps_of)
-    titles = {
+    return {
         f"uniform walks of {length} steps": uniform,
         f"node2vec walks of {length} steps, p = {P:g}, q = {Q:g}": second,
     }
-    return {
-        "groups": [compare(t, p, seeds, rounds, report) for t, p in titles.items()],
-        "left_out": missing,
-    }
 
 
-def _of_forest(made: Any) -> Work:
+def of_forest(made: Any) -> Work:
     """The steps that were taken, and the walks."""
     taken = sum(int((level >= 0).sum()) for level in made.edges[1:])
     return Work(taken, made.nodes[0].numel())

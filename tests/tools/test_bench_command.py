@@ -198,7 +198,7 @@ def test_subject_that_fails_is_left_out(monkeypatch):
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
     """This process and its children find no host to compare with."""
-    for name in ("torch_geometric", "dgl", "torch_cluster", "pyg_lib"):
+    for name in ("torch_geometric", "dgl", "torch_cluster", "torch_sparse", "pyg_lib"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('hidden')")
     ask = peers.version
     hosts = ("torch_geometric", "dgl")

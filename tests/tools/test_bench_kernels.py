@@ -1,7 +1,6 @@
-"""`examples/bench_kernels.py` with the peers that few have installed."""
+"""`gttf bench kernels`, also with the peers that few have installed."""
 
-import importlib.util
-import pathlib
+import importlib
 import sys
 import types
 from importlib.util import find_spec
@@ -10,8 +9,9 @@ import pytest
 import torch
 
 from gttf_sampler import CompactAdj, sample_rooted, use_backend
+from gttf_sampler.bench import graphs, peers, task_kernels
+from gttf_sampler.bench.measure import WITHOUT_NUMBA
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "bench_kernels.py"
 FLAGS = (
     "bool csc = False, bool replace = False, bool directed = True, bool disjoint = "
     "False, str temporal_strategy = 'uniform', bool return_edge_id = True"
@@ -24,16 +24,6 @@ OPTIONAL = {
     "0.4 to 0.9": "Tensor? node_time = None, Tensor? edge_time = None, "
     "Tensor? seed_time = None, Tensor? edge_weight = None",
 }
-
-
-@pytest.fixture
-def example():
-    """The script as a module."""
-    pytest.importorskip("tqdm")
-    spec = importlib.util.spec_from_file_location("bench_kernels", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(params=[*OPTIONAL, "installed"])
@@ -76,36 +66,41 @@ def pyg_lib(request, monkeypatch):
     library._destroy()
 
 
-def test_kernels_of_pyg_lib(example, pyg_lib):
-    """Its arguments are where they belong, and its edges are counted."""
-    index = example.make_edges(3000, 60_000)
-    into = CompactAdj.from_edge_index(index, 3000)
-    seeds = torch.randperm(3000, generator=torch.Generator().manual_seed(0))[:64]
-    for replace, how in ((False, "without"), (True, "with")):
-        tasks = {"rooted, with replacement": {}, "rooted, without replacement": {}}
-        example.add_pyg_peers(tasks, into, [5, 3])
-        peers = tasks[f"rooted, {how} replacement"].items()
-        (call,) = (call for name, call in peers if name.startswith("pyg_lib "))
-        made = call(seeds)
-        if pyg_lib is not None:
-            assert pyg_lib[-1].get("replace", False) == replace
-            assert pyg_lib[-1]["csc"] is True
-        ours = sample_rooted(into, seeds, [5, 3], replace=replace)
-        assert example.edges_in(made) == made[0].numel()
-        assert example.edges_in(made) == pytest.approx(ours.num_edges, rel=0.1)
+@pytest.fixture
+def peer_of(monkeypatch):
+    """The sampler of a package, as the kernels are compared with it."""
+    peers.attempt.cache_clear()
+
+    def find(name, adj, fanouts, replace):
+        found = task_kernels.compiled(adj, fanouts, replace, peers.Missing())
+        (peer,) = (peer for label, peer in found.items() if label.startswith(name))
+        return peer
+
+    yield find
+    peers.attempt.cache_clear()
 
 
-def test_kernels_run_with_pyg_lib(example, pyg_lib, capsys, monkeypatch):
-    words = ["--graphs", "tiny", "--rounds", "1", "--batches", "1"]
-    monkeypatch.setattr(sys, "argv", ["bench_kernels.py", *words])
-    example.main()
-    printed = capsys.readouterr().out
-    lines = [line for line in printed.splitlines() if "pyg_lib" in line]
-    assert len(lines) == 2
-    assert all(line.endswith(" edges") for line in lines)
+@pytest.mark.parametrize("replace", [False, True])
+def test_kernels_of_pyg_lib(pyg_lib, peer_of, replace):
+    """Its arguments are where they belong, and its edges and nodes are counted."""
+    generator = torch.Generator().manual_seed(0)
+    adj = CompactAdj.from_edge_index(
+        torch.randint(3000, (2, 60_000), generator=generator), 3000
+    )
+    seeds = torch.randperm(3000, generator=generator)[:64]
+    peer = peer_of("pyg-lib", adj, [5, 3], replace)
+    (made,) = peer.run(seeds[None])
+    if pyg_lib is not None:
+        assert pyg_lib[-1].get("replace", False) == replace
+        assert pyg_lib[-1]["csc"] is True
+    ours = sample_rooted(adj, seeds, [5, 3], replace=replace)
+    assert peer.work(made).edges == made[0].numel()
+    assert peer.work(made).edges == pytest.approx(ours.num_edges, rel=0.1)
+    assert peer.work(made).nodes == pytest.approx(ours.num_nodes, rel=0.1)
 
 
-def test_kernels_of_torch_sparse(example, monkeypatch):
+@pytest.mark.parametrize("replace", [False, True])
+def test_kernels_of_torch_sparse(peer_of, monkeypatch, replace):
     """Its arguments have no names; it returns node, row, col and edge."""
     if find_spec("torch_sparse") is not None:
         pytest.skip("torch-sparse is there")
@@ -125,50 +120,75 @@ def test_kernels_of_torch_sparse(example, monkeypatch):
     stand_in = types.ModuleType("torch_sparse")
     stand_in.__version__ = "0"
     monkeypatch.setitem(sys.modules, "torch_sparse", stand_in)
-    monkeypatch.setitem(sys.modules, "pyg_lib", None)
-    tasks = {"rooted, with replacement": {}, "rooted, without replacement": {}}
     toy = CompactAdj.from_edge_index([[0, 1], [1, 0]])
-    example.add_pyg_peers(tasks, toy, [2])
-    made = [task["torch_sparse 0"](torch.tensor([0])) for task in tasks.values()]
+    peer = peer_of("torch-sparse", toy, [2], replace)
+    (made,) = peer.run(torch.tensor([[0]]))
     library._destroy()
-    assert flags == [(True, True), (False, True)]
-    assert [example.edges_in(entry) for entry in made] == [7, 7]
+    assert flags == [(replace, True)]
+    assert peer.work(made) == (7, 5)
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kernels") / "graph"
+    graphs.make(folder, 2000, 40_000)
+    return str(folder)
+
+
+SMALL = {"fanouts": [5, 3], "batch": 64, "batches": 6, "rounds": 1, "seed": 0}
+
+
+def run(graph, **options):
+    options = {**SMALL, "length": 5, **options}
+    return task_kernels.run(graph, **options, report=lambda what, share: None)
 
 
 @pytest.mark.parametrize("backend", ["auto", "torch"])
-def test_kernels_have_no_row_twice(example, backend, capsys, monkeypatch):
-    """Where the engine runs on torch anyway, "gttf (torch)" would be "gttf" again."""
+def test_kernels(graph, backend):
+    """All of them do the same work as their peers, and no row is there twice."""
     if backend == "auto":
         pytest.importorskip("numba")
-    words = ["--graphs", "tiny", "--rounds", "1", "--batches", "1"]
-    monkeypatch.setattr(sys, "argv", ["bench_kernels.py", *words])
     with use_backend(backend):
-        example.main()
-    printed = capsys.readouterr().out
-    assert printed.count("\n    gttf (torch) ") == (2 if backend == "auto" else 0)
-    assert ("No row 'gttf (torch)'" in printed) == (backend == "torch")
+        found = run(graph)
+    assert len(found["groups"]) == 9
+    named = {}
+    for group in found["groups"]:
+        first, *rest = group["rows"]
+        assert first["peer"].startswith("gttf")
+        assert all(row["differs"] is None and row["ratio"] > 0 for row in rest)
+        named[group["title"]] = [row["peer"] for row in group["rows"]]
+    twice = [title for title, names in named.items() if WITHOUT_NUMBA in names]
+    assert len(twice) == (6 if backend == "auto" else 0)
+    left_out = [entry["peer"] for entry in found["left_out"]]
+    assert (WITHOUT_NUMBA in left_out) == (backend == "torch")
+    if find_spec("dgl") is not None:
+        for title, names in named.items():
+            has_dgl = any(name.startswith("DGL ") for name in names)
+            assert has_dgl == (not title.startswith("one rooted"))
+    (forest,) = (g for g in found["groups"] if g["title"].startswith("a walk forest"))
+    assert forest["rows"][0]["edges"] == 64 * (5 + 15)
 
 
-def test_kernels_count_edges_of_dgl(example):
-    dgl = pytest.importorskip("dgl")
-    graph = dgl.graph(([0, 1, 2, 2], [1, 2, 0, 1]))
-    made = dgl.dataloading.NeighborSampler([-1]).sample(graph, torch.tensor([1]))
-    assert example.edges_in(made) == 2
-    walks = dgl.sampling.random_walk(graph, torch.tensor([1]), length=3)
-    assert example.edges_in(walks) is None
+def test_kernels_of_all_neighbours_have_no_forest(graph):
+    found = run(graph, fanouts=[-1])
+    assert not [g for g in found["groups"] if "forest" in g["title"]]
 
 
-def test_kernels_do_without_a_broken_peer(example, monkeypatch):
+def test_kernels_do_without_a_broken_peer(graph, monkeypatch):
     """A library made for another torch fails with an OSError, not an ImportError."""
+    names = ("torch_sparse", "torch_cluster", "pyg_lib")
 
     class Broken:
         def find_spec(self, name, path=None, target=None):
-            if name in ("torch_sparse", "torch_cluster", "pyg_lib"):
+            if name in names:
                 raise OSError("undefined symbol")
 
-    for name in ("torch_sparse", "torch_cluster", "pyg_lib"):
+    for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
-    tasks = example.make_tasks(example.make_edges(2000, 20_000), 2000, [2, 2])
-    names = {name for task in tasks.values() for name in task}
-    assert not [name for name in names if name.startswith(("pyg_lib", "torch_"))]
+    peers.attempt.cache_clear()
+    found = run(graph)
+    peers.attempt.cache_clear()
+    rows = [row["peer"] for group in found["groups"] for row in group["rows"]]
+    assert not [name for name in rows if name.startswith(("pyg-lib", "torch-"))]
+    assert len(found["left_out"]) >= 3

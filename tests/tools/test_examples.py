@@ -1,4 +1,3 @@
-import json
 import os
 import pathlib
 import re
@@ -98,34 +97,6 @@ def test_torch_gcn():
     assert accuracy["full batch"] > accuracy["no graph"] + 10
 
 
-def test_bench_scaling(tmp_path):
-    pytest.importorskip("tqdm")
-    pytest.importorskip("matplotlib")
-    options = ["--edges", 2000, 20000, "--rounds", 2]
-    options += ["--json", tmp_path / "rows.json", "--png", tmp_path / "rows.png"]
-    printed = run("bench_scaling.py", *options)
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert [row["graph edges"] for row in rows] == [2000, 20000] * 3
-    assert [row["drawn edges"] for row in rows if row["task"] == "traverse"] == [
-        1024 * (15 + 150)
-    ] * 2
-    for row in rows:
-        assert 0 < row["best ms"] <= row["median ms"]
-        assert f"{row['best ms']:.1f}" in printed
-    png_size(tmp_path / "rows.png")
-
-
-def test_bench_kernels(tmp_path):
-    pytest.importorskip("tqdm")
-    options = ["--graphs", "tiny", "--rounds", 1, "--batches", 1]
-    printed = run("bench_kernels.py", *options, "--json", tmp_path / "kernels.json")
-    tasks = json.loads((tmp_path / "kernels.json").read_text())["tiny"]
-    assert {"build", "uniform walks", "node2vec walks"} <= set(tasks)
-    for task, peers in tasks.items():
-        assert f"  {task}\n" in printed
-        assert peers["gttf"]["ms"] > 0
-
-
-@pytest.mark.parametrize("name", ["walk_forest", "torch_gcn", "bench_scaling"])
+@pytest.mark.parametrize("name", ["walk_forest", "torch_gcn"])
 def test_examples_are_short(name):
     assert len((EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()) <= 90

@@ -40,7 +40,7 @@ demo: $(READY)
 	@if $(PY) -c 'import dgl' 2>/dev/null; then $(PY) examples/dgl_sage.py; fi
 
 test: $(READY)
-	$(PY) -m pytest -q $(ARGS)
+	OMP_WAIT_POLICY=passive $(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 test-matrix: | python
 	$(PYTHON) tests/tools/matrix.py $(ARGS)

@@ -1,0 +1,114 @@
+"""The map in CONTRIBUTING, the order of imports and the engine's names for adapters."""
+
+import ast
+import pathlib
+import re
+
+import gttf_sampler
+
+ROOT = pathlib.Path(__file__).parents[2]
+PACKAGES = ("gttf_sampler", "adapters/gttf_pyg", "adapters/gttf_dgl")
+
+# What adapters may use beyond the public names of `gttf_sampler` and of its rooms.
+FOR_ADAPTERS = {
+    "gttf_sampler._check": (
+        "INTEGERS MAX_STEPS as_dense at_least count dense device_or_none fail finite "
+        "fits functions integer mistyped one_of randomness real shown size steps "
+        "within yes_or_no"
+    ),
+    "gttf_sampler._loading.asked": "single_process_iterator",
+    "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
+    "gttf_sampler._loading.keys": "BatchKeys",
+    "gttf_sampler.bias.base": "as_bias",
+    "gttf_sampler.random": "NEGATIVE new_key",
+}
+# What each room of the engine may import, beside itself.
+BASE = {"_check", "_backends", "random", "backend"}
+WALKS = {*BASE, "graph", "draw", "forest", "traverse", "bias"}
+MAY_IMPORT = {
+    "random": set(),
+    "_check": {"_backends"},
+    "_files": {"_check"},
+    "_backends": BASE,
+    "backend": BASE,
+    "graph": {*BASE, "_files"},
+    "gather": BASE,
+    "draw": {*BASE, "graph"},
+    "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
+    "bias": {*BASE, "graph", "draw", "subgraph"},
+    "traverse": {*BASE, "graph", "draw", "forest", "bias"},
+    "subgraph": {*BASE, "graph"},
+    "accumulate": {*BASE, "forest", "subgraph"},
+    "rooted": {*WALKS, "subgraph"},
+    "objectives": WALKS,
+    "embedding": {*WALKS, "objectives", "_loading"},
+    "plot": {*BASE, "graph", "forest"},
+    "_loading": BASE,
+}
+
+
+def modules(package):
+    """The modules of a package, as paths from the root."""
+    found = sorted((ROOT / package).rglob("*.py"))
+    return [path for path in found if not path.name.startswith("__")]
+
+
+def imports(path):
+    """(module, name) of what a file imports from the engine."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            if node.module.split(".")[0] == "gttf_sampler":
+                yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "gttf_sampler":
+                    yield alias.name, ""
+
+
+def test_map_names_every_module_and_no_other():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    (tree,) = re.findall(r"```text\n(.*?)```", text, re.S)
+    folders, named = [], []
+    for line in tree.splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        name = line.split()[0]
+        folders[depth:] = [name.rstrip("/")]
+        if name.endswith(".py"):
+            named.append("/".join(folders))
+    there = [path.relative_to(ROOT).as_posix() for p in PACKAGES for path in modules(p)]
+    assert sorted(named) == sorted(there)
+
+
+def test_packages_are_all_installed():
+    listed = (ROOT / "setup.cfg").read_text()
+    for folder in (ROOT / "gttf_sampler").rglob("__init__.py"):
+        name = folder.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        assert f"\n    {name}\n" in listed
+
+
+def test_imports_go_one_way():
+    rooms = {}
+    for path in modules("gttf_sampler"):
+        room = path.relative_to(ROOT / "gttf_sampler").parts[0].removesuffix(".py")
+        if room not in ("bench", "cli"):  # the command may use everything
+            for module, name in imports(path):
+                used = (module.split(".")[1:] or [name])[0]
+                rooms.setdefault(room, set()).add(used)
+    for room, used in rooms.items():
+        assert used - {room} <= MAY_IMPORT[room], room
+
+
+def test_adapters_use_the_names_they_may():
+    rooms = ("embedding", "graph", "objectives", "rooted", "plot", "bias")
+    public = {f"gttf_sampler.{room}" for room in rooms}
+    used = {}
+    for package in PACKAGES[1:]:
+        for path in modules(package):
+            for module, name in imports(path):
+                if module == "gttf_sampler":
+                    whole = name in ("random", "embedding")
+                    assert whole or name in gttf_sampler.__all__, (path, name)
+                elif module not in public:
+                    used.setdefault(module, set()).add(name)
+    assert used == {module: set(FOR_ADAPTERS[module].split()) for module in used}
+    assert used.keys() == FOR_ADAPTERS.keys()

@@ -2,7 +2,7 @@
 
 Every kernel works on the range [lo, hi) of its outermost dimension, so that threads can
 share it, releases the GIL, and computes what the function of the same purpose in
-`_ops_torch` computes, bit for bit. Indices are unsigned: numba then leaves out the test
+`torch_ops` computes, bit for bit. Indices are unsigned: numba then leaves out the test
 for negative ones, and the loops over random words become vector instructions.
 
 One file on purpose: the cache on disk notices a change in the file of a kernel, not in
@@ -18,7 +18,7 @@ from numba import int64, types, uint64
 from numba.extending import intrinsic
 
 from gttf_sampler._backends.kernel_cache import guard
-from gttf_sampler._backends.torch_ops import REFUSED
+from gttf_sampler._backends.types import REFUSED
 from gttf_sampler.random import GOLDEN, LOW32, MULTIPLIERS, WORD
 
 _GOLDEN = np.uint64(GOLDEN & WORD)
@@ -346,7 +346,7 @@ def _prefetch_row(table, low, high):
 def draw_weighted(
     lo, hi, stream, table, low, high, before, fanout, replace, gone, mass, out
 ):
-    """`gone` and `mass` are scratch of `fanout` cells; see `_ops_torch`."""
+    """`gone` and `mass` are scratch of `fanout` cells; see `torch_ops`."""
     for i in range(lo, hi):
         soon = min(i + 2, hi - 1)
         _prefetch_row(table, low[soon], high[soon])
@@ -583,7 +583,7 @@ def _near(graph, start, stop, last, names, k):
 
 @_compiled
 def _weigh(graph, reverse, in_order, node, last, word, alpha, mass_bits):
-    """An edge by the exact weights of all neighbours; see `_ops_torch`."""
+    """An edge by the exact weights of all neighbours; see `torch_ops`."""
     rowptr, col, sorted_col, bloom = graph
     start, stop = rowptr[uint64(node)], rowptr[uint64(node) + _1]
     names = _shared(graph, reverse, node, last)
@@ -649,7 +649,7 @@ def weigh_node2vec(
 
 @_compiled
 def draw_node2vec(lo, hi, graph, table, node, last, stream, plan, rounds, out):
-    """By mass if `table` is not empty, else uniform; see `_ops_torch`."""
+    """By mass if `table` is not empty, else uniform; see `torch_ops`."""
     scratch = np.empty((9, _CROWD + 1), np.int64)
     for first in range(lo, hi, _CROWD):
         stop = min(hi, first + _CROWD)

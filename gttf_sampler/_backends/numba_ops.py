@@ -1,10 +1,10 @@
-"""The fast CPU backend: the functions of `_ops_torch` that are worth compiling.
+"""The fast CPU backend: the functions of `torch_ops` that are worth compiling.
 
 Same names, same arguments, same bits. What is missing here, or has a dtype that numba
-does not know, is left to `_ops_torch`.
+does not know, is left to `torch_ops`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from gttf_sampler._backends.memory import borrow, empty, lend
 from gttf_sampler._backends.numba_rooted import draw_by_mass, word
 from gttf_sampler._backends.numba_rooted import rooted as rooted
 from gttf_sampler._backends.threads import parallel, ranges, run
-from gttf_sampler._backends.torch_ops import MASS_BITS, Envelope, Reverse
+from gttf_sampler._backends.types import MASS_BITS, SecondOrder
 from gttf_sampler.random import Key, fold
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +27,7 @@ BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
 
 
 def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> Tensor:
-    """Offsets [w, f]; see `_ops_torch`."""
+    """Offsets [w, f]; see `torch_ops`."""
     out = stream.new_empty(stream.numel(), fanout)
     cells = out.view(-1).numpy()
     arrays = stream.numpy(), count.numpy(), fanout, replace, cells
@@ -44,7 +44,7 @@ def forest_uniform(
     key: Key,
     stays: bool,
 ) -> list[tuple[Tensor, Tensor]]:
-    """(edges, nodes) of every depth; see `_ops_torch`."""
+    """(edges, nodes) of every depth; see `torch_ops`."""
     widths = np.cumprod([1, *fanouts], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(widths * seeds.numel())])
     total = int(starts[-1])
@@ -72,14 +72,14 @@ def forest_uniform(
 
 
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
-    """Where each id stands first; see `_ops_torch`."""
+    """Where each id stands first; see `torch_ops`."""
     out = torch.empty_like(ids)
     kernels.first_position(ids.numpy(), table.numpy(), floor, out.numpy())
     return out
 
 
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:
-    """values[index] as int64; see `_ops_torch`."""
+    """values[index] as int64; see `torch_ops`."""
     out = torch.empty(index.shape, dtype=torch.int64, device="cpu")
     flat = index.reshape(-1)
     arrays = values.numpy(), flat.numpy(), out.view(-1).numpy()
@@ -88,7 +88,7 @@ def take_or_none(values: Tensor, index: Tensor) -> Tensor:
 
 
 def compress(mask: Tensor, size: int) -> Tensor:
-    """The positions where `mask` holds; see `_ops_torch`."""
+    """The positions where `mask` holds; see `torch_ops`."""
     out = torch.empty(size + 1, dtype=torch.int64, device="cpu")
     kernels.compress(mask.numpy(), out.numpy())
     return out[:size]
@@ -97,7 +97,7 @@ def compress(mask: Tensor, size: int) -> Tensor:
 def upper_bound(
     values: Tensor, low: Tensor, high: Tensor, bound: Tensor, longest: int
 ) -> Tensor:
-    """The first position whose value is > bound; see `_ops_torch`."""
+    """The first position whose value is > bound; see `torch_ops`."""
     if values.dtype not in NUMBERS or bound.dtype not in NUMBERS or low.dim() != 1:
         return torch_ops.upper_bound(values, low, high, bound, longest)
     out = torch.empty_like(low)
@@ -116,7 +116,7 @@ def draw_weighted(
     replace: bool,
     longest: int,
 ) -> Tensor:
-    """Positions [w, f] drawn by mass; see `_ops_torch`."""
+    """Positions [w, f] drawn by mass; see `torch_ops`."""
     out = low.new_empty(low.numel(), fanout)
     arrays = (x.contiguous().numpy() for x in (stream, table, low, high, before))
     draw_by_mass(tuple(arrays), fanout, replace, out.view(-1).numpy())
@@ -124,7 +124,7 @@ def draw_weighted(
 
 
 def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
-    """Cumulative integer mass [m] of each row; see `_ops_torch`."""
+    """Cumulative integer mass [m] of each row; see `torch_ops`."""
     if weight.dtype not in NUMBERS:
         weight = weight.to(torch.float64)
     out = empty(weight.numel(), torch.int64)
@@ -136,7 +136,7 @@ def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
 def has_edge(
     rowptr: Tensor, sorted_col: Tensor, source: Tensor, target: Tensor, longest: int
 ) -> Tensor:
-    """Whether row `source` holds `target`; see `_ops_torch`."""
+    """Whether row `source` holds `target`; see `torch_ops`."""
     out = torch.empty_like(source, dtype=torch.bool)
     arrays = (x.numpy() for x in (rowptr, sorted_col, source, target, out))
     parallel(kernels.has_edge, source.numel(), source.numel() * 8, *arrays)
@@ -144,7 +144,7 @@ def has_edge(
 
 
 def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
-    """Eight bits per edge that tell most absent edges; see `_ops_torch`."""
+    """Eight bits per edge that tell most absent edges; see `torch_ops`."""
     out = empty(col.numel(), torch.uint8).zero_()
     arrays = rowptr.numpy(), col.numpy(), out.numpy()
     parallel(kernels.edge_filter, rowptr.numel() - 1, col.numel(), *arrays)
@@ -152,104 +152,68 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
 
 
 def walk_node2vec(
-    rowptr: Tensor,
-    col: Tensor,
-    sorted_col: Tensor,
-    bloom: Tensor | None,
-    reverse: Reverse | None,
-    seeds: Tensor,
-    length: int,
-    key: Key,
-    envelope: Envelope,
-    rounds: int,
-    alpha: tuple[float, float, float],
-    stays: bool,
+    graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """(edges, nodes) of every step; see `_ops_torch`."""
+    """(edges, nodes) of every step; see `torch_ops`."""
     batch, total = seeds.numel(), seeds.numel() * (length + 1)
     nodes, edges = lend(borrow(total), total), lend(borrow(total), total)
     nodes[:batch] = seeds
     keys = np.array([word(fold(key, step)) for step in range(length)], np.uint64)
-    graph = _second_order(rowptr, col, sorted_col, bloom)
-    exact = _reversed(rowptr, col, reverse), sorted_col.data_ptr() == col.data_ptr()
-    how = keys, np.array(envelope, np.int64), rounds
-    rest = np.array(alpha), MASS_BITS, stays, nodes.numpy(), edges.numpy()
-    parallel(kernels.walk_node2vec, batch, total * 8, graph, *exact, *how, *rest)
+    how = keys, np.array(graph.envelope, np.int64), graph.rounds
+    rest = np.array(graph.alpha), MASS_BITS, stays, nodes.numpy(), edges.numpy()
+    arrays = _arrays(graph), *_reversed(graph)
+    parallel(kernels.walk_node2vec, batch, total * 8, *arrays, *how, *rest)
     shape = (length + 1, batch)
     levels = zip(edges.view(shape)[1:], nodes.view(shape)[1:], strict=True)
     return [(edge[:, None], node[:, None]) for edge, node in levels]
 
 
 def draw_node2vec(
-    rowptr: Tensor,
-    col: Tensor,
-    sorted_col: Tensor,
-    order: Callable[[], Tensor | None],
-    bloom: Tensor | None,
-    table: Tensor | None,
-    node: Tensor,
-    last: Tensor,
-    stream: Tensor,
-    envelope: Envelope,
-    rounds: int,
-    longest: int,
+    graph: SecondOrder, node: Tensor, last: Tensor, stream: Tensor
 ) -> Tensor:
-    """Edges [w] accepted by rejection sampling; see `_ops_torch`."""
+    """Edges [w] accepted by rejection sampling; see `torch_ops`."""
     out = torch.empty_like(node)
-    if table is None:
-        table = node.new_empty(0)
-    graph = _second_order(rowptr, col, sorted_col, bloom)
+    table = node.new_empty(0) if graph.table is None else graph.table
     walkers = (x.contiguous().numpy() for x in (table, node, last, stream))
-    how = np.array(envelope, np.int64), rounds, out.numpy()
+    how = np.array(graph.envelope, np.int64), graph.rounds, out.numpy()
     work = node.numel() * 16
-    parallel(kernels.draw_node2vec, node.numel(), work, graph, *walkers, *how)
+    parallel(kernels.draw_node2vec, node.numel(), work, _arrays(graph), *walkers, *how)
     return out
 
 
 def weigh_node2vec(
-    rowptr: Tensor,
-    col: Tensor,
-    sorted_col: Tensor,
-    order: Callable[[], Tensor | None],
-    bloom: Tensor | None,
-    reverse: Reverse | None,
-    node: Tensor,
-    last: Tensor,
-    stream: Tensor,
-    alpha: tuple[float, float, float],
+    graph: SecondOrder, node: Tensor, last: Tensor, stream: Tensor
 ) -> Tensor:
-    """Edges [w] by the exact weights; see `_ops_torch`."""
+    """Edges [w] by the exact weights; see `torch_ops`."""
     out = torch.empty_like(node)
-    graph = _second_order(rowptr, col, sorted_col, bloom)
-    exact = _reversed(rowptr, col, reverse), sorted_col.data_ptr() == col.data_ptr()
     walkers = (x.contiguous().numpy() for x in (node, last, stream))
-    how = np.array(alpha), MASS_BITS, out.numpy()
+    how = np.array(graph.alpha), MASS_BITS, out.numpy()
     work = node.numel() * 1024  # rows are long where this is needed
-    parallel(kernels.weigh_node2vec, node.numel(), work, graph, *exact, *walkers, *how)
+    arrays = _arrays(graph), *_reversed(graph)
+    parallel(kernels.weigh_node2vec, node.numel(), work, *arrays, *walkers, *how)
     return out
 
 
-def _reversed(
-    rowptr: Tensor, col: Tensor, reverse: Reverse | None
-) -> tuple[Array, Array]:
-    """The arrays of the reversed graph; empty where it is missing."""
-    start, name = (rowptr[:0], col[:0]) if reverse is None else reverse
-    return start.numpy(), name.numpy()
+def _reversed(graph: SecondOrder) -> tuple[tuple[Array, Array], bool]:
+    """The arrays of the reversed graph, empty if missing; whether rows are sorted."""
+    missing = graph.rowptr[:0], graph.col[:0]
+    start, name = missing if graph.reverse is None else graph.reverse
+    in_order = graph.sorted_col.data_ptr() == graph.col.data_ptr()
+    return (start.numpy(), name.numpy()), in_order
 
 
-def _second_order(
-    rowptr: Tensor, col: Tensor, sorted_col: Tensor, bloom: Tensor | None
-) -> tuple[Array, ...]:
+def _arrays(graph: SecondOrder) -> tuple[Array, ...]:
     """The arrays that node2vec's kernels read; a filter that is missing is empty."""
+    bloom = graph.bloom
     if bloom is None:
         bloom = torch.empty(0, dtype=torch.uint8, device="cpu")
-    return tuple(x.numpy() for x in (rowptr, col, sorted_col, bloom))
+    return tuple(x.numpy() for x in (graph.rowptr, graph.col, graph.sorted_col, bloom))
 
 
 def group_by_row(
     row: Tensor, col: Tensor, num_rows: int, num_cols: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Rows of edges by a stable counting sort in two passes; see `_ops_torch`.
+    """Rows of edges by a stable counting sort in two passes; see `torch_ops`.
 
     The first pass moves edges into buckets of neighbouring rows, the second one sorts
     every bucket inside the cache, in place. Threads share both; what the first of them

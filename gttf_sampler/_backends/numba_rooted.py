@@ -14,7 +14,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends import kernels
 from gttf_sampler._backends.memory import borrow, give_back, lend
 from gttf_sampler._backends.threads import parallel, start
-from gttf_sampler._backends.torch_ops import Rooted
+from gttf_sampler._backends.types import Rooted
 from gttf_sampler.random import WORD, Key, fold
 
 Array = np.ndarray[Any, Any]

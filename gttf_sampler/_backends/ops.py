@@ -1,6 +1,6 @@
-"""The single door to the hot code: every module calls `_ops`, never a backend.
+"""The single door to the hot code: every module calls `ops`, never a backend.
 
-Each function here has the signature of its namesake in `_ops_torch`, the reference, and
+Each function here has the signature of its namesake in `torch_ops`, the reference, and
 calls the one of the fast backend instead if that has one for the tensors at hand.
 """
 
@@ -11,13 +11,15 @@ from typing import ParamSpec, TypeVar
 from torch import Tensor
 
 from gttf_sampler._backends import torch_ops, torch_rooted
-from gttf_sampler._backends.torch_ops import REFUSED, Envelope, Reverse, id_dtype, take
+from gttf_sampler._backends.torch_ops import id_dtype, take
+from gttf_sampler._backends.types import REFUSED, Envelope, Reverse, SecondOrder
 from gttf_sampler.backend import fast_backend
 
 __all__ = [
     "REFUSED",
     "Envelope",
     "Reverse",
+    "SecondOrder",
     "arrive",
     "compress",
     "draw_node2vec",
@@ -46,12 +48,12 @@ T = TypeVar("T")
 
 
 def _door(reference: Callable[P, T]) -> Callable[P, T]:
-    """`reference`, or its namesake in the fast backend of the first argument."""
+    """`reference`, or its namesake in the fast backend for the first argument."""
     name = reference.__name__
 
     @wraps(reference)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        first = args[0]
+        first = getattr(args[0], "rowptr", args[0])  # of a record, its first array
         fast = fast_backend(first.device) if isinstance(first, Tensor) else None
         chosen: Callable[P, T] = getattr(fast, name, reference)
         return chosen(*args, **kwargs)

@@ -6,55 +6,24 @@ nothing to wait for. -1 means "none" in every array of edges, nodes or offsets.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_sampler._backends.types import (
+    MASS_BITS,
+    REFUSED,
+    Envelope,
+    Reverse,
+    SecondOrder,
+)
 from gttf_sampler.random import Key, below, below_wide, bits, fold
 from gttf_sampler.random import stream as streams
 
-MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
 INT32_MAX = (1 << 31) - 1
 MAX_ROW = INT32_MAX  # how long a row can be
-REFUSED = -2  # where rejection sampling has accepted nothing
 NONE_LAST = 1 << 62  # sorts behind every position
-
-
-Reverse = tuple[Tensor, Tensor]  # rowptr and sorted columns of the reversed graph
-
-
-class Rooted(NamedTuple):
-    """The arrays of a Subgraph, and its nodes and edges per hop."""
-
-    node: Tensor
-    row: Tensor
-    col: Tensor
-    edge: Tensor
-    num_nodes: list[int]
-    num_edges: list[int]
-
-
-class Envelope(NamedTuple):
-    """How node2vec proposes edges and accepts them.
-
-    Attributes:
-        back, near, away: the share of proposals accepted that lead back to the last
-            node, next to it, or away; in units of 2**-63, less one.
-        unit: every edge of a row is proposed with mass 2**unit.
-        extra: the mass of a second chance for the way back. It weighs more than the
-            others may, who would be refused most of the time if all were proposed as
-            often as it has to be.
-        copies: how many such chances there are: one per parallel edge, at least.
-    """
-
-    back: int
-    near: int
-    away: int
-    unit: int
-    extra: int
-    copies: int
 
 
 def id_dtype(upper: int) -> torch.dtype:
@@ -356,18 +325,7 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
 
 
 def walk_node2vec(
-    rowptr: Tensor,
-    col: Tensor,
-    sorted_col: Tensor,
-    bloom: Tensor | None,
-    reverse: Reverse | None,
-    seeds: Tensor,
-    length: int,
-    key: Key,
-    envelope: Envelope,
-    rounds: int,
-    alpha: tuple[float, float, float],
-    stays: bool,
+    graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
 ) -> list[tuple[Tensor, Tensor]] | None:
     """(edges, nodes) [b, 1] of every step of unweighted walks, in one call.
 
@@ -379,25 +337,18 @@ def walk_node2vec(
 
 
 def weigh_node2vec(
-    rowptr: Tensor,
-    col: Tensor,
-    sorted_col: Tensor,
-    order: Callable[[], Tensor | None],
-    bloom: Tensor | None,
-    reverse: Reverse | None,
-    node: Tensor,
-    last: Tensor,
-    stream: Tensor,
-    alpha: tuple[float, float, float],
+    graph: SecondOrder, node: Tensor, last: Tensor, stream: Tensor
 ) -> Tensor:
-    """Edges [w] by the exact weights `alpha` of the way back, near it, and away.
+    """Edges [w] by the exact weights of the way back, near it, and away.
 
-    How many neighbours are near is found in the row of the node, or, where there is
-    `reverse`, among the nodes from which `last` can be reached, if those are fewer.
-    Counts of the three kinds make integer masses; within a kind all weigh the same.
+    How many neighbours are near is found in the row of the node, or, where there is a
+    reversed graph, among the nodes from which `last` can be reached, if those are
+    fewer. Counts of the three kinds make integer masses; within a kind all weigh the
+    same.
     """
+    rowptr, sorted_col = graph.rowptr, graph.sorted_col
     start, count = row_range(rowptr, node)
-    name, owner = _shared(rowptr, sorted_col, reverse, node, last)
+    name, owner = _shared(rowptr, sorted_col, graph.reverse, node, last)
     here, behind = take(start, owner), take(last, owner)
     near = has_edge(rowptr, sorted_col, name, behind, _longest(rowptr, name))
     low, high = (
@@ -410,7 +361,7 @@ def weigh_node2vec(
     number[0].index_add_(0, owner, back)
     number[1].index_add_(0, owner, size - back)
     number[2] = count - number[0] - number[1]
-    mass = _kind_mass(number, count, alpha)
+    mass = _kind_mass(number, count, graph.alpha)
     total = (mass * number).sum(0)
     left = below_wide(bits(stream, 0), total)
     kind, rank = torch.zeros_like(node), left
@@ -437,7 +388,7 @@ def weigh_node2vec(
     skipped = take(torch.cat([gone + size, gone.new_zeros(1)]), behind)
     skipped = skipped.where(passed > first, 0)
     sorted_at = torch.where(kind == 2, start + rank + skipped, taken)
-    places = order()
+    places = graph.order()
     return sorted_at if places is None else take_or_none(places, sorted_at)
 
 
@@ -497,34 +448,24 @@ def _longest(rowptr: Tensor, node: Tensor) -> int:
 
 
 def draw_node2vec(
-    rowptr: Tensor,
-    col: Tensor,
-    sorted_col: Tensor,
-    order: Callable[[], Tensor | None],
-    bloom: Tensor | None,
-    table: Tensor | None,
-    node: Tensor,
-    last: Tensor,
-    stream: Tensor,
-    envelope: Envelope,
-    rounds: int,
-    longest: int,
+    graph: SecondOrder, node: Tensor, last: Tensor, stream: Tensor
 ) -> Tensor:
-    """Edges [w] accepted within `rounds` proposals each; REFUSED where none was.
+    """Edges [w] accepted within so many rounds of proposals; REFUSED where none was.
 
     A proposal is uniform but for second chances of the way back, or by mass if there is
-    a `table`; `order` says, if asked, where [m] the entries of `sorted_col` stand in
-    `col`, None for the same places.
+    a table of masses.
     """
+    rowptr, col, sorted_col = graph.rowptr, graph.col, graph.sorted_col
+    order, envelope, longest = graph.order, graph.envelope, graph.longest
     edge = torch.full_like(node, REFUSED)
     waiting = torch.arange(node.numel(), device=node.device)
     start, count = row_range(rowptr, node)
-    for turn in range(rounds):
+    for turn in range(graph.rounds):
         some = [take(x, waiting) for x in (start, count, last, stream)]
-        if table is None:
+        if graph.table is None:
             found, coin = _propose(sorted_col, order, some, envelope, turn, longest)
         else:
-            found, coin = _propose_by_mass(table, some, turn, longest)
+            found, coin = _propose_by_mass(graph.table, some, turn, longest)
         found = _accept(rowptr, col, sorted_col, found, coin, some, envelope, longest)
         before = take(edge, waiting)
         edge[waiting] = torch.where(before == REFUSED, found, before)

@@ -13,13 +13,13 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends.memory import borrow, lend
 from gttf_sampler._backends.torch_ops import (
-    Rooted,
     draw_uniform,
     expand,
     positions,
     row_range,
     take,
 )
+from gttf_sampler._backends.types import Rooted
 from gttf_sampler.random import Key, fold, stream
 
 

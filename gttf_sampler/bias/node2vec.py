@@ -93,18 +93,10 @@ class Node2VecBias(Bias):
         adj, draw = walkers.adj, torch.arange(fanout, device=walkers.node.device)
         stream = bits(walkers.stream[:, None], draw).view(-1)  # one per draw
         edge = ops.draw_node2vec(
-            adj.rowptr,
-            adj.col,
-            tables.sorted_col(adj),
-            lambda: tables.sorted_order(adj),
-            tables.edge_filter(adj),
-            tables.weight_table(adj) if self.needs_weights else None,
+            self._law(adj),
             walkers.node.repeat_interleave(fanout),
             walkers.path[:, -1].repeat_interleave(fanout),
             stream,
-            self._envelope(adj),
-            self._rounds,
-            adj.max_degree,
         )
         waiting = (edge == ops.REFUSED).nonzero().view(-1)
         own = bits(stream[waiting], 2 * self._rounds)  # words that no round has used
@@ -117,18 +109,25 @@ class Node2VecBias(Bias):
         """The edges [w] of walkers that rejection sampling has given up."""
         if self.needs_weights:
             return draw_by_weight(walkers, self, 1, replace=True)[:, 0]
-        adj = walkers.adj
+        law = self._law(walkers.adj)
         return ops.weigh_node2vec(
-            adj.rowptr,
-            adj.col,
-            tables.sorted_col(adj),
-            lambda: tables.sorted_order(adj),
-            tables.edge_filter(adj),
-            self._reverse(adj),
-            walkers.node,
-            walkers.path[:, -1],
-            walkers.stream,
-            self._alpha(),
+            law, walkers.node, walkers.path[:, -1], walkers.stream
+        )
+
+    def _law(self, adj: CompactAdj) -> ops.SecondOrder:
+        """The graph and the weights of its steps, as backends take them."""
+        return ops.SecondOrder(
+            rowptr=adj.rowptr,
+            col=adj.col,
+            sorted_col=tables.sorted_col(adj),
+            order=lambda: tables.sorted_order(adj),
+            bloom=tables.edge_filter(adj),
+            table=tables.weight_table(adj) if self.needs_weights else None,
+            reverse=None if self.needs_weights else self._reverse(adj),
+            envelope=self._envelope(adj),
+            rounds=self._rounds,
+            alpha=self._alpha(),
+            longest=adj.max_degree,
         )
 
     @property
@@ -148,20 +147,7 @@ class Node2VecBias(Bias):
         """Whole walks at once, if the backend can; see `traverse`."""
         if self.needs_weights:
             return None
-        return ops.walk_node2vec(
-            adj.rowptr,
-            adj.col,
-            tables.sorted_col(adj),
-            tables.edge_filter(adj),
-            self._reverse(adj),
-            seeds,
-            length,
-            key,
-            self._envelope(adj),
-            self._rounds,
-            self._alpha(),
-            stays,
-        )
+        return ops.walk_node2vec(self._law(adj), seeds, length, key, stays)
 
     def _first(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Steps from the seeds, which have nothing behind them."""

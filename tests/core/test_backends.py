@@ -21,7 +21,7 @@ from gttf_sampler import (
 )
 from gttf_sampler._backends import numba_ops, ops, torch_ops
 from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler._backends.torch_ops import Envelope
+from gttf_sampler._backends.types import Envelope, SecondOrder
 from gttf_sampler.graph import tables
 from gttf_sampler.random import FOREST, new_key, stream
 
@@ -184,6 +184,20 @@ def make_arguments(name: str, size: int) -> tuple:
         ahead = standing[ahead % standing.numel()]
     back = torch_ops.group_by_row(ends, row_of.to(ends.dtype), size, size)[:2]
     cell = NodeTable(size, CPU)
+    plain = SecondOrder(
+        rowptr=rowptr,
+        col=ends,
+        sorted_col=ordered,
+        order=lambda: order,
+        bloom=None,
+        table=None,
+        reverse=None,
+        envelope=Envelope(1 << 60, 1 << 62, TOP, 50, 0, 1),
+        rounds=5,
+        alpha=(0.25, 1.0, 0.5),
+        longest=9,
+    )
+    law = plain._replace
     every = {
         "draw_uniform": (words, degree, 4, False),
         "draw_uniform again": (words, degree, 3, True),
@@ -203,24 +217,18 @@ def make_arguments(name: str, size: int) -> tuple:
             *(rowptr, ends, node.clamp(min=0), [2], False, 7, False),
         ),
         "draw_node2vec": (
-            *(rowptr, ends, ordered, lambda: order, None, None, node, last, words),
-            *(Envelope(TOP, 1 << 62, 1 << 60, 40, 3 << 40, 4), 5, 9),
+            law(envelope=Envelope(TOP, 1 << 62, 1 << 60, 40, 3 << 40, 4)),
+            *(node, last, words),
         ),
-        "draw_node2vec filtered": (
-            *(rowptr, ends, ordered, lambda: order, bloom, None, node, last, words),
-            *(Envelope(1 << 60, 1 << 62, TOP, 50, 0, 1), 5, 9),
-        ),
+        "draw_node2vec filtered": (law(bloom=bloom), node, last, words),
         "draw_node2vec weighted": (
-            *(rowptr, ends, ordered, lambda: None, bloom, table, node, last, words),
-            *(Envelope(1 << 60, 1 << 62, TOP, 50, 0, 1), 5, 9),
+            law(order=lambda: None, bloom=bloom, table=table),
+            *(node, last, words),
         ),
-        "weigh_node2vec": (
-            *(rowptr, ends, ordered, lambda: order, bloom, None),
-            *(ahead, last, words, (0.25, 1.0, 0.5)),
-        ),
+        "weigh_node2vec": (law(bloom=bloom), ahead, last, words),
         "weigh_node2vec reversed": (
-            *(rowptr, ends, ordered, lambda: order, None, back),
-            *(ahead, last, words, (1e-3, 1.0, 1e3)),
+            law(reverse=back, alpha=(1e-3, 1.0, 1e3)),
+            *(ahead, last, words),
         ),
     }
     return every[name] if name else tuple(every)

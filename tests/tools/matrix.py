@@ -39,7 +39,7 @@ OF_TORCH = "filelock fsspec jinja2 networkx setuptools sympy typing-extensions"
 OF_TESTS = "hypothesis matplotlib packaging psutil pytest rich scipy tqdm"
 # What every row runs, in two minutes or so: what another version can break. The rest is
 # left to `make test`.
-CORE = "backends forest imports random traverse"
+CORE = "backends digests forest random traverse"
 HOSTS = {
     "PyG": "errors hosts link_loader loader node2vec semantics stores temporal workers",
     "DGL": "blocks compact corners loader walks",
@@ -101,6 +101,7 @@ def result(row: dict[str, str], folder: Path) -> str:
     log = folder / ("-".join(row.values()) + ".log")
     log.unlink(missing_ok=True)
     files = [f"tests/core/test_{name}.py" for name in CORE.split()]
+    files.append("tests/tools/test_imports.py")
     for host, names in HOSTS.items():
         if row[host] != "-":
             files += [f"tests/{host.lower()}/test_{name}.py" for name in names.split()]

@@ -9,7 +9,7 @@ from examples.reproduce.table import rows
 
 COLORS = {
     "full": "#6f6f6f",
-    "walks": "#6f6f6f",
+    "walks": "#d6604d",
     "neighbor": "#b8860b",
     "gttf": "#2166ac",
     "attention": "#1b9e77",

@@ -26,7 +26,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from examples.reproduce import chart, host_pyg, runner, samplers, table, tasks
 from examples.reproduce.attention import Attention
-from examples.reproduce.config import METHODS
+from examples.reproduce.config import METHODS, WAYS
 from examples.reproduce.data import load, planted
 from examples.reproduce.runner import method_of
 from examples.reproduce.store import Store
@@ -293,6 +293,20 @@ def test_store_table_and_chart(tmp_path):
     pytest.importorskip("matplotlib")
     chart.draw(store.all(), tmp_path / "new" / "chart.png")
     assert (tmp_path / "new" / "chart.png").stat().st_size > 10_000
+
+
+def test_chart_has_a_colour_for_every_way():
+    assert set(chart.COLORS) == set(WAYS)
+    assert len(set(chart.COLORS.values())) == len(WAYS)
+
+
+def test_reproduce_is_silent_where_nobody_looks(tmp_path, capfd, monkeypatch):
+    """Its progress bar is for terminals; pytest's stderr is none."""
+    monkeypatch.setattr(runner, "_in_process", lambda bar, task, *rest: {"test": 1.0})
+    monkeypatch.setattr(runner, "impossible", lambda task: None)
+    runner.run_all(PYG[:2], Store(tmp_path))
+    assert "it/s" not in capfd.readouterr().err
+    assert len(Store(tmp_path).all()) == 2
 
 
 @pytest.mark.parametrize(

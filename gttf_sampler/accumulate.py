@@ -90,6 +90,8 @@ class TransitionAcc:
             _check.fail("k", rule, self.k)
         self._forest = forest
 
+    watches = False
+
     def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:
         """Nothing to do on the way: the forest remembers all."""
 

@@ -18,7 +18,8 @@ class AccumulateFn(Protocol):
     """AccumulateFn(T, u, f) of the paper, called once per depth for all walkers.
 
     An object may also have a method `begin(forest)`, called before the first step with
-    the forest that is about to grow: what is not in the arguments can be read there.
+    the forest that is about to grow: what is not in the arguments can be read there. If
+    it needs nothing else, an attribute `watches = False` saves the calls on the way.
     """
 
     def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:
@@ -90,7 +91,8 @@ def traverse(
     levels = _draw_at_once(forest, steered, replace, key, stays)
     if levels is None:
         levels = _draw_in_steps(forest, steered, replace, key, stays)
-    watched = _Watched(callbacks, forest) if callbacks else None
+    watching = [each for each in callbacks if getattr(each, "watches", True)]
+    watched = _Watched(watching, forest) if watching else None
     for edge, arrived in levels:
         forest.add(edge, arrived)
         if watched is not None:
@@ -99,34 +101,39 @@ def traverse(
 
 
 class _Watched:
-    """Shows every new depth of a forest to functions that may do as they like."""
+    """Shows every new depth of a forest to functions that may do as they like.
+
+    They get the ways of the walkers in memory of their own, [depth, w], so that nothing
+    they write reaches the forest; it is made anew if they have written to it.
+    """
 
     def __init__(self, callbacks: Sequence[AccumulateFn], forest: WalkForest) -> None:
         self.callbacks, self.forest = callbacks, forest
-        start = forest.nodes[0]
-        self.way = start.new_empty(start.numel(), len(forest.fanouts))
+        start = forest.nodes[0].view(1, -1)
+        self.way = start.new_empty(len(forest.fanouts) + 1, start.numel())
+        self.way[:1] = start
 
     def show(self) -> None:
         """Calls all of them with the walkers that have just arrived."""
         forest = self.forest
         depth = forest.depth
         fanout = forest.fanouts[depth - 1]
-        self.way[:, depth - 1] = forest.nodes[depth - 1].view(-1)
         if fanout > 1:
-            self.way = self.way.repeat_interleave(fanout, dim=0)  # [w · fanout, h]
+            before = self.way[:depth, :, None].expand(-1, -1, fanout)
+            self.way = before.new_empty(self.way.shape[0], before[0].numel())
+            self.way[:depth].view(before.shape).copy_(before)
+        self.way[depth] = forest.nodes[depth].view(-1)
         for callback in self.callbacks:
-            # a copy: the forest has to stay what it is
-            node = forest.nodes[depth].view(-1).clone()
-            before = _changes(self.way)
-            callback(self.way[:, :depth], node, fanout)
-            if before is None or before != _changes(self.way):
+            way = self.way if len(self.callbacks) == 1 else self.way.clone()
+            version = _changes(way)
+            callback(way[:depth].t(), way[depth], fanout)
+            if way is self.way and (version is None or version != _changes(way)):
                 self.way = self._restored()
 
     def _restored(self) -> Tensor:
-        """The paths as they were, in new memory."""
-        path = self.forest.path(self.forest.depth)[:, :-1]
-        way = path.new_empty(path.shape[0], len(self.forest.fanouts))
-        way[:, : path.shape[1]] = path
+        """The ways as they were, in new memory."""
+        way = torch.empty_like(self.way)
+        way[: self.forest.depth + 1] = self.forest.path(self.forest.depth).t()
         return way
 
 

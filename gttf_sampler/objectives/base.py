@@ -29,6 +29,8 @@ class LossAcc:
         """Starts over, with the forest that is about to grow."""
         self._forest = forest
 
+    watches = False
+
     def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:
         """Nothing to do on the way."""
 

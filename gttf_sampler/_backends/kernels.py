@@ -42,7 +42,8 @@ def _compiled(function):
 def cached() -> bool:
     """Whether an earlier process has left machine code on disk."""
     where = draw_uniform.stats.cache_path
-    return where is not None and any(Path(where).glob("_kernels.draw_uniform-*.nbi"))
+    names = f"{Path(__file__).stem}.draw_uniform-*.nbi"
+    return where is not None and any(Path(where).glob(names))
 
 
 @intrinsic

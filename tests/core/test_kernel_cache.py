@@ -52,3 +52,28 @@ def test_damaged_kernel_is_compiled_anew(tmp_path, damage, ending):
     file.write_bytes(damage(file.read_bytes()))
     assert run(tmp_path) == "42 0"
     assert run(tmp_path) == "42 1"  # and kept
+
+
+def test_kernels_say_once_that_they_are_compiled(tmp_path):
+    code = (
+        "import torch\n"
+        "from gttf_sampler import CompactAdj, traverse\n"
+        "adj = CompactAdj.from_edge_index([[0, 1], [1, 0]])\n"
+        "traverse(adj, [0], [1], lambda path, node, hood: hood.neighbor + 1)\n"
+        "traverse(adj, [0], [2], replace=False)\n"
+        "from gttf_sampler._backends import ops\n"
+        "ops.draw_uniform(torch.zeros(1).long(), torch.ones(1).long(), 1, True)\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
+    told = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        told.append("compiling the CPU kernels" in done.stderr)
+    assert told == [True, False]

@@ -17,12 +17,13 @@ DOCS := $(VENV)/.docs-$(VERSION)
 MADE := $(VENV)/.made-by-make
 
 .PHONY: help demo test check bench bench-embedding reproduce \
-    test-matrix fuzz stress docs clean python
+    test-matrix test-hosts fuzz stress docs clean python
 
 help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
 	@echo "make test           run the tests and doctests; ARGS='-k forest' is passed on"
 	@echo "make test-matrix    run some with other versions of torch, PyG, DGL and Python"
+	@echo "make test-hosts     run PyG's and DGL's own tests on us; PYG=checkout DGL=checkout"
 	@echo "make fuzz           call everything with odd arguments; CASES=50000"
 	@echo "make stress         kill writers and workers, watch memory over 2,000 batches"
 	@echo "make check          check format, lint and types"
@@ -44,6 +45,21 @@ test: $(READY)
 
 test-matrix: | python
 	$(PYTHON) tests/tools/matrix.py $(ARGS)
+
+# The tests of the hosts that sample, load or walk, from checkouts of their sources.
+SUITES_PYG := test/loader test/sampler test/data/lightning test/utils/test_trim_to_layer.py \
+    test/nn/models/test_node2vec.py test/nn/models/test_basic_gnn.py
+SUITES_DGL := python/common/dataloading python/common/sampling \
+    python/pytorch/dataloading/test_spot_target.py
+HOSTED := PYTHONPATH=$(CURDIR)/tests/tools:$(CURDIR):$(CURDIR)/adapters $(abspath $(PY)) \
+    -P -m pytest -q -p host_suites -p no:cacheprovider
+
+test-hosts: $(READY)
+	@if [ -z "$(PYG)$(DGL)" ]; then \
+	    echo "name a checkout of PyG's or DGL's tests: PYG=... DGL=..." >&2; exit 2; fi
+	@if [ -n "$(PYG)" ]; then cd "$(PYG)" && $(HOSTED) $(SUITES_PYG) $(ARGS); fi
+	@if [ -n "$(DGL)" ]; then cd "$(DGL)/tests" && DGLBACKEND=pytorch DGL_TEST_DEV=cpu \
+	    $(HOSTED) $(SUITES_DGL) $(ARGS); fi
 
 fuzz: $(READY)
 	OMP_WAIT_POLICY=passive $(PY) tests/tools/fuzz.py --cases $(CASES) $(ARGS)

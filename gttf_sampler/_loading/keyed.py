@@ -42,16 +42,17 @@ class KeyedLoader(DataLoader[Any]):
     draws_keys = False  # True takes the key of an epoch out of the generator
 
     def __init__(self, dataset: Any, *args: Any, **kwargs: Any) -> None:
-        self._epoch_key: int | None = None
+        self._epoch = Epoch()
         super().__init__(_Indices(dataset), *args, **kwargs)
 
     @property
     def _index_sampler(self) -> Any:
         """What torch iterates over: the indices of every batch, and its key."""
-        return KeyedBatches(super()._index_sampler, self)
+        sampler, how = super()._index_sampler, (self.generator, self.draws_keys)
+        return KeyedBatches(sampler, self._epoch, *how)
 
     def __iter__(self) -> Any:
-        self._epoch_key = None if self.draws_keys else foreseen(self.generator)
+        self._epoch.key = None if self.draws_keys else foreseen(self.generator)
         if self._iterator is not None:
             # Torch draws a number for every iterator, and none for one that is used
             # again with `persistent_workers`: an epoch must not depend on that.
@@ -59,22 +60,40 @@ class KeyedLoader(DataLoader[Any]):
         return super().__iter__()
 
 
-class KeyedBatches:
-    """The batches of an index sampler, each with its key."""
+class Epoch:
+    """The key of the epoch that a loader has begun last; None before the first."""
 
-    def __init__(self, batches: Any, loader: KeyedLoader) -> None:
-        self.batches, self.loader = batches, loader
+    key: int | None = None
+
+
+class KeyedBatches:
+    """The batches of an index sampler, each with its key.
+
+    It knows the epoch and not the loader, which keeps the iterator over it if workers
+    persist: loaders must not end up in a cycle of references, and their workers with
+    them.
+    """
+
+    def __init__(
+        self,
+        batches: Any,
+        epoch: Epoch,
+        generator: torch.Generator | None,
+        draws_keys: bool,
+    ) -> None:
+        self.batches, self.epoch = batches, epoch
+        self.generator, self.draws_keys = generator, draws_keys
 
     def __iter__(self) -> Iterator[KeyedIndex]:
-        key = self.loader._epoch_key  # of now: another epoch may start before a batch
-        if key is None and not self.loader.draws_keys:
-            key = foreseen(self.loader.generator)
+        key = self.epoch.key  # of now: another epoch may start before a batch
+        if key is None and not self.draws_keys:
+            key = foreseen(self.generator)
         return self._keyed(key)
 
     def _keyed(self, epoch: int | None) -> Iterator[KeyedIndex]:
         """The batches of the epoch with this key, or with one drawn at the first."""
         if epoch is None:
-            epoch = int(new_key(self.loader.generator, CPU, BATCH))
+            epoch = int(new_key(self.generator, CPU, BATCH))
         for number, index in enumerate(self.batches):
             yield KeyedIndex(index, int(fold(epoch, number)))
 

@@ -1,5 +1,8 @@
 """Keys of batches, and what of torch's own they are found by."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
@@ -129,3 +132,18 @@ def test_host_tells_the_number_that_torch_does_not_know():
 
     seeded = list(DataLoader(Sampled(), batch_size=None, num_workers=1))
     assert len(set(seeded)) == 2  # asked for the same batch twice: another view of it
+
+
+def test_loader_with_workers_goes_as_soon_as_nobody_holds_it():
+    """Without waiting for the collector, which would find workers to end anywhere."""
+    gc.collect()
+    gc.disable()
+    try:
+        how = {"num_workers": 1, "persistent_workers": True, "collate_fn": pairs}
+        loader = KeyedLoader(range(4), **how)
+        assert len(list(loader)) == 4
+        gone = weakref.ref(loader)
+        del loader
+        assert gone() is None
+    finally:
+        gc.enable()

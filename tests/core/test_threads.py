@@ -1,6 +1,7 @@
 """The fast backend among threads, forks, spawned workers and closing interpreters."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -160,22 +161,19 @@ def test_kernels_release_the_gil():
 def test_missing_cache_directory_only_means_compiling(tmp_path):
     """The package in a place where nothing can be written, no other place either."""
     frozen = tmp_path / "site"
-    frozen.mkdir()
-    for file in (ROOT / "gttf_sampler").glob("*.py"):
-        target = frozen / "gttf_sampler" / file.name
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(file.read_bytes())
-    (frozen / "gttf_sampler" / "__pycache__").write_text("not a directory")
+    package, python = frozen / "gttf_sampler", shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "gttf_sampler", package, ignore=python)
+    nowhere = package / "_backends" / "__pycache__"
+    nowhere.write_text("not a directory")
     program = """
     from gttf_sampler import backend_info, CompactAdj, traverse
     adj = CompactAdj.from_edge_index([[0], [0]])
     print(traverse(adj, [0], [1]).nodes[1].tolist(), backend_info().split()[0])
     """
-    nowhere = str(tmp_path / "site" / "gttf_sampler" / "__pycache__")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
         cwd=frozen,
-        env={**os.environ, "HOME": nowhere, "XDG_CACHE_HOME": nowhere},
+        env={**os.environ, "HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere)},
         capture_output=True,
         text=True,
         timeout=240,

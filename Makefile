@@ -51,15 +51,16 @@ SUITES_PYG := test/loader test/sampler test/data/lightning test/utils/test_trim_
     test/nn/models/test_node2vec.py test/nn/models/test_basic_gnn.py
 SUITES_DGL := python/common/dataloading python/common/sampling \
     python/pytorch/dataloading/test_spot_target.py
-HOSTED := PYTHONPATH=$(CURDIR)/tests/tools:$(CURDIR):$(CURDIR)/adapters $(abspath $(PY)) \
-    -P -m pytest -q -p host_suites -p no:cacheprovider
+OURS := $(CURDIR)/tests/tools:$(CURDIR):$(CURDIR)/adapters
+HOSTED := $(abspath $(PY)) -P -m pytest -q -p host_suites -p no:cacheprovider
 
 test-hosts: $(READY)
 	@if [ -z "$(PYG)$(DGL)" ]; then \
 	    echo "name a checkout of PyG's or DGL's tests: PYG=... DGL=..." >&2; exit 2; fi
-	@if [ -n "$(PYG)" ]; then cd "$(PYG)" && $(HOSTED) $(SUITES_PYG) $(ARGS); fi
+	@if [ -n "$(PYG)" ]; then cd "$(PYG)" && PYTHONPATH=$(OURS) \
+	    $(HOSTED) $(SUITES_PYG) $(ARGS); fi
 	@if [ -n "$(DGL)" ]; then cd "$(DGL)/tests" && DGLBACKEND=pytorch DGL_TEST_DEV=cpu \
-	    $(HOSTED) $(SUITES_DGL) $(ARGS); fi
+	    PYTHONPATH=$(OURS):. $(HOSTED) $(SUITES_DGL) $(ARGS); fi
 
 fuzz: $(READY)
 	OMP_WAIT_POLICY=passive $(PY) tests/tools/fuzz.py --cases $(CASES) $(ARGS)

@@ -27,7 +27,8 @@ class NeighborSampler(GTTFSampler):
     """
 
 
-MultiLayerNeighborSampler = NeighborSampler
+class MultiLayerNeighborSampler(NeighborSampler):
+    """`NeighborSampler` by the other name that DGL has for it."""
 
 
 class MultiLayerFullNeighborSampler(NeighborSampler):

@@ -1,6 +1,7 @@
 """The map in CONTRIBUTING, the order of imports and the engine's names for adapters."""
 
 import ast
+import configparser
 import pathlib
 import re
 
@@ -80,10 +81,12 @@ def test_map_names_every_module_and_no_other():
 
 
 def test_packages_are_all_installed():
-    listed = (ROOT / "setup.cfg").read_text()
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    listed = setup["options"]["packages"].split()
     for folder in (ROOT / "gttf_sampler").rglob("__init__.py"):
         name = folder.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        assert f"\n    {name}\n" in listed
+        assert name in listed
 
 
 def test_imports_go_one_way():

@@ -114,8 +114,10 @@ def integer(name: str, value: Any) -> int:
     try:
         if isinstance(value, bool):
             raise TypeError
-        if isinstance(value, Tensor) and dense(name, value).dim():
-            raise TypeError
+        if isinstance(value, Tensor):
+            odd = dense(name, value).dim() or value.dtype is torch.bool
+            if odd:
+                raise TypeError
         return int(value.__index__())
     except (AttributeError, TypeError, ValueError, RuntimeError):
         mistyped(name, "must be an integer", shown(value))

@@ -103,8 +103,8 @@ def traverse(
 class _Watched:
     """Shows every new depth of a forest to functions that may do as they like.
 
-    They get the ways of the walkers in memory of their own, [depth, w], so that nothing
-    they write reaches the forest; it is made anew if they have written to it.
+    Each gets a copy of the walkers' ways, so that nothing it writes reaches the forest,
+    another function or a later depth, and nothing later changes what it may have kept.
     """
 
     def __init__(self, callbacks: Sequence[AccumulateFn], forest: WalkForest) -> None:
@@ -124,22 +124,8 @@ class _Watched:
             self.way[:depth].view(before.shape).copy_(before)
         self.way[depth] = forest.nodes[depth].view(-1)
         for callback in self.callbacks:
-            way = self.way if len(self.callbacks) == 1 else self.way.clone()
-            version = _changes(way)
+            way = self.way[: depth + 1].clone()
             callback(way[:depth].t(), way[depth], fanout)
-            if way is self.way and (version is None or version != _changes(way)):
-                self.way = self._restored()
-
-    def _restored(self) -> Tensor:
-        """The ways as they were, in new memory."""
-        way = torch.empty_like(self.way)
-        way[: self.forest.depth + 1] = self.forest.path(self.forest.depth).t()
-        return way
-
-
-def _changes(way: Tensor) -> int | None:
-    """How often a tensor was written to; None where torch does not count."""
-    return None if way.is_inference() else way._version
 
 
 def _draw_at_once(

@@ -61,25 +61,25 @@ def graph(value: Any) -> DGLGraph:
     return value
 
 
-def fanouts(value: Any) -> list[Any]:
+def fanouts(value: Any, name: str = "fanouts") -> list[Any]:
     """`value` as a list with one number or mapping per layer, farthest first."""
     if isinstance(value, Tensor):
-        real("fanouts", value)
+        real(name, value)
     if isinstance(value, Tensor | np.ndarray):
         value = value.tolist()
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        mistyped("fanouts", "must be a list with one entry per layer", shown(value))
+        mistyped(name, "must be a list with one entry per layer", shown(value))
     if isinstance(value, range):
         value = list(value[: MAX_STEPS + 1])
     if len(value) > MAX_STEPS:
-        fail("fanouts", f"must not have more than {MAX_STEPS} entries", len(value))
+        fail(name, f"must not have more than {MAX_STEPS} entries", len(value))
     if not value:
-        fail("fanouts", "must have one entry per layer", "none")
+        fail(name, "must have one entry per layer", "none")
     for entry in value:
         for number in entry.values() if isinstance(entry, Mapping) else [entry]:
             if not _is_whole(number) or number < -1:
                 rule = "must hold integers >= 0, or -1 for all neighbours"
-                fail("fanouts", rule, shown(number))
+                fail(name, rule, shown(number))
     return list(value)
 
 
@@ -99,14 +99,14 @@ def _is_whole(number: Any) -> bool:
     return whole or hasattr(number, "__index__")
 
 
-def layer_fanouts(g: DGLGraph, value: Any) -> list[int]:
+def layer_fanouts(g: DGLGraph, value: Any, name: str = "fanouts") -> list[int]:
     """The fanouts of one layer, in the order of the edge types of `g`."""
     if not isinstance(value, Mapping):
         return [_whole(value)] * len(g.canonical_etypes)
-    named = {edge_type("fanouts", g, kind): n for kind, n in value.items()}
+    named = {edge_type(name, g, kind): n for kind, n in value.items()}
     missing = [kind for kind in g.canonical_etypes if kind not in named]
     if missing:
-        fail_like_dgl("fanouts", f"must name every edge type, also {missing[0]}", value)
+        fail_like_dgl(name, f"must name every edge type, also {missing[0]}", value)
     return [_whole(named[kind]) for kind in g.canonical_etypes]
 
 
@@ -188,6 +188,8 @@ def several(value: Any) -> Any:
     """`value`, or a lone number as one of several, which DGL takes alike."""
     if isinstance(value, Tensor):
         return value.view(1) if value.dim() == 0 and not value.is_nested else value
+    if isinstance(value, np.ndarray):
+        return value.reshape(1) if value.ndim == 0 else value
     return [value] if hasattr(value, "__index__") else value
 
 

@@ -87,12 +87,15 @@ def make_graph(
 
 
 def make_frontier(
-    g: DGLGraph, eids: Sequence[Tensor], copy_nodes: bool, copy_edges: bool
+    g: DGLGraph,
+    ends: Sequence[Ends],
+    eids: Sequence[Tensor],
+    copy_nodes: bool,
+    copy_edges: bool,
 ) -> DGLGraph:
-    """All nodes of the parent with some of its edges, `eids` of every relation."""
+    """All nodes of the parent with some of its edges: (source, target) and ids."""
     kinds, names = g.canonical_etypes, list(g.ntypes)
     eids = [ids.to(g.idtype) for ids in eids]
-    ends = [g.find_edges(ids, etype=k) for k, ids in zip(kinds, eids, strict=True)]
     starts, stops = ([names.index(kind[side]) for kind in kinds] for side in (0, 2))
     sizes = [g.num_nodes(name) for name in names]
     index = _structure(g, starts, stops, sizes, ends)

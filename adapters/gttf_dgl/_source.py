@@ -80,7 +80,13 @@ class Source(NamedTuple):
     excluded: dict[EdgeType, Tensor]
 
     @classmethod
-    def of(cls, g: DGLGraph, choice: Choice, exclude_eids: Any = None) -> Source:
+    def of(
+        cls,
+        g: DGLGraph,
+        choice: Choice,
+        exclude_eids: Any = None,
+        name: str = "exclude_eids",
+    ) -> Source:
         """The rows of `g`, from the cache where they are known."""
         _check.graph(g)
         heavy = set(kinds_with(g, choice.prob, choice.mask))
@@ -90,7 +96,7 @@ class Source(NamedTuple):
             adj = weighted_rows(g, kind, direction, *named)
             adjs[_turned(kind, choice.edge_dir)] = adj
         hidden = {}
-        for kind, eids in _excluded(g, exclude_eids).items():
+        for kind, eids in _excluded(g, exclude_eids, name).items():
             kind = _turned(kind, choice.edge_dir)
             hidden[kind] = _positions(adjs[kind], eids)
         return cls(g, choice, adjs, hidden)
@@ -188,20 +194,18 @@ def _turned(kind: EdgeType, edge_dir: str) -> EdgeType:
     return kind if edge_dir == "in" else (target, relation, source)
 
 
-def _excluded(g: DGLGraph, eids: Any) -> dict[EdgeType, Tensor]:
+def _excluded(g: DGLGraph, eids: Any, name: str) -> dict[EdgeType, Tensor]:
     """DGL's `exclude_eids`, a tensor or a mapping, as ids per edge type."""
     if eids is None:
         return {}
     if not isinstance(eids, Mapping):
         if len(g.canonical_etypes) > 1:
             rule = "must map edge types to ids, as there are several types"
-            _check.fail_like_dgl("exclude_eids", rule, type(eids).__name__)
+            _check.fail_like_dgl(name, rule, type(eids).__name__)
         eids = {g.canonical_etypes[0]: eids}
-    named = {
-        _check.edge_type("exclude_eids", g, kind): ids for kind, ids in eids.items()
-    }
+    named = {_check.edge_type(name, g, kind): ids for kind, ids in eids.items()}
     checked = {
-        kind: _check.some_ids("exclude_eids", ids, g.num_edges(kind), g.device)
+        kind: _check.some_ids(name, ids, g.num_edges(kind), g.device)
         for kind, ids in named.items()
     }
     return {kind: ids for kind, ids in checked.items() if ids.numel()}

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from dgl import DGLGraph
-from torch import Tensor
 
 from gttf_dgl import _check
 from gttf_dgl._frames import make_frontier
@@ -69,6 +68,8 @@ def sample_neighbors(
     >>> sample_neighbors(g, [2, 0], 2).in_degrees().tolist()
     [2, 0, 1, 0, 0]
 
+    A node that is named twice draws the same edges twice.
+
     Args:
         g: the graph.
         nodes: ids, or one lone id; per node type if there are types.
@@ -84,7 +85,7 @@ def sample_neighbors(
         generator: a torch.Generator, an integer, or None for torch's default generator.
     """
     choice = Choice.checked(edge_dir, prob, None, replace, bias, rooted=False)
-    source = Source.of(g, choice, exclude_edges)
+    source = Source.of(g, choice, exclude_edges, "exclude_edges")
     for name, value in (("copy_ndata", copy_ndata), ("copy_edata", copy_edata)):
         _check.yes_or_no(name, value)
     device = _check.device_or_none("output_device", output_device)
@@ -92,12 +93,15 @@ def sample_neighbors(
         seeds = {name: _check.several(part) for name, part in nodes.items()}
     else:
         seeds = _check.several(nodes)
-    (fanouts,) = _check.fanouts([fanout])
-    hops = [_check.layer_fanouts(g, fanouts)]
+    (fanouts,) = _check.fanouts([fanout], "fanout")
+    hops = [_check.layer_fanouts(g, fanouts, "fanout")]
     randomness = _check.randomness(generator)
     drawn = source.draw(_check.seeds(g, seeds, "nodes"), hops, randomness)
-    eids: list[Tensor] = [
-        adj.original_edge(drawn.edge[kind]) for kind, adj in source.adjs.items()
-    ]
-    frontier = make_frontier(g, eids, bool(copy_ndata), bool(copy_edata))
+    ends, eids = [], []
+    for kind, adj in source.adjs.items():
+        sender = drawn.node[kind[0]][drawn.row[kind]]
+        receiver = drawn.node[kind[2]][drawn.col[kind]]
+        ends.append((sender, receiver) if edge_dir == "in" else (receiver, sender))
+        eids.append(adj.original_edge(drawn.edge[kind]))
+    frontier = make_frontier(g, ends, eids, bool(copy_ndata), bool(copy_edata))
     return frontier if device is None else frontier.to(device)

@@ -30,8 +30,8 @@ class KeyedCollate:
     def __call__(self, index: Any) -> Any:
         """The batch."""
         index, key = KeyedIndex.of(index)
-        if isinstance(index, int):  # where there are no batches, of one seed
-            index = [index]
+        if key is not None and not hasattr(index, "__len__"):
+            index = [int(index)]  # where there are no batches, of one seed
         with use_key(draw_key(self.loader.generator) if key is None else key):
             return type(self.loader).collate_fn(self.loader, index)
 

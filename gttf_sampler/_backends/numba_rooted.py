@@ -34,7 +34,7 @@ def rooted(
     cell: Tensor,
     reserve: Callable[[int], int],
 ) -> Rooted | None:
-    """Rooted sampling, relabelled in the same pass; see `_ops_torch_rooted`."""
+    """Rooted sampling, relabelled in the same pass; see `torch_rooted`."""
     if table is not None and min(fanouts, default=0) < 0:
         return None
     mass = None if table is None else table.numpy()

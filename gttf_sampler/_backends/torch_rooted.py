@@ -1,7 +1,7 @@
 """Uniform rooted sampling as torch operations, for CPUs without a faster backend.
 
-The loop in `_grow` draws the same, with any bias, on any device and without waiting for
-it. Here numbers can be looked at as soon as they are there, so that what was not drawn
+The loop in `rooted.hops` draws the same, with any bias, on any device and without
+waiting for it. Here numbers can be looked at as soon as they are there, so that what was not drawn
 never takes part, and the table that numbers the nodes is written in place.
 """
 
@@ -37,7 +37,7 @@ def rooted(
     """Rooted sampling, uniform or by the mass in `table`, in one call.
 
     `cell` is the table of a `NodeTable`, which will `reserve` numbers in it. None where
-    a backend has no such call; the loop in `_grow` draws the same.
+    a backend has no such call; the loop in `rooted.hops` draws the same.
     """
     if table is not None or col.device.type != "cpu":
         return None

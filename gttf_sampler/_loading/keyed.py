@@ -70,8 +70,7 @@ class KeyedBatches:
     """The batches of an index sampler, each with its key.
 
     It knows the epoch and not the loader, which keeps the iterator over it if workers
-    persist: loaders must not end up in a cycle of references, and their workers with
-    them.
+    persist: that would be a cycle of references with processes in it.
     """
 
     def __init__(
@@ -120,10 +119,12 @@ class _Indices(Dataset[Any]):
         return [self.numbers[i] for i in index]
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.numbers == getattr(other, "numbers", other))
+        numbers = getattr(other, "numbers", other)
+        if isinstance(self.numbers, range) and isinstance(numbers, range):
+            return self.numbers == numbers
+        return self.numbers is numbers
 
-    def __hash__(self) -> int:
-        return hash(self.numbers)
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return repr(self.numbers)

@@ -92,6 +92,12 @@ class Bias:
 
 TRAITS = [name for name in Bias.__annotations__ if not name.startswith("_")]
 METHODS = ("begin", "draw", "walk", "edge_mass")
+RENAMED = {  # since 0.1: an old name must not be passed over in silence
+    "per_root": "separates_trees",
+    "one_type": "looks_back",
+    "whole_rows": "takes_whole_rows",
+    "where_no_node_returns": "in_rooted_sampling",
+}
 
 
 class FunctionBias(Bias):
@@ -102,6 +108,9 @@ class FunctionBias(Bias):
 
     def __init__(self, function: Any) -> None:
         self.function = function
+        for old, new in RENAMED.items():
+            if hasattr(function, old):
+                _check.fail("bias", f"must call {old!r} by its new name", new)
         for name in (*TRAITS, *METHODS):
             if hasattr(function, name):
                 setattr(self, name, getattr(function, name))
@@ -135,8 +144,8 @@ class ProductBias(Bias):
                 rule = "must be a function or an object that can be called"
                 _check.mistyped(name, rule, None)
             if not part.multiplies:
-                cure = "'last' depends on the fanout, which no weight knows"
-                _check.fail("strategy", "must be 'uniform' in a product", part, cure)
+                rule = "must be a bias whose weights say all, to be in a product"
+                _check.fail(name, rule, part)
             parts.append(part)
         self.left, self.right = parts
         for trait in TRAITS:

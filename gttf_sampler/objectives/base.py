@@ -31,6 +31,11 @@ class LossAcc:
 
     watches = False
 
+    def __init_subclass__(cls) -> None:
+        """A subclass with a `__call__` of its own is called at every depth."""
+        super().__init_subclass__()
+        cls.watches = cls.watches or "__call__" in vars(cls)
+
     def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:
         """Nothing to do on the way."""
 

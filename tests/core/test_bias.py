@@ -502,3 +502,14 @@ def test_traits_of_a_product_are_those_of_its_factors():
     assert product.needs_weights
     assert not product.takes_whole_rows
     assert not TemporalBias([1], strategy="last").multiplies
+
+
+def test_old_names_of_traits_are_not_passed_over():
+    class Old:
+        per_root = True
+
+        def __call__(self, path, node, neighborhood):
+            return torch.ones(neighborhood.edge.numel())
+
+    with pytest.raises(ValueError, match=r"'per_root' by its new name .*separates"):
+        as_bias(Old())

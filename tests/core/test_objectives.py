@@ -408,3 +408,16 @@ def test_objective_of_a_random_embedding_in_groups(toy, monkeypatch):
             slope = (ahead - loss()) / 2e-6
             table.weight[place] += 1e-6
         assert gradient[place].item() == pytest.approx(slope.item(), rel=1e-4)
+
+
+def test_loss_with_a_call_of_its_own_is_called(toy):
+    class Counting(DeepWalkAcc):
+        calls = 0
+
+        def __call__(self, path, node, fanout):
+            self.calls += 1
+
+    counting = Counting(torch.nn.Embedding(5, 2), 1)
+    traverse(toy, [0], [1, 1], accumulate=counting)
+    assert counting.calls == 2
+    assert not DeepWalkAcc.watches

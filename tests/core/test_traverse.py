@@ -466,3 +466,32 @@ def test_traverse_refuses_what_does_not_fit(toy, backend, fanouts):
         pytest.raises(ValueError, match=r"'fanouts' must ask .* \(got [\d,]+ bytes\)"),
     ):
         traverse(toy, [0] * 100, fanouts)
+
+
+def test_accumulator_may_keep_what_it_is_shown(toy):
+    """Also for a gradient: nothing is written to it at a later depth."""
+    weight = torch.randn(5, 3, requires_grad=True)
+    kept = []
+
+    def record(path, node, fanout):
+        kept.append((path, node, (weight[path].sum(1) * weight[node]).sum()))
+
+    forest = traverse(toy, [0, 2], [1, 1, 1], accumulate=record)
+    sum(loss for _, _, loss in kept).backward()
+    for depth, (path, node, _) in enumerate(kept, 1):
+        whole = forest.path(depth)
+        assert torch.equal(path, whole[:, :-1])
+        assert torch.equal(node, whole[:, -1])
+
+
+def test_accumulator_cannot_spoil_what_is_shown_later(toy):
+    shown = []
+
+    def spoil(path, node, fanout):
+        shown.append(path.clone())
+        path.numpy()[:] = 3
+        node.numpy()[:] = 3
+
+    forest = traverse(toy, [0, 2], [1, 2, 1], accumulate=spoil)
+    for depth, path in enumerate(shown, 1):
+        assert torch.equal(path, forest.path(depth)[:, :-1])

@@ -1,6 +1,7 @@
 """The names that scripts import from DGL."""
 
 import dgl
+import numpy as np
 import pytest
 import torch
 
@@ -83,7 +84,7 @@ def test_sample_neighbors_of_several_types():
     assert found.ntypes == g.ntypes
     with pytest.raises(dgl.DGLError, match="'nodes' must map node types to ids"):
         sample_neighbors(g, [1], 2)
-    with pytest.raises(dgl.DGLError, match="'fanouts' must name every edge type"):
+    with pytest.raises(dgl.DGLError, match="'fanout' must name every edge type"):
         sample_neighbors(g, {"a": [1]}, {"r": 2})
 
 
@@ -96,3 +97,19 @@ def test_sample_neighbors_is_uniform():
     expected = 3 / 8
     error = (expected * (1 - expected) / count) ** 0.5
     assert ((hits / count - expected).abs() < 5 * error).all()
+
+
+@pytest.mark.parametrize(("formats", "edge_dir"), [("csc", "in"), ("csr", "out")])
+def test_sample_neighbors_of_a_graph_in_one_format(formats, edge_dir):
+    g = graph().formats([formats])
+    found = sample_neighbors(g, np.array([0, 2]), -1, edge_dir)
+    whole = sample_neighbors(graph(), [0, 2], -1, edge_dir)
+    assert torch.equal(found.edata[dgl.EID], whole.edata[dgl.EID])
+    assert all(map(torch.equal, found.edges(), whole.edges()))
+
+
+def test_sample_neighbors_names_its_own_arguments():
+    with pytest.raises(dgl.DGLError, match="'exclude_edges' must map edge types"):
+        sample_neighbors(typed(), {"a": [1]}, 1, exclude_edges=[0])
+    with pytest.raises(ValueError, match="'fanout' must hold integers"):
+        sample_neighbors(graph(), [0], 1.5)

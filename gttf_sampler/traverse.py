@@ -92,7 +92,7 @@ def traverse(
     if levels is None:
         levels = _draw_in_steps(forest, steered, replace, key, stays)
     watching = [each for each in callbacks if getattr(each, "watches", True)]
-    watched = _Watched(watching, forest) if watching else None
+    watched = _Watched(watching, forest, levels) if watching else None
     for edge, arrived in levels:
         forest.add(edge, arrived)
         if watched is not None:
@@ -103,28 +103,30 @@ def traverse(
 class _Watched:
     """Shows every new depth of a forest to functions that may do as they like.
 
-    Each gets a copy of the walkers' ways, so that nothing it writes reaches the forest,
-    another function or a later depth, and nothing later changes what it may have kept.
+    Each gets the walkers' ways in memory of its own, to which nothing is written later:
+    it may keep them, and what it writes reaches neither the forest nor the others.
     """
 
-    def __init__(self, callbacks: Sequence[AccumulateFn], forest: WalkForest) -> None:
+    def __init__(
+        self, callbacks: Sequence[AccumulateFn], forest: WalkForest, levels: Any
+    ) -> None:
         self.callbacks, self.forest = callbacks, forest
-        start = forest.nodes[0].view(1, -1)
-        self.way = start.new_empty(len(forest.fanouts) + 1, start.numel())
-        self.way[:1] = start
+        self.way = forest.nodes[0].view(1, -1)  # [depth + 1, w]
+        self.whole: list[Tensor] | None = None
+        if isinstance(levels, list) and set(forest.fanouts) == {1}:
+            # walks that are drawn already: one copy serves all depths
+            rows = [self.way, *(node.view(1, -1) for _, node in levels)]
+            self.whole = [torch.cat(rows) for _ in callbacks]
 
     def show(self) -> None:
         """Calls all of them with the walkers that have just arrived."""
-        forest = self.forest
-        depth = forest.depth
+        forest, depth = self.forest, self.forest.depth
         fanout = forest.fanouts[depth - 1]
-        if fanout > 1:
-            before = self.way[:depth, :, None].expand(-1, -1, fanout)
-            self.way = before.new_empty(self.way.shape[0], before[0].numel())
-            self.way[:depth].view(before.shape).copy_(before)
-        self.way[depth] = forest.nodes[depth].view(-1)
-        for callback in self.callbacks:
-            way = self.way[: depth + 1].clone()
+        if self.whole is None:
+            before = self.way[:, :, None].expand(-1, -1, fanout).reshape(depth, -1)
+            self.way = torch.cat([before, forest.nodes[depth].view(1, -1)])
+        for number, callback in enumerate(self.callbacks):
+            way = self.way.clone() if self.whole is None else self.whole[number]
             callback(way[:depth].t(), way[depth], fanout)
 
 

@@ -1,8 +1,9 @@
 """Uniform rooted sampling as torch operations, for CPUs without a faster backend.
 
 The loop in `rooted.hops` draws the same, with any bias, on any device and without
-waiting for it. Here numbers can be looked at as soon as they are there, so that what was not drawn
-never takes part, and the table that numbers the nodes is written in place.
+waiting for it. Here numbers can be looked at as soon as they are there, so that what
+was not drawn never takes part, and the table that numbers the nodes is written in
+place.
 """
 
 from collections.abc import Callable, Sequence

@@ -37,6 +37,8 @@ class LADIESBias(Bias):
         size: draws per depth; no more than so many different nodes are reached.
     """
 
+    multiplies = False  # `factor` knows of no other weights
+
     def __init__(self, size: int) -> None:
         self.size = _check.size("size", size)
         if self.size == 0:

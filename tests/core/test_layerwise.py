@@ -7,7 +7,13 @@ import torch
 
 from exact import SIGMAS, assert_frequencies, assert_means, graph
 from exact import one_thread as one_thread
-from gttf_sampler import CompactAdj, FastGCNBias, LADIESBias, sample_rooted
+from gttf_sampler import (
+    CompactAdj,
+    EdgeWeightBias,
+    FastGCNBias,
+    LADIESBias,
+    sample_rooted,
+)
 
 # Seeds 0 and 1 share neighbour 3; 5 is a neighbour of nobody in the batch.
 ROWS = [[2, 3], [3, 4, 5], [0, 6], [0], [1], [6], [5, 2]]
@@ -137,3 +143,9 @@ def test_layer_bias_validate(toy):
     with pytest.raises(TypeError, match="'subgraph'"):
         bias.factor(None)
     assert repr(FastGCNBias(4)) == "FastGCNBias(4)"
+
+
+@pytest.mark.parametrize("bias", [LADIESBias(3), FastGCNBias(3)])
+def test_layers_are_in_no_product(bias):
+    with pytest.raises(ValueError, match="'left' must be a bias whose weights say all"):
+        bias * EdgeWeightBias()

@@ -119,7 +119,7 @@ def test_temporal_last_with_replacement_draws_from_the_latest(
 
 def test_temporal_last_is_refused_in_a_product():
     """How many are the latest depends on the fanout, which weights do not know."""
-    with pytest.raises(ValueError, match="'strategy' must be 'uniform' in a product"):
+    with pytest.raises(ValueError, match="must be a bias whose weights say all"):
         draws(timeline(), 20, 2, strategy="last", replace=False, product=True)
 
 
@@ -127,7 +127,7 @@ def test_temporal_last_is_refused_in_a_product():
     "left", [ones, EdgeWeightBias(), NoRevisitBias(), EdgeWeightBias() * ones]
 )
 def test_temporal_last_is_refused_on_the_right_of_a_product(left):
-    with pytest.raises(ValueError, match="'strategy' must be 'uniform' in a product"):
+    with pytest.raises(ValueError, match="must be a bias whose weights say all"):
         mul(left, TemporalBias([20], strategy="last"))
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.scratch import relabel
-from gttf_sampler.forest import WalkForest
+from gttf_sampler.forest import ForestAcc, WalkForest
 from gttf_sampler.subgraph import Subgraph
 
 
@@ -69,7 +69,7 @@ class RootedAdjAcc:
         )
 
 
-class TransitionAcc:
+class TransitionAcc(ForestAcc):
     """Estimates row u of 𝒯ᵏ, the k-step transition matrix, for every seed u; eq. (5).
 
     Entry (u, v) is the weight of the walkers from seed number u that stand at v after k
@@ -77,8 +77,6 @@ class TransitionAcc:
     without. Siblings share their parent, so the variance bound 1 / (4 fᵏ) of
     Proposition 2 holds for k = 1 or f = 1 and is not a theorem beyond.
     """
-
-    _forest: WalkForest | None = None
 
     def __init__(self, k: int) -> None:
         self.k = _check.size("k", k)
@@ -88,17 +86,7 @@ class TransitionAcc:
         if self.k > len(forest.fanouts):
             rule = f"must not exceed the number of fanouts {len(forest.fanouts)}"
             _check.fail("k", rule, self.k)
-        self._forest = forest
-
-    watches = False
-
-    def __init_subclass__(cls) -> None:
-        """A subclass with a `__call__` of its own is called at every depth."""
-        super().__init_subclass__()
-        cls.watches = cls.watches or "__call__" in vars(cls)
-
-    def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:
-        """Nothing to do on the way: the forest remembers all."""
+        super().begin(forest)
 
     def result(self) -> Tensor:
         """A sparse [b, n] matrix whose rows sum to one unless walkers have stopped."""

@@ -120,3 +120,22 @@ class WalkForest:
         if not 0 <= depth <= self.depth:
             _check.fail("k", f"must be a depth from 0 to {self.depth}", depth)
         return depth
+
+
+class ForestAcc:
+    """An accumulator that needs nothing but the forest at the end."""
+
+    watches = False
+    _forest: WalkForest | None = None
+
+    def __init_subclass__(cls) -> None:
+        """A subclass with a `__call__` of its own is called at every depth."""
+        super().__init_subclass__()
+        cls.watches = cls.watches or "__call__" in vars(cls)
+
+    def begin(self, forest: WalkForest) -> None:
+        """Starts over, with the forest that is about to grow."""
+        self._forest = forest
+
+    def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:
+        """Nothing to do on the way: the forest remembers all."""

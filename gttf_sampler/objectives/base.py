@@ -8,36 +8,21 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from gttf_sampler import _check
-from gttf_sampler.forest import WalkForest
+from gttf_sampler.forest import ForestAcc, WalkForest
 from gttf_sampler.random import NEGATIVE, Key, new_key
 
 Lookup = Callable[[Tensor], Tensor]
 GROUP = 1 << 16  # vectors that are looked up at a time
 
 
-class LossAcc:
+class LossAcc(ForestAcc):
     """An accumulator whose result is a loss: define `loss`, get the rest.
 
     The forest remembers all, so nothing is done on the way; the loss is worked out when
     it is asked for, from a forest that may as well have been grown without callbacks.
     """
 
-    _forest: WalkForest | None = None
     generator: torch.Generator | None = None
-
-    def begin(self, forest: WalkForest) -> None:
-        """Starts over, with the forest that is about to grow."""
-        self._forest = forest
-
-    watches = False
-
-    def __init_subclass__(cls) -> None:
-        """A subclass with a `__call__` of its own is called at every depth."""
-        super().__init_subclass__()
-        cls.watches = cls.watches or "__call__" in vars(cls)
-
-    def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:
-        """Nothing to do on the way."""
 
     def result(self) -> Tensor:
         """The loss of the last traversal, []; every call draws new negatives."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
+from gttf_sampler.estimate import share
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.induced import edges_inside
 
@@ -114,17 +115,18 @@ class Subgraph:
         _check.of_type("adj", adj, CompactAdj)
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
         _check.sampled_from(self.node, adj.num_rows)
-        ones = torch.ones(self.num_edges, device=self.node.device)
         sampled = torch.zeros(self.num_nodes, device=self.node.device)
-        sampled.scatter_add_(0, self.col, ones)  # |S| of every node
+        if scheme != "unbiased":
+            ones = sampled.new_ones(()).expand(self.num_edges)
+            sampled.scatter_add_(0, self.col, ones)  # |S| of every node
         if scheme == "sampled":
             scale = (sampled + 1).rsqrt()
             edge = ops.take(scale, self.row) * ops.take(scale, self.col)
             return GCNWeight(edge, scale.square())
-        degree = adj.row_range(self.node)[1].to(ones.dtype)
+        degree = adj.row_range(self.node)[1].to(sampled.dtype)
         if scheme == "unbiased":
             loop = 1 / (degree + 1)
-            mean = degree / ((degree + 1) * sampled.clamp(min=1))
+            mean = share(degree, self.col) * loop
         else:
             loop = mean = 1 / (sampled + 1)
         root = (degree + 1).sqrt()

@@ -11,6 +11,7 @@ from torch import Tensor
 from gttf_dgl import _check, _frames
 from gttf_dgl._source import Source
 from gttf_sampler import CompactAdj, HeteroSubgraph
+from gttf_sampler.estimate import share
 
 
 def block_of(
@@ -109,14 +110,13 @@ def edge_norm(
         before = (torch.searchsorted(ordered, x) for x in (start, start + degree))
         low, high = before
         admitted = degree - (high - low)
-    sampled = torch.bincount(col, minlength=receivers.numel())
-    share = admitted.float() / sampled.clamp(min=1)
+    each = share(admitted.float(), col)
     degree = degree.clamp(min=1).float()
     if norm == "both":
-        share = share * degree.rsqrt()
+        each = each * degree.rsqrt()
     elif norm == "right":
-        share = share / degree
-    weight = share.index_select(0, col)
+        each = each / degree
+    weight = each.index_select(0, col)
     if norm in ("both", "left"):
         sent = _out_degree(adj).index_select(0, senders).clamp(min=1).float()
         sent = sent.rsqrt() if norm == "both" else sent.reciprocal()

@@ -24,6 +24,7 @@ from gttf_pyg.loader import (
 from gttf_pyg.node2vec import Node2Vec
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_pyg.transforms import GTTFNorm, ToCompact
+from gttf_pyg.unbiased import unbiased
 
 __all__ = [
     "DeepWalk",
@@ -39,4 +40,5 @@ __all__ = [
     "WatchYourStep",
     "layerwise_inference",
     "sampled_inference",
+    "unbiased",
 ]

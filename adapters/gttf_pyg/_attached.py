@@ -59,7 +59,7 @@ def attached(
     if not fits:
         return None
     values = [(ours, theirs) for ours, theirs in pairs if ours is not None]
-    for part, here in _chunks(adj):
+    for part, here in row_chunks(adj):
         ids = part if adj.edge_id is None else adj.edge_id[part].to(torch.int64)
         if not torch.equal(row[ids].to(torch.int64), here):
             return None
@@ -96,7 +96,7 @@ def copied(adj: CompactAdj) -> CompactAdj:
     return replace(adj, **own).trusted()
 
 
-def _chunks(adj: CompactAdj) -> Iterator[tuple[slice, Tensor]]:
+def row_chunks(adj: CompactAdj) -> Iterator[tuple[slice, Tensor]]:
     """Some rows at a time: their positions in `adj.col`, and the row of each."""
     starts = torch.arange(0, adj.num_edges, CHUNK, device=adj.device)
     bounds = torch.searchsorted(adj.rowptr, starts).unique().tolist()

@@ -97,6 +97,7 @@ def _weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
         "time_attr": sampler.is_temporal,
         "bias": sampler.bias is not None,
         "exclude_edges": sampler.excludes,
+        "layerwise": sampler.layerwise,
     }
     used = [name for name, is_used in odd.items() if is_used]
     if used:

@@ -19,6 +19,7 @@ from gttf_pyg._arguments import (
     sampler_for,
     seeded,
 )
+from gttf_pyg._attach import Handed, Origin
 from gttf_pyg._attached import detached
 from gttf_pyg._finish import finish, reused_memory
 from gttf_pyg._keys import KeyedCollate
@@ -33,14 +34,23 @@ class Batches:
 
     prefetch: int
     collate_fn: Callable[[Any], Any]
+    data: Any
+    link_sampler: Any
 
     def use_keys(self) -> None:
         """Has every batch drawn with its key; for the end of a constructor."""
         self.collate_fn = KeyedCollate(self)
+        sampler = getattr(self, "node_sampler", None) or self.link_sampler
+        self.origin = Origin(self.data, sampler)
 
     def __iter__(self) -> Any:
         batches = super().__iter__()  # type: ignore[misc]
-        return Ahead(batches, self.prefetch) if self.prefetch else batches
+        batches = Ahead(batches, self.prefetch) if self.prefetch else batches
+        return Handed(batches, self.origin)
+
+    def __call__(self, index: Any) -> Any:
+        """The batch of some seeds, by their positions among all seeds."""
+        return self.origin.mark(super().__call__(index))  # type: ignore[misc]
 
     def filter_fn(self, out: Any) -> Any:
         """Joins what was sampled with its features."""
@@ -82,6 +92,11 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
             `transform` then shares torch's generator with whatever runs meanwhile.
         normalize: "unbiased" or "paper" adds `edge_weight` and self-loops, so that
             `GCNConv(normalize=False)` computes that estimator of the GCN.
+            `gttf_pyg.unbiased(model)` does without both.
+        layerwise: draw anew for every layer, as DGL does: hop h of a batch has edges
+            into all nodes of the hops before it, and a model that `unbiased` was given
+            uses one hop per layer. Estimates of linear models are unbiased then at any
+            depth; of a sample that layers share, up to two layers.
     """
 
     def __init__(
@@ -110,6 +125,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         device: torch.device | str | None = None,
         prefetch: int = 0,
         normalize: str | None = None,
+        layerwise: bool = False,
         **kwargs: Any,
     ) -> None:
         neighbor_sampler = sampler_for(
@@ -120,6 +136,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
                 "bias": bias,
                 "time_window": time_window,
                 "device": device,
+                "layerwise": layerwise,
             },
             num_neighbors=num_neighbors,
             replace=replace,

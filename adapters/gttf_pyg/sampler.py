@@ -33,6 +33,7 @@ from gttf_pyg._check import (
 )
 from gttf_pyg._fanouts import as_lists, fanouts_of
 from gttf_pyg._keys import batch_key, keyed, use_key
+from gttf_pyg._layerwise import sample_layers
 from gttf_pyg._output import induced as induced_one
 from gttf_pyg._output import induced_types
 from gttf_pyg._rows import ONLY, EdgeType, Options
@@ -76,6 +77,7 @@ class GTTFSampler(sampler.NeighborSampler):
             drawn, so that no label leaks and every node still gets its full fanout. Ids
             or a mask of edges, one per edge type if there are types, hide those always.
         device: where to sample; by default where the edges are.
+        layerwise: draw anew for every layer, all nodes that it needs; see `GTTFLoader`.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class GTTFSampler(sampler.NeighborSampler):
         time_window: float | None = None,
         exclude_edges: Any = False,
         device: torch.device | str | None = None,
+        layerwise: bool = False,
     ) -> None:
         if not directed:
             subgraph_type = SubgraphType.induced
@@ -139,10 +142,12 @@ class GTTFSampler(sampler.NeighborSampler):
         self.rows_travel = detached(data) is not data
         self.num_neighbors = num_neighbors
         self.replace, self.disjoint = replace, disjoint
+        self.weight_attr = weight_attr
         self.temporal_strategy, self.time_window = temporal_strategy, time_window
         self.exclude_edges = exclude_edges
         self.always_hidden = named_edges(exclude_edges, self.adjs, self._backward)
         self.bias = _bias.checked(bias, self)
+        self.layerwise = _checked_layerwise(layerwise, self)
         self.keep_orig_edges = False
 
     @property
@@ -253,10 +258,14 @@ class GTTFSampler(sampler.NeighborSampler):
         how["generator"] = batch_key()
         induced = SubgraphType(self.subgraph_type) == SubgraphType.induced
         if not typed:
-            adj = self.adjs[ONLY]
-            found = sample_rooted(
-                adj, seeds[""], self._fanouts[ONLY], bias=bias[ONLY], **how
-            )
+            adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
+            if self.layerwise and fanouts:
+                key = how["generator"]
+                found = sample_layers(
+                    adj, seeds[""], fanouts, bias[ONLY], self.replace, key
+                )
+            else:
+                found = sample_rooted(adj, seeds[""], fanouts, bias=bias[ONLY], **how)
             found = induced_one(found, adj, given[ONLY]) if induced else found
             return _output.from_subgraph(found, adj, self._backward)
         adjs = {**self.adjs, **self._loose}
@@ -295,6 +304,24 @@ class GTTFSampler(sampler.NeighborSampler):
     def _backward(self) -> bool:
         """Whether to sample along the edges."""
         return bool(self.sample_direction == "backward")
+
+
+def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
+    """`layerwise`, which asks for one tree that all layers see parts of."""
+    yes_or_no("layerwise", layerwise)
+    odd = {
+        "heterogeneous data": sampler.is_hetero,
+        "'disjoint'": sampler.disjoint,
+        "'time_attr'": sampler.is_temporal,
+        "'subgraph_type'": sampler.subgraph_type != SubgraphType.directional,
+    }
+    used = [name for name, is_used in odd.items() if is_used]
+    if layerwise and used:
+        raise ValueError(
+            f"'layerwise' must be False together with {used[0]} (got True); draw once "
+            "for all layers"
+        )
+    return bool(layerwise)
 
 
 def _placed(adj: CompactAdj, device: torch.device | None) -> CompactAdj:

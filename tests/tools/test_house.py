@@ -21,6 +21,7 @@ FOR_ADAPTERS = {
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
     "gttf_sampler._loading.keys": "BatchKeys",
     "gttf_sampler.bias.base": "as_bias",
+    "gttf_sampler.estimate": "share",
     "gttf_sampler.random": "NEGATIVE new_key",
 }
 # What each room of the engine may import, beside itself.
@@ -38,7 +39,8 @@ MAY_IMPORT = {
     "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
     "bias": {*BASE, "graph", "draw", "subgraph"},
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
-    "subgraph": {*BASE, "graph"},
+    "estimate": set(),
+    "subgraph": {*BASE, "estimate", "graph"},
     "accumulate": {*BASE, "forest", "subgraph"},
     "rooted": {*WALKS, "subgraph"},
     "objectives": WALKS,

@@ -1,0 +1,144 @@
+"""Batches on their way to the user: the edges learn how they were drawn."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from gttf_pyg._rows import ONLY
+from gttf_pyg._sample import Sample
+from gttf_pyg._sampled import SampledEdgeIndex
+from gttf_pyg._whole import Whole
+from gttf_pyg.sampler import GTTFSampler
+
+_wanted = False  # whether a model of this process asks for samples
+
+
+def carry_samples() -> None:
+    """From now on, the batches of all loaders carry their samples."""
+    global _wanted
+    _wanted = True
+
+
+class Handed(Iterator[Any]):
+    """The batches of an iterator, made ready where they are used.
+
+    It is not done in workers: what a batch refers to is the whole graph.
+    """
+
+    def __init__(self, batches: Any, origin: "Origin") -> None:
+        self._batches, self._origin = batches, origin
+
+    def __iter__(self) -> "Handed":
+        return self
+
+    def __next__(self) -> Any:
+        return self._origin.mark(next(self._batches))
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getattr__(self, name: str) -> Any:  # of torch's iterator, or PyG's
+        return getattr(self._batches, name)
+
+
+class Origin:
+    """What the batches of one loader come from."""
+
+    def __init__(self, data: Any, sampler: Any) -> None:
+        self.data, self.sampler = data, sampler
+        self._whole: dict[Any, Whole] = {}
+
+    def mark(self, batch: Any) -> Any:
+        """`batch`, whose edges carry their samples if anybody wants them."""
+        wanted = _wanted or getattr(self.sampler, "layerwise", False)
+        if wanted and isinstance(self.sampler, GTTFSampler):
+            if isinstance(batch, Data):
+                self._mark(batch, batch, batch, batch, ONLY)
+            elif isinstance(batch, HeteroData):
+                for kind, store in batch.edge_items():
+                    self._mark(store, batch[kind[0]], batch[kind[2]], batch, kind)
+        return batch
+
+    def _mark(
+        self, store: Any, source: Any, target: Any, batch: Any, kind: Any
+    ) -> None:
+        """Gives the edges of one type their sample."""
+        edges = store.get("edge_index")
+        known = all(name in part for name, part in _needed(store, source, target))
+        if type(edges) is not Tensor or not known:
+            return
+        sampler = self.sampler
+        backward = sampler.sample_direction == "backward"
+        if kind not in self._whole:
+            self._whole[kind] = self._make_whole(kind, backward)
+        hops = None
+        if getattr(sampler, "layerwise", False):
+            hops = list(store.num_sampled_edges)
+        weights = self._whole[kind].adj.edge_weight is not None
+        law = sampler.weight_attr if weights and not _takes_all(sampler) else None
+        ids = source.n_id, target.n_id
+        store.edge_index = SampledEdgeIndex.of(
+            edges,
+            Sample(
+                self._whole[kind],
+                ids[::-1] if backward else ids,
+                store.e_id,
+                receiver=0 if backward else 1,
+                law=law,
+                hops=hops,
+                refusal=refusal(sampler),
+            ),
+        )
+
+    def _make_whole(self, kind: Any, backward: bool) -> Whole:
+        """The relation of the graph that edges of this type come from."""
+        named = kind[::-1] if backward and kind != ONLY else kind
+        adj = self.sampler.adjs[named]
+        columns = {}
+        if isinstance(self.data, Data | HeteroData):
+            store = self.data.edge_stores[0] if kind == ONLY else self.data[kind]
+            columns = {
+                name: value
+                for name, value in store.items()
+                if isinstance(value, Tensor)
+                and value.is_floating_point()
+                and value.shape == (adj.num_edges,)
+                and store.is_edge_attr(name)
+            }
+        return Whole(adj, columns, one_type=named[0] == named[2])
+
+
+def _needed(store: Any, source: Any, target: Any) -> list[tuple[str, Any]]:
+    """What a batch must still have after the user's transform."""
+    return [("e_id", store), ("n_id", source), ("n_id", target)]
+
+
+def _takes_all(sampler: GTTFSampler) -> bool:
+    """Whether nothing is drawn, as all neighbours are taken."""
+    return all(f < 0 for hops in sampler._fanouts.values() for f in hops)
+
+
+def refusal(sampler: GTTFSampler) -> str | None:
+    """Why no unbiased estimate can be made from the batches of a sampler, or None."""
+    odd = {
+        "subgraph_type": sampler.subgraph_type.value != "directional",
+        "time_attr": sampler.is_temporal,
+        "bias": sampler.bias is not None,
+        "exclude_edges": sampler.excludes,
+    }
+    used = [name for name, is_used in odd.items() if is_used]
+    if used:
+        return (
+            "'model' must get uniform draws of all neighbours where it was made "
+            f"unbiased (got a batch of a loader with {used[0]!r}); leave that out"
+        )
+    weighted = any(adj.edge_weight is not None for adj in sampler.adjs.values())
+    mixed = any(f < 0 for hops in sampler._fanouts.values() for f in hops)
+    if weighted and not _takes_all(sampler) and (mixed or not sampler.replace):
+        return (
+            "'weight_attr' must come with replace=True and without -1 where a model "
+            "was made unbiased (got other draws); their chances have no simple form"
+        )
+    return None

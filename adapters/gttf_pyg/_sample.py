@@ -1,0 +1,124 @@
+"""Sample: how the edges of a batch were drawn, for layers that ask for degrees."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_pyg._whole import KINDS, Whole
+
+
+class Sample:
+    """How the edges of a batch were drawn, and what the whole graph knows of its nodes.
+
+    It stays where the sampler has made it. What a layer asks for goes to the layer's
+    device, and is kept for the next layer.
+
+    Attributes:
+        node: global ids of the (sources, targets) of the batch.
+        edge: ids [e] of its edges in the data.
+        receiver: the row of edge_index whose nodes have drawn: 1, or 0 backward.
+        law: the name of the weights that edges were drawn by, with replacement; None
+            if they were drawn uniformly, or all of them taken.
+        hops: numbers of edges per hop if every layer has a sample of its own.
+        refusal: why there is no estimate from such draws; None if there is one.
+    """
+
+    def __init__(
+        self,
+        whole: Whole,
+        node: tuple[Tensor, Tensor],
+        edge: Tensor,
+        receiver: int = 1,
+        law: str | None = None,
+        hops: list[int] | None = None,
+        refusal: str | None = None,
+    ) -> None:
+        self.whole: Whole | None = whole
+        self.names = list(whole.columns)
+        self.node, self.edge, self.receiver = node, edge, receiver
+        self.law, self.hops, self.refusal = law, hops, refusal
+        self.step = 0  # of the forward pass that is under way, if there are `hops`
+        self.made: dict[Any, Any] = {}  # operators, by the layers that want them
+        self._local: dict[Any, Any] = {}
+
+    def local(
+        self, kind: str, name: str | None, side: int, device: torch.device
+    ) -> Any:
+        """[n], one of `KINDS` for the nodes on one side of the edges, or None."""
+        return self._kept(("node", kind, name, side), device, self._of_nodes)
+
+    def weight(self, name: str, device: torch.device) -> Tensor:
+        """[e], the weights of the edges that the data has under this name."""
+        found: Tensor = self._kept(("edge", name), device, self._of_edges)
+        return found
+
+    def largest(self, name: str | None, device: torch.device) -> Tensor:
+        """See `Whole.largest`."""
+        found: Tensor = self._kept(("most", name), device, self._of_graph)
+        return found
+
+    def takes_zero(self, name: str) -> bool:
+        """Whether a weight of zero has kept an edge from being drawn."""
+        asked = "positive", name
+        if asked not in self._local:
+            self._local[asked] = not self._graph.all_positive(name)
+        return bool(self._local[asked])
+
+    def hop(self, num_edges: int) -> tuple[int, int]:
+        """Where the edges of the next layer are: (first, number).
+
+        The layers of a forward pass see the hops from the last one to the first.
+        Layers with `num_edges` edges have had those of later hops cut off.
+        """
+        if self.hops is None:
+            return 0, num_edges
+        ends = torch.tensor(self.hops).cumsum(0).tolist()
+        there = sum(end <= num_edges for end in ends)
+        wanted = min(len(ends) - 1 - self.step % len(ends), max(there, 1) - 1)
+        self.step += 1
+        return ends[wanted] - self.hops[wanted], self.hops[wanted]
+
+    def _kept(self, asked: Any, device: torch.device, make: Any) -> Any:
+        """What `make` says, on the device; None stays None."""
+        here = (*asked, device)
+        if here not in self._local:
+            if asked not in self._local:
+                self._local[asked] = make(*asked[1:])
+            found = self._local[asked]
+            if found is not None:
+                found = found.to(device, non_blocking=True)
+            self._local[here] = found
+        return self._local[here]
+
+    def _of_nodes(self, kind: str, name: str | None, side: int) -> Any:
+        return self._graph.of(kind, name, self.node[side])
+
+    def _of_edges(self, name: str) -> Tensor:
+        column = self._graph.columns[name]
+        return column[self.edge.to(column.device)]
+
+    def _of_graph(self, name: str | None) -> Tensor:
+        return self._graph.largest(name)
+
+    @property
+    def _graph(self) -> Whole:
+        """The whole graph, which a sample that was pickled has left behind."""
+        if self.whole is None:
+            raise RuntimeError("a sample must be asked before it is pickled (got None)")
+        return self.whole
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All that a layer may ask for, instead of the graph."""
+        if self.whole is not None and self.refusal is None:
+            for name in [None, *self.names]:
+                kinds = [(kind, side) for kind in KINDS for side in (0, 1)]
+                for kind, side in kinds if self.whole.one_type else [("received", 1)]:
+                    self.local(kind, name, side, torch.device("cpu"))
+                if name is not None:
+                    self.weight(name, torch.device("cpu"))
+                    self.takes_zero(name)
+            if self.whole.one_type:
+                for name in [None, *self.names]:
+                    self.largest(name, torch.device("cpu"))
+        return {**self.__dict__, "whole": None, "made": {}}

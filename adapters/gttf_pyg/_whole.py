@@ -1,0 +1,111 @@
+"""What the whole graph knows of its nodes, and a batch does not: degrees and loops."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_pyg._attached import row_chunks
+from gttf_sampler import CompactAdj
+
+# What there is to ask for, per node and per name of edge weights; None counts edges.
+RECEIVED = "received"  # the sum over the edges that arrive, loops among them
+SENT = "sent"  # the sum over the edges that leave, loops among them
+LOOPS = "loops"  # the sum over the loops
+KEPT = "kept"  # of the loops, the one that PyG's `add_remaining_self_loops` keeps
+KINDS = (RECEIVED, SENT, LOOPS, KEPT)
+
+
+class Whole:
+    """One relation of the graph that batches come from.
+
+    What takes a pass over all edges is made when it is asked for, and kept.
+
+    Args:
+        adj: its rows: for every node, the edges that it may draw.
+        columns: the edge weights of the data by name, in the data's order of edges.
+        one_type: whether both ends of an edge are of the same node type.
+    """
+
+    def __init__(
+        self, adj: CompactAdj, columns: Mapping[str, Tensor], one_type: bool
+    ) -> None:
+        self.adj, self.columns, self.one_type = adj, columns, one_type
+        self._made: dict[Any, Any] = {}
+
+    def of(self, kind: str, name: str | None, node: Tensor) -> Any:
+        """[k], one of `KINDS` for some nodes; None if there are no loops at all."""
+        node = node.to(self.adj.device)
+        if kind == RECEIVED and name is None:
+            return self.adj.row_range(node)[1]
+        if kind == SENT:
+            return self._once((SENT, name), self._sent)[node]
+        received, loops, kept = self._once(("rows", name), self._rows)
+        table = {RECEIVED: received, LOOPS: loops, KEPT: kept}[kind]
+        return None if table is None else table[node]
+
+    def largest(self, name: str | None) -> Tensor:
+        """The largest sum over the edges that leave a node, loops left out."""
+
+        def find(name: str | None) -> Tensor:
+            every = torch.arange(self.adj.num_cols, device=self.adj.device)
+            sent, loops = self.of(SENT, name, every), self.of(LOOPS, name, every)
+            return torch.max(sent if loops is None else sent - loops)
+
+        found: Tensor = self._once(("largest", name), find)
+        return found
+
+    def all_positive(self, name: str) -> bool:
+        """Whether every edge has a weight above zero."""
+        found = self._once(
+            ("positive", name), lambda name: bool((self.columns[name] > 0).all())
+        )
+        return bool(found)
+
+    def _once(self, key: Any, make: Any) -> Any:
+        """What `make` says of the name in `key`, made the first time."""
+        if key not in self._made:
+            self._made[key] = make(key[1])
+        return self._made[key]
+
+    def _rows(self, name: str | None) -> tuple[Tensor | None, ...]:
+        """(received, loops, kept), each [n]; the last two None without loops."""
+        adj, size = self.adj, self.adj.num_rows
+        received = loops = kept = None
+        if name is not None:
+            received = torch.zeros(size, dtype=torch.float64, device=adj.device)
+        for part, row in row_chunks(adj):
+            weight = self._weights(name, part)
+            if received is not None:
+                received.index_add_(0, row, weight.expand(row.numel()))
+            place = (adj.col[part] == row).nonzero().view(-1) if self.one_type else ()
+            if not len(place):
+                continue
+            if loops is None or kept is None:
+                loops = torch.zeros(size, dtype=torch.float64, device=adj.device)
+                kept = torch.full_like(loops, torch.nan)  # no loop to keep
+            weight = weight.expand(row.numel())[place]
+            loops.index_add_(0, row[place], weight)
+            kept[row[place]] = weight
+        return received, loops, kept
+
+    def _sent(self, name: str | None) -> Tensor:
+        """[num_cols], sums over the edges that leave."""
+        adj = self.adj
+        sent = torch.zeros(adj.num_cols, dtype=torch.float64, device=adj.device)
+        for part, row in row_chunks(adj):
+            weight = self._weights(name, part).expand(row.numel())
+            sent.index_add_(0, adj.col[part].long(), weight)
+        return sent
+
+    def _weights(self, name: str | None, part: slice) -> Tensor:
+        """float64: the weights of some positions in `adj.col`, or a one for all."""
+        adj = self.adj
+        if name is None:
+            return torch.ones((), dtype=torch.float64, device=adj.device)
+        column = self.columns[name]
+        if adj.edge_id is None:
+            return column[part].to(adj.device, torch.float64)
+        ids = adj.edge_id[part].long().to(column.device)
+        return column[ids].to(adj.device, torch.float64)

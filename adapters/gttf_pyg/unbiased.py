@@ -1,0 +1,104 @@
+"""unbiased(): layers that normalise by degree, right on sampled batches."""
+
+from typing import Any, TypeVar
+
+from torch import nn
+from torch_geometric.nn import ClusterGCNConv, EGConv, MessagePassing
+
+from gttf_pyg import _attach
+from gttf_pyg._layers import Cure
+from gttf_pyg._operators import SUMS, UNCOVERED, operator_of
+from gttf_pyg._sampled import SampledEdgeIndex
+from gttf_sampler._check import one_of, shown
+
+Model = TypeVar("Model", bound=nn.Module)
+
+SCALES = ("sum",)
+
+
+def unbiased(model: Model, scale: str | None = None) -> Model:
+    """`model`, whose layers now use the degrees of the whole graph on sampled batches.
+
+    >>> import torch
+    >>> from torch_geometric.datasets import KarateClub
+    >>> from torch_geometric.nn import GCN
+    >>> from gttf_pyg import NeighborLoader, unbiased
+    >>> data = KarateClub()[0]
+    >>> model = unbiased(GCN(data.num_features, 16, num_layers=2, out_channels=4))
+    >>> loader = NeighborLoader(data, num_neighbors=[-1, -1], batch_size=4)
+    >>> batch = next(iter(loader))
+    >>> seeds = model(batch.x, batch.edge_index)[:4]
+    >>> torch.allclose(seeds, model(data.x, data.edge_index)[:4], atol=1e-6)
+    True
+
+    A GCN divides by degrees. In a sampled batch nodes have too few neighbours, and
+    those of the last hop none, so that every layer is off, and test scores with it.
+    Here a layer gets the weights with which its expectation over batches is what it
+    computes on the whole graph, and, if all neighbours are taken, its value.
+
+    The model is changed in place, by hooks on its layers: parameters, `state_dict` and
+    class stay, copies and pickles keep the hooks, and edges that no loader of this
+    package has sampled, such as those of the whole graph, are computed as ever.
+
+    Args:
+        model: a layer or a model of PyG, or any module that contains some: GCNConv,
+            GCN2Conv, SGConv, SSGConv, TAGConv, APPNP, ChebConv, ARMAConv, MixHopConv,
+            LGConv, ClusterGCNConv. Others, like SAGEConv and GATConv, stay as they are.
+        scale: "sum" also multiplies sums of messages (GINConv, GraphConv, SAGEConv with
+            aggr="sum", and others that add) by δ / |S|, the share that was sampled.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"'model' must be a torch.nn.Module (got {shown(model)})")
+    if scale is not None:
+        one_of("scale", scale, SCALES)
+    layers = [part for part in model.modules() if isinstance(part, MessagePassing)]
+    for layer in layers:
+        _check(layer)
+    for layer in layers:
+        cure = cure_of(layer)
+        if cure is None:
+            cure = Cure(None)
+            layer.register_forward_pre_hook(cure.before, with_kwargs=True)
+            layer.register_forward_hook(cure.after, always_call=True)
+        if scale is not None and isinstance(layer, SUMS):
+            cure.scale = scale
+    known = restart in model._forward_pre_hooks.values()
+    if not (known or isinstance(model, MessagePassing)):
+        model.register_forward_pre_hook(restart, with_kwargs=True)
+    _attach.carry_samples()
+    return model
+
+
+def cure_of(layer: nn.Module) -> Cure | None:
+    """The hooks that `unbiased` has given a layer, or None."""
+    owners = (getattr(f, "__self__", None) for f in layer._forward_pre_hooks.values())
+    return next((owner for owner in owners if isinstance(owner, Cure)), None)
+
+
+def restart(model: nn.Module, args: Any, kwargs: Any) -> None:
+    """Starts a forward pass at the last hop; a forward pre-hook of the model."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, SampledEdgeIndex):
+            value.sample.step = 0
+
+
+def _check(layer: Any) -> None:
+    """Refuses layers that would be wrong in spite of all."""
+    kind = type(layer).__name__
+    if getattr(layer, "cached", False) and operator_of(layer) is not None:
+        raise ValueError(
+            "'model' must not cache its edges, as every batch has others (got "
+            f"{kind}(cached=True)); make it with cached=False"
+        )
+    if isinstance(layer, ClusterGCNConv) and not layer.add_self_loops:
+        raise ValueError(
+            f"'model' must add self-loops in {kind}, which PyG computes in no other "
+            "way (got add_self_loops=False)"
+        )
+    symmetric = not isinstance(layer, EGConv) or "symnorm" in layer.aggregators
+    normalised = getattr(layer, "normalize", True) is not False
+    if isinstance(layer, UNCOVERED) and symmetric and normalised:
+        raise ValueError(
+            f"'model' must not have layers that normalise by degree in a way of their "
+            f"own (got a {kind}); of these 'unbiased' knows no estimate"
+        )

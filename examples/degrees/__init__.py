@@ -1,0 +1,1 @@
+"""What degrees of the sample cost, and what `unbiased` gives back."""

@@ -22,3 +22,7 @@ def share(total: Tensor, receiver: Tensor) -> Tensor:
     drawn = torch.zeros_like(total)
     drawn.scatter_add_(0, receiver.long(), total.new_ones(()).expand(receiver.numel()))
     return total / drawn.clamp_(min=1)
+
+
+class SampledDegreeWarning(UserWarning):
+    """A layer has divided by the degrees of a sample instead of those of the graph."""

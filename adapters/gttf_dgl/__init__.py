@@ -20,6 +20,7 @@ except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
         "(dgl 1.1.2 and 1.1.3 run with torch 2.3 and newer, dgl 2.1.0 does not)"
     ) from err
 
+from gttf_dgl.check import check_unbiased
 from gttf_dgl.compact import to_compact
 from gttf_dgl.drop_in import (
     MultiLayerFullNeighborSampler,
@@ -29,7 +30,9 @@ from gttf_dgl.drop_in import (
 )
 from gttf_dgl.sampler import GTTFSampler
 from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
+from gttf_dgl.unbiased import unbiased
 from gttf_dgl.walks import node2vec_random_walk, random_walk
+from gttf_sampler.estimate import SampledDegreeWarning
 
 __all__ = [
     "GTTFSampler",
@@ -37,9 +40,12 @@ __all__ = [
     "MultiLayerFullNeighborSampler",
     "MultiLayerNeighborSampler",
     "NeighborSampler",
+    "SampledDegreeWarning",
+    "check_unbiased",
     "from_subgraph",
     "node2vec_random_walk",
     "random_walk",
     "sample_neighbors",
     "to_compact",
+    "unbiased",
 ]

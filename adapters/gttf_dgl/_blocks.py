@@ -9,6 +9,7 @@ from dgl.heterograph import DGLBlock
 from torch import Tensor
 
 from gttf_dgl import _check, _frames
+from gttf_dgl._degrees import degrees_of, out_degree, store_degrees
 from gttf_dgl._source import Source
 from gttf_sampler import CompactAdj, HeteroSubgraph
 from gttf_sampler.estimate import share
@@ -33,6 +34,7 @@ def block_of(
     kinds = list(source.adjs)
     eids = _eids(source, taken)
     block = _frames.make_block(source.g, kinds, ends, eids, senders, receivers)
+    store_degrees(block, source, senders, receivers)
     if norm is not None:
         _store_norm(block, norm, source, ends, senders, receivers)
     return block
@@ -46,6 +48,7 @@ def graph_of(source: Source, drawn: HeteroSubgraph, norm: str | None) -> DGLGrap
     ends = [(drawn.row[kind], drawn.col[kind]) for kind in kinds]
     eids = _eids(source, [drawn.edge[kind] for kind in kinds])
     graph = _frames.make_graph(source.g, kinds, ends, eids, nodes)
+    store_degrees(graph, source, nodes, nodes)
     if norm is not None:
         _store_norm(graph, norm, source, ends, nodes, nodes)
     return graph
@@ -103,13 +106,7 @@ def edge_norm(
     of them. Degrees are those of the whole graph, at least one as in GraphConv; of the
     excluded edges nothing is estimated.
     """
-    start, degree = adj.row_range(receivers)
-    admitted = degree
-    if excluded is not None:
-        ordered = excluded.unique()
-        before = (torch.searchsorted(ordered, x) for x in (start, start + degree))
-        low, high = before
-        admitted = degree - (high - low)
+    degree, admitted = degrees_of(adj, excluded, receivers)
     each = share(admitted.float(), col)
     degree = degree.clamp(min=1).float()
     if norm == "both":
@@ -118,7 +115,7 @@ def edge_norm(
         each = each / degree
     weight = each.index_select(0, col)
     if norm in ("both", "left"):
-        sent = _out_degree(adj).index_select(0, senders).clamp(min=1).float()
+        sent = out_degree(adj).index_select(0, senders).clamp(min=1).float()
         sent = sent.rsqrt() if norm == "both" else sent.reciprocal()
         weight = weight * sent.index_select(0, row)
     return weight
@@ -137,11 +134,3 @@ def check(norm: str | None, uniform: bool, prefetched: Any) -> str | None:
         rule = f"must not be given where edge data named '{COLUMN}' are prefetched"
         _check.fail("normalize", rule, repr(norm), "name them otherwise")
     return norm
-
-
-def _out_degree(adj: CompactAdj) -> Tensor:
-    """How many rows name each node, [num_cols]."""
-    found: Tensor = adj.cached(
-        "out_degree", lambda: torch.bincount(adj.col, minlength=adj.num_cols)
-    )
-    return found

@@ -17,8 +17,10 @@ from torch import Tensor
 
 from gttf_dgl import _blocks, _check, _frames, _keys
 from gttf_dgl._blocks import block_of, output_device
+from gttf_dgl._degrees import Wanted
 from gttf_dgl._keys import load_kernels, number_of_batch
 from gttf_dgl._source import Choice, Source
+from gttf_dgl._warn import FirstBatch
 from gttf_sampler import BiasFn, random
 from gttf_sampler._loading.keys import BatchKeys
 
@@ -101,6 +103,7 @@ class GTTFSampler(BlockSampler):
         self.rooted = bool(rooted)
         self.normalize = _blocks.check(normalize, choice.uniform, prefetch_edge_feats)
         self._keys = BatchKeys(generator, seed, number_of_batch)
+        self._wanted, self._first = Wanted(), FirstBatch()
         load_kernels(bool(self.replace))
 
     def assign_lazy_features(self, result: Any) -> Any:
@@ -130,6 +133,7 @@ class GTTFSampler(BlockSampler):
         if _keys.gathers_here():
             for block in result[2]:
                 _frames.fetch_marked(g, block)
+        self._first.watch(result[2])
         return result
 
     def sample_blocks(

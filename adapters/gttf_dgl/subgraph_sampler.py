@@ -11,8 +11,10 @@ from dgl.dataloading.base import set_edge_lazy_features, set_node_lazy_features
 
 from gttf_dgl import _blocks, _check, _frames, _keys
 from gttf_dgl._blocks import graph_of, output_device
+from gttf_dgl._degrees import Wanted
 from gttf_dgl._keys import load_kernels, number_of_batch
 from gttf_dgl._source import Choice, Source, typed
+from gttf_dgl._warn import FirstBatch
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph
 from gttf_sampler._loading.keys import BatchKeys
 
@@ -77,6 +79,7 @@ class GTTFSubgraphSampler(Sampler):
         self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
         self.output_device = _check.device_or_none("output_device", output_device)
         self._keys = BatchKeys(generator, seed, number_of_batch)
+        self._wanted, self._first = Wanted(), FirstBatch()
         load_kernels(bool(self.replace))
 
     def sample(
@@ -100,6 +103,7 @@ class GTTFSubgraphSampler(Sampler):
             set_edge_lazy_features(batch, self.prefetch_edge_feats)
         if _keys.gathers_here():
             _frames.fetch_marked(g, batch)
+        self._first.watch(batch)
         return input_nodes, seed_nodes, batch
 
 

@@ -13,6 +13,7 @@ except ImportError as err:
         "install it with: pip install 'gttf-sampler[pyg]'"
     ) from err
 
+from gttf_pyg.check import check_unbiased
 from gttf_pyg.embeddings import DeepWalk, WatchYourStep
 from gttf_pyg.inference import layerwise_inference, sampled_inference
 from gttf_pyg.loader import (
@@ -25,6 +26,7 @@ from gttf_pyg.node2vec import Node2Vec
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_pyg.transforms import GTTFNorm, ToCompact
 from gttf_pyg.unbiased import unbiased
+from gttf_sampler.estimate import SampledDegreeWarning
 
 __all__ = [
     "DeepWalk",
@@ -36,8 +38,10 @@ __all__ = [
     "NeighborLoader",
     "NeighborSampler",
     "Node2Vec",
+    "SampledDegreeWarning",
     "ToCompact",
     "WatchYourStep",
+    "check_unbiased",
     "layerwise_inference",
     "sampled_inference",
     "unbiased",

@@ -9,8 +9,10 @@ from torch_geometric.data import Data, HeteroData
 from gttf_pyg._rows import ONLY
 from gttf_pyg._sample import Sample
 from gttf_pyg._sampled import SampledEdgeIndex
+from gttf_pyg._warn import watch
 from gttf_pyg._whole import Whole
 from gttf_pyg.sampler import GTTFSampler
+from gttf_sampler._loading.watch import Watch
 
 _wanted = False  # whether a model of this process asks for samples
 
@@ -49,9 +51,19 @@ class Origin:
     def __init__(self, data: Any, sampler: Any) -> None:
         self.data, self.sampler = data, sampler
         self._whole: dict[Any, Whole] = {}
+        self._watched = False
 
     def mark(self, batch: Any) -> Any:
-        """`batch`, whose edges carry their samples if anybody wants them."""
+        """`batch`, whose edges carry their samples if anybody wants them.
+
+        The first batch of a loader is watched: if it goes into a layer that divides by
+        the degrees of the sample, its user is told so.
+        """
+        if not self._watched and isinstance(batch, Data | HeteroData):
+            self._watched = True
+            watch(batch)
+        else:
+            Watch.end()
         wanted = _wanted or getattr(self.sampler, "layerwise", False)
         if wanted and isinstance(self.sampler, GTTFSampler):
             if isinstance(batch, Data):
@@ -91,6 +103,10 @@ class Origin:
                 refusal=refusal(sampler),
             ),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers have no use for what was made of the graph."""
+        return {**self.__dict__, "_whole": {}}
 
     def _make_whole(self, kind: Any, backward: bool) -> Whole:
         """The relation of the graph that edges of this type come from."""

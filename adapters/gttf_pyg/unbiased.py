@@ -6,7 +6,7 @@ from torch import nn
 from torch_geometric.nn import ClusterGCNConv, EGConv, MessagePassing
 
 from gttf_pyg import _attach
-from gttf_pyg._layers import Cure
+from gttf_pyg._layers import Cure, cure_of
 from gttf_pyg._operators import SUMS, UNCOVERED, operator_of
 from gttf_pyg._sampled import SampledEdgeIndex
 from gttf_sampler._check import one_of, shown
@@ -67,12 +67,6 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
         model.register_forward_pre_hook(restart, with_kwargs=True)
     _attach.carry_samples()
     return model
-
-
-def cure_of(layer: nn.Module) -> Cure | None:
-    """The hooks that `unbiased` has given a layer, or None."""
-    owners = (getattr(f, "__self__", None) for f in layer._forward_pre_hooks.values())
-    return next((owner for owner in owners if isinstance(owner, Cure)), None)
 
 
 def restart(model: nn.Module, args: Any, kwargs: Any) -> None:

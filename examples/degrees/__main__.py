@@ -16,7 +16,7 @@ import torch
 from tqdm import tqdm
 
 from examples.degrees import table
-from examples.degrees.data import FOLDERS, load
+from examples.degrees.data import FOLDERS, STEPS, load
 from examples.degrees.models import MODELS
 from examples.degrees.train import WAYS, missing, quiet, run
 
@@ -32,7 +32,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     add("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     add("--splits", type=int, default=5)
-    add("--steps", type=int, default=200)
+    add("--steps", type=int, help="instead of 200, or 100 for physics")
     add("--results", default="degrees-results", help="folder of what is found")
     return parser
 
@@ -72,7 +72,7 @@ def main() -> None:
         except (OSError, ValueError) as error:
             parser.error(str(error))
         asked = [
-            (name, model, way, split, args.steps)
+            (name, model, way, split, args.steps or STEPS.get(name, 200))
             for split in range(args.splits)
             for model in args.models
             for way in args.ways

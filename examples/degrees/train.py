@@ -13,7 +13,7 @@ from torch_geometric.loader import NeighborLoader
 
 import gttf_pyg
 from examples.degrees.data import Graph
-from examples.degrees.models import DROPOUT, FANOUTS, MODELS
+from examples.degrees.models import FANOUTS, MODELS
 from examples.reproduce.models_pyg import full_matrix
 
 WAYS = {
@@ -53,9 +53,7 @@ def run(graph: Graph, name: str, way: str, seed: int, steps: int) -> dict[str, A
         begin = time.perf_counter()
         node, edges, seeds = next(batches)
         model.train()
-        out = (whole if edges is None else model)(graph.rows(node, DROPOUT), edges)[
-            seeds
-        ]
+        out = (whole if edges is None else model)(graph.rows(node), edges)[seeds]
         loss = F.cross_entropy(out, graph.y[train])
         optimizer.zero_grad()
         loss.backward()

@@ -1,0 +1,45 @@
+"""Says so, once per sampler, when a layer divides by the degrees of a sample."""
+
+import warnings
+from typing import Any
+
+from dgl import DGLGraph
+from torch.utils.data import get_worker_info
+
+from gttf_dgl._layers import is_cured, normalises
+from gttf_sampler._loading.watch import Watch
+from gttf_sampler.estimate import SampledDegreeWarning
+
+
+class FirstBatch:
+    """Watches what becomes of the first batch of a sampler, in the main process."""
+
+    def __init__(self) -> None:
+        self._seen = False
+
+    def watch(self, batch: Any) -> None:
+        """Watches the modules that are called while this batch is out."""
+        if self._seen or get_worker_info() is not None:
+            Watch.end()
+            return
+        self._seen = True
+        graphs = batch if isinstance(batch, list) else [batch]
+        sizes = {(graph.num_nodes(), graph.num_edges()) for graph in graphs}
+
+        def look(module: Any, args: tuple[Any, ...]) -> bool:
+            if not (args and isinstance(args[0], DGLGraph) and normalises(module)):
+                return False
+            graph = args[0]
+            known = (graph.num_nodes(), graph.num_edges()) in sizes
+            if is_cured(module) or not known:
+                return False
+            warnings.warn(
+                f"{type(module).__name__} has divided by the degrees of a sampled "
+                "batch, which are not those of the graph; call 'model = "
+                "gttf_dgl.unbiased(model)' before the DataLoader starts",
+                SampledDegreeWarning,
+                stacklevel=4,
+            )
+            return True
+
+        Watch(look)

@@ -1,0 +1,117 @@
+"""check_unbiased(): whether a model's layers are right in the mean over batches."""
+
+from collections.abc import Callable
+from typing import Any
+
+import dgl
+import torch
+from torch import Tensor, nn
+
+from gttf_dgl import _check
+from gttf_dgl._layers import NORMALISED, SUMMED, is_cured, normalises
+from gttf_sampler._check import at_least, finite, functions, shown
+from gttf_sampler.verdict import Passes, UnbiasedReport, evaluating, report, without
+
+
+@torch.no_grad()
+def check_unbiased(
+    model: nn.Module,
+    sampler: Any,
+    g: dgl.DGLGraph,
+    x: Tensor,
+    *,
+    forward: Callable[[Any, Any, Tensor], Tensor] | None = None,
+    seeds: int = 32,
+    rounds: int = 200,
+    tolerance: float = 4.0,
+    linear: bool = False,
+) -> UnbiasedReport:
+    """Compares every layer's mean over batches with its value on the whole graph.
+
+    >>> import dgl, torch
+    >>> from gttf_dgl import NeighborSampler, check_unbiased, unbiased
+    >>> _ = torch.manual_seed(0)
+    >>> g, x = dgl.add_self_loop(dgl.rand_graph(100, 1000)), torch.randn(100, 8)
+    >>> conv = unbiased(dgl.nn.GraphConv(8, 4))
+    >>> one = lambda model, blocks, x: model(blocks[0], x)
+    >>> check_unbiased(conv, NeighborSampler([3]), g, x, forward=one).ok
+    True
+
+    Each layer is given the inputs that it has on the whole graph, and leaves out its
+    own activation, so that it is judged by itself. What cannot be concluded: that a
+    model whose layers are right is right in the mean, too. Between layers there is a
+    ReLU, and the mean of a ReLU is not the ReLU of the mean; more neighbours make that
+    smaller.
+
+    Args:
+        model: with layers of DGL that aggregate; in evaluation mode meanwhile.
+        sampler: of this package or of DGL, with one block per layer, or one graph.
+        g: the whole graph, homogeneous.
+        x: [n, d], the features of all nodes.
+        forward: a function (model, blocks, features of the input nodes) → output; by
+            default `model(blocks, x)`. For the whole graph all blocks are `g`, and if
+            the sampler gives one graph instead of blocks, so it does here.
+        seeds: how many nodes to look at.
+        rounds: how many batches to draw.
+        tolerance: how many standard errors to put down to chance.
+        linear: leave layers the inputs that they have, and so judge the model as one;
+            for models without activations, dropout and the like.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"'model' must be a torch.nn.Module (got {shown(model)})")
+    _check.graph(g)
+    if len(g.ntypes) > 1 or len(g.etypes) > 1:
+        raise ValueError(
+            f"'g' must be homogeneous (got {len(g.etypes)} edge types); check one "
+            "relation at a time"
+        )
+    at_least(1, "seeds", seeds)
+    at_least(8, "rounds", rounds)
+    finite("tolerance", tolerance)
+    if forward is not None:
+        functions("forward", [forward], many=True)
+    call = _forward if forward is None else forward
+    kinds = (*NORMALISED, *SUMMED)
+    layers = {n: m for n, m in model.named_modules() if isinstance(m, kinds)}
+    if not layers:
+        raise ValueError("'model' must have layers that aggregate (got none)")
+    count = g.num_nodes()
+    nodes = torch.linspace(0, count - 1, min(seeds, count)).long().unique()
+    nodes = nodes.to(g.device, g.idtype)
+    passes = Passes(layers, _ids)
+    drawn = []
+    inner = "_activation", "activation", "apply_func"
+    with evaluating(model), without(layers.values(), *inner):
+        _, _, batch = sampler.sample(g, nodes)
+        with passes.whole():
+            call(model, [g] * len(batch) if isinstance(batch, list) else g, x)
+        exact = [(name, out[nodes.long()]) for name, out in passes.outputs]
+        for _ in range(rounds):
+            inputs, _, batch = sampler.sample(g, nodes)
+            with passes.sampled(replace_inputs=not linear):
+                call(model, batch, x[inputs.long()])
+            drawn.append([(name, out[: len(nodes)]) for name, out in passes.outputs])
+    return report(drawn, exact, layers, _cure, tolerance)
+
+
+def _forward(model: Any, blocks: Any, x: Tensor) -> Tensor:
+    """What most models are called with."""
+    found: Tensor = model(blocks, x)
+    return found
+
+
+def _ids(named: dict[str, Any]) -> Tensor:
+    """The global ids of the nodes that a layer has features of."""
+    found: Tensor = named["graph"].srcdata[dgl.NID].long()
+    return found
+
+
+def _cure(layer: Any) -> str:
+    """What may help a layer that is off."""
+    if normalises(layer):
+        if not is_cured(layer):
+            return "model = gttf_dgl.unbiased(model)"
+        return "a sample per layer (rooted=False), and a block for every step"
+    if not is_cured(layer):
+        return "model = gttf_dgl.unbiased(model, scale='sum')"
+    return "more neighbours; there is no estimate for this layer"

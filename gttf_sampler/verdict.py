@@ -178,7 +178,8 @@ class _Keep:
             out = method(*args, **kwargs)
             steps.append(out)
             name = self.name if len(steps) == 1 else f"{self.name} ({len(steps)})"
-            self.outputs.append((name, out.detach()))
+            rows = out.detach().movedim(getattr(layer, "node_dim", 0), 0)
+            self.outputs.append((name, rows))
             return out
 
         layer.__dict__[self.inner] = stand_in

@@ -42,13 +42,20 @@ FIRST = HETERO.node_types[0]
     ("ours", "theirs", "extra"),
     [
         *(
-            (*pair, "exclude_edges bias seed time_window device prefetch normalize")
+            (
+                *pair,
+                "exclude_edges bias seed time_window device prefetch normalize layerwise",
+            )
             for pair in (
                 (GTTFLoader, NeighborLoader),
                 (GTTFLinkLoader, LinkNeighborLoader),
             )
         ),
-        (GTTFSampler, NeighborSampler, "bias time_window exclude_edges device"),
+        (
+            GTTFSampler,
+            NeighborSampler,
+            "bias time_window exclude_edges device layerwise",
+        ),
     ],
 )
 def test_loader_signature_is_that_of_pyg(ours, theirs, extra):

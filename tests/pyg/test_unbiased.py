@@ -101,8 +101,9 @@ def test_unbiased_mean_over_batches_is_the_whole_graph(name, how, data):
     options = {} if how == "shared" else {how: True}
     loader = GTTFLoader(data, [3, 3], seed=1, **options)
     forms = [call] if name == "cluster" else [call, weighted_call]
+    how = {"seeds": 20, "rounds": 60, "linear": True}
     for form in forms:
-        found = check_unbiased(layer, loader, forward=form, seeds=NODES, linear=True)
+        found = check_unbiased(layer, loader, forward=form, **how)
         assert found.ok, found
 
 
@@ -129,7 +130,7 @@ def test_check_unbiased_sees_steps_that_share_a_sample():
     data = Data(x=torch.eye(8), edge_index=torch.cat([ends, ends.flip(0)], dim=1))
     layer = unbiased(nn.SGConv(8, 8, K=3))
     layer.lin = torch.nn.Identity()
-    how = {"rounds": 2000, "linear": True}
+    how = {"rounds": 1000, "linear": True}
     found = check_unbiased(layer, GTTFLoader(data, [2, 2, 2], seed=0), **how)
     assert [one.cure is None for one in found.layers] == [True, True, False]
     assert "layerwise=True" in found.layers[2].cure

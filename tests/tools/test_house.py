@@ -20,8 +20,10 @@ FOR_ADAPTERS = {
     "gttf_sampler._loading.asked": "single_process_iterator",
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
     "gttf_sampler._loading.keys": "BatchKeys",
+    "gttf_sampler._loading.watch": "Watch",
     "gttf_sampler.bias.base": "as_bias",
-    "gttf_sampler.estimate": "share",
+    "gttf_sampler.estimate": "SampledDegreeWarning share",
+    "gttf_sampler.verdict": "Passes UnbiasedReport evaluating report without",
     "gttf_sampler.random": "NEGATIVE new_key",
 }
 # What each room of the engine may import, beside itself.
@@ -40,6 +42,7 @@ MAY_IMPORT = {
     "bias": {*BASE, "graph", "draw", "subgraph"},
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
     "estimate": set(),
+    "verdict": set(),
     "subgraph": {*BASE, "estimate", "graph"},
     "accumulate": {*BASE, "forest", "subgraph"},
     "rooted": {*WALKS, "subgraph"},

@@ -220,6 +220,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         device: torch.device | str | None = None,
         prefetch: int = 0,
         normalize: str | None = None,
+        layerwise: bool = False,
         **kwargs: Any,
     ) -> None:
         neighbor_sampler = sampler_for(
@@ -230,6 +231,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
                 "bias": bias,
                 "time_window": time_window,
                 "device": device,
+                "layerwise": layerwise,
             },
             num_neighbors=num_neighbors,
             replace=replace,

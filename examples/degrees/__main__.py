@@ -48,6 +48,8 @@ def keep(folder: Path, one: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{one['graph']}-{one['model']}.json"
     runs = json.loads(path.read_text("utf-8")) if path.exists() else []
+    same = ("way", "split", "steps")
+    runs = [run for run in runs if any(run[key] != one[key] for key in same)]
     runs = sorted(
         [*runs, one], key=lambda run: (list(WAYS).index(run["way"]), run["split"])
     )

@@ -38,14 +38,17 @@ FAKE, HETERO = fake(), fake_hetero()
 FIRST = HETERO.node_types[0]
 
 
+LOADER_OPTIONS = (
+    "exclude_edges bias seed time_window device prefetch normalize layerwise"
+)
+SAMPLER_OPTIONS = "bias time_window exclude_edges device layerwise"
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "extra"),
     [
         *(
-            (
-                *pair,
-                "exclude_edges bias seed time_window device prefetch normalize layerwise",
-            )
+            (*pair, LOADER_OPTIONS)
             for pair in (
                 (GTTFLoader, NeighborLoader),
                 (GTTFLinkLoader, LinkNeighborLoader),
@@ -54,7 +57,7 @@ FIRST = HETERO.node_types[0]
         (
             GTTFSampler,
             NeighborSampler,
-            "bias time_window exclude_edges device layerwise",
+            SAMPLER_OPTIONS,
         ),
     ],
 )

@@ -7,7 +7,14 @@ from typing import Any
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.draw import BiasFn, Neighborhood, Walkers, draw_by_weight
+from gttf_sampler._backends.plan import Law
+from gttf_sampler.draw import (
+    BiasFn,
+    Neighborhood,
+    Walkers,
+    draw_by_law,
+    draw_by_weight,
+)
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.random import Key
 
@@ -40,6 +47,12 @@ class Bias:
     takes_whole_rows: bool = False
     multiplies: bool = True
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Takes back an inherited law from who weighs or draws in a way of its own."""
+        super().__init_subclass__(**kwargs)
+        if {"__call__", "draw"} & cls.__dict__.keys() and "law" not in cls.__dict__:
+            cls.law = Bias.law  # type: ignore[method-assign]
+
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:
@@ -52,9 +65,12 @@ class Bias:
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Positions in `adj.col` [w, fanout], -1 where nothing is drawn.
 
-        By default every neighbour is weighed; whoever knows better, draws better.
+        By its law; without one every neighbour is weighed.
         """
-        return draw_by_weight(walkers, self, fanout, replace)
+        law = self.law(walkers.adj)
+        if law is None:
+            return draw_by_weight(walkers, self, fanout, replace)
+        return draw_by_law(walkers, law, fanout, replace)
 
     def walk(
         self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
@@ -65,10 +81,11 @@ class Bias:
         """
         return None
 
-    def edge_mass(self, adj: CompactAdj) -> Tensor | None:
-        """Cumulative masses [m] if the edge alone decides; None if anything else does.
+    def law(self, adj: CompactAdj) -> Law | None:
+        """What it admits and how likely that is, as data; None if only a call can say.
 
-        Draws by such a table are fused with the rest of rooted sampling.
+        Draws by a law look at O(log δ) entries of a row, and are fused with the rest of
+        rooted sampling.
         """
         return None
 
@@ -91,12 +108,13 @@ class Bias:
 
 
 TRAITS = [name for name in Bias.__annotations__ if not name.startswith("_")]
-METHODS = ("begin", "draw", "walk", "edge_mass")
+METHODS = ("begin", "draw", "walk", "law")
 RENAMED = {  # since 0.1: an old name must not be passed over in silence
     "per_root": "separates_trees",
     "one_type": "looks_back",
     "whole_rows": "takes_whole_rows",
     "where_no_node_returns": "in_rooted_sampling",
+    "edge_mass": "law",
 }
 
 
@@ -163,6 +181,11 @@ class ProductBias(Bias):
     def factors(self) -> list[Bias]:
         """The factors of both parts."""
         return [*self.left.factors, *self.right.factors]
+
+    def law(self, adj: CompactAdj) -> Law | None:
+        """What both admit, if times and hidden edges or weights say it all."""
+        left, right = (part.law(adj) for part in (self.left, self.right))
+        return None if left is None or right is None else left.both(right)
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Passes the start of a traversal on to the parts."""

@@ -58,7 +58,7 @@ class CompactAdj:
     edge_weight: Tensor | None = None
     edge_time: Tensor | None = None
     _cache: dict[str, Any] = field(default_factory=dict, init=False)
-    _scratch: ScratchPool = field(default_factory=ScratchPool, init=False)
+    scratch: ScratchPool = field(default_factory=ScratchPool, init=False)
 
     @classmethod
     def from_edge_index(
@@ -248,7 +248,7 @@ class CompactAdj:
 
     def borrow_table(self, num_nodes: int) -> AbstractContextManager[NodeTable]:
         """A scratch table for `num_nodes` nodes, kept with this graph between uses."""
-        return self._scratch.borrow(num_nodes, self.device)
+        return self.scratch.borrow(num_nodes, self.device)
 
     def to_edge_index(self) -> Tensor:
         """int64 [2, m], sources above targets, in the caller's order of edges."""

@@ -31,6 +31,12 @@ def weight_table(adj: CompactAdj) -> Tensor:
     return made
 
 
+def has_gaps(adj: CompactAdj) -> bool:
+    """Whether some edges have weight zero."""
+    weight = edge_weight(adj)
+    return bool(adj.cached("has_gaps", lambda: bool((weight <= 0).any())))
+
+
 def sorted_col(adj: CompactAdj) -> Tensor:
     """`adj.col` with every row in ascending order."""
     made: Tensor = adj.cached("sorted_col", lambda: _ordered(adj, _ascending(adj)))

@@ -2,5 +2,6 @@
 
 from gttf_sampler.rooted.saint import walk_subgraph
 from gttf_sampler.rooted.sample import sample_rooted
+from gttf_sampler.rooted.sampler import RootedSampler
 
-__all__ = ["sample_rooted", "walk_subgraph"]
+__all__ = ["RootedSampler", "sample_rooted", "walk_subgraph"]

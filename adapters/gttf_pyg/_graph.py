@@ -9,7 +9,7 @@ from torch_geometric.data import remote_backend_utils
 from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.sampler.base import DataType
 
-from gttf_pyg._attached import plain
+from gttf_pyg._attached import Columns, plain
 from gttf_pyg._check import MissingError, as_pairs, as_reals
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, Graph, Options, from_rows, rows_of, without_relation
@@ -37,17 +37,17 @@ def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
     if edge_types == [None]:
         count = _size(edges[0])
         node_time, edge_time = _homogeneous_times(times, options.time_attr)
-        attributes = node_time, edge_time, None, options, perm
-        adj = from_rows(rowptr, col, (count, count), *attributes)
+        columns = Columns(node_time, edge_time)
+        adj = from_rows(rowptr, col, (count, count), columns, options, perm)
         return Graph({ONLY: adj}, count, [None], [None], node_time, edge_time, {})
     sizes = _sizes(features, graphs, edges)
     node_time, edge_time = _typed_times(times, options.time_attr)
     adjs = {}
     for kind in edge_types:
         size = sizes[kind[0]], sizes[kind[2]]
-        own = (node_time or {}).get(kind[0]), (edge_time or {}).get(kind)
-        attributes = *own, None, options, perm.get(kind)
-        adj = from_rows(rowptr[kind], col[kind], size, *attributes)
+        columns = Columns((node_time or {}).get(kind[0]), (edge_time or {}).get(kind))
+        arrays = rowptr[kind], col[kind]
+        adj = from_rows(*arrays, size, columns, options, perm.get(kind))
         adjs[reverse_edge_type(kind) if options.backward else kind] = adj
     loose = without_relation(sizes, adjs)
     return Graph(adjs, sizes, list(sizes), edge_types, node_time, edge_time, loose)
@@ -161,7 +161,8 @@ def _from_homogeneous(data: Any, options: Options) -> Graph:
             raise _missing("weight_attr", name, data.edge_attrs())
         weight = data[name]
     size = (data.num_nodes, data.num_nodes)
-    adj = rows_of(data, size, node_time, edge_time, weight, options)
+    columns = Columns(node_time, edge_time, weight)
+    adj = rows_of(data, size, columns, options)
     return Graph({ONLY: adj}, data.num_nodes, [None], [None], node_time, edge_time, {})
 
 
@@ -186,7 +187,7 @@ def _from_heterogeneous(data: Any, options: Options) -> Graph:
                 )
         size = sizes[kind[0]], sizes[kind[2]]
         times = (node_time or {}).get(kind[0]), (edge_time or {}).get(kind)
-        adj = rows_of(store, size, *times, weights.get(kind), options)
+        adj = rows_of(store, size, Columns(*times, weights.get(kind)), options)
         adjs[reverse_edge_type(kind) if options.backward else kind] = adj
     loose = without_relation(sizes, adjs)
     return Graph(adjs, sizes, node_types, edge_types, node_time, edge_time, loose)

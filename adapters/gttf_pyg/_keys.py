@@ -13,6 +13,7 @@ from gttf_pyg._check import as_reals
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
 from gttf_sampler._check import dense
 from gttf_sampler._loading.keyed import KeyedIndex, draw_key
+from gttf_sampler.graph.kept import kept_of
 
 _current: ContextVar[int | None] = ContextVar("gttf_batch_key", default=None)
 
@@ -117,14 +118,11 @@ def uniform_nodes(key: random.Key, count: int, num_nodes: int) -> Tensor:
 
 def _row(given: NegativeSampling, endpoint: str, weight: Tensor) -> CompactAdj:
     """All nodes as the neighbours of one, by weight; made once per weights."""
-    kept: dict[str, Any] = given.__dict__.setdefault("_rows", {})
-    made_of, version, row = kept.get(endpoint, (None, None, None))
-    now = None if weight.is_inference() else weight._version  # else nobody counts
-    if made_of is not weight or now is None or version != now:
-        size = weight.numel()
-        row = CompactAdj.from_csr(
-            [0, size], torch.arange(size), size, edge_weight=weight.detach().cpu()
-        )
-        kept[endpoint] = weight, now, row
-    found: CompactAdj = row
-    return found
+    size = weight.numel()
+
+    def make() -> CompactAdj:
+        nodes, mass = torch.arange(size), weight.detach().cpu()
+        return CompactAdj.from_csr([0, size], nodes, size, edge_weight=mass)
+
+    row: CompactAdj = kept_of(given).get(endpoint, make, weight)
+    return row

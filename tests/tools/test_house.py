@@ -21,6 +21,7 @@ FOR_ADAPTERS = {
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
     "gttf_sampler._loading.keys": "BatchKeys",
     "gttf_sampler.bias.base": "as_bias",
+    "gttf_sampler.graph.kept": "kept_of",
     "gttf_sampler.random": "NEGATIVE new_key",
 }
 # What each room of the engine may import, beside itself.

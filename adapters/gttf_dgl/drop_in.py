@@ -10,7 +10,7 @@ from typing import Any
 from dgl import DGLGraph
 
 from gttf_dgl import _check
-from gttf_dgl._frames import make_frontier
+from gttf_dgl._frames import make_graph
 from gttf_dgl._source import Choice, Source
 from gttf_dgl.sampler import GTTFSampler
 from gttf_sampler import BiasFn, random
@@ -103,5 +103,6 @@ def sample_neighbors(
         receiver = drawn.node[kind[2]][drawn.col[kind]]
         ends.append((sender, receiver) if edge_dir == "in" else (receiver, sender))
         eids.append(adj.original_edge(drawn.edge[kind]))
-    frontier = make_frontier(g, ends, eids, bool(copy_ndata), bool(copy_edata))
+    copied = bool(copy_ndata), bool(copy_edata)
+    frontier = make_graph(g, g.canonical_etypes, ends, eids, None, *copied)
     return frontier if device is None else frontier.to(device)

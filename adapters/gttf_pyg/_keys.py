@@ -11,7 +11,7 @@ from torch_geometric.sampler import NegativeSampling
 
 from gttf_pyg._check import as_reals
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
-from gttf_sampler._check import dense
+from gttf_sampler._check import dense, fail
 from gttf_sampler._loading.keyed import KeyedIndex, draw_key
 from gttf_sampler.graph.kept import kept_of
 
@@ -86,21 +86,17 @@ class KeyedNegatives(NegativeSampling):
         weight = self.src_weight if endpoint == "src" else self.dst_weight
         if weight is None:
             if num_nodes is None:
-                raise ValueError("'num_nodes' must be given without weights (got None)")
+                fail("num_nodes", "must be given without weights", None)
             return uniform_nodes(key, num_samples, num_nodes)
         as_reals(f"{endpoint}_weight", dense(f"{endpoint}_weight", weight))
         if num_nodes is not None and weight.numel() != num_nodes:
-            raise ValueError(
-                f"'{endpoint}_weight' must have one entry per node, {num_nodes} in all "
-                f"(got {weight.numel()})"
-            )
+            rule = f"must have one entry per node, {num_nodes} in all"
+            fail(f"{endpoint}_weight", rule, weight.numel())
         row = _row(self.given, endpoint, weight)
         drawn = traverse(row, [0], [num_samples], EdgeWeightBias(), generator=int(key))
         nodes: Tensor = drawn.nodes[1].view(-1)
         if num_samples and int(nodes[0]) < 0:
-            raise ValueError(
-                f"'{endpoint}_weight' must have a positive entry (got zeros only)"
-            )
+            fail(f"{endpoint}_weight", "must have a positive entry", "zeros only")
         return nodes
 
 

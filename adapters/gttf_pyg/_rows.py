@@ -10,7 +10,7 @@ from gttf_pyg._attached import Columns, attached, plain
 from gttf_pyg._check import as_pairs
 from gttf_pyg._compat import ordered_rows
 from gttf_sampler import CompactAdj
-from gttf_sampler._check import dense
+from gttf_sampler._check import dense, fail, mistyped
 
 EdgeType = tuple[str, str, str]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
@@ -73,25 +73,20 @@ def _sorted_rows(
     """The rows of edges that are in order already: nothing is copied."""
     for name in ("adj", "adj_t"):
         if isinstance(store.get(name, None), Tensor):
-            raise TypeError(
-                f"'data' must have an edge_index, or an '{name}' of torch-sparse (got "
-                f"a tensor of layout {store[name].layout}); leave out ToSparseTensor"
-            )
+            rule = f"must have an edge_index, or an '{name}' of torch-sparse"
+            got = f"a tensor of layout {store[name].layout}"
+            mistyped("data", rule, got, "leave out ToSparseTensor")
     if options.is_sorted and "edge_index" in store:
         pairs = as_pairs("data.edge_index", store["edge_index"])
         ends = pairs[0 if options.backward else 1]
         if bool((ends[1:] < ends[:-1]).any()):
             by = "row" if options.backward else "column"
-            raise ValueError(
-                "'is_sorted' must only be set for an edge_index that is sorted by "
-                f"{by} (got one that is not)"
-            )
+            rule = f"must only be set for an edge_index that is sorted by {by}"
+            fail("is_sorted", rule, "one that is not")
         count = size[0 if options.backward else 1]
         if ends.numel() and not 0 <= int(ends[0]) <= int(ends[-1]) < count:
             found = int(ends[0]) if int(ends[0]) < 0 else int(ends[-1])
-            raise ValueError(
-                f"'edge_index' must hold ids from 0 to {count - 1} (got {found})"
-            )
+            fail("edge_index", f"must hold ids from 0 to {count - 1}", found)
     if columns.node_time is not None and "adj" in store:
         raise NotImplementedError("'time_attr' needs an edge_index or adj_t (got adj)")
     rowptr, col = ordered_rows(store, size, options.backward)

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from gttf_sampler import CompactAdj, embedding
-from gttf_sampler._check import at_least, steps
+from gttf_sampler._check import at_least, fail, steps
 
 
 class DeepWalk(embedding.DeepWalk):
@@ -47,10 +47,8 @@ class DeepWalk(embedding.DeepWalk):
         walk_length = steps("walk_length", walk_length, 2)
         context_size = at_least(2, "context_size", context_size)
         if context_size > walk_length:
-            raise ValueError(
-                f"'context_size' must lie between 2 and 'walk_length' {walk_length} "
-                f"(got {context_size})"
-            )
+            rule = f"must lie between 2 and 'walk_length' {walk_length}"
+            fail("context_size", rule, context_size)
         adj = CompactAdj.from_edge_index(edge_index, num_nodes, direction="out")
         super().__init__(
             adj,

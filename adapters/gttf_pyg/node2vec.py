@@ -14,7 +14,16 @@ from gttf_pyg._attached import plain
 from gttf_pyg._check import as_integers, as_pairs, as_reals
 from gttf_pyg._keys import uniform_nodes
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
-from gttf_sampler._check import at_least, count, fail, fits, size, steps, yes_or_no
+from gttf_sampler._check import (
+    at_least,
+    count,
+    cpu_generator,
+    fail,
+    fits,
+    size,
+    steps,
+    yes_or_no,
+)
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
 from gttf_sampler.random import NEGATIVE, new_key
 
@@ -77,7 +86,9 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         num_negative_samples = count("num_negative_samples", num_negative_samples)
         yes_or_no("sparse", sparse)
         Node2VecBias(p, q)  # raises where they make no sense
-        _check_generator(generator)
+        generator = cpu_generator("generator", generator)
+        if generator is not None and generator.device.type != "cpu":
+            fail("generator", "must be on the CPU", generator.device)
 
         self.EPS = 1e-15
         edge_index = as_pairs("edge_index", edge_index)
@@ -211,24 +222,11 @@ def _graph(
     if edge_weight is not None:
         edge_weight = as_reals("edge_weight", edge_weight).to(ends.device)
         if edge_weight.shape != ends.shape[1:]:
-            raise ValueError(
-                f"'edge_weight' must have one entry per edge, {ends.shape[1]} in all "
-                f"(got shape {list(edge_weight.shape)})"
-            )
+            rule = f"must have one entry per edge, {ends.shape[1]} in all"
+            fail("edge_weight", rule, f"shape {list(edge_weight.shape)}")
         # Where nothing else is left a walker stays, as it does where there is nothing.
         some = edge_weight != 0
         ends, edge_weight = ends[:, some], edge_weight[some]
     return CompactAdj.from_edge_index(
         ends, num_nodes, direction="out", edge_weight=edge_weight
     )
-
-
-def _check_generator(generator: Any) -> None:
-    """Refuses what no loader can draw from."""
-    if generator is None:
-        return
-    if not isinstance(generator, torch.Generator):
-        kind = type(generator).__name__
-        raise TypeError(f"'generator' must be a torch.Generator or None (got {kind})")
-    if generator.device.type != "cpu":
-        raise ValueError(f"'generator' must be on the CPU (got {generator.device})")

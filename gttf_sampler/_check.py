@@ -311,18 +311,18 @@ def _as_range(name: str, value: range) -> Tensor:
         mistyped(name, "must be a tensor", shown(value))
 
 
-def tensor(name: str, value: Any, rank: int = 1) -> Tensor:
-    """`value` as a tensor of the given rank."""
+def tensor(name: str, value: Any, rank: int | None = 1) -> Tensor:
+    """`value` as a tensor of the given rank; None for any."""
     result = as_dense(name, value)
-    if result.dim() != rank:
+    if rank is not None and result.dim() != rank:
         cure = f"write [{value}]" if result.dim() == 0 and rank == 1 else ""
         rule = f"must have {rank} dimension(s)"
         fail(name, rule, f"shape {list(result.shape)}", cure)
     return result
 
 
-def integers(name: str, value: Any, rank: int = 1) -> Tensor:
-    """`value` as an int32 or int64 tensor of the given rank."""
+def integers(name: str, value: Any, rank: int | None = 1) -> Tensor:
+    """`value` as an int32 or int64 tensor of the given rank; None for any."""
     result = tensor(name, value, rank)
     if result.dtype not in INTEGERS:
         mask = result.dtype == torch.bool and rank == 1
@@ -344,9 +344,7 @@ def within(name: str, value: Tensor, upper: int, what: str = "nodes") -> Tensor:
 
 def positions(name: str, value: Any, edges: int) -> Tensor:
     """`value` as positions of edges, of any shape; -1 for none."""
-    result = as_dense(name, value)
-    if result.dtype not in INTEGERS:
-        mistyped(name, "must have dtype int32 or int64", result.dtype)
+    result = integers(name, value, rank=None)
     if result.device.type == "cpu" and result.numel():
         low, high = (int(bound) for bound in result.aminmax())
         if low < -1 or high >= edges:
@@ -359,12 +357,7 @@ def pairs(
     left: tuple[str, Any], right: tuple[str, Any], device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Two integer arguments as tensors of one shape."""
-    found = []
-    for name, value in (left, right):
-        result = as_dense(name, value).to(device)
-        if result.dtype not in INTEGERS:
-            mistyped(name, "must have dtype int32 or int64", result.dtype)
-        found.append(result)
+    found = [integers(*argument, rank=None).to(device) for argument in (left, right)]
     try:
         first, second = torch.broadcast_tensors(*found)
     except RuntimeError:

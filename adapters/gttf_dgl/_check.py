@@ -13,11 +13,11 @@ from torch import Tensor
 from gttf_sampler._check import (
     INTEGERS,
     MAX_STEPS,
-    as_dense,
     dense,
     device_or_none,
     fail,
     integer,
+    integers,
     mistyped,
     one_of,
     randomness,
@@ -158,7 +158,7 @@ def ids(
     name: str, value: Any, upper: int, device: torch.device, of: str = "nodes"
 ) -> Tensor:
     """`value` as int64 ids [k] on `device`, which must lie in [0, upper)."""
-    found = within(name, _integers(name, value), upper, of)
+    found = within(name, integers(name, value), upper, of)
     return found.to(device=device, dtype=torch.int64)
 
 
@@ -167,21 +167,9 @@ def some_ids(name: str, value: Any, upper: int, device: torch.device) -> Tensor:
 
     DGL passes over ids that its graph does not have: `reverse_id` makes such ids.
     """
-    named = _integers(name, value).to(device=device, dtype=torch.int64)
+    named = integers(name, value).to(device=device, dtype=torch.int64)
     kept: Tensor = named[(named >= 0) & (named < upper)]
     return kept
-
-
-def _integers(name: str, value: Any) -> Tensor:
-    """`value` as a tensor [k] of int32 or int64."""
-    found = as_dense(name, value)
-    if found.dtype == torch.bool:
-        mistyped(name, "must hold ids, use mask.nonzero().view(-1)", found.dtype)
-    if found.dtype not in INTEGERS:
-        mistyped(name, "must have dtype int32 or int64", found.dtype)
-    if found.dim() != 1:
-        fail(name, "must have 1 dimension", f"shape {list(found.shape)}")
-    return found
 
 
 def several(value: Any) -> Any:

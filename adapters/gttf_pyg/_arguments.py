@@ -7,11 +7,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_pyg._check import as_integers, as_reals, ids, is_integer
+from gttf_pyg._check import as_reals, ids, is_integer
 from gttf_pyg._finish import finish
 from gttf_pyg._rows import ONLY
 from gttf_pyg.sampler import GTTFSampler
-from gttf_sampler._check import as_dense, dense, fail, integer, mistyped, shown, size
+from gttf_sampler._check import (
+    as_dense,
+    dense,
+    fail,
+    integer,
+    integers,
+    mistyped,
+    shown,
+    size,
+)
 
 # Arguments of a loader that are its sampler's: PyG's, and those that PyG does not know.
 SAMPLING = (
@@ -99,7 +108,7 @@ def _nodes(value: Any, count: int | None) -> Any:
     elif isinstance(value, np.ndarray | range) or masked:
         value = as_dense("input_nodes", value)
     if isinstance(value, list | tuple):
-        value = as_integers("input_nodes", value)
+        value = integers("input_nodes", value, rank=None)
     if value is None:
         return None
     if not isinstance(value, Tensor):

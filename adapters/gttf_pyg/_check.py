@@ -13,12 +13,12 @@ from torch_geometric.sampler import (
 )
 
 from gttf_sampler._check import (
-    INTEGERS,
     as_dense,
     dense,
     fail,
     finite,
     functions,
+    integers,
     mistyped,
     real,
     shown,
@@ -53,17 +53,9 @@ def is_integer(value: Tensor) -> bool:
     return str(value.dtype).startswith(("torch.int", "torch.uint"))
 
 
-def as_integers(name: str, value: Any) -> Tensor:
-    """`value` as a tensor of integers of any shape, from arrays and lists, too."""
-    found = as_dense(name, value)
-    if found.dtype not in INTEGERS:
-        mistyped(name, "must have dtype int32 or int64", found.dtype)
-    return found
-
-
 def as_pairs(name: str, value: Any) -> Tensor:
     """`value` as pairs of nodes [2, k]; an `EdgeIndex` stays one."""
-    found = as_integers(name, value)
+    found = integers(name, value, rank=None)
     if found.dim() != 2 or found.shape[0] != 2:
         fail(name, "must have shape [2, k]", f"shape {list(found.shape)}")
     return found

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from gttf_pyg._attached import plain
-from gttf_pyg._check import as_integers, as_pairs, as_reals
+from gttf_pyg._check import as_pairs, as_reals
 from gttf_pyg._keys import uniform_nodes
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
 from gttf_sampler._check import (
@@ -20,6 +20,7 @@ from gttf_sampler._check import (
     cpu_generator,
     fail,
     fits,
+    integers,
     size,
     steps,
     yes_or_no,
@@ -142,7 +143,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         if key is not None:
             walker = copy.copy(self)
             walker._key = key
-        nodes = as_integers("batch", nodes).to(self.adj.device).reshape(-1)
+        nodes = integers("batch", nodes, rank=None).to(self.adj.device).reshape(-1)
         nbytes = 8 * nodes.numel() * (self.walk_length + 1) * self.walks_per_node
         fits("walks_per_node", nbytes)
         fits("num_negative_samples", nbytes * self.num_negative_samples)

@@ -65,8 +65,7 @@ class WalkEmbedding(nn.Module):
 
     def _nodes(self, batch: Tensor, name: str = "batch") -> Tensor:
         """`batch`, which must hold nodes of the graph."""
-        if _check.dense(name, batch).dtype not in _check.INTEGERS:
-            _check.mistyped(name, "must have dtype int32 or int64", batch.dtype)
+        _check.integers(name, _check.dense(name, batch), rank=None)
         if batch.device.type == "cpu":
             _check.within(name, batch, self.adj.num_rows)
         return batch.clone() if batch.is_inference() else batch

@@ -94,11 +94,7 @@ def save(
 
 def _folder(path: str | os.PathLike[str], overwrite: bool) -> Path:
     """The directory to write into, made if it is not there."""
-    if not isinstance(path, str | os.PathLike):
-        _check.mistyped("path", "must be a path", repr(path))
-    folder = Path(path)
-    if not os.fspath(path):
-        _check.fail("path", "must name a directory", repr(path))
+    folder = _check.path("path", path)
     if folder.exists() and not folder.is_dir():
         _check.fail("path", "must name a directory", f"{str(path)!r}, a file")
     folder.mkdir(parents=True, exist_ok=True)
@@ -188,9 +184,7 @@ def load(
     path: str | os.PathLike[str], mmap: bool, verify: bool
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The arrays and the header of the directory `path`."""
-    if not isinstance(path, str | os.PathLike):
-        _check.mistyped("path", "must be a path", repr(path))
-    folder = Path(path)
+    folder = _check.path("path", path)
     while True:
         header = _read_header(folder / HEADER)
         entries = header["arrays"]

@@ -40,11 +40,7 @@ class TransitionFactorizationAcc(LossAcc):
         self.coefficients = [_check.finite("coefficients", c) for c in coefficients]
         if not self.coefficients:
             _check.fail("coefficients", "must have one entry per depth", "none")
-
-    def begin(self, forest: WalkForest) -> None:
-        """Starts over, in a forest that must be as deep as there are coefficients."""
-        self._check_depth(len(forest.fanouts))
-        super().begin(forest)
+        self._per_depth = "coefficients", len(self.coefficients)
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss of a forest, []."""
@@ -84,9 +80,3 @@ class TransitionFactorizationAcc(LossAcc):
         total: Tensor = value[0].new_zeros(entry.shape)
         total.index_add_(0, where, torch.cat(value))
         return total.square().sum() / 2
-
-    def _check_depth(self, depth: int) -> None:
-        """Refuses forests that are not as deep as there are coefficients."""
-        if depth != len(self.coefficients):
-            rule = f"must have one entry per depth of the forest, {depth}"
-            _check.fail("coefficients", rule, len(self.coefficients))

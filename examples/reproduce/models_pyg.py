@@ -113,12 +113,7 @@ class SAGE(nn.Module):
 
 
 MODELS = {
-    "gcn": GCN,
-    "gat": GAT,
-    "gcnii": GCNII,
-    "mixhop": MixHop,
-    "sgc": SGC,
-    "sage": SAGE,
+    model.__name__.lower(): model for model in (GCN, GAT, GCNII, MixHop, SGC, SAGE)
 }
 
 

@@ -26,6 +26,7 @@ from gttf_sampler._check import (
     steps,
     within,
 )
+from gttf_sampler._check import weights as weights_of
 from gttf_sampler.bias.base import as_bias
 
 __all__ = [  # of the engine's checks, those that fit DGL's arguments as they are
@@ -39,6 +40,7 @@ __all__ = [  # of the engine's checks, those that fit DGL's arguments as they ar
 ]
 
 EdgeType = tuple[str, str, str]
+Nodes = dict[str, Tensor]  # ids per node type
 
 EDGE_DIRS = ("in", "out")
 
@@ -136,7 +138,7 @@ def edge_type(name: str, g: DGLGraph, value: Any) -> EdgeType:
     return (found[0][0], found[0][1], found[0][2])
 
 
-def seeds(g: DGLGraph, value: Any, title: str = "seed_nodes") -> dict[str, Tensor]:
+def seeds(g: DGLGraph, value: Any, title: str = "seed_nodes") -> Nodes:
     """The ids of every node type of `g`, in their order, int64 on its device."""
     if not isinstance(value, Mapping):
         if len(g.ntypes) > 1:
@@ -202,13 +204,7 @@ def weights(name: str, column: str, value: Tensor, boolean: bool) -> Tensor:
         value = value != 0  # DGL takes any numbers as a mask
     if value.dtype == torch.bool:
         return value.to(torch.float32)
-    real(title, value)
-    if value.numel():
-        low, high = (float(bound) for bound in value.aminmax())
-        if not low >= 0 or high == float("inf"):  # NaN fails the first, too
-            got = low if not low >= 0 else high
-            fail(title, "must hold finite numbers that are not negative", got)
-    return value.detach()
+    return weights_of(title, value, value.numel())
 
 
 def one_column(prob: Any, mask: Any) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_pyg._check import as_reals, ids, is_integer
+from gttf_pyg._check import InputError, as_reals, ids, is_integer, one_per_seed
 from gttf_pyg._finish import finish
 from gttf_pyg._rows import ONLY
 from gttf_pyg.sampler import GTTFSampler
@@ -28,10 +28,6 @@ SAMPLING = (
     *("time_attr", "weight_attr", "is_sorted", "directed"),
 )
 OURS = ("exclude_edges", "bias", "time_window", "device")
-
-
-class InputError(ValueError, AssertionError):
-    """What PyG asserts, and we say."""
 
 
 def input_nodes_of(value: Any, times: Any, data: Any, sampler: Any) -> tuple[Any, Any]:
@@ -128,19 +124,14 @@ def _count(nodes: Any, every: int | None) -> int | None:
 
 
 def _one_per_seed(name: str, values: Any, count: int | None) -> Any:
-    """A tensor with one entry per seed, or None."""
+    """Labels or times from an array, too; numbers if they are times."""
     if values is None:
         return None
     if not isinstance(values, Tensor):
         values = as_dense(name, values)
     if name.endswith("_time"):
         values = as_reals(name, values)
-    if dense(name, values).dim() == 0 or count not in (None, values.shape[0]):
-        raise InputError(
-            f"'{name}' must have one entry per seed, {count} in all (got shape "
-            f"{list(values.shape)})"
-        )
-    return values
+    return one_per_seed(name, values, count)
 
 
 def _refuse(name: str, rule: str, value: Any) -> NoReturn:

@@ -29,6 +29,10 @@ SCHEMES = ("unbiased", "paper")
 STRATEGIES = ("uniform", "last")
 
 
+class InputError(ValueError, AssertionError):
+    """What PyG asserts, and we say."""
+
+
 class MissingError(KeyError, ValueError):
     """What PyG raises as a KeyError, with the words of a ValueError."""
 
@@ -104,7 +108,7 @@ def checked_nodes(inputs: Any) -> NodeSamplerInput:
     if not isinstance(inputs, NodeSamplerInput):
         mistyped("inputs", "must be a NodeSamplerInput", shown(inputs))
     node = ids("inputs.node", inputs.node)
-    _one_each("inputs.time", inputs.time, node.numel())
+    one_per_seed("inputs.time", inputs.time, node.numel())
     return _with(inputs, node=node)
 
 
@@ -117,8 +121,8 @@ def checked_edges(inputs: Any, neg_sampling: Any) -> EdgeSamplerInput:
     if col.numel() != count:
         rule = f"must have one entry per entry of 'inputs.row', {count} in all"
         fail("inputs.col", rule, col.numel())
-    _one_each("inputs.label", inputs.label, count)
-    _one_each("inputs.time", inputs.time, count)
+    one_per_seed("inputs.label", inputs.label, count)
+    one_per_seed("inputs.time", inputs.time, count)
     if neg_sampling is not None and not isinstance(neg_sampling, NegativeSampling):
         mistyped("neg_sampling", "must be a NegativeSampling", shown(neg_sampling))
     triplets = neg_sampling is not None and neg_sampling.is_triplet()
@@ -136,14 +140,15 @@ def _with(inputs: Any, **parts: Tensor) -> Any:
     return inputs
 
 
-def _one_each(name: str, value: Any, count: int) -> None:
-    """Refuses what is neither None nor a tensor with one entry per seed."""
+def one_per_seed(name: str, value: Any, count: int | None) -> Tensor | None:
+    """`value` as a tensor with one entry per seed, or None."""
     if value is None:
-        return
+        return None
     found = dense(name, value)
-    if found.dim() == 0 or found.shape[0] != count:
+    if found.dim() == 0 or count not in (None, found.shape[0]):
         rule = f"must have one entry per seed, {count} in all"
-        fail(name, rule, f"shape {list(found.shape)}")
+        raise InputError(f"'{name}' {rule} (got shape {list(found.shape)})")
+    return found
 
 
 def seed_times(

@@ -76,7 +76,9 @@ def at_least(least: int, name: str, value: Any) -> int:
     if number < least:
         rule = f"must be at least {least}" if least else "must not be negative"
         fail(name, rule, number)
-    return addressable(name, number)
+    if number > MAX_SIZE:  # which arrays cannot be counted with
+        fail(name, "must be below 2**63", number)
+    return number
 
 
 def size(name: str, value: Any) -> int:
@@ -94,13 +96,6 @@ def nodes(name: str, value: Any) -> int:
     number = size(name, value)
     if number > MAX_NODES:
         fail(name, f"must not exceed {MAX_NODES:,}", number)
-    return number
-
-
-def addressable(name: str, number: int) -> int:
-    """`number`, which must be one that arrays can be counted with."""
-    if number > MAX_SIZE:
-        fail(name, "must be below 2**63", number)
     return number
 
 

@@ -56,6 +56,17 @@ class WalkEmbedding(nn.Module):
         product: Tensor = self(source) * self(target)
         return product.sum(-1)
 
+    def _vectors(
+        self, embedding_dim: int, sparse: bool, parts: int = 1
+    ) -> nn.Embedding:
+        """One of `parts` tables that embeddings of so many numbers are split into."""
+        size, rows = _check.count("embedding_dim", embedding_dim), self.adj.num_rows
+        if size % parts:
+            _check.fail("embedding_dim", "must be even: half is L, half R", size)
+        _check.fits("embedding_dim", 4 * rows * size)
+        sparse = _check.yes_or_no("sparse", sparse)
+        return nn.Embedding(rows, size // parts, sparse=sparse)
+
     def _pairs(self, edge: Tensor) -> Tensor:
         """`edge`, which must be pairs [2, e] of nodes."""
         _check.integers("edge", _check.dense("edge", edge), rank=2)

@@ -72,10 +72,7 @@ class DeepWalk(WalkEmbedding):
             "negative_power": negative_power,
             "contrast": contrast,
         }
-        size = _check.count("embedding_dim", embedding_dim)
-        _check.fits("embedding_dim", 4 * adj.num_rows * size)
-        sparse = _check.yes_or_no("sparse", sparse)
-        self.embedding = nn.Embedding(adj.num_rows, size, sparse=sparse)
+        self.embedding = self._vectors(embedding_dim, sparse)
         self.reset_parameters()
         self.objective()  # checks the options
 
@@ -174,20 +171,14 @@ class WatchYourStep(WalkEmbedding):
         sparse: bool = False,
     ) -> None:
         super().__init__(adj, fanouts)
-        size = _check.count("embedding_dim", embedding_dim)
-        if size % 2:
-            _check.fail("embedding_dim", "must be even: half is L, half R", size)
-        _check.fits("embedding_dim", 4 * adj.num_rows * size)
-        sparse = _check.yes_or_no("sparse", sparse)
+        self.left = self._vectors(embedding_dim, sparse, parts=2)
+        self.right = self._vectors(embedding_dim, sparse, parts=2)
         self.penalty = _check.finite("penalty", penalty)
         self.options = {
             "num_negatives": num_negatives,
             "negative_weight": negative_weight,
             "scheme": scheme,
         }
-        self.left, self.right = (
-            nn.Embedding(adj.num_rows, size // 2, sparse=sparse) for _ in range(2)
-        )
         self.context = nn.Parameter(torch.zeros(len(self.fanouts)))
         self.reset_parameters()
         self.objective()  # checks the options

@@ -97,15 +97,8 @@ class CompactAdj:
             row, col, num_rows, num_cols, weight, time, sort_by_time
         )
         _check.row_pointer("edge_index", rows.rowptr, rows.col.numel())
-        return cls(
-            rows.rowptr,
-            rows.col,
-            num_cols,
-            direction,
-            rows.edge_id,
-            rows.edge_weight,
-            rows.edge_time,
-        ).trusted()
+        arrays = rows._asdict()
+        return cls(num_cols=num_cols, direction=direction, **arrays).trusted()
 
     @classmethod
     def from_csr(
@@ -302,7 +295,6 @@ class CompactAdj:
         _check.one_of("direction", self.direction, DIRECTIONS)
         for name, array in self.arrays().items():
             _check.dense(name, array)
-        _check.nodes("num_cols", self.num_cols)
         col = _check.integers("col", self.col)
         rowptr = _check.integers("rowptr", self.rowptr)
         if rowptr.dtype != torch.int64:

@@ -290,19 +290,16 @@ def _is_sound(header: dict[str, Any]) -> bool:
     return bool(sound)
 
 
-def _expected_bytes(entry: dict[str, Any]) -> int:
-    return int(entry["length"] * np.dtype(entry["dtype"]).itemsize)
-
-
 def _read(file: Path, entry: dict[str, Any], mmap: bool, verify: bool) -> Tensor:
     """One array, after a check of its size and, if wanted, of its checksum."""
+    dtype = np.dtype(entry["dtype"])
+    expected = entry["length"] * dtype.itemsize
     try:
-        size, expected = file.stat().st_size, _expected_bytes(entry)
+        size = file.stat().st_size
     except FileNotFoundError:
         raise _GoneError(file) from None
     if size != expected:
         _damaged(file, f"must have {expected} bytes", f"{size} bytes")
-    dtype = np.dtype(entry["dtype"])
     if size == 0:
         plain = np.empty(0, dtype)
     else:

@@ -15,7 +15,7 @@ FOR_ADAPTERS = {
     "gttf_sampler._check": (
         "INTEGERS MAX_STEPS as_dense at_least count cpu_generator dense device_or_none "
         "fail finite fits functions integer integers mistyped one_of randomness real "
-        "shown size steps within yes_or_no"
+        "shown size steps weights within yes_or_no"
     ),
     "gttf_sampler._loading.asked": "single_process_iterator",
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",

@@ -218,5 +218,4 @@ def _positions(adj: CompactAdj, eids: Tensor) -> Tensor:
         place = torch.arange(edge_id.numel(), device=edge_id.device).to(edge_id.dtype)
         return torch.empty_like(place).index_copy_(0, edge_id.long(), place)
 
-    places: Tensor = adj.cached("place_of_edge", invert)
-    return places.index_select(0, eids).long()
+    return adj.cached("place_of_edge", invert).index_select(0, eids).long()

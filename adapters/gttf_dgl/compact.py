@@ -68,10 +68,8 @@ def rows(g: DGLGraph, kind: EdgeType, direction: str) -> CompactAdj:
 
     DGL replaces the structure when edges or nodes are added or removed in place.
     """
-    found: CompactAdj = kept_of(g._graph).get(
-        (kind, direction), lambda: _make_rows(g, kind, direction)
-    )
-    return found
+    place = kind, direction
+    return kept_of(g._graph).get(place, lambda: _make_rows(g, kind, direction))
 
 
 def _make_rows(g: DGLGraph, kind: EdgeType, direction: str) -> CompactAdj:
@@ -111,8 +109,7 @@ def weighted_rows(
         return replace(adj, edge_weight=weight.to(adj.device)).trusted()
 
     place = kind, direction, argument, name
-    found: CompactAdj = kept_of(g._graph).get(place, make, data)
-    return found
+    return kept_of(g._graph).get(place, make, data)
 
 
 def kinds_with(g: DGLGraph, prob: str | None, mask: str | None) -> list[EdgeType]:

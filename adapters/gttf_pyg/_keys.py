@@ -11,7 +11,7 @@ from torch_geometric.sampler import NegativeSampling
 
 from gttf_pyg._check import as_reals
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
-from gttf_sampler._check import dense, fail
+from gttf_sampler._check import dense, fail, fits
 from gttf_sampler._loading.keyed import KeyedIndex, draw_key
 from gttf_sampler.graph.kept import kept_of
 
@@ -102,13 +102,8 @@ class KeyedNegatives(NegativeSampling):
 
 def uniform_nodes(key: random.Key, count: int, num_nodes: int) -> Tensor:
     """int64 [count]: nodes drawn uniformly, with replacement."""
-    try:
-        slot = torch.arange(count)
-    except (RuntimeError, OverflowError) as error:
-        raise ValueError(
-            f"'neg_sampling' must ask for what fits into memory (got {count} nodes)"
-        ) from error
-    word = random.stream(key, slot)
+    fits("neg_sampling", 24 * count)
+    word = random.stream(key, torch.arange(count))
     return random.below_wide(word, torch.full_like(word, num_nodes))
 
 
@@ -120,5 +115,4 @@ def _row(given: NegativeSampling, endpoint: str, weight: Tensor) -> CompactAdj:
         nodes, mass = torch.arange(size), weight.detach().cpu()
         return CompactAdj.from_csr([0, size], nodes, size, edge_weight=mass)
 
-    row: CompactAdj = kept_of(given).get(endpoint, make, weight)
-    return row
+    return kept_of(given).get(endpoint, make, weight)

@@ -10,7 +10,7 @@ from gttf_pyg._attached import Columns, attached, plain
 from gttf_pyg._check import as_pairs
 from gttf_pyg._compat import ordered_rows
 from gttf_sampler import CompactAdj
-from gttf_sampler._check import dense, fail, mistyped
+from gttf_sampler._check import dense, fail, mistyped, within
 
 EdgeType = tuple[str, str, str]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
@@ -83,10 +83,7 @@ def _sorted_rows(
             by = "row" if options.backward else "column"
             rule = f"must only be set for an edge_index that is sorted by {by}"
             fail("is_sorted", rule, "one that is not")
-        count = size[0 if options.backward else 1]
-        if ends.numel() and not 0 <= int(ends[0]) <= int(ends[-1]) < count:
-            found = int(ends[0]) if int(ends[0]) < 0 else int(ends[-1])
-            fail("edge_index", f"must hold ids from 0 to {count - 1}", found)
+        within("edge_index", ends, size[0 if options.backward else 1])
     if columns.node_time is not None and "adj" in store:
         raise NotImplementedError("'time_attr' needs an edge_index or adj_t (got adj)")
     rowptr, col = ordered_rows(store, size, options.backward)

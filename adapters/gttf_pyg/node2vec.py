@@ -104,7 +104,9 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         self.generator = generator
         self._key: int | None = None
         adj = _graph(edge_index, self.num_nodes, edge_weight)
-        self.embedding = _vectors(self.num_nodes, embedding_dim, bool(sparse))
+        fits("embedding_dim", 4 * self.num_nodes * embedding_dim)
+        shape = self.num_nodes, embedding_dim
+        self.embedding = torch.nn.Embedding(*shape, sparse=bool(sparse))
         self.reset_parameters()
         self.adj = adj.to(self.embedding.weight.device)
 
@@ -203,16 +205,6 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         if device != self.adj.device and device.type != "meta":
             self.adj = self.adj.to(device)
         return self
-
-
-def _vectors(num_nodes: int, size: int, sparse: bool) -> torch.nn.Embedding:
-    """An embedding, which must fit into memory."""
-    try:
-        return torch.nn.Embedding(num_nodes, size, sparse=sparse)
-    except RuntimeError as error:
-        raise ValueError(
-            f"'embedding_dim' must fit into memory, {num_nodes} times (got {size})"
-        ) from error
 
 
 def _graph(

@@ -8,10 +8,10 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import BaseTransform
 
 from gttf_pyg import _attached, _graph
-from gttf_pyg._check import DIRECTIONS, SCHEMES, name_or_none
+from gttf_pyg._check import DIRECTIONS, SCHEMES, as_pairs, name_or_none
 from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg._rows import Options
-from gttf_sampler._check import INTEGERS, dense, fail, mistyped, one_of, yes_or_no
+from gttf_sampler._check import dense, fail, mistyped, one_of, within, yes_or_no
 
 
 class ToCompact(BaseTransform):
@@ -133,15 +133,8 @@ class GTTFNorm(BaseTransform):
 
 def _checked_edges(data: Data) -> Tensor:
     """The edges [2, e] of a batch, between nodes that it has."""
-    edges = dense("data.edge_index", data.edge_index)
-    if edges.dtype not in INTEGERS or edges.dim() != 2 or edges.shape[0] != 2:
-        got = f"{str(edges.dtype)[6:]} {list(edges.shape)}"
-        fail("data.edge_index", "must hold integers [2, e]", got)
-    low, high = edges.aminmax() if edges.numel() else (0, -1)
-    if low < 0 or high >= data.num_nodes:
-        rule = f"must hold ids in [0, {data.num_nodes})"
-        fail("data.edge_index", rule, f"{int(low)} to {int(high)}")
-    return edges
+    edges = as_pairs("data.edge_index", dense("data.edge_index", data.edge_index))
+    return within("data.edge_index", edges, data.num_nodes)
 
 
 def _check_homogeneous(data: Any) -> None:

@@ -117,11 +117,6 @@ MODELS = {
 }
 
 
-def make(name: str, inputs: int, outputs: int, method: Method) -> nn.Module:
-    """A fresh model."""
-    return MODELS[name](inputs, outputs, method)
-
-
 def full_matrix(edge_index: Tensor, num_nodes: int, normalized: bool) -> Tensor:
     """The graph as a sparse matrix, with which PyG's layers multiply; much faster."""
     weight = torch.ones(edge_index.shape[1])

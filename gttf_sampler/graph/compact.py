@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from gttf_sampler._backends.scratch import NodeTable, ScratchPool
 from gttf_sampler.graph import build, storage, tables
 
 DIRECTIONS = ("in", "out")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -180,15 +181,14 @@ class CompactAdj:
     @property
     def degree(self) -> Tensor:
         """δ, int64 [n]: the length of every row."""
-        degree: Tensor = self.cached("degree", self.rowptr.diff)
-        return degree
+        return self.cached("degree", self.rowptr.diff)
 
     @property
     def max_degree(self) -> int:
         """The length of the longest row."""
         if self.num_rows == 0:
             return 0
-        return int(self.cached("max_degree", lambda: int(self.degree.max())))
+        return self.cached("max_degree", lambda: int(self.degree.max()))
 
     def neighbor(self, node: Any, slot: Any) -> Tensor:
         """Â[node, slot], int64: neighbour number `slot` of each node, 0 <= slot < δ."""
@@ -376,11 +376,12 @@ class CompactAdj:
             f"CompactAdj({', '.join(parts)}, {_readable(self.nbytes)} on {self.device})"
         )
 
-    def cached(self, name: str, make: Callable[[], Any]) -> Any:
+    def cached(self, name: str, make: Callable[[], T]) -> T:
         """What `make` returned the first time this graph was asked for `name`."""
         if name not in self._cache:
             self._cache[name] = make()
-        return self._cache[name]
+        found: T = self._cache[name]
+        return found
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> CompactAdj:
         """A CompactAdj of changed arrays; its tables are made anew when needed."""

@@ -2,9 +2,11 @@
 
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
+
+T = TypeVar("T")
 
 
 class Kept:
@@ -17,14 +19,15 @@ class Kept:
     def __init__(self) -> None:
         self._made: dict[Hashable, tuple[Any, tuple[Tensor, ...], list[Any]]] = {}
 
-    def get(self, name: Hashable, make: Callable[[], Any], *made_of: Tensor) -> Any:
+    def get(self, name: Hashable, make: Callable[[], T], *made_of: Tensor) -> T:
         """What `make` returned for these tensors; it is called if they are others."""
         changes = [None if x.is_inference() else x._version for x in made_of]
         if name in self._made:
-            result, before, changes_before = self._made[name]
+            found: T = self._made[name][0]
+            before, changes_before = self._made[name][1:]
             same = all(x is y for x, y in zip(before, made_of, strict=True))
             if same and None not in changes and changes == changes_before:
-                return result
+                return found
         result = make()
         self._made[name] = result, made_of, changes
         return result

@@ -24,7 +24,7 @@ def to_compact(
     prob: str | None = None,
     mask: str | None = None,
 ) -> CompactAdj:
-    """The rows of one edge type, without a copy of DGL's own CSC or CSR arrays.
+    """The `CompactAdj` of one edge type of a DGLGraph, on DGL's own arrays.
 
     >>> import dgl
     >>> from gttf_dgl import to_compact

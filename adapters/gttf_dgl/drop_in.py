@@ -17,7 +17,7 @@ from gttf_sampler import BiasFn, random
 
 
 class NeighborSampler(GTTFSampler):
-    """`GTTFSampler` by the name of what it stands in for.
+    """DGL's `NeighborSampler` on the engine of this package: `GTTFSampler`.
 
     >>> import dgl, torch
     >>> sampler = NeighborSampler([5, 10])
@@ -27,11 +27,11 @@ class NeighborSampler(GTTFSampler):
 
 
 class MultiLayerNeighborSampler(NeighborSampler):
-    """`NeighborSampler` by the other name that DGL has for it."""
+    """DGL's older name for `NeighborSampler`."""
 
 
 class MultiLayerFullNeighborSampler(NeighborSampler):
-    """All neighbours, for each of `num_layers` layers.
+    """Samples all neighbours in each of `num_layers` layers.
 
     >>> MultiLayerFullNeighborSampler(2).fanouts
     [-1, -1]
@@ -61,7 +61,9 @@ def sample_neighbors(
     bias: BiasFn | Mapping[Any, BiasFn] | None = None,
     generator: random.Randomness = None,
 ) -> DGLGraph:
-    """The sampled edges of some nodes as a graph of all nodes; `dgl.sampling`'s.
+    """Samples edges of some nodes, as `dgl.sampling.sample_neighbors` does.
+
+    The result is a graph of all nodes of `g` with the sampled edges.
 
     >>> import dgl
     >>> g = dgl.graph(([1, 2, 3, 4], [0, 0, 0, 2]))

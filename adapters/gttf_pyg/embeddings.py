@@ -7,7 +7,7 @@ from gttf_sampler._check import at_least, fail, steps
 
 
 class DeepWalk(embedding.DeepWalk):
-    """DeepWalk on walk forests: `embedding.DeepWalk` from an `edge_index`.
+    """DeepWalk embeddings, trained on random walks that follow an `edge_index`.
 
     >>> import torch
     >>> from gttf_pyg import DeepWalk
@@ -62,7 +62,7 @@ class DeepWalk(embedding.DeepWalk):
 
 
 class WatchYourStep(embedding.WatchYourStep):
-    """Watch Your Step: `embedding.WatchYourStep` from an `edge_index`.
+    """Watch Your Step embeddings, trained on walks that follow an `edge_index`.
 
     >>> import torch
     >>> from gttf_pyg import WatchYourStep

@@ -26,7 +26,7 @@ Model = Callable[[Any], Tensor]
 def layerwise_inference(
     layers: Sequence[Layer], x: Tensor, loader: Any, device: Any = None
 ) -> Tensor:
-    """What the last layer says of every node, [n, d], from full neighbourhoods.
+    """The output of the last layer for every node, [n, d], from all neighbours.
 
     >>> import torch
     >>> from torch_geometric.data import Data
@@ -73,7 +73,7 @@ def layerwise_inference(
 def sampled_inference(
     model: Model, loader: Any, num_nodes: int, rounds: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation [num_nodes, d] of what a model says of sampled nodes.
+    """Mean and standard deviation [num_nodes, d] of a model's output on samples.
 
     With the fanouts of the training, this is how a model sees its own noise; the mean
     of many rounds may still differ from `layerwise_inference`, as layers in between are

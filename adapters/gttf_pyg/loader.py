@@ -199,7 +199,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
 
 
 class NeighborLoader(GTTFLoader):
-    """`GTTFLoader` by the name of what it stands in for.
+    """PyG's `NeighborLoader` on the engine of this package: `GTTFLoader`.
 
     >>> from torch_geometric.datasets import KarateClub
     >>> NeighborLoader(KarateClub()[0], num_neighbors=[5])
@@ -208,7 +208,7 @@ class NeighborLoader(GTTFLoader):
 
 
 class LinkNeighborLoader(GTTFLinkLoader):
-    """`GTTFLinkLoader` by the name of what it stands in for.
+    """PyG's `LinkNeighborLoader` on the engine of this package: `GTTFLinkLoader`.
 
     >>> from torch_geometric.datasets import KarateClub
     >>> LinkNeighborLoader(KarateClub()[0], num_neighbors=[5])

@@ -153,7 +153,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         return walks
 
     def neg_sample(self, batch: Tensor) -> Tensor:
-        """Windows of walks from the batch to uniform nodes; see PyG."""
+        """Negative windows, from nodes of the batch to uniform nodes; see PyG."""
         start = batch.repeat(self.walks_per_node * self.num_negative_samples)
         shape = start.numel(), self.walk_length
         # Drawn on the CPU, so that a seed means the same on every device.

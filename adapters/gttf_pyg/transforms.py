@@ -15,7 +15,7 @@ from gttf_sampler._check import dense, fail, mistyped, one_of, within, yes_or_no
 
 
 class ToCompact(BaseTransform):
-    """Attaches the CompactAdj of a graph to it, so that several loaders share one.
+    """A transform that stores a graph's sorted rows with it, for loaders to share.
 
     >>> from torch_geometric.datasets import KarateClub
     >>> data = ToCompact()(KarateClub()[0])

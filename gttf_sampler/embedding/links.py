@@ -17,7 +17,7 @@ PAIRS = 1 << 18  # pairs that are scored together
 
 
 class LinkSplit(NamedTuple):
-    """A graph without some of its edges, and what it is tested on.
+    """A split for link prediction: edges to train on, hidden edges to test with.
 
     Attributes:
         train: int64 [2, m], the edges that are left, both directions.
@@ -142,7 +142,7 @@ def mean_rank(
     *,
     generator: random.Randomness = None,
 ) -> float:
-    """The mean rank, from 1, of a hidden edge among ones with another target.
+    """The mean rank, from 1, of a hidden edge among pairs with random targets.
 
     `num_negatives` targets are drawn per edge, uniformly; those that make an edge of
     the split count as well. Ties count half.

@@ -229,14 +229,14 @@ class CompactAdj:
         return which, edge if order is None else ops.take_or_none(order, edge)
 
     def original_edge(self, edge: Tensor) -> Tensor:
-        """Positions in the caller's edge order of positions in `col`; -1 stays -1."""
+        """Positions in the caller's edges, from positions in `col`; -1 stays -1."""
         edge = _check.positions("edge", edge, self.num_edges)
         if self.edge_id is None:
             return edge
         return ops.take_or_none(self.edge_id, edge)
 
     def row_range(self, node: Tensor) -> tuple[Tensor, Tensor]:
-        """Start and length [w] of the row of each node; length 0 where it is -1."""
+        """Start and length [w] of the row of each node; length 0 for the node -1."""
         return ops.row_range(self.rowptr, node)
 
     def borrow_table(self, num_nodes: int) -> AbstractContextManager[NodeTable]:
@@ -314,9 +314,10 @@ class CompactAdj:
             self.validate()
 
     def trusted(self) -> CompactAdj:
-        """Takes the arrays as checked already: compiled code relies on them.
+        """Marks the arrays as checked, so that they are not checked before first use.
 
-        For arrays that come from somebody who has checked them; returns self.
+        For arrays that were checked elsewhere: compiled code relies on them, and wrong
+        ones may end the process. Returns self.
         """
         self._cache["sound"] = True
         return self

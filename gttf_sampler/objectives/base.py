@@ -18,8 +18,8 @@ GROUP = 1 << 16  # vectors that are looked up at a time
 class LossAcc(ForestAcc):
     """An accumulator whose result is a loss: define `loss`, get the rest.
 
-    The forest remembers all, so nothing is done on the way; the loss is worked out when
-    it is asked for, from a forest that may as well have been grown without callbacks.
+    It is not called during the traversal: the loss is computed from the finished forest
+    when `result` is asked for, or from any other forest by `loss`.
     """
 
     generator: torch.Generator | None = None

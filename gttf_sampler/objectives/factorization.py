@@ -18,7 +18,9 @@ from gttf_sampler.objectives.base import (
 
 
 class TransitionFactorizationAcc(LossAcc):
-    """½ ‖L Rᵀ − Σ_k c_k 𝒯ᵏ‖² over the rows of the seeds; Proposition 3.
+    """The loss of factorizing powers of the transition matrix 𝒯; Proposition 3.
+
+    It is ½ ‖L Rᵀ − Σ_k c_k 𝒯ᵏ‖² over the rows of the seeds.
 
     The matrices are never formed: ‖L Rᵀ‖² is the trace of (Lᵀ L)(Rᵀ R), the product
     with 𝒯̂ᵏ a sum over walkers. The gradient is unbiased. The value is too large by half

@@ -178,12 +178,11 @@ def checked_prefetch(given: Mapping[str, Any]) -> int:
 def handed_on(given: Mapping[str, Any], sampler: Any) -> dict[str, Any]:
     """What PyG's constructor of a loader is told beside data and seeds."""
     _prepare_workers(sampler, given["kwargs"].get("num_workers", 0))
-    names = ("transform", "normalize", "device")
-    transform, normalize, device = (given[name] for name in names)
-    told = ("time_attr", "transform_sampler_output", "filter_per_worker")
+    alike = ("time_attr", "transform_sampler_output", "filter_per_worker")
+    ours = (given[name] for name in ("normalize", "device", "transform"))
     return {
-        **{name: given[name] for name in told},
-        "transform": finish(given["data"], sampler, normalize, device, transform),
+        **{name: given[name] for name in alike},
+        "transform": finish(given["data"], sampler, *ours),
         "neighbor_sampler": sampler,
         **_seeded(given["kwargs"], given["seed"]),
     }

@@ -84,11 +84,11 @@ def _weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
     if taken:
         rule = f"must be None where the data has a {taken[0]!r} of its own"
         fail("normalize", rule, repr(scheme))
-    used = [
-        *(["subgraph_type"] if sampler.subgraph_type.value != "directional" else []),
-        *(["sample_direction"] if sampler.sample_direction != "forward" else []),
-        *not_uniform(sampler),
-    ]
+    used = not_uniform(sampler)
+    if sampler.sample_direction != "forward":
+        used.insert(0, "sample_direction")
+    if sampler.subgraph_type.value != "directional":
+        used.insert(0, "subgraph_type")
     if used:
         rule = "must be None unless neighbours are drawn uniformly"
         fail("normalize", rule, f"{scheme!r} with {used[0]!r}")

@@ -303,4 +303,4 @@ def _placed(adj: CompactAdj, device: torch.device | None) -> CompactAdj:
 
 
 class NeighborSampler(GTTFSampler):
-    """`GTTFSampler` by the name of what it stands in for."""
+    """PyG's `NeighborSampler` on the engine of this package: `GTTFSampler`."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gttf_sampler import _files
-from gttf_sampler.bench import growth
+from gttf_sampler.bench import growth, ratios
 from gttf_sampler.bench.growth import OURS, THEIRS
 from gttf_sampler.bench.tables import graphs_in
 
@@ -38,6 +38,11 @@ def draw(result: dict[str, Any]) -> Any:
     """A matplotlib Figure of any result."""
     if result["task"] == "scale":
         return growth.draw(result, empty(result, 9.5, 4.4))
+    if result["task"] == "modes":
+        entries = ratios.bars(result)
+        figure = empty(result, 9.0, 0.8 + ratios.height(entries))
+        ratios.draw(figure.subplots(), entries)
+        return figure
     groups = result["groups"]
     heights = [1.0 + INCH_PER_BAR * len(group["rows"]) for group in groups]
     figure = empty(result, 9.0, sum(heights) + 1.1)
@@ -90,6 +95,7 @@ def _settings(result: dict[str, Any]) -> str:
 TITLES = {
     "sampling": "Edges sampled per second (longer is better)",
     "loader": "Batches with features per second (longer is better)",
+    "modes": "Times as long as ours that PyG and DGL take (longer is better)",
     "train": "An epoch of GraphSAGE, and memory of a GCN (shorter is better)",
     "walks": "Steps of random walks per second (longer is better)",
     "build": "Edges sorted into rows per second (longer is better)",

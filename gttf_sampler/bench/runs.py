@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gttf_sampler.bench import graphs, machine, task_gcn, task_memory, task_scale
+from gttf_sampler.bench import graphs, machine, modes, task_gcn, task_memory, task_scale
 from gttf_sampler.bench.children import ChildError, Progress, run_job
 from gttf_sampler.bench.peers import Missing, cure
 
@@ -21,6 +21,7 @@ JOBS = {
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
         "features",
     ),
+    "modes": ("only", "scale", "batches", "rounds", "seed"),
     "walks": ("graph", "batch", "batches", "rounds", "seed", "length"),
     "build": ("graph", "rounds", "seed"),
     "kernels": (
@@ -38,7 +39,8 @@ ALONE = "there is no peer to compare with here; install some with: \
 pip install 'gttf-sampler[bench]'"
 NOT_FOUND = ("ImportError", "ModuleNotFoundError")
 USUAL = {"batch": 1024, "batches": 20, "rounds": 7}
-SPECIAL = {
+SPECIAL: dict[str, dict[str, Any]] = {
+    "modes": {"scale": 1.0, "batches": None, "rounds": 5},
     "walks": {"batch": 4096, "batches": 10},
     "train": {"batches": 10, "rounds": 3},
     "build": {"rounds": 5},
@@ -63,6 +65,8 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
     with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=options["tmp"]) as tmp:
         if task == "scale":
             found = _scale(options, tmp, progress)
+        elif task == "modes":
+            found = _modes(options, progress)
         else:
             facts = (
                 _graph(options, tmp, progress)
@@ -84,7 +88,8 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
 
 def alone(groups: list[dict[str, Any]]) -> bool:
     """Whether no row is about a peer."""
-    return all(row["peer"].startswith(OURS) for g in groups for row in g["rows"])
+    named = [row["peer"] for group in groups for row in group["rows"] if row["peer"]]
+    return all(peer.startswith(OURS) for peer in named)
 
 
 def _of_one_graph(
@@ -111,6 +116,24 @@ def _of_one_graph(
         found["groups"] += extra["groups"]
         found["left_out"] += extra["left_out"]
     return found
+
+
+def _modes(options: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """A process per graph, which stays in its memory for all modes that share it."""
+    groups: list[dict[str, Any]] = []
+    missing = Missing()
+    chosen = modes.chosen(options.get("only"))
+    wanted = {name: options[name] for name in ("scale", "batches", "rounds", "seed")}
+    for graph in dict.fromkeys(mode.graph for mode in chosen):
+        names = [mode.name for mode in chosen if mode.graph == graph]
+        job = {"run": f"{PACKAGE}.task_modes:run", "graph": graph, "only": names}
+        found = run_job({**job, **wanted}, progress)
+        groups += found["groups"]
+        for entry in found["left_out"]:
+            missing.add(**entry)
+    if not groups:
+        raise ImportError("; ".join(f"{e['peer']}: {e['why']}" for e in missing))
+    return {"groups": groups, "left_out": missing}
 
 
 def _graph(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:

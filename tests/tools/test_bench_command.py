@@ -29,6 +29,10 @@ BAD = [
     (["loader", "--workers", "-1"], "'--workers' must be 0 or more"),
     (["sampling", "--fanouts", "5", "0"], r"'--fanouts' must hold .*5, 0\]"),
     (["train", "--fanouts", "5"], "'--fanouts' must be two"),
+    (["modes", "--only", "nothing"], "'--only' must name some of plain, disjoint, "),
+    (["modes", "--fanouts", "5"], r"'--fanouts' must be left to each mode .*5"),
+    (["modes", "--graph", "reddit-like"], "'--graph' must be left to each mode"),
+    (["build", "--only", "plain"], "'--only' is for 'modes'"),
     (["scale", "--graph", "reddit-like"], "'--graph' must be papers-like"),
     (["train", "--root", "."], "'--root' must hold Cora/raw or CiteSeer/raw"),
     (["build", "--tmp", "nowhere"], "'--tmp' must be a directory"),
@@ -209,7 +213,7 @@ def alone(tmp_path, monkeypatch):
 SMALL = ["--scale", "0.001", "--batch", "16", "--batches", "6", "--rounds", "1"]
 
 
-@pytest.mark.parametrize("task", [task for task in runs.TASKS if task != "scale"])
+@pytest.mark.parametrize("task", [t for t in runs.TASKS if t not in ("scale", "modes")])
 def test_bench_alone(task, alone, capsys):
     """Without any peer our own rows are shown, and a line says how to get one."""
     assert main(["bench", task, *SMALL]) == 0
@@ -229,6 +233,7 @@ def test_bench_alone(task, alone, capsys):
 def test_bench_among_peers_has_no_such_note():
     rows = [{"peer": "gttf"}, {"peer": "reading as many edges"}]
     assert runs.alone([{"rows": rows}])
+    assert runs.alone([{"rows": [{"peer": None}]}])  # of a mode
     assert not runs.alone([{"rows": [*rows, {"peer": "DGL 1.1.3 NeighborSampler"}]}])
 
 

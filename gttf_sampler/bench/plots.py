@@ -97,7 +97,7 @@ TITLES = {
     "loader": "Batches with features per second (longer is better)",
     "modes": "Times as long as ours that PyG and DGL take (longer is better)",
     "train": "An epoch of GraphSAGE, and memory of a GCN (shorter is better)",
-    "walks": "Steps of random walks per second (longer is better)",
+    "walks": "Random walks: steps per second, and epochs of training on them",
     "build": "Edges sorted into rows per second (longer is better)",
     "kernels": "Edges drawn or sorted per second (longer is better)",
     "memory": "Memory to hold the graph and to build it (shorter is better)",
@@ -200,8 +200,25 @@ def _peak_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
     axes.set_xlabel("MB beyond the input, peak of training", size=8)
 
 
+def _training_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
+    """The seconds of an epoch."""
+    values = [row["best"] for row in rows]
+    colors = [_color(row["peer"]) for row in rows]
+    axes.barh(range(len(rows)), values, THICK, color=colors)
+    ends = [
+        _end(row, f"{row['best']:.3g} s, {row['rate']:.3g} M pairs/s") for row in rows
+    ]
+    _write_ends(axes, values, ends)
+    axes.set_xlabel("seconds of an epoch (shorter is better)", size=8)
+
+
 SMALL = {"va": "center", "size": 7.5}
-DRAW = {"train": _epoch_bars, "memory": _memory_bars, "gcn": _peak_bars}
+DRAW = {
+    "train": _epoch_bars,
+    "training": _training_bars,
+    "memory": _memory_bars,
+    "gcn": _peak_bars,
+}
 
 
 def _write_ends(axes: Any, values: list[float], texts: list[str]) -> None:

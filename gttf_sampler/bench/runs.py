@@ -109,7 +109,7 @@ def _of_one_graph(
     if task in ("walks", "kernels"):
         for group in found["groups"]:
             for row in group["rows"]:
-                if row["edges"] is not None:
+                if row["edges"] is not None and "rate" not in row:
                     row["rate"] = row["edges"] / row["best"] / 1e3
     if task == "train":
         extra = _gcn(options, tmp, progress)

@@ -79,6 +79,14 @@ COLUMNS = {
         Column("rate", "M steps/s", _number),
         RATIO,
     ],
+    "training": [
+        PEER,
+        Column("best", "epoch s", _number),
+        Column("median", "median s", _number),
+        Column("edges", "pairs a batch", _whole),
+        Column("rate", "M pairs/s", _number),
+        RATIO,
+    ],
     "build": [*TIMES, Column("edges", "edges", _whole), RATIO],
     "kernels": [
         *TIMES,

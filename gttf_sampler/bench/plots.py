@@ -101,7 +101,7 @@ TITLES = {
     "build": "Edges sorted into rows per second (longer is better)",
     "kernels": "Edges drawn or sorted per second (longer is better)",
     "memory": "Memory to hold the graph and to build it (shorter is better)",
-    "scale": "One batch from graphs of all sizes, mapped from disk",
+    "scale": "One batch from graphs of all sizes",
 }
 
 

@@ -29,7 +29,7 @@ JOBS = {
         "length",
     ),
     "memory": ("fanouts", "batch", "batches", "seed"),
-    "scale": ("fanouts", "batch", "batches", "rounds", "seed"),
+    "scale": ("mode", "fanouts", "batch", "batches", "rounds", "seed"),
 }
 TASKS = tuple(JOBS)
 DEFAULT_GRAPH = {**dict.fromkeys(TASKS, "reddit-like"), "scale": "papers-like"}
@@ -63,7 +63,9 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
         options = {**options, "fanouts": usual.fanouts}
     busy = machine.busy()
     with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=options["tmp"]) as tmp:
-        if task == "scale":
+        if task == "scale" and options["mode"] != "plain":
+            found = _typed_scale(options, progress)
+        elif task == "scale":
             found = _scale(options, tmp, progress)
         elif task == "modes":
             found = _modes(options, progress)
@@ -231,7 +233,7 @@ def _scale(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, A
     scale = options["scale"]
     largest = graphs.scaled("papers-like", scale)
     graphs.check_room(tmp, largest.nodes, largest.edges)
-    wanted = {name: options[name] for name in JOBS["scale"]}
+    wanted = {name: options[name] for name in JOBS["scale"] if name != "mode"}
     rows: list[dict[str, Any]] = []
     for part in task_scale.steps(largest.scale):
         last = part == largest.scale
@@ -246,6 +248,20 @@ def _scale(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, A
     _add_ratio(rows, "best")
     title = (
         f"{options['batch']:,} seeds, fanouts {options['fanouts']}, mapped from disk"
+    )
+    return {"groups": [{"title": title, "rows": rows}], "left_out": []}
+
+
+def _typed_scale(options: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """A process per size, which makes its graph itself and takes it along."""
+    wanted = {name: options[name] for name in JOBS["scale"]}
+    job = {"run": f"{PACKAGE}.task_scale:measure_typed", **wanted}
+    sizes = task_scale.typed_steps(options["scale"])
+    rows = [run_job({**job, "edges": edges}, progress) for edges in sizes]
+    _add_ratio(rows, "best")
+    timed = ", none later than its seed" if options["mode"] == "temporal" else ""
+    title = (
+        f"{options['batch']:,} seeds, fanouts {options['fanouts']}, 12 relations{timed}"
     )
     return {"groups": [{"title": title, "rows": rows}], "left_out": []}
 

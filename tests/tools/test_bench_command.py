@@ -34,6 +34,12 @@ BAD = [
     (["modes", "--graph", "reddit-like"], "'--graph' must be left to each mode"),
     (["build", "--only", "plain"], "'--only' is for 'modes'"),
     (["scale", "--graph", "reddit-like"], "'--graph' must be papers-like"),
+    (
+        ["scale", "--mode", "typed", "--scale", "2"],
+        r"'--scale' must lie in \[0.0001, 1",
+    ),
+    (["scale", "--mode", "typed", "--keep", "x"], "'--keep' is for graphs on disk"),
+    (["loader", "--mode", "typed"], "'--mode' is for 'scale'"),
     (["train", "--root", "."], "'--root' must hold Cora/raw or CiteSeer/raw"),
     (["build", "--tmp", "nowhere"], "'--tmp' must be a directory"),
     (["build", "--keep", "."], "'--keep' must not be there yet"),
@@ -245,6 +251,25 @@ def test_bench_train_reads_planetoid_with_pyg_alone(tmp_path, capsys, monkeypatc
     said = capsys.readouterr().err
     assert "'--root' needs torch-geometric" in said
     assert "gttf-sampler[pyg]" in said
+
+
+def test_bench_scale_of_typed_graphs(capsys, monkeypatch):
+    """A process per size, told which; the first is what others are compared to."""
+    jobs = []
+    row = {"nodes": 9, "median": 2.0, "drawn": 5.0, "ns_per_edge": 3.0, "gather": 1.0}
+
+    def run_job(job, progress):
+        jobs.append(job)
+        return {**row, "edges": job["edges"], "best": len(jobs), "private": 1e6}
+
+    monkeypatch.setattr(runs, "run_job", run_job)
+    words = ["bench", "scale", "--mode", "temporal", "--batch", "64", "--scale", "0.01"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [job["edges"] for job in jobs] == [10**5, 10**6]
+    assert {job["mode"] for job in jobs} == {"temporal"}
+    assert [row.get("ratio") for row in found["groups"][0]["rows"]] == [None, 2.0]
+    assert found["command"].endswith("--scale 0.01 --batch 64 --mode temporal")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and processes of POSIX")

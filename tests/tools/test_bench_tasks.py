@@ -9,6 +9,7 @@ import torch
 from gttf_sampler import CompactAdj, sample_rooted, use_backend
 from gttf_sampler.bench import (
     graphs,
+    in_memory,
     model,
     peers,
     task_build,
@@ -404,6 +405,40 @@ def test_scale_measures_what_is_mapped(graph):
     assert row["per_edge"] == adj.nbytes / adj.num_edges
     assert 0 < row["best"] <= row["median"]
     assert 64 * 5 * 0.5 < row["drawn"] <= 64 * (5 + 15)
+
+
+@pytest.mark.parametrize("mode", ["typed", "temporal"])
+def test_scale_of_typed_graphs(mode):
+    row = task_scale.measure_typed(100_000, mode, [5, 3], report=silent, **SMALL)
+    assert row["edges"] == pytest.approx(100_000, rel=0.05)
+    assert 0 < row["best"] <= row["median"]
+    adjs = in_memory.database(100_000 / in_memory.DATABASE_EDGES).rows(timed=False)
+    everything = sample_rooted(adjs, {"user": range(64)}, [5, 3]).row.values()
+    most = 2 * sum(part.numel() for part in everything)
+    assert 64 < row["drawn"] < most
+    timed = mode == "temporal"  # 8 bytes of every edge to an order, a review or a user
+    assert (row["per_edge"] > 14) == timed
+
+
+def test_scale_with_times_draws_less():
+    """The same seeds: who must not look ahead has fewer neighbours to take."""
+    drawn = [
+        task_scale.measure_typed(50_000, mode, [9, 9], report=silent, **SMALL)["drawn"]
+        for mode in ("typed", "temporal")
+    ]
+    assert drawn[1] < drawn[0]
+
+
+@pytest.mark.parametrize(
+    ("scale", "sizes"),
+    [
+        (None, [10**5, 10**6, 10**7]),
+        (1.0, [10**5, 10**6, 10**7, 10**8]),
+        (0.0005, [50_000]),
+    ],
+)
+def test_scale_steps_of_typed_graphs(scale, sizes):
+    assert task_scale.typed_steps(scale) == sizes
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from gttf_sampler.bench.task_loader import made_features, of_data
 MODULE, LEFT_OUT = "torch_geometric", "PyG NeighborLoader"
 SEED_TYPE = "user"
 LINKS = ("order", "has_item", "item")
-# what PyG says of a mode that its backend does not have
-REFUSALS = (ImportError, ValueError, RuntimeError)
+# what PyG says of a mode that its backend does not have, or has without its kernel
+REFUSALS = (ImportError, ValueError, RuntimeError, AttributeError)
 
 Makers = dict[str, Callable[[int], Peer]]  # name → number of workers → who it is
 

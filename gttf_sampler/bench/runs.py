@@ -6,11 +6,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gttf_sampler.bench import graphs, machine, modes, task_gcn, task_memory, task_scale
+from gttf_sampler.bench import (
+    graphs,
+    in_processes,
+    machine,
+    task_gcn,
+    task_memory,
+    task_scale,
+)
 from gttf_sampler.bench.children import ChildError, Progress, run_job
+from gttf_sampler.bench.in_processes import PACKAGE, add_ratio
 from gttf_sampler.bench.peers import Missing, cure
 
-PACKAGE = "gttf_sampler.bench"
 JOBS = {
     "sampling": ("graph", "fanouts", "batch", "batches", "rounds", "seed"),
     "loader": (
@@ -64,11 +71,11 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
     busy = machine.busy()
     with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=options["tmp"]) as tmp:
         if task == "scale" and options["mode"] != "plain":
-            found = _typed_scale(options, progress)
+            found = in_processes.typed_scale(options, progress)
         elif task == "scale":
             found = _scale(options, tmp, progress)
         elif task == "modes":
-            found = _modes(options, progress)
+            found = in_processes.modes(options, progress)
         else:
             facts = (
                 _graph(options, tmp, progress)
@@ -120,24 +127,6 @@ def _of_one_graph(
     return found
 
 
-def _modes(options: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """A process per graph, which stays in its memory for all modes that share it."""
-    groups: list[dict[str, Any]] = []
-    missing = Missing()
-    chosen = modes.chosen(options.get("only"))
-    wanted = {name: options[name] for name in ("scale", "batches", "rounds", "seed")}
-    for graph in dict.fromkeys(mode.graph for mode in chosen):
-        names = [mode.name for mode in chosen if mode.graph == graph]
-        job = {"run": f"{PACKAGE}.task_modes:run", "graph": graph, "only": names}
-        found = run_job({**job, **wanted}, progress)
-        groups += found["groups"]
-        for entry in found["left_out"]:
-            missing.add(**entry)
-    if not groups:
-        raise ImportError("; ".join(f"{e['peer']}: {e['why']}" for e in missing))
-    return {"groups": groups, "left_out": missing}
-
-
 def _graph(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:
     """Makes the graph that was asked for; returns its facts and its place."""
     name = options["graph"]
@@ -178,7 +167,7 @@ def _memory(
     wanted = {name: options[name] for name in JOBS["memory"]}
     job = {"run": f"{PACKAGE}.task_memory:measure", "file": file, **wanted}
     rows = _subjects(names, {**job, "nodes": facts["nodes"]}, missing, progress)
-    _add_ratio(rows, "held")
+    add_ratio(rows, "held")
     size = (
         f"{facts['edges']:,} edges, which are {rows[0]['input'] / 1e6:,.0f} MB as input"
     )
@@ -200,7 +189,7 @@ def _gcn(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any
         run_job({**job, "root": root, "folder": folder}, progress)
         job = {"run": f"{PACKAGE}.task_gcn:measure", "folder": folder}
         rows = _subjects(names, job, missing, progress)
-        _add_ratio(rows, "peak")
+        add_ratio(rows, "peak")
         size = f"{rows[0]['nodes']:,} nodes, {rows[0]['edges']:,} edges"
         title = f"memory of training a GCN: {dataset}, {size}"
         facts = {"name": dataset, "nodes": rows[0]["nodes"], "edges": rows[0]["edges"]}
@@ -245,28 +234,8 @@ def _scale(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, A
         rows.append(run_job({**job, **wanted}, progress))
         if not (last and options["keep"]):
             shutil.rmtree(facts["place"])
-    _add_ratio(rows, "best")
+    add_ratio(rows, "best")
     title = (
         f"{options['batch']:,} seeds, fanouts {options['fanouts']}, mapped from disk"
     )
     return {"groups": [{"title": title, "rows": rows}], "left_out": []}
-
-
-def _typed_scale(options: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """A process per size, which makes its graph itself and takes it along."""
-    wanted = {name: options[name] for name in JOBS["scale"]}
-    job = {"run": f"{PACKAGE}.task_scale:measure_typed", **wanted}
-    sizes = task_scale.typed_steps(options["scale"])
-    rows = [run_job({**job, "edges": edges}, progress) for edges in sizes]
-    _add_ratio(rows, "best")
-    timed = ", none later than its seed" if options["mode"] == "temporal" else ""
-    title = (
-        f"{options['batch']:,} seeds, fanouts {options['fanouts']}, 12 relations{timed}"
-    )
-    return {"groups": [{"title": title, "rows": rows}], "left_out": []}
-
-
-def _add_ratio(rows: list[dict[str, Any]], key: str) -> None:
-    """How many times the first row's value each other one has."""
-    for row in rows[1:]:
-        row["ratio"] = row[key] / rows[0][key] if rows[0][key] > 0 else None

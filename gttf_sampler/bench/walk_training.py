@@ -155,7 +155,7 @@ def _pyg(
         try:
             model = import_module(module).Node2Vec(edges, SIZE, **options)
             model.pos_sample(seeds[0])
-        except (ImportError, RuntimeError) as error:
+        except (ImportError, RuntimeError, AttributeError) as error:
             if name != theirs:
                 raise
             law = f", p = {p:g}, q = {q:g}"

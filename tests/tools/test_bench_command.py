@@ -12,7 +12,7 @@ import time
 import pytest
 
 from gttf_sampler import CompactAdj, _files
-from gttf_sampler.bench import children, command, peers, runs, task_gcn
+from gttf_sampler.bench import children, command, in_processes, peers, runs, task_gcn
 from gttf_sampler.cli.main import main
 from test_imports import hosts_after
 
@@ -262,7 +262,7 @@ def test_bench_scale_of_typed_graphs(capsys, monkeypatch):
         jobs.append(job)
         return {**row, "edges": job["edges"], "best": len(jobs), "private": 1e6}
 
-    monkeypatch.setattr(runs, "run_job", run_job)
+    monkeypatch.setattr(in_processes, "run_job", run_job)
     words = ["bench", "scale", "--mode", "temporal", "--batch", "64", "--scale", "0.01"]
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

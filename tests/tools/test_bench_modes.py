@@ -11,11 +11,11 @@ import torch
 from gttf_sampler.bench import (
     command,
     in_memory,
+    in_processes,
     modes,
     modes_pyg,
     peers,
     ratios,
-    runs,
     task_modes,
 )
 from gttf_sampler.bench.modes import GRAPHS, MODES
@@ -115,7 +115,7 @@ def test_modes_refuse_other_work(pretend, capsys, monkeypatch):
         (row,) = group["rows"]
         assert row["ratio"] is None
         assert "edges where" in row["differs"]
-    monkeypatch.setattr(runs, "run_job", lambda job, progress: found)
+    monkeypatch.setattr(in_processes, "run_job", lambda job, progress: found)
     assert main(["bench", "modes", "--only", "disjoint"]) == command.DISAGREEMENT
     assert "disjoint, [10, 5], batch 1,000: no ratio, " in capsys.readouterr().out
 
@@ -141,7 +141,7 @@ def test_modes_without_a_host(monkeypatch, capsys):
     monkeypatch.setattr(peers, "version", lambda module: None)
     assert task_modes.run("cora", ["cora"], 0.1, 2, 1, 0, silent)["groups"] == []
     job = {"left_out": [{"peer": "PyG NeighborLoader", "why": "it is not installed"}]}
-    monkeypatch.setattr(runs, "run_job", lambda *_: {"groups": [], **job})
+    monkeypatch.setattr(in_processes, "run_job", lambda *_: {"groups": [], **job})
     assert main(["bench", "modes"]) == command.FAILED
     assert "NeighborLoader: it is not installed" in capsys.readouterr().err
 
@@ -245,3 +245,43 @@ def test_ratio_bars_say_what_is_missing():
     found = ratios.bars({"groups": [{"title": "PyG: g", "rows": rows}]})
     notes = ["2 ms, peer 5 ms", "2 ms, peer 5 ms for other work", "2 ms"]
     assert [bar.note for bar in found] == notes
+
+
+def test_docs_show_what_was_measured(tmp_path):
+    """JSON → tables of the page → bars of its picture, and nothing else is touched."""
+    pytest.importorskip("matplotlib")
+    pictures = pytest.importorskip("docs.pictures")
+    row = {"mode": "m, [1, 2]", "best": 2.0, "theirs": 5.0, "ratio": 2.5}
+    row |= {"nodes": 9.0, "edges": 8.0, "peer": "PyG 1", "differs": None}
+    odd = row | {"mode": "odd", "ratio": None, "differs": "5 edges where 9"}
+    alone = {"mode": "alone", "best": 7.0, "ratio": None, "peer": None, "differs": None}
+    slow = row | {"mode": "w", "best_alone": 1.0, "theirs_alone": 3.0, "ratio": 0.44}
+    result = {
+        "task": "modes",
+        "command": "gttf bench modes",
+        "machine": {"cpu": "CPU", "cores": 2},
+        "groups": [
+            {"title": "PyG: one; 9 nodes", "rows": [row, odd, alone]},
+            {"title": "DGL: two", "columns": "workers", "rows": [slow]},
+        ],
+        "left_out": [{"peer": "PyG 1, odd", "why": "no"}],
+        "notes": ["busy"],
+    }
+    page = f"before\n{pictures.BEGIN}old\n{pictures.END}after\n"
+    filled = pictures.fill(page, result)
+    assert filled.startswith("before\n")
+    assert filled.endswith("after\n")
+    assert "old" not in filled
+    assert "No ratio: odd: 5 edges where 9." in filled
+    assert "Left out: PyG 1, odd: no." in filled
+    bars = pictures.modes(filled)
+    assert [(bar.graph, bar.name, bar.ratio) for bar in bars] == [
+        ("PyG: one; 9 nodes", "m, [1, 2]", 2.5),
+        ("PyG: one; 9 nodes", "odd", None),
+        ("PyG: one; 9 nodes", "alone", None),
+        ("DGL: two", "w", 0.44),
+    ]
+    assert bars[0].note == "2.00 ms, peer 5.00 ms"
+    assert bars[2].note == "7.00 ms"
+    assert bars[3].note == "2.00 s, peer 5.00 s"
+    assert pictures.fill(filled, result) == filled

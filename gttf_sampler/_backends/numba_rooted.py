@@ -6,7 +6,8 @@ done in order, the next ones are drawn. Relations without a frontier take no par
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import rooted_kernels as kernels
 from gttf_sampler._backends.memory import borrow, give_back, lend
-from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
-from gttf_sampler._backends.scratch import NodeTable, TreeTable
+from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.scratch import NO_TREES, TreeTable
 from gttf_sampler._backends.threads import parallel, start
 from gttf_sampler.random import WORD, Key, fold
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 PARTS, PART = 8, 1 << 13  # how finely drawing and numbering a hop are interleaved
+FEW_EDGES = 1 << 14  # fewer are not worth waking a thread for
 WIDE = {torch.int32: 0, torch.int64: 1}
 KINDS = {
     torch.int32: kernels.INT32,
@@ -38,15 +40,74 @@ KINDS = {
 
 def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     """Rooted sampling by laws; None where one has none; see `torch_rooted`."""
-    relations = _relations(plan, batch.laws)
-    if relations is None:
+    found = _relations(plan, batch)
+    if found is None:
         return None
-    with ExitStack() as stack:
-        reached = _Reached(plan, batch, stack)
-        taken = _Taken(plan, batch)
+    relations, _kept = found
+    if plan.usual.get("edges", plan.most_edges(batch.seeds)) < FEW_EDGES:
+        return _sample_at_once(plan, batch, relations)
+    with _tables(plan, batch) as tables:
+        reached, taken = _Reached(plan, batch, *tables), _Taken(plan)
         for hop in range(plan.depth):
-            _sample_hop(plan, batch, hop, relations[0], reached, taken)
-        return Rooted(*reached.result(), *taken.result(), reached.hops, taken.hops)
+            _sample_hop(plan, batch, hop, relations, reached, taken)
+        ends = taken.result(relations)
+        return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
+
+
+def _sample_at_once(plan: Plan, batch: Batch, relations: Array) -> Rooted:
+    """A batch of a few edges, in one call."""
+    counts = [part.numel() for part in batch.seeds]
+    seeds = batch.seeds[0] if len(counts) == 1 else torch.cat(batch.seeds)
+    fanouts = plan.usual.get("fanouts")
+    if fanouts is None:
+        every = [relation.fanouts for relation in plan.relations]
+        fanouts = np.array(every, np.int64).reshape(len(every), plan.depth)
+        plan.usual["fanouts"] = fanouts
+    how = word(batch.key), plan.replace, batch.apart
+    with _tables(plan, batch) as (nodes, trees):
+        ids, roots, index, edge, hops, taken, slots = kernels.sample(
+            *(relations, fanouts, nodes, seeds.numpy(), np.array(counts)),
+            *(np.array(batch.first_root), *how, *trees.begin()),
+        )
+        trees.keep(slots)
+    plan.usual["edges"] = edge.size + edge.size // 8
+    nodes_of = torch.from_numpy(ids).split(hops.sum(1).tolist())
+    trees_of = None
+    if batch.apart:
+        trees_of = list(torch.from_numpy(roots).split(hops.sum(1).tolist()))
+    sizes = taken.sum(1).tolist()
+    rows, cols = _ends(torch.from_numpy(index), sizes)
+    edges = list(torch.from_numpy(edge).split(sizes))
+    counted = hops.tolist(), taken.tolist()
+    return Rooted(list(nodes_of), trees_of, rows, cols, edges, *counted)
+
+
+def _ends(index: Tensor, sizes: list[int]) -> tuple[list[Tensor], list[Tensor]]:
+    """Senders and receivers of every relation, of what `kernels.gather` has made."""
+    both = index.split([size for size in sizes for _ in range(2)])
+    return list(both[::2]), list(both[1::2])
+
+
+@contextmanager
+def _tables(plan: Plan, batch: Batch) -> Iterator[tuple[Array, TreeTable]]:
+    """A row per node type for the kernels, and a table of trees."""
+    table = np.zeros((len(plan.sizes), kernels.NODE_COLUMNS), np.int64)
+    table[:, kernels.SIZE] = plan.sizes
+    if batch.apart:
+        with plan.borrow_trees() as trees:
+            yield table, trees
+        return
+    most = plan.most_edges(batch.seeds) + 1
+    with plan.borrow_tables() as cells:
+        for row, size, seeds, own in zip(
+            table, plan.sizes, batch.seeds, cells, strict=True
+        ):
+            numbers = seeds.numel() + min(size, most)
+            floor = own.reserve(numbers)
+            row[kernels.CELL] = own.cell.data_ptr()
+            row[kernels.WIDE_CELL] = WIDE[own.cell.dtype]
+            row[kernels.FLOOR], row[kernels.LIMIT] = floor, floor + numbers
+        yield table, NO_TREES
 
 
 def word(key: Key) -> Any:
@@ -54,13 +115,13 @@ def word(key: Key) -> Any:
     return np.uint64(int(key) & WORD)
 
 
-def _relations(plan: Plan, laws: list[Law | None]) -> tuple[Array, list[Tensor]] | None:
+def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
     """The table that kernels read, and tensors that must outlive it.
 
     None if there is a relation that they cannot read.
     """
     rows, kept = [], []
-    for (adj, to, by, _), law in zip(plan.relations, laws, strict=True):
+    for (adj, to, by, _), law in zip(plan.relations, batch.laws, strict=True):
         if law is None or not _readable(adj):
             return None
         wide, kind, before = WIDE[adj.col.dtype], 0, None
@@ -84,11 +145,15 @@ def _relations(plan: Plan, laws: list[Law | None]) -> tuple[Array, list[Tensor]]
             own = law.hidden.to("cpu", torch.int64).contiguous()
             hidden, hides = own.data_ptr(), own.numel()
             kept.append(own)
+        names, wide_names = 0, 0
+        if batch.original and adj.edge_id is not None:
+            names, wide_names = adj.edge_id.data_ptr(), WIDE[adj.edge_id.dtype]
         mass, time, latest_at, before_at = addresses
         rows.append(
             (
                 *(adj.rowptr.data_ptr(), adj.col.data_ptr(), wide, mass, law.gaps),
                 *(time, kind, latest_at, before_at, law.last, hidden, hides, to, by),
+                *(names, wide_names),
             )
         )
     shape = (len(rows), kernels.RELATION_COLUMNS)
@@ -140,40 +205,32 @@ class _Reached:
     Attributes:
         table: a row per node type for the kernels.
         known: how many nodes of each type there are.
-        tree: the slots of a table of trees, empty if trees share nodes, and its base.
+        tree: the slots of the table of trees, empty if they share nodes, and its base.
         hops: per node type, how many were new in each hop.
     """
 
-    def __init__(self, plan: Plan, batch: Batch, stack: ExitStack) -> None:
-        self.sizes, self.apart = plan.sizes, batch.apart
+    def __init__(
+        self, plan: Plan, batch: Batch, table: Array, trees: TreeTable
+    ) -> None:
+        self.apart, self.table, self.trees = batch.apart, table, trees
         counts = [seeds.numel() for seeds in batch.seeds]
         self.known = np.array(counts, np.int64)
         self.hops = [[count] for count in counts]
         self.begin = [0] * len(counts)
-        self.table = np.zeros((len(counts), kernels.NODE_COLUMNS), np.int64)
         self.ids: list[Array] = []
         self.roots: list[Array] = []
-        self.tree: tuple[Array, int] = (np.empty(0, np.int64), 0)
         self.usual = plan.usual.setdefault("nodes", [0] * len(counts))
         for kind, (seeds, count) in enumerate(zip(batch.seeds, counts, strict=True)):
             expected = max(count + 1, self.usual[kind])
-            ids = borrow(expected)
-            ids[:count] = seeds.numpy()
-            self.ids.append(ids)
+            self.ids.append(borrow(expected))
+            self.ids[kind][:count] = seeds.numpy()
             if batch.apart:
-                roots = borrow(expected)
                 first = batch.first_root[kind]
-                roots[:count] = np.arange(first, first + count)
-                self.roots.append(roots)
-            self.table[kind, kernels.SIZE] = plan.sizes[kind]
+                self.roots.append(borrow(expected))
+                self.roots[kind][:count] = np.arange(first, first + count)
             self._note(kind)
-        if batch.apart:
-            self.trees: TreeTable = stack.enter_context(plan.borrow_trees())
-            self._enter_trees(sum(counts))
-        else:
-            tables = stack.enter_context(plan.borrow_tables())
-            for kind, own in enumerate(tables):
-                self._enter(plan, batch, kind, own)
+        self.tree = trees.begin()
+        self._enter(sum(counts), anew=True)
 
     def _note(self, kind: int) -> None:
         """Writes down where the arrays of a type are now."""
@@ -181,22 +238,11 @@ class _Reached:
         if self.apart:
             self.table[kind, kernels.ROOTS] = _address(self.roots[kind])
 
-    def _enter(self, plan: Plan, batch: Batch, kind: int, own: NodeTable) -> None:
-        """Numbers the seeds of a type, and reserves numbers for all its other nodes."""
-        seeds = batch.seeds[kind]
-        most = seeds.numel() + min(plan.sizes[kind], plan.most_edges(batch.seeds) + 1)
-        floor = own.reserve(most)
-        row = self.table[kind]
-        row[kernels.CELL] = own.cell.data_ptr()
-        row[kernels.WIDE_CELL] = WIDE[own.cell.dtype]
-        row[kernels.FLOOR], row[kernels.LIMIT] = floor, floor + most
-        if seeds.numel():
-            kernels.enter_seeds(seeds.numpy(), own.cell.numpy(), floor)
-
-    def _enter_trees(self, needed: int) -> None:
-        """Makes sure that the table of trees has slots for `needed` nodes."""
-        if self.trees.make_room(needed) or self.tree[0].size == 0:
-            self.tree = self.trees.slots, self.trees.reserve()
+    def _enter(self, needed: int, anew: bool = False) -> None:
+        """Enters the nodes; for trees, wherever their table has to be larger."""
+        if self.apart and self.trees.make_room(needed):
+            self.tree, anew = self.trees.begin(), True
+        if anew:
             kernels.enter_nodes(self.table, self.known, *self.tree)
 
     def segments(self, plan: Plan, hop: int) -> tuple[Array, int]:
@@ -225,8 +271,7 @@ class _Reached:
             if self.apart:
                 self.roots[kind] = _with_room(self.roots[kind], known[kind], needed)
             self._note(kind)
-        if self.apart:
-            self._enter_trees(sum(known) + sum(sizes))
+        self._enter(sum(known) + sum(sizes))
 
     def close_hop(self) -> None:
         """Counts the new nodes, which are the next frontier."""
@@ -253,7 +298,7 @@ class _Taken:
         hops: per relation, how many were taken in each hop.
     """
 
-    def __init__(self, plan: Plan, batch: Batch) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.used, self.usual = 0, plan.usual
         self.moves: list[tuple[int, int, int]] = []
         self.hops: list[list[int]] = [[] for _ in plan.relations]
@@ -275,32 +320,25 @@ class _Taken:
             self.moves.append((relation, self.used, size))
             self.used += size
 
-    def result(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    def result(
+        self, relations: Array
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Row, col and edge of every relation."""
-        self.usual["edges"] = self.used + self.used // 8
-        edge, to, by = self.arrays
-        if len(self.hops) > 1:
-            edge, to, by = self._by_relation()
-        sizes = [sum(hops) for hops in self.hops]
-        parts = [list(lend(x, self.used).split(sizes)) for x in (by, to, edge)]
-        return parts[0], parts[1], parts[2]
-
-    def _by_relation(self) -> tuple[Array, ...]:
-        """The arrays with all edges of a relation together."""
-        rows, at = [], 0
-        for number in range(len(self.hops)):
-            for relation, source, size in self.moves:
-                if relation == number and size:
-                    rows.append((source, at, size))
-                    at += size
-        if all(source == target for source, target, _ in rows):
-            return self.arrays
-        moved = tuple(borrow(self.used) for _ in range(3))
-        moves = np.array(rows, np.int64).reshape(len(rows), 3)
-        kernels.gather_segments(moves, *self.arrays, *moved)
+        used, sizes = self.used, [sum(hops) for hops in self.hops]
+        self.usual["edges"] = used + used // 8
+        if len(sizes) == 1:  # it is in order already
+            names = relations[0, kernels.EDGE_ID], relations[0, kernels.WIDE_ID]
+            edge, to, by = self.arrays
+            if names[0]:
+                parallel(kernels.translate, used, used, *names, edge)
+            return [lend(by, used)], [lend(to, used)], [lend(edge, used)]
+        index, edge = borrow(2 * used), borrow(used)
+        moves = np.array(self.moves, np.int64).reshape(len(self.moves), 3)
+        kernels.gather(moves, relations, *self.arrays, index, edge)
         for array in self.arrays:
             give_back(array)
-        return moved
+        rows, cols = _ends(lend(index, 2 * used), sizes)
+        return rows, cols, list(lend(edge, used).split(sizes))
 
 
 def _readable(adj: CompactAdj) -> bool:

@@ -131,6 +131,8 @@ class Batch(NamedTuple):
         laws: per relation; None where a bias has none.
         biases: per relation; None where all neighbours are equal.
         key: of the batch.
+        original: whether edges are to be named as the caller of the graph has named
+            them, and not by their positions in `adj.col`.
     """
 
     seeds: list[Tensor]
@@ -139,6 +141,20 @@ class Batch(NamedTuple):
     laws: list[Law | None]
     biases: list[Bias | None]
     key: Key
+    original: bool = False
+
+
+def named_edges(plan: Plan, batch: Batch, edges: list[Tensor]) -> list[Tensor]:
+    """The edges of every relation, from positions to the names that are asked for."""
+    if not batch.original:
+        return edges
+    pairs = zip(plan.relations, edges, strict=True)
+    return [
+        edge
+        if adj.edge_id is None
+        else adj.edge_id.index_select(0, edge).to(edge.dtype)
+        for (adj, *_), edge in pairs
+    ]
 
 
 class Rooted(NamedTuple):
@@ -148,7 +164,7 @@ class Rooted(NamedTuple):
         node: per node type [n], global ids, in the order of discovery.
         root: per node type [n], the number of the tree; None unless trees are apart.
         row, col: per relation [e], local ids of the senders and the receivers.
-        edge: per relation [e], positions in `adj.col`.
+        edge: per relation [e], positions in `adj.col`, or the caller's own numbers.
         num_nodes: per node type, how many were new in each hop, seeds first.
         num_edges: per relation, how many were taken in each hop.
     """

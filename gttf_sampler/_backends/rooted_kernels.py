@@ -28,7 +28,7 @@ from gttf_sampler._backends.kernels import (
 
 # columns of `relations`
 ROWPTR, COL, WIDE, MASS, GAPS, TIME, KIND, LATEST, BEFORE, LAST = range(10)
-HIDDEN, HIDES, TO, BY, RELATION_COLUMNS = range(10, 15)
+HIDDEN, HIDES, TO, BY, EDGE_ID, WIDE_ID, RELATION_COLUMNS = range(10, 17)
 # columns of `nodes`
 IDS, ROOTS, CELL, WIDE_CELL, SIZE, FLOOR, LIMIT, NODE_COLUMNS = range(8)
 # columns of `segments`
@@ -372,28 +372,208 @@ def _number_trees(
 
 @_compiled
 def enter_nodes(nodes, known, slots, base):
-    """Enters all nodes that are known into an empty table of trees."""
+    """Enters all nodes that are known into their tables; of equal ones the first."""
     kinds = nodes.shape[0]
     for kind in range(kinds):
-        ids, roots = _longs(nodes[kind, IDS]), _longs(nodes[kind, ROOTS])
+        own, ids = nodes[kind], _longs(nodes[kind, IDS])
+        if slots.size:
+            roots = _longs(own[ROOTS])
+            for i in range(known[kind]):
+                code = uint64(roots[i] * own[SIZE] + ids[i]) * uint64(kinds)
+                _enter(code + uint64(kind), base + i, slots, base)
+        elif own[WIDE_CELL]:
+            cells = _longs(own[CELL])
+            for i in range(known[kind] - 1, -1, -1):
+                cells[uint64(ids[i])] = own[FLOOR] + i
+        else:
+            narrow = _ints(own[CELL])
+            for i in range(known[kind] - 1, -1, -1):
+                narrow[uint64(ids[i])] = own[FLOOR] + i
+
+
+@_compiled
+def gather(moves, relations, edge, to, by, index, ids):
+    """Brings the edges of every relation together.
+
+    A move is a relation, where its edges are and how many. `index` gets the senders of
+    a relation, then its receivers, then those of the next; `ids` the edges, by the
+    caller's numbers where relations have an address of them.
+    """
+    at = int64(0)
+    for relation in range(relations.shape[0]):
+        total = int64(0)
+        for m in range(moves.shape[0]):
+            total += moves[m, 2] if moves[m, 0] == relation else 0
+        senders, receivers, first = 2 * at, 2 * at + total, at
+        for m in range(moves.shape[0]):
+            if moves[m, 0] != relation:
+                continue
+            source, size = moves[m, 1], moves[m, 2]
+            index[senders : senders + size] = by[source : source + size]
+            index[receivers : receivers + size] = to[source : source + size]
+            ids[at : at + size] = edge[source : source + size]
+            senders, receivers, at = senders + size, receivers + size, at + size
+        own = relations[relation]
+        if own[EDGE_ID]:
+            translate(first, at, own[EDGE_ID], own[WIDE_ID], ids)
+
+
+@_compiled
+def translate(lo, hi, address, wide, ids):
+    """Edges by the caller's numbers."""
+    if wide:
+        _reach(lo, hi, _longs(address), ids, ids)
+    else:
+        _reach(lo, hi, _ints(address), ids, ids)
+
+
+@_compiled
+def _grown(array, used, needed):
+    """`array`, or a larger one with what it holds."""
+    if array.size >= needed:
+        return array
+    larger = np.empty(max(needed, 2 * array.size), np.int64)
+    larger[:used] = array[:used]
+    return larger
+
+
+@_compiled
+def sample(
+    relations, fanouts, nodes, seeds, counts, roots, key, replace, apart, slots, base
+):
+    """A whole batch on one thread, for batches that are not worth waking another.
+
+    Args:
+        relations: what to draw from.
+        fanouts: [relations, hops].
+        nodes: with the tables of every type, if trees are not apart.
+        seeds: of all types, end to end.
+        counts: [types], how many seeds each type has.
+        roots: [types], the number of the first tree of each type.
+        key: of the batch.
+        replace: whether a neighbour can be drawn twice.
+        apart: whether trees are disjoint.
+        slots: a table of trees, empty if they are not apart.
+        base: all values in `slots` are below.
+
+    Returns:
+        Ids and trees of all nodes type by type; `index` and `ids` as `gather` makes
+        them; nodes [types, hops + 1] and edges [relations, hops] per hop; the slots.
+    """
+    kinds, depth = nodes.shape[0], fanouts.shape[1]
+    known, begin = counts.copy(), np.zeros(kinds, np.int64)
+    hops = np.zeros((kinds, depth + 1), np.int64)
+    taken = np.zeros((relations.shape[0], depth), np.int64)
+    moves = np.empty((relations.shape[0] * depth, 3), np.int64)
+    cells = max(int64(64), 2 * seeds.size)
+    ids, trees = np.empty(kinds * cells, np.int64), np.empty(0, np.int64)
+    if apart:
+        trees = np.empty(kinds * cells, np.int64)
+    at = 0
+    for kind in range(kinds):
+        for i in range(counts[kind]):
+            ids[kind * cells + i] = seeds[at + i]
+            if apart:
+                trees[kind * cells + i] = roots[kind] + i
+        at += counts[kind]
+        hops[kind, 0] = counts[kind]
+    used, moved, entered = int64(0), 0, False
+    edge, to, by = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+    for hop in range(depth):
+        segments = np.empty((relations.shape[0], SEGMENT_COLUMNS), np.int64)
+        width, parts = int64(0), 0
+        for relation in range(relations.shape[0]):
+            kind, fanout = relations[relation, TO], fanouts[relation, hop]
+            count = known[kind] - begin[kind]
+            if count and fanout:
+                row = segments[parts]
+                row[RELATION], row[FIRST], row[STOP] = relation, width, width + count
+                row[BEGIN], row[FANOUT] = begin[kind], fanout
+                width += count
+                parts += 1
+        segments = segments[:parts]
+        _place(nodes, ids, trees, cells, apart)
+        start, size = np.empty(width, np.int64), np.empty(width, np.int64)
+        end = np.empty(width, np.int64)
+        measure(0, width, relations, segments, nodes, replace, start, size, end)
+        total = int64(0)
+        for i in range(width):
+            total += end[i]
+            end[i] = total
+        more = np.zeros(kinds, np.int64)
+        for s in range(parts):
+            first, stop = segments[s, FIRST], segments[s, STOP]
+            count = end[stop - 1] - (end[first - 1] if first else 0)
+            relation = segments[s, RELATION]
+            taken[relation, hop] = count
+            moves[moved, 0], moves[moved, 1], moves[moved, 2] = relation, used, count
+            more[relations[relation, BY]] += count
+            moved, used = moved + 1, used + count
+        needed = int64(0)
+        for kind in range(kinds):
+            needed = max(needed, known[kind] + more[kind] + 1)
+        if needed > cells:
+            ids = _spread(ids, cells, known, 2 * needed)
+            if apart:
+                trees = _spread(trees, cells, known, 2 * needed)
+            cells = 2 * needed
+            _place(nodes, ids, trees, cells, apart)
+        if apart and slots.size < 4 * (known.sum() + total):
+            pairs = int64(1024)
+            while pairs < 2 * (known.sum() + total):
+                pairs *= 2
+            slots, entered = np.zeros(2 * pairs, np.int64), False
+        if not entered:
+            enter_nodes(nodes, known, slots, base)
+            entered = True
+        head = used - total
+        edge, to, by = (
+            _grown(edge, head, used),
+            _grown(to, head, used),
+            _grown(by, head, used),
+        )
+        new = edge[head:used], to[head:used], by[head:used]
+        hop_key = _mix(key + uint64(hop + 1) * _GOLDEN)
+        how = hop_key, replace, apart
+        draw(0, width, relations, segments, nodes, *how, start, size, end, *new)
+        for kind in range(kinds):
+            begin[kind] = known[kind]
+        number(0, width, relations, segments, nodes, slots, base, known, end, *new[1:])
+        for kind in range(kinds):
+            hops[kind, hop + 1] = known[kind] - begin[kind]
+    index, names = np.empty(2 * used, np.int64), np.empty(used, np.int64)
+    gather(moves[:moved], relations, edge, to, by, index, names)
+    ids = _packed(ids, cells, known)
+    if apart:
+        trees = _packed(trees, cells, known)
+    return ids, trees, index, names, hops, taken, slots
+
+
+@_compiled
+def _place(nodes, ids, trees, cells, apart):
+    """Writes down where the nodes of every type are."""
+    for kind in range(nodes.shape[0]):
+        nodes[kind, IDS] = ids.ctypes.data + 8 * kind * cells
+        if apart:
+            nodes[kind, ROOTS] = trees.ctypes.data + 8 * kind * cells
+
+
+@_compiled
+def _spread(array, cells, known, wider):
+    """The same values with more cells for every type."""
+    out = np.empty(known.size * wider, np.int64)
+    for kind in range(known.size):
         for i in range(known[kind]):
-            code = uint64(roots[i] * nodes[kind, SIZE] + ids[i]) * uint64(kinds)
-            _enter(code + uint64(kind), base + i, slots, base)
+            out[kind * wider + i] = array[kind * cells + i]
+    return out
 
 
 @_compiled
-def enter_seeds(seeds, cell, floor):
-    """Enters the seeds into a table of nodes; of a repeated one the first counts."""
-    for i in range(seeds.size - 1, -1, -1):
-        cell[uint64(seeds[i])] = floor + i
-
-
-@_compiled
-def gather_segments(moves, edge, to, by, out_edge, out_to, out_by):
-    """Brings the edges of one relation together: moves are (from, to, how many)."""
-    for m in range(moves.shape[0]):
-        source, target = uint64(moves[m, 0]), uint64(moves[m, 1])
-        for e in range(uint64(moves[m, 2])):
-            out_edge[target + e] = edge[source + e]
-            out_to[target + e] = to[source + e]
-            out_by[target + e] = by[source + e]
+def _packed(array, cells, known):
+    """The values of all types end to end."""
+    out, at = np.empty(known.sum(), np.int64), 0
+    for kind in range(known.size):
+        for i in range(known[kind]):
+            out[at + i] = array[kind * cells + i]
+        at += known[kind]
+    return out

@@ -12,6 +12,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends import memory, ops
 
 T = TypeVar("T")
+Array = np.ndarray[Any, Any]
 FEW_NODES = 1 << 10  # no table of trees is smaller
 
 
@@ -64,13 +65,20 @@ class TreeTable:
         pairs = 1 << (2 * max(nodes, FEW_NODES) - 1).bit_length()
         _check.fits("fanouts", 16 * pairs)
         self.slots = memory.empty(2 * pairs, torch.int64).zero_().numpy()
-        self._base = 0
         return True
 
-    def reserve(self) -> int:
-        """The first of 2³² values above all that are in the table."""
+    def begin(self) -> tuple[Array, int]:
+        """The slots, and the first of 2³² values above all that are in them."""
         self._base += 1 << 32
-        return self._base
+        return self.slots, self._base
+
+    def keep(self, slots: Array) -> None:
+        """Takes over the slots that a batch has had to make."""
+        if slots.size > self.slots.size:
+            self.slots = slots
+
+
+NO_TREES = TreeTable()
 
 
 class ScratchPool:

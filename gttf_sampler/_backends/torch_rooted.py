@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.memory import borrow, lend
-from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
+from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted, named_edges
 from gttf_sampler._backends.torch_ops import (
     draw_uniform,
     expand,
@@ -52,7 +52,8 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
             begin, known = known, known + new.numel()
     node, row, to, edge = map(_joined, (nodes, rows, cols, edges))
     hops = [[part.numel() for part in parts] for parts in (nodes, edges)]
-    return Rooted([node], None, [row], [to], [edge], [hops[0]], [hops[1]])
+    named = named_edges(plan, batch, [edge])
+    return Rooted([node], None, [row], [to], named, [hops[0]], [hops[1]])
 
 
 def _draw(

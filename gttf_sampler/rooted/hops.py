@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gttf_sampler import random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.plan import Batch, Plan, Rooted, named_edges
 from gttf_sampler._backends.scratch import NodeTable, relabel
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.rooted.hop import Draw, NodeSet, draw_relation
@@ -72,7 +72,7 @@ def sample_hops(plan: Plan, batch: Batch) -> Rooted:
         root=[some.root for some in nodes] if batch.apart else None,
         row=row,
         col=col,
-        edge=edge,
+        edge=named_edges(plan, batch, edge),
         num_nodes=[some.hops for some in nodes],
         num_edges=[[hop.numel() for hop in some.edge] for some in edges],
     )

@@ -19,9 +19,10 @@ from gttf_pyg._arguments import (
     sampler_for,
 )
 from gttf_pyg._attached import detached
-from gttf_pyg._finish import reused_memory
+from gttf_pyg._filter import can_join, join, tell_of_links, tell_of_nodes
 from gttf_pyg._keys import KeyedCollate
 from gttf_pyg._prefetch import Ahead
+from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import BiasFn
 from gttf_sampler._check import finite, mistyped, shown
 from gttf_sampler._loading.keyed import KeyedLoader
@@ -43,11 +44,21 @@ class Batches:
 
     def filter_fn(self, out: Any) -> Any:
         """Joins what was sampled with its features."""
-        if get_worker_info() is not None:  # where PyG gathers into shared memory
+        mine: Any = self
+        sampler = getattr(mine, "node_sampler", None) or mine.link_sampler
+        # In processes of their own, PyG gathers into memory that is shared.
+        ours = isinstance(sampler, GTTFSampler) and get_worker_info() is None
+        if not ours or not can_join(mine.data):
             return super().filter_fn(out)  # type: ignore[misc]
-        nodes = [out.node] if isinstance(out.node, torch.Tensor) else out.node.values()
-        with reused_memory(sum(ids.numel() for ids in nodes)):
-            return super().filter_fn(out)  # type: ignore[misc]
+        if mine.transform_sampler_output:
+            out = mine.transform_sampler_output(out)
+        kind = mine.input_data.input_type
+        data = self.tell(join(mine.data, out), out.metadata, kind)
+        return data if mine.transform is None else mine.transform(data)
+
+    def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
+        """Adds what the loader knows of the seeds."""
+        raise NotImplementedError
 
 
 class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
@@ -119,6 +130,10 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         told = handed_on(given, sampler)
         super().__init__(detached(data), num_neighbors, *seeds, **told)
         self.use_keys()
+
+    def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
+        """Adds what the loader knows of the seeds."""
+        return tell_of_nodes(data, metadata, kind)
 
 
 class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
@@ -196,6 +211,12 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
             **handed_on(given, sampler),
         )
         self.use_keys()
+
+    def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
+        """Adds what the loader knows of the seed edges."""
+        negatives = self.neg_sampling
+        triplets = negatives is not None and negatives.is_triplet()
+        return tell_of_links(data, metadata, kind, triplets)
 
 
 class NeighborLoader(GTTFLoader):

@@ -60,6 +60,9 @@ class Law(NamedTuple):
         )
 
 
+UNIFORM = Law()
+
+
 class Relation(NamedTuple):
     """One kind of edges and how many of them each hop takes.
 
@@ -113,10 +116,10 @@ class Plan:
 
     def most_edges(self, seeds: Sequence[Tensor]) -> int:
         """No batch from these seeds takes more edges; large if a hop takes all."""
-        total, width = 0, sum(part.numel() for part in seeds)
+        total, width = 0, sum([part.numel() for part in seeds])
         for hop in range(self.depth):
             fanouts = [relation.fanouts[hop] for relation in self.relations]
-            width *= sum(fanout if fanout >= 0 else 1 << 31 for fanout in fanouts)
+            width *= sum(fanouts) if min(fanouts) >= 0 else 1 << 31
             total += width
         return total
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.memory import borrow, lend
-from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted, named_edges
+from gttf_sampler._backends.plan import UNIFORM, Batch, Plan, Rooted, named_edges
 from gttf_sampler._backends.torch_ops import (
     draw_uniform,
     expand,
@@ -31,7 +31,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     draws the same.
     """
     one = len(plan.relations) == len(plan.sizes) == 1
-    plain = one and batch.laws == [Law()] and not batch.apart
+    plain = one and batch.laws[0] is UNIFORM and not batch.apart
     if not plain or plan.device.type != "cpu":
         return None
     (relation,), (seeds,) = plan.relations, batch.seeds

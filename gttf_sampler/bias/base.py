@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends import ops
 from gttf_sampler._backends.plan import Law
 from gttf_sampler.draw import (
     BiasFn,
@@ -143,6 +145,38 @@ class FunctionBias(Bias):
     def __repr__(self) -> str:
         """That of the function."""
         return repr(self.function)
+
+
+class LawBias(Bias):
+    """A law as a bias, for the reference, which draws by biases alone."""
+
+    takes_whole_rows = True
+
+    def __init__(self, law: Law) -> None:
+        self.own = law
+
+    def law(self, adj: CompactAdj) -> Law:
+        """The law."""
+        return self.own
+
+    def __call__(
+        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
+    ) -> Tensor:
+        """The mass of what is admitted, zero for the rest."""
+        law, edge, walker = self.own, neighborhood.edge, neighborhood.walker
+        weight = torch.ones_like(edge)
+        if law.mass is not None:
+            first = ops.take(neighborhood.adj.rowptr, ops.take(node, walker))
+            before = ops.take_or_none(law.mass, (edge - 1).where(edge > first, -1))
+            weight = ops.take(law.mass, edge) - before.clamp_(min=0)
+        if law.time is not None and law.latest is not None:
+            time, root = ops.take(law.time, edge), ops.take(neighborhood.root, walker)
+            weight = weight.where(time <= ops.take(law.latest, root), 0)
+            if law.before is not None:
+                weight = weight.where(time > ops.take(law.before, root), 0)
+        if law.hidden is not None:
+            weight = weight.where(~torch.isin(edge, law.hidden), 0)
+        return weight
 
 
 def as_bias(bias: Any, name: str = "bias") -> Bias | None:

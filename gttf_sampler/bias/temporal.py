@@ -83,14 +83,21 @@ class TemporalBias(Bias):
     def law(self, adj: CompactAdj) -> Law:
         """The range of times of every seed, found in O(log δ)."""
         time = tables.sorted_time(adj)
-        latest = self._own(time)
-        before = None
-        if self.window is not None:
-            before = _just_before(self._earliest(latest))
+        latest, before = self.bounds(time)
         law = Law(time=time, latest=latest, before=before, last=self.strategy == "last")
         if not self.needs_weights:
             return law
         return law._replace(mass=tables.weight_table(adj), gaps=tables.has_gaps(adj))
+
+    def bounds(self, time: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Per seed the latest admitted time, and the latest that is too old, if any.
+
+        They are comparable with `time`, the times of edges.
+        """
+        latest = self._own(time)
+        if self.window is None:
+            return latest, None
+        return latest, _just_before(self._earliest(latest))
 
     def _own(self, time: Tensor) -> Tensor:
         """The times [b] of the seeds, comparable with the edges' times."""

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from gttf_sampler import random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import Batch, Plan, Rooted, named_edges
+from gttf_sampler._backends.plan import UNIFORM, Batch, Plan, Rooted, named_edges
 from gttf_sampler._backends.scratch import NodeTable, relabel
+from gttf_sampler.bias.base import LawBias
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.rooted.hop import Draw, NodeSet, draw_relation
 
@@ -57,6 +58,13 @@ class _Arrivals(NamedTuple):
 def sample_hops(plan: Plan, batch: Batch) -> Rooted:
     """A batch hop by hop, on any device and with any bias: the reference."""
     edges = [EdgeSet() for _ in plan.relations]
+    pairs = zip(batch.biases, batch.laws, strict=True)
+    batch = batch._replace(
+        biases=[
+            bias if bias is not None or law in (None, UNIFORM) else LawBias(law)
+            for bias, law in pairs
+        ]
+    )
     with ExitStack() as stack:
         nodes = _first_nodes(plan, batch, stack)
         totals = _first_totals(plan, nodes)

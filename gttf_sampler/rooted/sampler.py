@@ -10,13 +10,11 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import Batch, Law, Plan, Relation, Rooted
+from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation, Rooted
 from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.rooted.hops import sample_hops
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
-
-UNIFORM = Law()
 
 
 class RootedSampler:
@@ -91,10 +89,7 @@ class RootedSampler:
         biases = self._biases(bias)
         randomness = _check.randomness(generator)
         every = torch.cat([starts[number] for number in order])
-        first, root = [0] * len(starts), 0
-        for number in order:
-            first[number] = root
-            root += starts[number].numel()
+        first = _first_roots(starts, order)
         found = self._sample(starts, first, biases, every, randomness)
         kinds, names, roots = self.edge_types, self.node_types, found.root
         return HeteroSubgraph(
@@ -106,6 +101,27 @@ class RootedSampler:
             dict(zip(names, found.num_nodes, strict=True)),
             dict(zip(kinds, found.num_edges, strict=True)),
         )
+
+    def batch(
+        self,
+        seeds: Mapping[str, Any],
+        laws: list[Law | None],
+        apart: bool,
+        key: int,
+    ) -> Batch:
+        """A batch to `draw` by laws, with edges named as by the caller of the graph.
+
+        Args:
+            seeds: per node type, "" if there are no types; trees are in their order.
+            laws: per relation.
+            apart: whether trees are disjoint.
+            key: from which the key of the batch is made.
+        """
+        starts, order = self._typed_seeds(seeds)
+        first = _first_roots(starts, order)
+        none: list[Bias | None] = [None] * len(laws)
+        own = random.new_key(key, self.plan.device, random.ROOTED)
+        return Batch(starts, first, apart, laws, none, own, original=True)
 
     def draw(self, batch: Batch) -> Rooted:
         """A batch that is known to be sound, without any check."""
@@ -171,8 +187,18 @@ class RootedSampler:
         order = [names.index(name) for name in seeds]
         for number, ids in zip(order, seeds.values(), strict=True):
             name, size = names[number], self.plan.sizes[number]
-            starts[number] = _check.seeds(ids, size, device, f"seeds[{name}]")
+            named = f"seeds[{name}]" if self.typed else "seeds"
+            starts[number] = _check.seeds(ids, size, device, named)
         return starts, order or range(len(names))
+
+
+def _first_roots(starts: Sequence[Tensor], order: Sequence[int]) -> list[int]:
+    """Per type, the number of the first tree; they are numbered in the given order."""
+    first, root = [0] * len(starts), 0
+    for number in order:
+        first[number] = root
+        root += starts[number].numel()
+    return first
 
 
 def _useful(fanouts: list[int], adj: CompactAdj, replace: bool) -> list[int]:

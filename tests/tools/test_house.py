@@ -16,14 +16,16 @@ PACKAGES = ("gttf_sampler", "adapters/gttf_pyg", "adapters/gttf_dgl")
 FOR_ADAPTERS = {
     "gttf_sampler._check": (
         "INTEGERS MAX_STEPS as_dense at_least count cpu_generator dense device_or_none "
-        "fail finite fits functions integer integers mistyped one_of randomness real "
-        "shown size steps weights within yes_or_no"
+        "fail finite fits functions integer integers length mistyped one_of randomness "
+        "real shown size steps weights within yes_or_no"
     ),
+    "gttf_sampler._backends.memory": "IDS",
     "gttf_sampler._loading.asked": "single_process_iterator",
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
     "gttf_sampler._loading.keys": "BatchKeys",
     "gttf_sampler.bias.base": "as_bias",
     "gttf_sampler.graph.kept": "kept_of",
+    "gttf_sampler.graph.tables": "sorted_time",
     "gttf_sampler.random": "NEGATIVE new_key",
 }
 # What each room of the engine may import, beside itself.
@@ -58,8 +60,12 @@ def modules(package):
 
 
 def imports(path):
-    """(module, name) of what a file imports from the engine."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """(module, name) of what a file imports from the engine, beside names of types."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             if node.module.split(".")[0] == "gttf_sampler":
                 yield from ((node.module, alias.name) for alias in node.names)

@@ -178,7 +178,8 @@ def _sample_hop(
     rows = [array[:width] for array in scratch]  # start, count, end
     end = rows[2]
     table = relations, segments, reached.table
-    parallel(kernels.measure, width, 8 * width, *table, plan.replace, *rows)
+    searches = 4 if relations[:, kernels.KIND].any() else 1
+    parallel(kernels.measure, width, searches * width, *table, plan.replace, *rows)
     np.cumsum(end, out=end)
     drawn = int(end[-1])
     _check.fits("fanouts", 24 * drawn)

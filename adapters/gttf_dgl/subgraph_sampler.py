@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dgl import NID, DGLGraph
@@ -13,7 +14,7 @@ from gttf_dgl import _blocks, _check, _frames, _keys
 from gttf_dgl._blocks import graph_of, output_device
 from gttf_dgl._degrees import Wanted
 from gttf_dgl._keys import load_kernels, number_of_batch
-from gttf_dgl._source import Choice, Source, typed
+from gttf_dgl._source import Choice, Source, named_edges, typed
 from gttf_dgl._warn import FirstBatch
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph
 from gttf_sampler._loading.keys import BatchKeys
@@ -145,4 +146,5 @@ def from_subgraph(
         for ids, end in ((subgraph.row[kind], kind[0]), (subgraph.col[kind], kind[2])):
             size = len(subgraph.node.get(end, ()))
             _check.ids("subgraph.row and .col", ids, size, g.device, "its nodes")
+    subgraph = replace(subgraph, edge=named_edges(source.adjs, subgraph.edge))
     return graph_of(source, subgraph, None)

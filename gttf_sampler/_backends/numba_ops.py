@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gttf_sampler._backends import kernels, torch_ops
 from gttf_sampler._backends.memory import borrow, empty, lend
-from gttf_sampler._backends.numba_rooted import draw_by_mass, word
 from gttf_sampler._backends.numba_rooted import rooted as rooted
+from gttf_sampler._backends.numba_rooted import word
 from gttf_sampler._backends.threads import parallel, ranges, run
 from gttf_sampler._backends.types import MASS_BITS, SecondOrder
 from gttf_sampler.random import Key, fold
@@ -71,6 +71,17 @@ def forest_uniform(
     ]
 
 
+def both_ways(
+    row: Tensor, col: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges and their reverses, each pair once, by counting; see `torch_ops`."""
+    ends = row.contiguous().numpy(), col.contiguous().numpy()
+    out = [borrow(2 * row.numel()) for _ in range(3)]
+    size = kernels.both_ways(*ends, num_nodes, *out)
+    found = [lend(array, size) for array in out]
+    return found[0], found[1], found[2]
+
+
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     """Where each id stands first; see `torch_ops`."""
     out = torch.empty_like(ids)
@@ -119,7 +130,8 @@ def draw_weighted(
     """Positions [w, f] drawn by mass; see `torch_ops`."""
     out = low.new_empty(low.numel(), fanout)
     arrays = (x.contiguous().numpy() for x in (stream, table, low, high, before))
-    draw_by_mass(tuple(arrays), fanout, replace, out.view(-1).numpy())
+    how = fanout, replace, out.view(-1).numpy()
+    parallel(kernels.draw_weighted, low.numel(), out.numel() * 8, *arrays, *how)
     return out
 
 

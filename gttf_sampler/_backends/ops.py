@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from torch import Tensor
-
 from gttf_sampler._backends import torch_ops, torch_rooted
 from gttf_sampler._backends.torch_ops import id_dtype, take
 from gttf_sampler._backends.types import REFUSED, Envelope, Reverse, SecondOrder
@@ -21,6 +19,7 @@ __all__ = [
     "Reverse",
     "SecondOrder",
     "arrive",
+    "both_ways",
     "compress",
     "draw_node2vec",
     "draw_uniform",
@@ -53,8 +52,8 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(reference)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        first = getattr(args[0], "rowptr", args[0])  # of a record, its first array
-        fast = fast_backend(first.device) if isinstance(first, Tensor) else None
+        device = getattr(args[0], "device", None)  # of a tensor or a record of them
+        fast = None if device is None else fast_backend(device)
         chosen: Callable[P, T] = getattr(fast, name, reference)
         return chosen(*args, **kwargs)
 
@@ -62,6 +61,7 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
 
 
 arrive = _door(torch_ops.arrive)
+both_ways = _door(torch_ops.both_ways)
 compress = _door(torch_ops.compress)
 draw_node2vec = _door(torch_ops.draw_node2vec)
 draw_uniform = _door(torch_ops.draw_uniform)

@@ -1,0 +1,57 @@
+"""How a bias is told from noise."""
+
+import pytest
+import torch
+
+from gttf_sampler.estimate import share
+from gttf_sampler.verdict import LayerCheck, UnbiasedReport, assess
+
+
+def test_assess_noise_is_no_bias():
+    generator = torch.Generator().manual_seed(0)
+    exact = torch.randn(16, 4, generator=generator)
+    found = [
+        assess(exact + torch.randn(100, 16, 4, generator=generator), exact)
+        for _ in range(200)
+    ]
+    errors = torch.tensor([one[1] for one in found])
+    assert errors.max() < 4  # of 200 numbers that are standard normal, or zero
+    assert (errors > 2).double().mean() < 0.07
+
+
+@pytest.mark.parametrize("bias", [0.05, 0.3])
+def test_assess_finds_how_large_a_bias_is(bias):
+    generator = torch.Generator().manual_seed(0)
+    exact = torch.ones(500)
+    drawn = (1 + bias) * exact + torch.randn(400, 500, generator=generator)
+    found, errors = assess(drawn, exact)
+    assert found == pytest.approx(bias, rel=0.15)
+    assert errors > 4
+
+
+def test_assess_without_noise():
+    exact = torch.ones(3)
+    assert assess(exact.expand(8, 3), exact) == (0.0, 0.0)
+    bias, errors = assess(2 * exact.expand(8, 3), exact)
+    assert (bias, errors) == (1.0, float("inf"))
+
+
+def test_report_says_what_is_off():
+    fine = LayerCheck("model.first", "GCNConv", 0.001, 0.3)
+    off = LayerCheck("model.last", "GCNConv", 0.25, 40.0, "do something")
+    assert UnbiasedReport((fine,), 10, 4.0)
+    report = UnbiasedReport((fine, off), 10, 4.0)
+    assert not report
+    assert repr(report).splitlines() == [
+        "layer        class    bias    standard errors",
+        "model.first  GCNConv  0.10%   0.3              fine",
+        "model.last   GCNConv  25.00%  40.0             off: do something",
+        "biased: mean of 10 batches against the whole graph, up to 4 standard errors",
+    ]
+
+
+def test_share_divides_among_draws():
+    total, receiver = torch.tensor([4.0, 3.0, 0.0]), torch.tensor([0, 0, 1])
+    assert share(total, receiver).tolist() == [2.0, 3.0, 0.0]
+    none = torch.empty(0, dtype=torch.int32)
+    assert share(total, none).tolist() == [4.0, 3.0, 0.0]

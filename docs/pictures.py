@@ -188,6 +188,7 @@ def main(*files: str) -> None:
     draw_modes(IMAGES / "modes.svg")
     scale(IMAGES / "scale.svg")
     accuracy(IMAGES / "accuracy.svg")
+    degrees(IMAGES / "degrees.svg")
 
 
 if __name__ == "__main__":

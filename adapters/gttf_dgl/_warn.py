@@ -1,6 +1,7 @@
 """Says so, once per sampler, when a layer divides by the degrees of a sample."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from dgl import DGLGraph
@@ -14,8 +15,9 @@ from gttf_sampler.estimate import SampledDegreeWarning
 class FirstBatch:
     """Watches what becomes of the first batch of a sampler, in the main process."""
 
-    def __init__(self) -> None:
-        self._seen = False
+    def __init__(self, fanouts: list[Any]) -> None:
+        # where all neighbours are taken, degrees may be right: nothing to be said
+        self._seen = all(_whole(fanout) for fanout in fanouts)
 
     def watch(self, batch: Any) -> None:
         """Watches the modules that are called while this batch is out."""
@@ -42,4 +44,10 @@ class FirstBatch:
             )
             return True
 
-        Watch(look)
+        Watch(look, graphs[0])
+
+
+def _whole(fanout: Any) -> bool:
+    """Whether a layer takes all neighbours."""
+    parts = fanout.values() if isinstance(fanout, Mapping) else [fanout]
+    return all(part < 0 for part in parts)

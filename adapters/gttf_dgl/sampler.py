@@ -103,7 +103,7 @@ class GTTFSampler(BlockSampler):
         self.rooted = bool(rooted)
         self.normalize = _blocks.check(normalize, choice.uniform, prefetch_edge_feats)
         self._keys = BatchKeys(generator, seed, number_of_batch)
-        self._wanted, self._first = Wanted(), FirstBatch()
+        self._wanted, self._first = Wanted(), FirstBatch(self.fanouts)
         load_kernels(bool(self.replace))
 
     def assign_lazy_features(self, result: Any) -> Any:

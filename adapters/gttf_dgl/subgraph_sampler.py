@@ -80,7 +80,7 @@ class GTTFSubgraphSampler(Sampler):
         self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
         self.output_device = _check.device_or_none("output_device", output_device)
         self._keys = BatchKeys(generator, seed, number_of_batch)
-        self._wanted, self._first = Wanted(), FirstBatch()
+        self._wanted, self._first = Wanted(), FirstBatch(self.fanouts)
         load_kernels(bool(self.replace))
 
     def sample(

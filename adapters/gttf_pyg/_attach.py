@@ -61,7 +61,11 @@ class Origin:
         """
         if not self._watched and isinstance(batch, Data | HeteroData):
             self._watched = True
-            watch(batch)
+            # where all neighbours are taken, the user may have added a hop for degrees
+            if not isinstance(self.sampler, GTTFSampler) or not _takes_all(
+                self.sampler
+            ):
+                watch(batch)
         else:
             Watch.end()
         wanted = _wanted or getattr(self.sampler, "layerwise", False)

@@ -48,4 +48,4 @@ def watch(batch: Any) -> None:
                 return True
         return False
 
-    Watch(look)
+    Watch(look, batch)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from exact import one_thread
-from gttf_dgl import GTTFSampler, GTTFSubgraphSampler
+from gttf_dgl import GTTFSampler, GTTFSubgraphSampler, unbiased
 
 __all__ = ["one_thread"]
 
@@ -81,7 +81,7 @@ def test_full_blocks_give_the_output_of_the_full_graph(kind, rooted):
 )
 def test_layers_train_on_blocks(kind, workers):
     torch.manual_seed(0)
-    g, model = make_graph(), Stack(kind)
+    g, model = make_graph(), unbiased(Stack(kind))
     sampler = GTTFSampler(
         [4, 4], prefetch_node_feats=["feat"], prefetch_labels=["label"], seed=0
     )
@@ -153,7 +153,7 @@ def test_full_subgraph_serves_all_layers_of_a_gcn():
 
 def test_deep_model_trains_on_subgraphs():
     torch.manual_seed(0)
-    g, model = make_graph(), Deep(6)
+    g, model = make_graph(), unbiased(Deep(6))
     sampler = GTTFSubgraphSampler([4, 4], seed=0)
     loader = DataLoader(g, torch.arange(60), sampler, batch_size=20)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)

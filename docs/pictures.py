@@ -172,6 +172,47 @@ def accuracy(path: Path) -> None:
     figure.savefig(path)
 
 
+def degrees(path: Path) -> None:
+    """Accuracy of every way to normalise, a panel per graph of "Accuracy"."""
+    (rows,) = tables("normalise.md", "Accuracy")
+    graphs = list(dict.fromkeys(row[0] for row in rows))
+    ways = {
+        "full batch": ("#555555", "_"),
+        "PyG's NeighborLoader": (THEIRS, "v"),
+        "ours, degrees of the sample": ("#c98b6b", "v"),
+        "ours, unbiased": (OURS, "o"),
+        "ours, unbiased, layerwise": ("#1d4e89", "D"),
+    }
+    figure = Figure(figsize=(10, 3), layout="constrained")
+    panels = figure.subplots(1, len(graphs))
+    for axes, graph in zip(panels, graphs, strict=True):
+        part = [row for row in rows if row[0] == graph]
+        for turn, (way, (color, marker)) in enumerate(ways.items()):
+            cells = [(i, row[2 + turn]) for i, row in enumerate(part)]
+            cells = [(i, cell.split(" ± ")) for i, cell in cells if cell != "–"]
+            found = [(i, float(mean), float((*e, 0)[0])) for i, (mean, *e) in cells]
+            places = [i + 0.15 * (turn - 2) for i, *_ in found]
+            style = {"fmt": marker, "color": color, "ms": 6, "capsize": 2, "lw": 1.2}
+            axes.errorbar(
+                *(places, *list(zip(*found, strict=True))[1:]), **style, label=way
+            )
+            for i, mean, _ in found if turn == 0 else ():
+                axes.plot([i - 0.4, i + 0.4], [mean] * 2, ":", color=color, lw=1)
+        axes.set_xticks(range(len(part)), [row[1] for row in part], size=8)
+        axes.set_xlim(-0.5, len(part) - 0.5)
+        axes.set_title(graph, loc="left", size=10)
+        axes.grid(axis="y", alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("test accuracy, %")
+    handles = {}
+    for axes in panels:
+        handles.update(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    shown = [handles[way] for way in ways], list(ways)
+    where = {"loc": "outside lower center", "ncols": 5, "frameon": False}
+    figure.legend(*shown, fontsize=8, **where)
+    figure.savefig(path)
+
+
 def main(*files: str) -> None:
     """Fills in the tables of a report, if there is one, and draws all pictures."""
     page = HERE / "benchmarks.md"

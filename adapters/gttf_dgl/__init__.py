@@ -27,11 +27,13 @@ from gttf_dgl.drop_in import (
     NeighborSampler,
     sample_neighbors,
 )
+from gttf_dgl.loader import DataLoader
 from gttf_dgl.sampler import GTTFSampler
 from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
 from gttf_dgl.walks import node2vec_random_walk, random_walk
 
 __all__ = [
+    "DataLoader",
     "GTTFSampler",
     "GTTFSubgraphSampler",
     "MultiLayerFullNeighborSampler",

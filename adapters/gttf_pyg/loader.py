@@ -22,10 +22,11 @@ from gttf_pyg._arguments import (
 from gttf_pyg._attached import detached
 from gttf_pyg._finish import finish, reused_memory
 from gttf_pyg._keys import KeyedCollate
-from gttf_pyg._prefetch import Ahead
+from gttf_pyg._threads import only_ours
 from gttf_sampler import BiasFn
 from gttf_sampler._check import finite, shown
 from gttf_sampler._loading.keyed import KeyedLoader
+from gttf_sampler._loading.threaded import ThreadedIter, fetch_of
 
 
 class Batches:
@@ -38,9 +39,20 @@ class Batches:
         """Has every batch drawn with its key; for the end of a constructor."""
         self.collate_fn = KeyedCollate(self)
 
-    def __iter__(self) -> Any:
-        batches = super().__iter__()  # type: ignore[misc]
-        return Ahead(batches, self.prefetch) if self.prefetch else batches
+    def runs_only_ours(self) -> bool:
+        """Whether workers would run nothing but code that is safe in a thread."""
+        own: Any = type(self).filter_fn
+        return own is Batches.filter_fn and only_ours(self)
+
+    def _get_iterator(self) -> Any:
+        loader: Any = self
+        if not self.prefetch and not loader.in_thread():
+            return super()._get_iterator()  # type: ignore[misc]
+        workers = loader.num_workers * (loader.prefetch_factor or 1)
+        sample = fetch_of(loader)
+        per_worker = loader.filter_per_worker
+        make = sample if per_worker else lambda index: self.filter_fn(sample(index))
+        return ThreadedIter(loader, self.prefetch or workers, make)
 
     def filter_fn(self, out: Any) -> Any:
         """Joins what was sampled with its features."""
@@ -80,6 +92,9 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
             features are there.
         prefetch: how many batches a thread in the background makes ahead. A random
             `transform` then shares torch's generator with whatever runs meanwhile.
+        thread_workers: whether a thread stands in for the `num_workers`. By default it
+            does unless they would run code of yours, see "In workers" in docs/pyg.md;
+            False asks for processes.
         normalize: "unbiased" or "paper" adds `edge_weight` and self-loops, so that
             `GCNConv(normalize=False)` computes that estimator of the GCN.
     """
@@ -109,6 +124,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         time_window: float | None = None,
         device: torch.device | str | None = None,
         prefetch: int = 0,
+        thread_workers: bool | None = None,
         normalize: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -145,6 +161,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
             time_attr=time_attr,
             filter_per_worker=filter_per_worker,
             neighbor_sampler=neighbor_sampler,
+            thread_workers=thread_workers,
             **seeded(kwargs, seed),
         )
         self.use_keys()
@@ -202,6 +219,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         time_window: float | None = None,
         device: torch.device | str | None = None,
         prefetch: int = 0,
+        thread_workers: bool | None = None,
         normalize: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -246,6 +264,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
             neighbor_sampler=neighbor_sampler,
+            thread_workers=thread_workers,
             **seeded(kwargs, seed),
         )
         self.use_keys()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from gttf_sampler._loading.asked import fetch_under_way, single_process_iterator
+from gttf_sampler._loading.asked import fetch_under_way
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
 from gttf_sampler._loading.keys import BatchKeys
 
@@ -118,7 +118,6 @@ def test_torch_knows_no_number_in_a_stream_of_workers():
 
 def test_nobody_asks_outside_a_loader():
     assert fetch_under_way() is None
-    assert single_process_iterator() is None
 
 
 def test_host_tells_the_number_that_torch_does_not_know():

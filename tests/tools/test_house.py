@@ -17,9 +17,11 @@ FOR_ADAPTERS = {
         "fits functions integer mistyped one_of randomness real shown size steps "
         "within yes_or_no"
     ),
-    "gttf_sampler._loading.asked": "single_process_iterator",
+    "gttf_sampler._loading.asked": "fetch_under_way",
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
     "gttf_sampler._loading.keys": "BatchKeys",
+    "gttf_sampler._loading.safe": "safe_biases",
+    "gttf_sampler._loading.threaded": "ThreadedIter ThreadedLoader fetch_of",
     "gttf_sampler.bias.base": "as_bias",
     "gttf_sampler.random": "NEGATIVE new_key",
 }
@@ -44,7 +46,7 @@ MAY_IMPORT = {
     "objectives": WALKS,
     "embedding": {*WALKS, "objectives", "_loading"},
     "plot": {*BASE, "graph", "forest"},
-    "_loading": BASE,
+    "_loading": {*BASE, "bias"},
 }
 
 

@@ -27,7 +27,9 @@ def only_ours(loader: Any) -> bool:
     transform = loader.transform
     if isinstance(transform, Finish):
         transform = transform.transform
-    given = (transform, loader.transform_sampler_output, loader.worker_init_fn)
+    start = loader.worker_init_fn
+    start = getattr(start, "func", start)  # PyG leaves a wrapper of nothing behind
+    given = (transform, loader.transform_sampler_output, start)
     return (
         all(function is None for function in given)
         and isinstance(loader.collate_fn, KeyedCollate)

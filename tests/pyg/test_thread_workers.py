@@ -114,6 +114,9 @@ def test_which_loaders_have_a_thread():
         assert loader.in_thread() == thread
     loader = GTTFLoader(KARATE, [2], **TWO)
     assert loader.in_thread()
+    with loader.enable_memory_log():
+        assert not loader.in_thread()
+    assert loader.in_thread()
     loader.transform = same
     assert not loader.in_thread()
 

@@ -42,7 +42,11 @@ FIRST = HETERO.node_types[0]
     ("ours", "theirs", "extra"),
     [
         *(
-            (*pair, "exclude_edges bias seed time_window device prefetch normalize")
+            (
+                *pair,
+                "exclude_edges bias seed time_window device prefetch "
+                "thread_workers normalize",
+            )
             for pair in (
                 (GTTFLoader, NeighborLoader),
                 (GTTFLinkLoader, LinkNeighborLoader),

@@ -1,12 +1,16 @@
 """Draws docs/images: `python -m docs.pictures`, from the root of the project.
 
 Pictures of results are drawn from the tables of the pages that show them, so that the
-two cannot disagree; nothing is measured here.
+two cannot disagree; nothing is measured here. `python -m docs.pictures FILE` takes what
+`gttf bench modes --json FILE` has written, and fills in its tables first.
 """
 
+import json
 import os
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 os.environ["SOURCE_DATE_EPOCH"] = "0"  # the same bytes whenever they are drawn
 
@@ -15,10 +19,14 @@ from matplotlib.figure import Figure
 
 from examples import walk_forest
 from gttf_sampler import CompactAdj, traverse
+from gttf_sampler.bench import ratios
+from gttf_sampler.bench.tables import COLUMNS
 
 HERE = Path(__file__).parent
 IMAGES = HERE / "images"
 OURS, THEIRS = "#2a7f62", "#9aa5b1"
+# what stands between these in benchmarks.md is written by `fill`
+BEGIN, END = "<!-- begin: gttf bench modes -->\n", "<!-- end: gttf bench modes -->\n"
 
 
 def tables(page: str, heading: str) -> list[list[list[str]]]:
@@ -80,6 +88,64 @@ def scale(path: Path) -> None:
     figure.savefig(path)
 
 
+def fill(page: str, result: dict[str, Any]) -> str:
+    """The text of a page with the tables of a result of `gttf bench modes`."""
+    before, _, rest = page.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return f"{before}{BEGIN}\n{markdown(result)}\n{END}{after}"
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """A result of `gttf bench` as tables of Markdown, each below its title."""
+    machine, lines = result["machine"], [f"`{result['command']}`"]
+    lines[0] += f" ({machine['cpu']}, {machine['cores']} cores):\n"
+    for group in result["groups"]:
+        columns = COLUMNS[group.get("columns", result["task"])]
+        marks = ["---"] + ["---:"] * (len(columns) - 1)
+        lines += [f"{group['title']}:\n", _line([c.head for c in columns])]
+        lines.append(f"|{'|'.join(marks)}|")
+        for row in group["rows"]:
+            values = [(c, row.get(c.key)) for c in columns]
+            lines.append(_line(["" if v is None else c.write(v) for c, v in values]))
+        lines[-1] += "\n"
+        other = [row for row in group["rows"] if row["differs"]]
+        lines += [f"No ratio: {row['mode']}: {row['differs']}.\n" for row in other]
+    lines += [f"Left out: {e['peer']}: {e['why']}.\n" for e in result["left_out"]]
+    lines += [f"Note: {note}.\n" for note in result["notes"]]
+    return "\n".join(lines)
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def modes(page: str) -> list[ratios.Bar]:
+    """The bars of the tables that `fill` has written into a page."""
+    part = page.partition(BEGIN)[2].partition(END)[0]
+    found = []
+    for title, table in re.findall(
+        r"^(\w+: .*):\n\n((?:^\|.*\n)+)", part, re.MULTILINE
+    ):
+        heads, _, *rows = table.splitlines()
+        ours, unit = re.search(r"\| (ours (m?s)) \|", heads).groups()
+        places = [_cells(heads).index(head) for head in (ours, f"peer {unit}")]
+        share = _cells(heads).index("peer / ours")
+        for cells in map(_cells, rows):
+            mine, theirs = (cells[place] for place in places)
+            note = f"{mine} {unit}" + (f", peer {theirs} {unit}" if theirs else "")
+            ratio = number(cells[share].rstrip(" ×")) if cells[share] else None
+            found.append(ratios.Bar(title, cells[0], ratio, note))
+    return found
+
+
+def draw_modes(path: Path) -> None:
+    """How many times as long the peers take in every mode, from the table of modes."""
+    bars = modes((HERE / "benchmarks.md").read_text("utf-8"))
+    figure = Figure(figsize=(9, ratios.height(bars)), layout="constrained")
+    ratios.draw(figure.subplots(), bars)
+    figure.savefig(path)
+
+
 def accuracy(path: Path) -> None:
     """Mean ± standard deviation of every way, from the table of "Accuracy"."""
     (rows,) = tables("reproduce.md", "Accuracy")
@@ -106,8 +172,12 @@ def accuracy(path: Path) -> None:
     figure.savefig(path)
 
 
-def main() -> None:
-    """Draws all of them."""
+def main(*files: str) -> None:
+    """Fills in the tables of a report, if there is one, and draws all pictures."""
+    page = HERE / "benchmarks.md"
+    for file in files:
+        result = json.loads(Path(file).read_text("utf-8"))
+        page.write_text(fill(page.read_text("utf-8"), result), "utf-8")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gttf"})
     IMAGES.mkdir(exist_ok=True)
     adj = CompactAdj.from_edge_index(walk_forest.EDGES)
@@ -115,9 +185,10 @@ def main() -> None:
     walk_forest.draw(adj, forest, IMAGES / "figure1.svg")
     forest.draw().savefig(IMAGES / "forest.svg")
     loaders(IMAGES / "loaders.svg")
+    draw_modes(IMAGES / "modes.svg")
     scale(IMAGES / "scale.svg")
     accuracy(IMAGES / "accuracy.svg")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

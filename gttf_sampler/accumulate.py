@@ -82,7 +82,7 @@ class TransitionAcc(ForestAcc):
         self.k = _check.size("k", k)
 
     def begin(self, forest: WalkForest) -> None:
-        """Starts over, in a forest that must grow deep enough."""
+        """Starts over, in a traversal that must have k fanouts at least."""
         if self.k > len(forest.fanouts):
             rule = f"must not exceed the number of fanouts {len(forest.fanouts)}"
             _check.fail("k", rule, self.k)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler.graph import tables
+from gttf_sampler._backends.plan import Law
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.random import Key
 
@@ -101,12 +101,45 @@ def draw_edges(
         edge = draw_edges(walkers, bias, longest, replace)
         return torch.nn.functional.pad(edge, (0, fanout - longest), value=-1)
     if bias is None:
-        return draw_within(
-            walkers, *walkers.adj.row_range(walkers.node), fanout, replace
-        )
+        return draw_by_law(walkers, Law(), fanout, replace)
     edge = bias.draw(walkers, fanout, replace)
     edges = walkers.adj.num_edges
     return _check.drawn_edges(edge, walkers.node.numel(), fanout, edges)
+
+
+def draw_by_law(walkers: Walkers, law: Law, fanout: int, replace: bool) -> Tensor:
+    """Draws from the admitted part of every row: O(log δ) per walker and per draw."""
+    start, count = admitted(walkers, law)
+    if law.last:
+        skipped = (count - fanout).clamp_(min=0)
+        start, count = start + skipped, count - skipped
+    if law.mass is not None:
+        return _draw_within_weighted(walkers, law.mass, start, count, fanout, replace)
+    if law.hidden is None or law.hidden.numel() == 0:
+        return draw_within(walkers, start, count, fanout, replace)
+    # the row as it would stand if all hidden edges were gone from the graph
+    own = law.hidden.to(start.device)
+    low, high = (torch.searchsorted(own, end) for end in (start, start + count))
+    kept = draw_within(walkers, start - low, count - (high - low), fanout, replace)
+    low, high = (x[:, None].expand_as(kept) for x in (low, high))
+    kept_before = own - torch.arange(own.numel(), device=own.device)
+    passed = ops.upper_bound(kept_before, low, high, kept, own.numel())
+    return (kept + passed).masked_fill_(kept < 0, -1)
+
+
+def admitted(walkers: Walkers, law: Law) -> tuple[Tensor, Tensor]:
+    """Start and length [w] of the part of every row that the times admit."""
+    adj = walkers.adj
+    start, count = adj.row_range(walkers.node)
+    if law.time is None or law.latest is None:
+        return start, count
+    longest = adj.max_degree
+    latest = ops.take(law.latest.to(start.device), walkers.root)
+    stop = ops.upper_bound(law.time, start, start + count, latest, longest)
+    if law.before is not None:
+        before = ops.take(law.before.to(start.device), walkers.root)
+        start = ops.upper_bound(law.time, start, stop, before, longest)
+    return start, stop - start
 
 
 def draw_within(
@@ -117,27 +150,24 @@ def draw_within(
     return (start[:, None] + offset).masked_fill_(offset < 0, -1)
 
 
-def draw_within_weighted(
-    walkers: Walkers, start: Tensor, count: Tensor, fanout: int, replace: bool
+def _draw_within_weighted(
+    walkers: Walkers,
+    table: Tensor,
+    start: Tensor,
+    count: Tensor,
+    fanout: int,
+    replace: bool,
 ) -> Tensor:
-    """Draws by edge weight from `count` edges that stand together from `start` on."""
+    """Draws by mass from `count` edges that stand together from `start` on."""
     adj = walkers.adj
-    table = tables.weight_table(adj)
     row_start = adj.row_range(walkers.node)[0]
     before = torch.zeros_like(start)
     if table.numel():
         ahead = ops.take(table, (start - 1).clamp_(min=0))
         before = ahead.masked_fill_(start == row_start, 0)
-    return ops.draw_weighted(
-        walkers.stream,
-        table,
-        start,
-        start + count,
-        before,
-        fanout,
-        replace,
-        adj.max_degree,
-    )
+    ends = start, start + count, before
+    how = fanout, replace, adj.max_degree
+    return ops.draw_weighted(walkers.stream, table, *ends, *how)
 
 
 def draw_by_weight(

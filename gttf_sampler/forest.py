@@ -14,7 +14,7 @@ from gttf_sampler.graph.compact import CompactAdj
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WalkForest:
-    """The trees of walkers that grew from a batch of seeds; Ω of the paper.
+    """Random walks from a batch of seeds, one tree of walkers per seed; the paper's Ω.
 
     `nodes[k][u, i]` is Ω(u, k, i): walker i at depth k in the tree of seed number u.
     Its parent is walker i // fanouts[k - 1] at depth k - 1. -1: it has stopped.
@@ -39,7 +39,7 @@ class WalkForest:
         return len(self.nodes) - 1
 
     def add(self, edge: Tensor, node: Tensor) -> None:
-        """Grows by one depth: the edges taken and where they led, [b · width, f]."""
+        """Appends one depth: the edges taken and where they led, [b · width, f]."""
         trees = self.nodes[0].shape[0]
         width = self.nodes[-1].shape[1] * self.fanouts[self.depth]
         self.edges.append(edge.view(trees, width))
@@ -72,7 +72,7 @@ class WalkForest:
         return weight
 
     def edge_index(self) -> Tensor:
-        """int64 [2, e]: every step along an edge, from above to, depth by depth."""
+        """int64 [2, e]: the edges walked along, (from, to), depth by depth."""
         pairs = []
         for depth in range(1, self.depth + 1):
             taken = self.edges[depth] >= 0
@@ -107,7 +107,7 @@ class WalkForest:
         return forest.text(self, tree)
 
     def __repr__(self) -> str:
-        """Says how many trees there are and how wide they have grown."""
+        """Says how many trees there are and how wide each depth is."""
         widths = " → ".join(str(level.shape[1]) for level in self.nodes[:6])
         if self.depth >= 6:
             widths += f" → … (depth {self.depth})"
@@ -134,7 +134,7 @@ class ForestAcc:
         cls.watches = cls.watches or "__call__" in vars(cls)
 
     def begin(self, forest: WalkForest) -> None:
-        """Starts over, with the forest that is about to grow."""
+        """Starts over, with the forest of the traversal that begins."""
         self._forest = forest
 
     def __call__(self, path: Tensor, node: Tensor, fanout: int) -> None:

@@ -1,6 +1,7 @@
 """What was sampled, as blocks or as one graph, with weights if they are wanted."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -141,7 +142,5 @@ def check(norm: str | None, uniform: bool, prefetched: Any) -> str | None:
 
 def _out_degree(adj: CompactAdj) -> Tensor:
     """How many rows name each node, [num_cols]."""
-    found: Tensor = adj.cached(
-        "out_degree", lambda: torch.bincount(adj.col, minlength=adj.num_cols)
-    )
-    return found
+    count = partial(torch.bincount, adj.col, minlength=adj.num_cols)
+    return adj.cached("out_degree", count)

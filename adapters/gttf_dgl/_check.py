@@ -13,11 +13,11 @@ from torch import Tensor
 from gttf_sampler._check import (
     INTEGERS,
     MAX_STEPS,
-    as_dense,
     dense,
     device_or_none,
     fail,
     integer,
+    integers,
     mistyped,
     one_of,
     randomness,
@@ -26,6 +26,7 @@ from gttf_sampler._check import (
     steps,
     within,
 )
+from gttf_sampler._check import weights as weights_of
 from gttf_sampler.bias.base import as_bias
 
 __all__ = [  # of the engine's checks, those that fit DGL's arguments as they are
@@ -39,6 +40,7 @@ __all__ = [  # of the engine's checks, those that fit DGL's arguments as they ar
 ]
 
 EdgeType = tuple[str, str, str]
+Nodes = dict[str, Tensor]  # ids per node type
 
 EDGE_DIRS = ("in", "out")
 
@@ -136,7 +138,7 @@ def edge_type(name: str, g: DGLGraph, value: Any) -> EdgeType:
     return (found[0][0], found[0][1], found[0][2])
 
 
-def seeds(g: DGLGraph, value: Any, title: str = "seed_nodes") -> dict[str, Tensor]:
+def seeds(g: DGLGraph, value: Any, title: str = "seed_nodes") -> Nodes:
     """The ids of every node type of `g`, in their order, int64 on its device."""
     if not isinstance(value, Mapping):
         if len(g.ntypes) > 1:
@@ -158,7 +160,7 @@ def ids(
     name: str, value: Any, upper: int, device: torch.device, of: str = "nodes"
 ) -> Tensor:
     """`value` as int64 ids [k] on `device`, which must lie in [0, upper)."""
-    found = within(name, _integers(name, value), upper, of)
+    found = within(name, integers(name, value), upper, of)
     return found.to(device=device, dtype=torch.int64)
 
 
@@ -167,21 +169,9 @@ def some_ids(name: str, value: Any, upper: int, device: torch.device) -> Tensor:
 
     DGL passes over ids that its graph does not have: `reverse_id` makes such ids.
     """
-    named = _integers(name, value).to(device=device, dtype=torch.int64)
+    named = integers(name, value).to(device=device, dtype=torch.int64)
     kept: Tensor = named[(named >= 0) & (named < upper)]
     return kept
-
-
-def _integers(name: str, value: Any) -> Tensor:
-    """`value` as a tensor [k] of int32 or int64."""
-    found = as_dense(name, value)
-    if found.dtype == torch.bool:
-        mistyped(name, "must hold ids, use mask.nonzero().view(-1)", found.dtype)
-    if found.dtype not in INTEGERS:
-        mistyped(name, "must have dtype int32 or int64", found.dtype)
-    if found.dim() != 1:
-        fail(name, "must have 1 dimension", f"shape {list(found.shape)}")
-    return found
 
 
 def several(value: Any) -> Any:
@@ -214,13 +204,7 @@ def weights(name: str, column: str, value: Tensor, boolean: bool) -> Tensor:
         value = value != 0  # DGL takes any numbers as a mask
     if value.dtype == torch.bool:
         return value.to(torch.float32)
-    real(title, value)
-    if value.numel():
-        low, high = (float(bound) for bound in value.aminmax())
-        if not low >= 0 or high == float("inf"):  # NaN fails the first, too
-            got = low if not low >= 0 else high
-            fail(title, "must hold finite numbers that are not negative", got)
-    return value.detach()
+    return weights_of(title, value, value.numel())
 
 
 def one_column(prob: Any, mask: Any) -> None:

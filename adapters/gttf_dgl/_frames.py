@@ -46,13 +46,9 @@ def make_block(
         source: global ids of the senders; those of `target` come first.
         target: global ids of the receivers.
     """
-    number = {name: i for i, name in enumerate(source)}
-    starts = [number[kind[0]] for kind in kinds]
-    stops = [len(source) + number[kind[2]] for kind in kinds]
-    sizes = [ids.numel() for ids in (*source.values(), *target.values())]
-    index = _structure(g, starts, stops, sizes, ends)
-    names = list(source)
-    block = DGLBlock(index, (names, names), [kind[1] for kind in kinds])
+    sizes = [{name: x.numel() for name, x in ids.items()} for ids in (source, target)]
+    names, relations = list(source), [kind[1] for kind in kinds]
+    block = DGLBlock(_structure(g, kinds, ends, *sizes), (names, names), relations)
     senders, receivers = (
         [ids.to(g.idtype) for ids in nodes.values()] for nodes in (source, target)
     )
@@ -69,63 +65,51 @@ def make_graph(
     kinds: Sequence[EdgeType],
     ends: Sequence[Ends],
     eids: Sequence[Tensor],
-    nodes: dict[str, Tensor],
+    nodes: dict[str, Tensor] | None = None,
+    copy_nodes: bool = True,
+    copy_edges: bool = True,
 ) -> DGLGraph:
-    """A graph of sampled nodes and edges, with the data of their parent."""
-    number = {name: i for i, name in enumerate(nodes)}
-    starts, stops = ([number[kind[side]] for kind in kinds] for side in (0, 2))
-    sizes = [ids.numel() for ids in nodes.values()]
-    index = _structure(g, starts, stops, sizes, ends)
-    graph = DGLGraph(index, list(nodes), [kind[1] for kind in kinds])
-    ids = [ids.to(g.idtype) for ids in nodes.values()]
-    set_new_frames(
-        graph,
-        node_frames=extract_node_subframes(g, ids),
-        edge_frames=extract_edge_subframes(g, [e.to(g.idtype) for e in eids]),
-    )
-    return graph
+    """A graph of sampled edges among `nodes`, or all nodes, with their parent's data.
 
-
-def make_frontier(
-    g: DGLGraph,
-    ends: Sequence[Ends],
-    eids: Sequence[Tensor],
-    copy_nodes: bool,
-    copy_edges: bool,
-) -> DGLGraph:
-    """All nodes of the parent with some of its edges: (source, target) and ids."""
-    kinds, names = g.canonical_etypes, list(g.ntypes)
-    eids = [ids.to(g.idtype) for ids in eids]
-    starts, stops = ([names.index(kind[side]) for kind in kinds] for side in (0, 2))
-    sizes = [g.num_nodes(name) for name in names]
-    index = _structure(g, starts, stops, sizes, ends)
-    frontier = DGLGraph(index, names, [kind[1] for kind in kinds])
+    Edges have their ids in any case; `ends` are local ids where `nodes` are given.
+    """
+    sizes = {name: g.num_nodes(name) for name in g.ntypes}
+    ids = None
+    if nodes is not None:
+        sizes = {name: x.numel() for name, x in nodes.items()}
+        ids = [x.to(g.idtype) for x in nodes.values()]
+    eids = [x.to(g.idtype) for x in eids]
+    index = _structure(g, kinds, ends, sizes)
+    graph = DGLGraph(index, list(sizes), [kind[1] for kind in kinds])
     if copy_nodes:
-        set_new_frames(frontier, node_frames=extract_node_subframes(g, None))
+        set_new_frames(graph, node_frames=extract_node_subframes(g, ids))
     if copy_edges:
-        set_new_frames(frontier, edge_frames=extract_edge_subframes(g, eids))
-    for kind, ids in zip(kinds, eids, strict=True):
-        frontier.edges[kind].data[EID] = ids
-    return frontier
+        set_new_frames(graph, edge_frames=extract_edge_subframes(g, eids))
+    else:
+        for kind, own in zip(kinds, eids, strict=True):
+            graph.edges[kind].data[EID] = own
+    return graph
 
 
 def _structure(
     g: DGLGraph,
-    starts: list[int],
-    stops: list[int],
-    sizes: list[int],
+    kinds: Sequence[EdgeType],
     ends: Sequence[Ends],
+    senders: dict[str, int],
+    receivers: dict[str, int] | None = None,
 ) -> Any:
-    """DGL's index of a graph with `sizes` nodes and relations starts → stops."""
+    """DGL's index of a graph with so many nodes per type; two kinds in a block."""
+    number = {name: i for i, name in enumerate(senders)}
+    shift = 0 if receivers is None else len(senders)
+    sizes = [*senders.values(), *(receivers or {}).values()]
+    starts = [number[kind[0]] for kind in kinds]
+    stops = [shift + number[kind[2]] for kind in kinds]
     relations = []
     for start, stop, (row, col) in zip(starts, stops, ends, strict=True):
         row, col = (x.to(g.idtype).contiguous() for x in (row, col))
-        types = 1 if start == stop else 2
-        relations.append(
-            heterograph_index.create_unitgraph_from_coo(
-                types, sizes[start], sizes[stop], row, col, FORMATS
-            )
-        )
+        shape = 1 if start == stop else 2, sizes[start], sizes[stop]
+        make = heterograph_index.create_unitgraph_from_coo
+        relations.append(make(*shape, row, col, FORMATS))
     meta = graph_index.from_coo(len(sizes), starts, stops, True)
     return heterograph_index.create_heterograph_from_relations(
         meta, relations, toindex(sizes, "int64")

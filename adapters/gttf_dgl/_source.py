@@ -13,7 +13,7 @@ from dgl import DGLGraph
 from torch import Tensor
 
 from gttf_dgl import _check
-from gttf_dgl._check import EdgeType
+from gttf_dgl._check import EdgeType, Nodes
 from gttf_dgl.compact import kinds_with, weighted_rows
 from gttf_sampler import (
     BiasFn,
@@ -102,10 +102,7 @@ class Source(NamedTuple):
         return cls(g, choice, adjs, hidden)
 
     def draw(
-        self,
-        seeds: dict[str, Tensor],
-        hops: Sequence[list[int]],
-        generator: random.Randomness,
+        self, seeds: Nodes, hops: Sequence[list[int]], generator: random.Randomness
     ) -> HeteroSubgraph:
         """Samples; `hops` has the fanouts of every edge type for each hop."""
         biases = self._biases()
@@ -131,7 +128,7 @@ class Source(NamedTuple):
 
     def _draw_one_type(
         self,
-        seeds: dict[str, Tensor],
+        seeds: Nodes,
         hops: Sequence[list[int]],
         biases: dict[EdgeType, BiasFn],
         generator: random.Randomness,
@@ -221,5 +218,4 @@ def _positions(adj: CompactAdj, eids: Tensor) -> Tensor:
         place = torch.arange(edge_id.numel(), device=edge_id.device).to(edge_id.dtype)
         return torch.empty_like(place).index_copy_(0, edge_id.long(), place)
 
-    places: Tensor = adj.cached("place_of_edge", invert)
-    return places.index_select(0, eids).long()
+    return adj.cached("place_of_edge", invert).index_select(0, eids).long()

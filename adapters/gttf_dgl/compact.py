@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-import weakref
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from dgl import DGLGraph
-from torch import Tensor
 
 from gttf_dgl import _check
 from gttf_dgl._check import EdgeType
 from gttf_sampler import CompactAdj
+from gttf_sampler.graph.kept import kept_of
 
 # "turned" are the rows of "out", taken as edges into a node of the reversed graph
 FORMATS = {"in": "csc", "out": "csr", "turned": "csr"}
-
-
-@dataclass
-class _Kept:
-    """What has been made of one graph.
-
-    Attributes:
-        owner: the structure of the graph, which DGL replaces when edges or nodes are
-            added or removed in place.
-        plain: rows per (edge type, direction).
-        weighted: rows per (edge type, direction, "prob" or "mask", name of the edge
-            data), with the tensor they were made of and the number of changes it had
-            seen.
-    """
-
-    owner: weakref.ref[Any]
-    plain: dict[tuple[EdgeType, str], CompactAdj] = field(default_factory=dict)
-    weighted: dict[
-        tuple[EdgeType, str, str, str], tuple[CompactAdj, Tensor, int | None]
-    ] = field(default_factory=dict)
-
-
-_kept: dict[int, _Kept] = {}  # by id: DGL's structures cannot be hashed
 
 
 def to_compact(
@@ -49,7 +24,7 @@ def to_compact(
     prob: str | None = None,
     mask: str | None = None,
 ) -> CompactAdj:
-    """The rows of one edge type, without a copy of DGL's own CSC or CSR arrays.
+    """The `CompactAdj` of one edge type of a DGLGraph, on DGL's own arrays.
 
     >>> import dgl
     >>> from gttf_dgl import to_compact
@@ -89,11 +64,12 @@ def to_compact(
 
 
 def rows(g: DGLGraph, kind: EdgeType, direction: str) -> CompactAdj:
-    """The rows of one canonical edge type, from the cache or made now."""
-    kept = _of(g).plain
-    if (kind, direction) not in kept:
-        kept[kind, direction] = _make_rows(g, kind, direction)
-    return kept[kind, direction]
+    """The rows of one canonical edge type, kept with the structure of the graph.
+
+    DGL replaces the structure when edges or nodes are added or removed in place.
+    """
+    place = kind, direction
+    return kept_of(g._graph).get(place, lambda: _make_rows(g, kind, direction))
 
 
 def _make_rows(g: DGLGraph, kind: EdgeType, direction: str) -> CompactAdj:
@@ -124,23 +100,16 @@ def weighted_rows(
     if name is None:
         return rows(g, kind, direction)
     data = g.edges[kind].data[name]
-    kept, place = _of(g).weighted, (kind, direction, argument, name)
-    if place in kept:
-        adj, made_of, changes = kept[place]
-        if made_of is data and changes is not None and changes == _changes(data):
-            return adj
-    weight = _check.weights(argument, name, data, boolean=prob is None)
-    adj = rows(g, kind, direction)
-    if adj.edge_id is not None:
-        weight = weight.index_select(0, adj.edge_id)
-    adj = replace(adj, edge_weight=weight.to(adj.device)).trusted()
-    kept[place] = adj, data, _changes(data)
-    return adj
 
+    def make() -> CompactAdj:
+        weight = _check.weights(argument, name, data, boolean=prob is None)
+        adj = rows(g, kind, direction)
+        if adj.edge_id is not None:
+            weight = weight.index_select(0, adj.edge_id)
+        return replace(adj, edge_weight=weight.to(adj.device)).trusted()
 
-def _changes(data: Tensor) -> int | None:
-    """How often `data` was changed in place; None where torch does not count."""
-    return None if data.is_inference() else data._version
+    place = kind, direction, argument, name
+    return kept_of(g._graph).get(place, make, data)
 
 
 def kinds_with(g: DGLGraph, prob: str | None, mask: str | None) -> list[EdgeType]:
@@ -157,12 +126,3 @@ def kinds_with(g: DGLGraph, prob: str | None, mask: str | None) -> list[EdgeType
         )
         _check.fail(argument, rule, repr(name), f"there are {known}")
     return kinds
-
-
-def _of(g: DGLGraph) -> _Kept:
-    """What is kept of the structure that `g` has now."""
-    owner = g._graph
-    place = id(owner)
-    if place not in _kept:  # forgotten with its owner, before the id is used again
-        _kept[place] = _Kept(weakref.ref(owner, lambda _: _kept.pop(place)))
-    return _kept[place]

@@ -10,14 +10,14 @@ from typing import Any
 from dgl import DGLGraph
 
 from gttf_dgl import _check
-from gttf_dgl._frames import make_frontier
+from gttf_dgl._frames import make_graph
 from gttf_dgl._source import Choice, Source
 from gttf_dgl.sampler import GTTFSampler
 from gttf_sampler import BiasFn, random
 
 
 class NeighborSampler(GTTFSampler):
-    """`GTTFSampler` by the name of what it stands in for.
+    """DGL's `NeighborSampler` on the engine of this package: `GTTFSampler`.
 
     >>> import dgl, torch
     >>> sampler = NeighborSampler([5, 10])
@@ -27,11 +27,11 @@ class NeighborSampler(GTTFSampler):
 
 
 class MultiLayerNeighborSampler(NeighborSampler):
-    """`NeighborSampler` by the other name that DGL has for it."""
+    """DGL's older name for `NeighborSampler`."""
 
 
 class MultiLayerFullNeighborSampler(NeighborSampler):
-    """All neighbours, for each of `num_layers` layers.
+    """Samples all neighbours in each of `num_layers` layers.
 
     >>> MultiLayerFullNeighborSampler(2).fanouts
     [-1, -1]
@@ -61,7 +61,9 @@ def sample_neighbors(
     bias: BiasFn | Mapping[Any, BiasFn] | None = None,
     generator: random.Randomness = None,
 ) -> DGLGraph:
-    """The sampled edges of some nodes as a graph of all nodes; `dgl.sampling`'s.
+    """Samples edges of some nodes, as `dgl.sampling.sample_neighbors` does.
+
+    The result is a graph of all nodes of `g` with the sampled edges.
 
     >>> import dgl
     >>> g = dgl.graph(([1, 2, 3, 4], [0, 0, 0, 2]))
@@ -103,5 +105,6 @@ def sample_neighbors(
         receiver = drawn.node[kind[2]][drawn.col[kind]]
         ends.append((sender, receiver) if edge_dir == "in" else (receiver, sender))
         eids.append(adj.original_edge(drawn.edge[kind]))
-    frontier = make_frontier(g, ends, eids, bool(copy_ndata), bool(copy_edata))
+    copied = bool(copy_ndata), bool(copy_edata)
+    frontier = make_graph(g, g.canonical_etypes, ends, eids, None, *copied)
     return frontier if device is None else frontier.to(device)

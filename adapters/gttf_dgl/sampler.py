@@ -13,10 +13,10 @@ from dgl.dataloading.base import (
     set_src_lazy_features,
 )
 from dgl.heterograph import DGLBlock
-from torch import Tensor
 
 from gttf_dgl import _blocks, _check, _frames, _keys
 from gttf_dgl._blocks import block_of, output_device
+from gttf_dgl._check import Nodes
 from gttf_dgl._keys import load_kernels, number_of_batch
 from gttf_dgl._source import Choice, Source
 from gttf_dgl.loader import seen_by_loaders
@@ -158,11 +158,7 @@ class GTTFSampler(BlockSampler):
         return blocks[0].srcdata[NID], seed_nodes, blocks
 
     def _layered_blocks(
-        self,
-        source: Source,
-        seeds: dict[str, Tensor],
-        hops: list[list[int]],
-        key: int,
+        self, source: Source, seeds: Nodes, hops: list[list[int]], key: int
     ) -> list[DGLBlock]:
         """One sample per layer: whatever a layer needs is drawn anew."""
         root = random.new_key(key, source.g.device, random.BATCH)
@@ -176,11 +172,7 @@ class GTTFSampler(BlockSampler):
         return blocks
 
     def _rooted_blocks(
-        self,
-        source: Source,
-        seeds: dict[str, Tensor],
-        hops: list[list[int]],
-        key: int,
+        self, source: Source, seeds: Nodes, hops: list[list[int]], key: int
     ) -> list[DGLBlock]:
         """One sample for all: the layer h steps from the seeds sees h hops of it."""
         drawn = source.draw(seeds, hops, key)

@@ -28,7 +28,7 @@ def random_walk(
     return_eids: bool = False,
     generator: torch.Generator | int | None = None,
 ) -> tuple[Tensor, ...]:
-    """Walks along the edges from every node; `dgl.sampling.random_walk`.
+    """Random walks along the edges, as `dgl.sampling.random_walk` draws them.
 
     >>> import dgl
     >>> from gttf_dgl import random_walk
@@ -97,7 +97,7 @@ def node2vec_random_walk(
     *,
     generator: torch.Generator | int | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Second-order walks from every node; `dgl.sampling.node2vec_random_walk`.
+    """node2vec walks, as `dgl.sampling.node2vec_random_walk` draws them.
 
     A step back weighs 1/p, one to a node with an edge to the last node 1, others 1/q.
 

@@ -1,20 +1,33 @@
 """What both loaders make of their arguments."""
 
-from numbers import Integral
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_pyg._check import as_integers, as_reals, ids, is_integer
+from gttf_pyg._check import InputError, as_reals, ids, is_integer, one_per_seed
+from gttf_pyg._finish import finish
 from gttf_pyg._rows import ONLY
 from gttf_pyg.sampler import GTTFSampler
-from gttf_sampler._check import as_dense, dense, shown
+from gttf_sampler._check import (
+    as_dense,
+    dense,
+    fail,
+    integer,
+    integers,
+    mistyped,
+    shown,
+    size,
+)
 
-
-class InputError(ValueError, AssertionError):
-    """What PyG asserts, and we say."""
+# Arguments of a loader that are its sampler's: PyG's, and those that PyG does not know.
+SAMPLING = (
+    *("num_neighbors", "replace", "subgraph_type", "disjoint", "temporal_strategy"),
+    *("time_attr", "weight_attr", "is_sorted", "directed"),
+)
+OURS = ("exclude_edges", "bias", "time_window", "device")
 
 
 def input_nodes_of(value: Any, times: Any, data: Any, sampler: Any) -> tuple[Any, Any]:
@@ -32,20 +45,16 @@ def input_nodes_of(value: Any, times: Any, data: Any, sampler: Any) -> tuple[Any
     if isinstance(value, tuple | list) and len(value) == 2:
         name, nodes = value
     if not isinstance(name, str):
-        raise InputError(
-            "'input_nodes' must be a node type, or (node type, nodes), in a "
-            f"heterogeneous graph (got {_told(value)})"
-        )
+        rule = "must be a node type, or (node type, nodes), in a heterogeneous graph"
+        _refuse("input_nodes", rule, value)
     if name not in sampler.node_types:
-        raise InputError(
-            f"'input_nodes' must name one of the node types {sampler.node_types} "
-            f"(got {name!r})"
-        )
-    size = (sizes or {}).get(name)
-    nodes = _nodes(nodes, size)
-    times = _one_per_seed("input_time", times, _count(nodes, size))
-    if nodes is None and isinstance(data, tuple) and size is not None:
-        nodes = torch.arange(size)  # PyG asks a store for the size of None
+        rule = f"must name one of the node types {sampler.node_types}"
+        _refuse("input_nodes", rule, name)
+    count = (sizes or {}).get(name)
+    nodes = _nodes(nodes, count)
+    times = _one_per_seed("input_time", times, _count(nodes, count))
+    if nodes is None and isinstance(data, tuple) and count is not None:
+        nodes = torch.arange(count)  # PyG asks a store for the size of None
     return (name if nodes is None else (name, nodes)), times
 
 
@@ -64,10 +73,7 @@ def edge_label_index_of(
     count = None if rows is None else rows.num_edges
     if edges is not None:
         if not isinstance(edges, Tensor) or edges.dim() != 2 or edges.shape[0] != 2:
-            raise InputError(
-                "'edge_label_index' must be a tensor [2, k] of pairs (got "
-                f"{_told(edges)})"
-            )
+            _refuse("edge_label_index", "must be a tensor [2, k] of pairs", edges)
         count = edges.shape[1]
     labels = _one_per_seed("edge_label", labels, count)
     if getattr(sampler, "is_temporal", True):  # else PyG refuses them
@@ -85,14 +91,12 @@ def _edge_type(value: Any) -> tuple[Any, Any]:
     else:
         kind, edges = parts, None
     if not 2 <= len(kind) <= 3 or not all(isinstance(word, str) for word in kind):
-        raise InputError(
-            "'edge_label_index' must be an edge type, or (edge type, edges), where "
-            f"there are types (got {_told(value)})"
-        )
+        rule = "must be an edge type, or (edge type, edges), in a heterogeneous graph"
+        _refuse("edge_label_index", rule, value)
     return tuple(kind), edges
 
 
-def _nodes(value: Any, size: int | None) -> Any:
+def _nodes(value: Any, count: int | None) -> Any:
     """Arrays, and lists of booleans, as tensors; a mask must be of all nodes."""
     masked = isinstance(value, list) and value and isinstance(value[0], bool | np.bool_)
     if isinstance(value, Tensor):
@@ -100,121 +104,113 @@ def _nodes(value: Any, size: int | None) -> Any:
     elif isinstance(value, np.ndarray | range) or masked:
         value = as_dense("input_nodes", value)
     if isinstance(value, list | tuple):
-        value = as_integers("input_nodes", value)
-    if value is not None and not isinstance(value, Tensor):
-        raise InputError(
-            f"'input_nodes' must be ids [k] or a mask (got {_told(value)})"
-        )
-    if isinstance(value, Tensor):
-        masked = value.dtype == torch.bool
-        if value.dim() != 1 or (masked and size not in (None, value.numel())):
-            what = f"a mask [{size}] or ids" if masked else "ids [k] or a mask"
-            raise InputError(f"'input_nodes' must be {what} (got {_told(value)})")
-        value = value if masked else ids("input_nodes", value)
-    return value
+        value = integers("input_nodes", value, rank=None)
+    if value is None:
+        return None
+    if not isinstance(value, Tensor):
+        _refuse("input_nodes", "must be ids [k] or a mask", value)
+    masked = value.dtype == torch.bool
+    if value.dim() != 1 or (masked and count not in (None, value.numel())):
+        what = f"a mask [{count}] or ids" if masked else "ids [k] or a mask"
+        _refuse("input_nodes", f"must be {what}", value)
+    return value if masked else ids("input_nodes", value)
 
 
-def _count(nodes: Any, size: int | None) -> int | None:
+def _count(nodes: Any, every: int | None) -> int | None:
     """How many seeds there are, where it can be told."""
     if nodes is None:
-        return size
-    if isinstance(nodes, Tensor) and nodes.dtype == torch.bool:
-        return int(nodes.sum())
-    return len(nodes) if hasattr(nodes, "__len__") else None
+        return every
+    return int(nodes.sum()) if nodes.dtype == torch.bool else len(nodes)
 
 
 def _one_per_seed(name: str, values: Any, count: int | None) -> Any:
-    """A tensor with one entry per seed, or None."""
+    """Labels or times from an array, too; numbers if they are times."""
     if values is None:
         return None
     if not isinstance(values, Tensor):
         values = as_dense(name, values)
     if name.endswith("_time"):
         values = as_reals(name, values)
-    if dense(name, values).dim() == 0 or count not in (None, values.shape[0]):
-        raise InputError(
-            f"'{name}' must have one entry per seed, {count} in all (got shape "
-            f"{list(values.shape)})"
-        )
-    return values
+    return one_per_seed(name, values, count)
 
 
-def _told(value: Any) -> str:
-    """What was received, in a few words."""
+def _refuse(name: str, rule: str, value: Any) -> NoReturn:
+    """Raises the error that names the argument, and says what it was."""
+    got = shown(value)
     if isinstance(value, Tensor):
-        return f"{str(value.dtype)[6:]} {list(value.shape)}"
-    return shown(value)
+        got = f"{str(value.dtype)[6:]} {list(value.shape)}"
+    raise InputError(f"'{name}' {rule} (got {got})")
 
 
-def sampler_for(data: Any, given: Any, extra: dict[str, Any], **sampling: Any) -> Any:
-    """The sampler of a loader: the one that was given, or a new one.
+def sampler_for(given: Mapping[str, Any]) -> Any:
+    """The sampler of a loader with these arguments: theirs, or a new one.
 
-    `extra` is what PyG's samplers do not know; it cannot be had from a given one.
+    What PyG's samplers do not know cannot be had from one that was given.
     """
-    if given is None:
-        return GTTFSampler(data, **sampling, **extra)
+    extra = {name: given[name] for name in OURS}
+    sampler = given["neighbor_sampler"]
+    if sampler is None:
+        sampling = {name: given[name] for name in SAMPLING}
+        return GTTFSampler(given["data"], **sampling, **extra)
     for name, value in extra.items():
         if value is not None and value is not False:
-            raise ValueError(
-                f"'{name}' must be told to the 'neighbor_sampler' that is given (got "
-                f"{value!r})"
-            )
-    return given
+            rule = "must be told to the 'neighbor_sampler' that is given"
+            fail(name, rule, repr(value))
+    return sampler
 
 
-def not_seed_edges(exclude_edges: Any) -> Any:
-    """`exclude_edges` of a loader whose seeds are nodes."""
+def not_seed_edges(exclude_edges: Any) -> None:
+    """Refuses to hide the seed edges where the seeds of a loader are nodes."""
     if exclude_edges is True:
-        raise ValueError(
-            "'exclude_edges' must name edges where seeds are nodes (got True); a "
-            "GTTFLinkLoader knows its seed edges"
-        )
-    return exclude_edges
+        rule, cure = "must name edges", "a GTTFLinkLoader knows its seed edges"
+        fail("exclude_edges", f"{rule} where seeds are nodes", True, cure)
 
 
-def checked_prefetch(prefetch: int, num_workers: int) -> int:
+def checked_prefetch(given: Mapping[str, Any]) -> int:
     """`prefetch`, which must be a number >= 0, and 0 if there are workers."""
-    if isinstance(prefetch, bool) or not isinstance(prefetch, Integral):
-        raise TypeError(f"'prefetch' must be an integer (got {prefetch!r})")
-    if prefetch < 0:
-        raise ValueError(f"'prefetch' must not be negative (got {prefetch})")
-    if prefetch and num_workers:
-        raise ValueError(
-            f"'prefetch' must be 0 beside workers, which work ahead by themselves (got "
-            f"{prefetch}); set 'prefetch_factor'"
-        )
+    prefetch = size("prefetch", given["prefetch"])
+    if prefetch and given["kwargs"].get("num_workers", 0):
+        rule = "must be 0 beside workers, which work ahead by themselves"
+        fail("prefetch", rule, prefetch, "set 'prefetch_factor'")
     return prefetch
 
 
-def prepare_workers(sampler: Any, num_workers: int) -> None:
+def handed_on(given: Mapping[str, Any], sampler: Any) -> dict[str, Any]:
+    """What PyG's constructor of a loader is told beside data and seeds."""
+    _prepare_workers(sampler, given["kwargs"].get("num_workers", 0))
+    alike = ("time_attr", "transform_sampler_output", "filter_per_worker")
+    ours = (given[name] for name in ("normalize", "device", "transform"))
+    return {
+        **{name: given[name] for name in (*alike, "thread_workers")},
+        "transform": finish(given["data"], sampler, *ours),
+        "neighbor_sampler": sampler,
+        **_seeded(given["kwargs"], given["seed"]),
+    }
+
+
+def _prepare_workers(sampler: Any, num_workers: int) -> None:
     """Makes what workers can share; refuses them where they cannot use the device."""
     if num_workers == 0 or not isinstance(sampler, GTTFSampler):
         return
     devices = {adj.device for adj in sampler.adjs.values()} - {torch.device("cpu")}
     if devices:
-        raise ValueError(
-            f"'num_workers' must be 0 where the graph is on {devices.pop()} (got "
-            f"{num_workers}); use 'prefetch'"
-        )
+        rule = f"must be 0 where the graph is on {devices.pop()}"
+        fail("num_workers", rule, num_workers, "use 'prefetch'")
     sampler.rows_travel = False  # our loaders leave them out of batches
     sampler.prepare()
 
 
-def seeded(kwargs: dict[str, Any], seed: int | None) -> dict[str, Any]:
+def _seeded(kwargs: dict[str, Any], seed: Any) -> dict[str, Any]:
     """The arguments of torch's DataLoader, with a generator made from `seed`."""
     generator = kwargs.get("generator")
     if generator is not None and not isinstance(generator, torch.Generator):
-        raise TypeError(
-            f"'generator' must be a torch.Generator (got {shown(generator)}); a number "
-            "is a 'seed'"
-        )
+        rule = "must be a torch.Generator"
+        mistyped("generator", rule, shown(generator), "a number is a 'seed'")
     if seed is None:
         return kwargs
     if generator is not None:
-        got = shown(seed)
-        raise ValueError(f"'seed' must be None beside a 'generator' (got {got})")
-    if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise TypeError(f"'seed' must be an integer (got {shown(seed)})")
-    if not -(1 << 63) <= int(seed) < 1 << 64:
-        raise ValueError(f"'seed' must have at most 64 bits (got {seed})")
-    return {**kwargs, "generator": torch.Generator().manual_seed(int(seed))}
+        fail("seed", "must be None beside a 'generator'", shown(seed))
+    number = integer("seed", seed)
+    if not -(1 << 63) <= number < 1 << 64:
+        fail("seed", "must have at most 64 bits", number)
+    return {**kwargs, "generator": torch.Generator().manual_seed(number)}

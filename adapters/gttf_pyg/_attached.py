@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,24 +22,32 @@ NAME = "compact_adj"
 CHUNK = 1 << 22  # edges that are compared at a time
 
 
+class Columns(NamedTuple):
+    """What a relation has beside its edges; None for what is not asked for.
+
+    Attributes:
+        node_time: of the sources, if rows are to be sorted by it.
+        edge_time: of the edges, instead.
+        edge_weight: of the edges, if they are to be drawn by weight.
+    """
+
+    node_time: Tensor | None = None
+    edge_time: Tensor | None = None
+    edge_weight: Tensor | None = None
+
+
 def attached(
-    store: Any,
-    size: tuple[int, int],
-    node_time: Tensor | None,
-    edge_time: Tensor | None,
-    weight: Tensor | None,
-    backward: bool,
+    store: Any, size: tuple[int, int], columns: Columns, backward: bool
 ) -> CompactAdj | None:
     """The rows attached to `store`, if they are what would be built from it now.
 
     Args:
         store: a `Data`, or what a `HeteroData` has for an edge type.
         size: the numbers of (sources, targets).
-        node_time: of the sources, if rows are to be sorted by it.
-        edge_time: of the edges, instead.
-        weight: of the edges, if they are to be drawn by weight.
+        columns: what the rows must have.
         backward: whether the rows are those of the sources.
     """
+    node_time, edge_time, weight = columns
     adj = store.get(NAME)
     if not isinstance(adj, CompactAdj) or "edge_index" not in store:
         return None
@@ -90,9 +98,7 @@ def detached(data: Any) -> Any:
 
 def copied(adj: CompactAdj) -> CompactAdj:
     """A copy of rows in memory of their own."""
-    names = ("rowptr", "col", "edge_id", "edge_weight", "edge_time")
-    arrays = {name: getattr(adj, name) for name in names}
-    own = {name: x.clone() for name, x in arrays.items() if x is not None}
+    own: dict[str, Any] = {name: x.clone() for name, x in adj.arrays().items()}
     return replace(adj, **own).trusted()
 
 
@@ -103,8 +109,5 @@ def _chunks(adj: CompactAdj) -> Iterator[tuple[slice, Tensor]]:
     for first, last in pairwise([*bounds, adj.num_rows]):
         begin, end = adj.rowptr[[first, last]].tolist()
         rows = torch.arange(first, last, device=adj.device)
-        count = adj.degree[first:last]
-        yield (
-            slice(begin, end),
-            rows.repeat_interleave(count, output_size=end - begin),
-        )
+        rows = rows.repeat_interleave(adj.degree[first:last], output_size=end - begin)
+        yield slice(begin, end), rows

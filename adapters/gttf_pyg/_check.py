@@ -13,12 +13,12 @@ from torch_geometric.sampler import (
 )
 
 from gttf_sampler._check import (
-    INTEGERS,
     as_dense,
     dense,
     fail,
     finite,
     functions,
+    integers,
     mistyped,
     real,
     shown,
@@ -27,6 +27,10 @@ from gttf_sampler._check import (
 DIRECTIONS = ("forward", "backward")
 SCHEMES = ("unbiased", "paper")
 STRATEGIES = ("uniform", "last")
+
+
+class InputError(ValueError, AssertionError):
+    """What PyG asserts, and we say."""
 
 
 class MissingError(KeyError, ValueError):
@@ -53,17 +57,9 @@ def is_integer(value: Tensor) -> bool:
     return str(value.dtype).startswith(("torch.int", "torch.uint"))
 
 
-def as_integers(name: str, value: Any) -> Tensor:
-    """`value` as a tensor of integers of any shape, from arrays and lists, too."""
-    found = as_dense(name, value)
-    if found.dtype not in INTEGERS:
-        mistyped(name, "must have dtype int32 or int64", found.dtype)
-    return found
-
-
 def as_pairs(name: str, value: Any) -> Tensor:
     """`value` as pairs of nodes [2, k]; an `EdgeIndex` stays one."""
-    found = as_integers(name, value)
+    found = integers(name, value, rank=None)
     if found.dim() != 2 or found.shape[0] != 2:
         fail(name, "must have shape [2, k]", f"shape {list(found.shape)}")
     return found
@@ -95,34 +91,43 @@ def check_window(time_window: Any, time_attr: str | None) -> None:
         fail("time_window", "needs times", time_window, "set 'time_attr'")
 
 
+def not_uniform(sampler: Any) -> list[str]:
+    """Which options of a sampler keep it from drawing all neighbours alike."""
+    adjs = getattr(sampler, "adjs", {}).values()  # a foreign sampler has none
+    odd = {
+        "weight_attr": any(adj.edge_weight is not None for adj in adjs),
+        "time_attr": sampler.is_temporal,
+        "bias": getattr(sampler, "bias", None) is not None,
+        "exclude_edges": getattr(sampler, "excludes", False),
+    }
+    return [name for name, is_used in odd.items() if is_used]
+
+
 def checked_nodes(inputs: Any) -> NodeSamplerInput:
     """`inputs` with ids in int64; what does not name nodes is refused."""
     if not isinstance(inputs, NodeSamplerInput):
-        raise TypeError(f"'inputs' must be a NodeSamplerInput (got {shown(inputs)})")
+        mistyped("inputs", "must be a NodeSamplerInput", shown(inputs))
     node = ids("inputs.node", inputs.node)
-    _one_each("inputs.time", inputs.time, node.numel())
+    one_per_seed("inputs.time", inputs.time, node.numel())
     return _with(inputs, node=node)
 
 
 def checked_edges(inputs: Any, neg_sampling: Any) -> EdgeSamplerInput:
     """`inputs` with ids in int64; what does not name pairs is refused."""
     if not isinstance(inputs, EdgeSamplerInput):
-        raise TypeError(f"'inputs' must be an EdgeSamplerInput (got {shown(inputs)})")
+        mistyped("inputs", "must be an EdgeSamplerInput", shown(inputs))
     row, col = ids("inputs.row", inputs.row), ids("inputs.col", inputs.col)
     count = row.numel()
     if col.numel() != count:
-        raise ValueError(
-            f"'inputs.col' must have one entry per entry of 'inputs.row', {count} in "
-            f"all (got {inputs.col.numel()})"
-        )
-    _one_each("inputs.label", inputs.label, count)
-    _one_each("inputs.time", inputs.time, count)
+        rule = f"must have one entry per entry of 'inputs.row', {count} in all"
+        fail("inputs.col", rule, col.numel())
+    one_per_seed("inputs.label", inputs.label, count)
+    one_per_seed("inputs.time", inputs.time, count)
     if neg_sampling is not None and not isinstance(neg_sampling, NegativeSampling):
-        got = shown(neg_sampling)
-        raise TypeError(f"'neg_sampling' must be a NegativeSampling (got {got})")
+        mistyped("neg_sampling", "must be a NegativeSampling", shown(neg_sampling))
     triplets = neg_sampling is not None and neg_sampling.is_triplet()
     if triplets and inputs.label is not None:
-        raise ValueError("'inputs.label' must be None beside triplets (got a tensor)")
+        fail("inputs.label", "must be None beside triplets", "a tensor")
     return _with(inputs, row=row, col=col)
 
 
@@ -135,16 +140,15 @@ def _with(inputs: Any, **parts: Tensor) -> Any:
     return inputs
 
 
-def _one_each(name: str, value: Any, count: int) -> None:
-    """Refuses what is neither None nor a tensor with one entry per seed."""
+def one_per_seed(name: str, value: Any, count: int | None) -> Tensor | None:
+    """`value` as a tensor with one entry per seed, or None."""
     if value is None:
-        return
+        return None
     found = dense(name, value)
-    if found.dim() == 0 or found.shape[0] != count:
-        raise ValueError(
-            f"'{name}' must have one entry per seed, {count} in all (got shape "
-            f"{list(found.shape)})"
-        )
+    if found.dim() == 0 or count not in (None, found.shape[0]):
+        rule = f"must have one entry per seed, {count} in all"
+        raise InputError(f"'{name}' {rule} (got shape {list(found.shape)})")
+    return found
 
 
 def seed_times(
@@ -160,16 +164,12 @@ def seed_times(
         given = given if isinstance(given, Mapping) else {"": given}
         return torch.cat([given[name] for name in seeds])
     if node_time is None:
-        raise ValueError(
-            "'input_time' must be given where the edges have times (got None)"
-        )
+        fail("input_time", "must be given where the edges have times", None)
     own = node_time if isinstance(node_time, Mapping) else {"": node_time}
     for name, ids in seeds.items():
         if name not in own and ids.numel():
-            raise ValueError(
-                f"'input_time' must be given for nodes without times (got None for "
-                f"{name!r})"
-            )
+            rule = "must be given for nodes without times"
+            fail("input_time", rule, f"None for {name!r}")
     parts = [_at(own[name], ids) for name, ids in seeds.items() if name in own]
     return torch.cat(parts)
 
@@ -179,8 +179,6 @@ def _at(time: Tensor, node: Tensor) -> Tensor:
     if node.device.type == "cpu" and node.numel():
         low, high = (int(bound) for bound in node.aminmax())
         if low < 0 or high >= time.shape[0]:
-            raise ValueError(
-                f"'input_time' must be known for every node, [0, {time.shape[0]}) have "
-                f"one (got {high if low >= 0 else low})"
-            )
+            rule = f"must be known for every node, [0, {time.shape[0]}) have one"
+            fail("input_time", rule, high if low >= 0 else low)
     return time[node.to(time.device)]

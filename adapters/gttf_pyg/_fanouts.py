@@ -11,7 +11,7 @@ from torch_geometric.sampler.base import NumNeighbors
 from gttf_pyg._check import ids
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
-from gttf_sampler._check import shown
+from gttf_sampler._check import fail, mistyped, shown
 
 
 def as_lists(num_neighbors: Any) -> Any:
@@ -37,20 +37,16 @@ def fanouts_of(
     lists = list | tuple if edge_types is None else list | tuple | dict
     if not isinstance(values, lists):
         per_type = "" if edge_types is None else ", or one per edge type"
-        raise TypeError(
-            f"'num_neighbors' must be a list of integers{per_type} (got "
-            f"{shown(values)})"
-        )
+        rule = f"must be a list of integers{per_type}"
+        mistyped("num_neighbors", rule, shown(values))
     for fanouts in values.values() if isinstance(values, dict) else [values]:
         _check(fanouts)
     if edge_types is None:
         return {ONLY: list(values)}
     for kind in values if isinstance(values, dict) else ():
         if (name := kind.to_tuple()) not in edge_types:
-            raise ValueError(
-                f"'num_neighbors' must use the edge types of the data, {edge_types} "
-                f"(got {name!r})"
-            )
+            rule = f"must use the edge types of the data, {edge_types}"
+            fail("num_neighbors", rule, repr(name))
     named = reverse_edge_type if backward else (lambda kind: kind)
     values = num_neighbors.get_values(edge_types)
     return {named(kind): list(value) for kind, value in values.items()}
@@ -59,10 +55,7 @@ def fanouts_of(
 def _check(fanouts: Any) -> None:
     """Refuses what is not a list of integers."""
     if not isinstance(fanouts, list | tuple):
-        raise TypeError(
-            f"'num_neighbors' must hold one list per edge type (got {shown(fanouts)})"
-        )
+        mistyped("num_neighbors", "must hold one list per edge type", shown(fanouts))
     for fanout in fanouts:
         if isinstance(fanout, bool) or not isinstance(fanout, Integral):
-            got = shown(fanout)
-            raise TypeError(f"'num_neighbors' must hold integers (got {got})")
+            mistyped("num_neighbors", "must hold integers", shown(fanout))

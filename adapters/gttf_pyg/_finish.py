@@ -1,41 +1,15 @@
 """What happens to a batch between PyG's part and the user's transform."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Data
 
-from gttf_pyg._check import SCHEMES
+from gttf_pyg._check import SCHEMES, not_uniform
 from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg.sampler import GTTFSampler
-from gttf_sampler import gather_rows
-from gttf_sampler._check import one_of
-
-FEW_NODES = 1 << 12  # whose features are hardly ever large
-
-
-class _ReusedMemory(TorchFunctionMode):
-    """Lets `gather_rows` do what `torch.index_select` is asked for along rows."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        # By name, as PyG puts a function of its own in the place of torch's.
-        chosen = func.__name__ == "index_select" and func is not Tensor.index_select
-        plain = len(args) == 3 and type(args[0]) is Tensor and args[0].dim() > 0
-        kwargs = kwargs or {}
-        if chosen and plain and args[1] == 0 and kwargs.get("out") is None:
-            return gather_rows(args[0], args[2])
-        return func(*args, **kwargs)
-
-
-def reused_memory(num_nodes: int) -> AbstractContextManager[Any]:
-    """A context for the gathering of `num_nodes` nodes' features."""
-    return _ReusedMemory() if num_nodes >= FEW_NODES else nullcontext()
+from gttf_sampler._check import fail, one_of
 
 
 class Finish:
@@ -74,34 +48,22 @@ def _weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
     """The weights of scheme `normalize`, if they mean something for this sampler."""
     one_of("normalize", scheme, SCHEMES)
     if not isinstance(data, Data) or "edge_index" not in data:
-        raise ValueError(
-            "'normalize' must be None unless the data is a 'Data' with an edge_index "
-            f"(got {type(data).__name__}); normalise in the model"
-        )
+        rule = "must be None unless the data is a 'Data' with an edge_index"
+        fail("normalize", rule, type(data).__name__, "normalise in the model")
     if not isinstance(sampler, GTTFSampler):
-        raise ValueError(
-            "'normalize' must be None unless the 'neighbor_sampler' is a GTTFSampler "
-            f"(got {type(sampler).__name__})"
-        )
+        rule = "must be None unless the 'neighbor_sampler' is a GTTFSampler"
+        fail("normalize", rule, type(sampler).__name__)
     (adj,) = sampler.adjs.values()
     taken = [name for name in ("edge_weight", "n_id", "e_id") if name in data]
     if taken:
-        raise ValueError(
-            f"'normalize' must be None where the data has a {taken[0]!r} of its own "
-            f"(got {scheme!r})"
-        )
-    odd = {
-        "subgraph_type": sampler.subgraph_type.value != "directional",
-        "sample_direction": sampler.sample_direction != "forward",
-        "weight_attr": adj.edge_weight is not None,
-        "time_attr": sampler.is_temporal,
-        "bias": sampler.bias is not None,
-        "exclude_edges": sampler.excludes,
-    }
-    used = [name for name, is_used in odd.items() if is_used]
+        rule = f"must be None where the data has a {taken[0]!r} of its own"
+        fail("normalize", rule, repr(scheme))
+    used = not_uniform(sampler)
+    if sampler.sample_direction != "forward":
+        used.insert(0, "sample_direction")
+    if sampler.subgraph_type.value != "directional":
+        used.insert(0, "subgraph_type")
     if used:
-        raise ValueError(
-            f"'normalize' must be None unless neighbours are drawn uniformly (got "
-            f"{scheme!r} with {used[0]!r})"
-        )
+        rule = "must be None unless neighbours are drawn uniformly"
+        fail("normalize", rule, f"{scheme!r} with {used[0]!r}")
     return GCNWeights(adj, scheme, edge_columns(data))

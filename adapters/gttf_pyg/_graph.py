@@ -9,11 +9,11 @@ from torch_geometric.data import remote_backend_utils
 from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.sampler.base import DataType
 
-from gttf_pyg._attached import plain
+from gttf_pyg._attached import Columns, plain
 from gttf_pyg._check import MissingError, as_pairs, as_reals
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, Graph, Options, from_rows, rows_of, without_relation
-from gttf_sampler._check import dense
+from gttf_sampler._check import dense, fail
 
 
 def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
@@ -37,17 +37,17 @@ def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
     if edge_types == [None]:
         count = _size(edges[0])
         node_time, edge_time = _homogeneous_times(times, options.time_attr)
-        attributes = node_time, edge_time, None, options, perm
-        adj = from_rows(rowptr, col, (count, count), *attributes)
+        columns = Columns(node_time, edge_time)
+        adj = from_rows(rowptr, col, (count, count), columns, options, perm)
         return Graph({ONLY: adj}, count, [None], [None], node_time, edge_time, {})
     sizes = _sizes(features, graphs, edges)
     node_time, edge_time = _typed_times(times, options.time_attr)
     adjs = {}
     for kind in edge_types:
         size = sizes[kind[0]], sizes[kind[2]]
-        own = (node_time or {}).get(kind[0]), (edge_time or {}).get(kind)
-        attributes = *own, None, options, perm.get(kind)
-        adj = from_rows(rowptr[kind], col[kind], size, *attributes)
+        columns = Columns((node_time or {}).get(kind[0]), (edge_time or {}).get(kind))
+        arrays = rowptr[kind], col[kind]
+        adj = from_rows(*arrays, size, columns, options, perm.get(kind))
         adjs[reverse_edge_type(kind) if options.backward else kind] = adj
     loose = without_relation(sizes, adjs)
     return Graph(adjs, sizes, list(sizes), edge_types, node_time, edge_time, loose)
@@ -56,10 +56,8 @@ def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
 def _size(edge: Any) -> int:
     """The number of nodes of a graph without types."""
     if edge.size is None:
-        raise ValueError(
-            "'data' must know how many nodes its edges have (got edges without a "
-            "size); pass 'size' to put_edge_index"
-        )
+        rule, cure = "must know how many nodes its edges have", "to put_edge_index"
+        fail("data", rule, "edges without a size", f"pass 'size' {cure}")
     return int(max(edge.size))
 
 
@@ -80,15 +78,11 @@ def _times(features: Any, edges: Any, name: str | None) -> dict[Any, Tensor] | N
         return None
     for edge in edges:
         if edge.layout == EdgeLayout.CSR:
-            raise ValueError(
-                "'time_attr' needs edges in COO or CSC layout (got CSR for "
-                f"{edge.edge_type})"
-            )
+            rule = "needs edges in COO or CSC layout"
+            fail("time_attr", rule, f"CSR for {edge.edge_type}")
         if not edge.is_sorted:
-            raise ValueError(
-                "'time_attr' needs edges sorted by destination, and by time within a "
-                f"neighbourhood (got is_sorted=False for {edge.edge_type})"
-            )
+            rule = "needs edges sorted by destination, and by time within a row"
+            fail("time_attr", rule, f"is_sorted=False for {edge.edge_type}")
     found = {}
     for attr in features.get_all_tensor_attrs():
         if attr.attr_name == name:
@@ -105,25 +99,21 @@ def _homogeneous_times(
     if times is None:
         return None, None
     if len(times) != 1:
-        raise ValueError(
-            f"'time_attr' must name one tensor of the feature store (got {name!r}, "
-            f"which names {len(times)})"
-        )
+        rule = "must name one tensor of the feature store"
+        fail("time_attr", rule, f"{name!r}, which names {len(times)}")
     (time,) = times.values()
     return (time, None) if name == "time" else (None, time)
 
 
 def _typed_times(times: dict[Any, Tensor] | None, name: str | None) -> tuple[Any, Any]:
-    """The times of the nodes or of the edges, per type."""
+    """The times of the nodes or of the edges, per type; not of both."""
     if times is None:
         return None, None
-    on_nodes = {isinstance(group, str) for group in times}
+    on_nodes = {isinstance(kind, str) for kind in times}
     if len(on_nodes) != 1:
+        rule = "must name either a node-level or an edge-level attribute"
         found = "both" if on_nodes else "neither"
-        raise ValueError(
-            f"'time_attr' must name either a node-level or an edge-level tensor "
-            f"(got {name!r}, which is {found})"
-        )
+        fail("time_attr", rule, f"{name!r}, which is {found}")
     return (times, None) if on_nodes == {True} else (None, times)
 
 
@@ -151,17 +141,16 @@ def _from_homogeneous(data: Any, options: Options) -> Graph:
         elif data.is_edge_attr(name):
             edge_time = time
         else:
-            raise ValueError(
-                f"'time_attr' must name a node-level or edge-level attribute "
-                f"(got {name!r})"
-            )
+            rule = "must name a node-level or edge-level attribute"
+            fail("time_attr", rule, repr(name))
     weight = None
     if (name := options.weight_attr) is not None:
         if name not in data:
             raise _missing("weight_attr", name, data.edge_attrs())
         weight = data[name]
     size = (data.num_nodes, data.num_nodes)
-    adj = rows_of(data, size, node_time, edge_time, weight, options)
+    columns = Columns(node_time, edge_time, weight)
+    adj = rows_of(data, size, columns, options)
     return Graph({ONLY: adj}, data.num_nodes, [None], [None], node_time, edge_time, {})
 
 
@@ -180,13 +169,11 @@ def _from_heterogeneous(data: Any, options: Options) -> Graph:
     for kind, store in data.edge_items():
         for end in (kind[0], kind[2]):
             if sizes.get(end) is None:
-                raise ValueError(
-                    f"'data' must know how many {end!r} nodes there are (got no such "
-                    f"store); set data[{end!r}].num_nodes"
-                )
+                rule, cure = f"must know how many {end!r} nodes there are", "num_nodes"
+                fail("data", rule, "no such store", f"set data[{end!r}].{cure}")
         size = sizes[kind[0]], sizes[kind[2]]
         times = (node_time or {}).get(kind[0]), (edge_time or {}).get(kind)
-        adj = rows_of(store, size, *times, weights.get(kind), options)
+        adj = rows_of(store, size, Columns(*times, weights.get(kind)), options)
         adjs[reverse_edge_type(kind) if options.backward else kind] = adj
     loose = without_relation(sizes, adjs)
     return Graph(adjs, sizes, node_types, edge_types, node_time, edge_time, loose)
@@ -204,16 +191,11 @@ def _hetero_times(data: Any, name: str | None) -> tuple[Any, Any]:
     """The times of the nodes or of the edges, per type."""
     if name is None:
         return None, None
-    on_nodes = any(name in store for store in data.node_stores)
-    on_edges = any(name in store for store in data.edge_stores)
-    if not on_nodes and not on_edges:
-        known = {key for store in data.stores for key in store}
-        raise _missing("time_attr", name, sorted(known))
-    if on_nodes == on_edges:
-        raise ValueError(
-            f"'time_attr' must name either a node-level or an edge-level attribute "
-            f"(got {name!r}, which is both)"
-        )
-    found = data.collect(name)
-    times = {kind: as_reals(f"data[{kind}].{name}", x) for kind, x in found.items()}
-    return (times, None) if on_nodes else (None, times)
+    found = {
+        kind: as_reals(f"data[{kind}].{name}", store[name])
+        for kind, store in (*data.node_items(), *data.edge_items())
+        if name in store
+    }
+    if not found:
+        raise _missing("time_attr", name, sorted({k for s in data.stores for k in s}))
+    return _typed_times(found, name)

@@ -11,8 +11,9 @@ from torch_geometric.sampler import NegativeSampling
 
 from gttf_pyg._check import as_reals
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
-from gttf_sampler._check import dense
+from gttf_sampler._check import dense, fail, fits
 from gttf_sampler._loading.keyed import KeyedIndex, draw_key
+from gttf_sampler.graph.kept import kept_of
 
 _current: ContextVar[int | None] = ContextVar("gttf_batch_key", default=None)
 
@@ -85,46 +86,33 @@ class KeyedNegatives(NegativeSampling):
         weight = self.src_weight if endpoint == "src" else self.dst_weight
         if weight is None:
             if num_nodes is None:
-                raise ValueError("'num_nodes' must be given without weights (got None)")
+                fail("num_nodes", "must be given without weights", None)
             return uniform_nodes(key, num_samples, num_nodes)
         as_reals(f"{endpoint}_weight", dense(f"{endpoint}_weight", weight))
         if num_nodes is not None and weight.numel() != num_nodes:
-            raise ValueError(
-                f"'{endpoint}_weight' must have one entry per node, {num_nodes} in all "
-                f"(got {weight.numel()})"
-            )
+            rule = f"must have one entry per node, {num_nodes} in all"
+            fail(f"{endpoint}_weight", rule, weight.numel())
         row = _row(self.given, endpoint, weight)
         drawn = traverse(row, [0], [num_samples], EdgeWeightBias(), generator=int(key))
         nodes: Tensor = drawn.nodes[1].view(-1)
         if num_samples and int(nodes[0]) < 0:
-            raise ValueError(
-                f"'{endpoint}_weight' must have a positive entry (got zeros only)"
-            )
+            fail(f"{endpoint}_weight", "must have a positive entry", "zeros only")
         return nodes
 
 
 def uniform_nodes(key: random.Key, count: int, num_nodes: int) -> Tensor:
     """int64 [count]: nodes drawn uniformly, with replacement."""
-    try:
-        slot = torch.arange(count)
-    except (RuntimeError, OverflowError) as error:
-        raise ValueError(
-            f"'neg_sampling' must ask for what fits into memory (got {count} nodes)"
-        ) from error
-    word = random.stream(key, slot)
+    fits("neg_sampling", 24 * count)
+    word = random.stream(key, torch.arange(count))
     return random.below_wide(word, torch.full_like(word, num_nodes))
 
 
 def _row(given: NegativeSampling, endpoint: str, weight: Tensor) -> CompactAdj:
     """All nodes as the neighbours of one, by weight; made once per weights."""
-    kept: dict[str, Any] = given.__dict__.setdefault("_rows", {})
-    made_of, version, row = kept.get(endpoint, (None, None, None))
-    now = None if weight.is_inference() else weight._version  # else nobody counts
-    if made_of is not weight or now is None or version != now:
-        size = weight.numel()
-        row = CompactAdj.from_csr(
-            [0, size], torch.arange(size), size, edge_weight=weight.detach().cpu()
-        )
-        kept[endpoint] = weight, now, row
-    found: CompactAdj = row
-    return found
+    size = weight.numel()
+
+    def make() -> CompactAdj:
+        nodes, mass = torch.arange(size), weight.detach().cpu()
+        return CompactAdj.from_csr([0, size], nodes, size, edge_weight=mass)
+
+    return kept_of(given).get(endpoint, make, weight)

@@ -12,6 +12,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import EdgeType
 from gttf_sampler import CompactAdj, HeteroSubgraph, Neighborhood, Subgraph
+from gttf_sampler.rooted import Rooted
 
 
 def from_subgraph(found: Subgraph, adj: CompactAdj, backward: bool) -> SamplerOutput:
@@ -45,6 +46,33 @@ def from_hetero_subgraph(
         batch=None if found.batch is None else dict(found.batch),
         num_sampled_nodes=found.num_sampled_nodes,
         num_sampled_edges=counts and {name(kind): counts[kind] for kind in adjs},
+    )
+
+
+def from_rooted(
+    found: Rooted, names: list[EdgeType] | None, kinds: list[str], backward: bool
+) -> SamplerOutput | HeteroSamplerOutput:
+    """What was drawn by laws; `names` are those of the relations, None if untyped."""
+    row, col = (found.col, found.row) if backward else (found.row, found.col)
+    if names is None:
+        return SamplerOutput(
+            node=found.node[0],
+            row=row[0],
+            col=col[0],
+            edge=found.edge[0],
+            batch=None if found.root is None else found.root[0],
+            num_sampled_nodes=found.num_nodes[0],
+            num_sampled_edges=found.num_edges[0],
+        )
+    roots = found.root
+    return HeteroSamplerOutput(
+        node=dict(zip(kinds, found.node, strict=True)),
+        row=dict(zip(names, row, strict=False)),  # loose types have none
+        col=dict(zip(names, col, strict=False)),
+        edge=dict(zip(names, found.edge, strict=False)),
+        batch=None if roots is None else dict(zip(kinds, roots, strict=True)),
+        num_sampled_nodes=dict(zip(kinds, found.num_nodes, strict=True)),
+        num_sampled_edges=dict(zip(names, found.num_edges, strict=False)),
     )
 
 

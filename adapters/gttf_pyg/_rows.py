@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gttf_pyg._attached import attached, plain
+from gttf_pyg._attached import Columns, attached, plain
 from gttf_pyg._check import as_pairs
 from gttf_pyg._compat import ordered_rows
 from gttf_sampler import CompactAdj
-from gttf_sampler._check import dense
+from gttf_sampler._check import dense, fail, mistyped, within
 
 EdgeType = tuple[str, str, str]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
@@ -49,95 +49,69 @@ class Options(NamedTuple):
 
 
 def rows_of(
-    store: Any,
-    size: tuple[int, int],
-    node_time: Tensor | None,
-    edge_time: Tensor | None,
-    weight: Tensor | None,
-    options: Options,
+    store: Any, size: tuple[int, int], columns: Columns, options: Options
 ) -> CompactAdj:
     """The rows of one relation between (sources, targets) many nodes."""
-    shared = attached(store, size, node_time, edge_time, weight, options.backward)
+    shared = attached(store, size, columns, options.backward)
     if shared is not None:
         return shared
     sparse = "adj" in store or "adj_t" in store
     if sparse or ("edge_index" in store and options.is_sorted):
-        return _sorted_rows(store, size, node_time, edge_time, weight, options)
+        return _sorted_rows(store, size, columns, options)
     index = torch.empty(2, 0, dtype=torch.int64)
     if "edge_index" in store:
         index = dense("data.edge_index", plain(store["edge_index"]))
-    adj = CompactAdj.from_edge_index(
-        index,
-        size,
-        direction="out" if options.backward else "in",
-        edge_weight=weight,
-        edge_time=edge_time,
-        node_time=node_time,
-    )
+    way = "out" if options.backward else "in"
+    given: dict[str, Any] = columns._asdict()
+    adj = CompactAdj.from_edge_index(index, size, direction=way, **given)
     return replace(adj, direction="in").trusted()
 
 
 def _sorted_rows(
-    store: Any,
-    size: tuple[int, int],
-    node_time: Tensor | None,
-    edge_time: Tensor | None,
-    weight: Tensor | None,
-    options: Options,
+    store: Any, size: tuple[int, int], columns: Columns, options: Options
 ) -> CompactAdj:
     """The rows of edges that are in order already: nothing is copied."""
     for name in ("adj", "adj_t"):
         if isinstance(store.get(name, None), Tensor):
-            raise TypeError(
-                f"'data' must have an edge_index, or an '{name}' of torch-sparse (got "
-                f"a tensor of layout {store[name].layout}); leave out ToSparseTensor"
-            )
+            rule = f"must have an edge_index, or an '{name}' of torch-sparse"
+            got = f"a tensor of layout {store[name].layout}"
+            mistyped("data", rule, got, "leave out ToSparseTensor")
     if options.is_sorted and "edge_index" in store:
         pairs = as_pairs("data.edge_index", store["edge_index"])
         ends = pairs[0 if options.backward else 1]
         if bool((ends[1:] < ends[:-1]).any()):
             by = "row" if options.backward else "column"
-            raise ValueError(
-                "'is_sorted' must only be set for an edge_index that is sorted by "
-                f"{by} (got one that is not)"
-            )
-        count = size[0 if options.backward else 1]
-        if ends.numel() and not 0 <= int(ends[0]) <= int(ends[-1]) < count:
-            found = int(ends[0]) if int(ends[0]) < 0 else int(ends[-1])
-            raise ValueError(
-                f"'edge_index' must hold ids from 0 to {count - 1} (got {found})"
-            )
-    if node_time is not None and "adj" in store:
+            rule = f"must only be set for an edge_index that is sorted by {by}"
+            fail("is_sorted", rule, "one that is not")
+        within("edge_index", ends, size[0 if options.backward else 1])
+    if columns.node_time is not None and "adj" in store:
         raise NotImplementedError("'time_attr' needs an edge_index or adj_t (got adj)")
     rowptr, col = ordered_rows(store, size, options.backward)
-    return from_rows(rowptr, col, size, node_time, edge_time, weight, options)
+    return from_rows(rowptr, col, size, columns, options)
 
 
 def from_rows(
     rowptr: Tensor,
     col: Tensor,
     size: tuple[int, int],
-    node_time: Tensor | None,
-    edge_time: Tensor | None,
-    weight: Tensor | None,
+    columns: Columns,
     options: Options,
     edge_id: Tensor | None = None,
 ) -> CompactAdj:
     """Rows that somebody else has sorted, with attributes in the order of the rows."""
     num_cols, num_rows = size[::-1] if options.backward else size
+    node_time, edge_time, weight = columns
     if node_time is not None:
         edge_time = node_time.to(col.device)[col.to(torch.int64)]
     if num_rows >= rowptr.numel():  # a store that knows no size leaves out empty rows
         missing = num_rows + 1 - rowptr.numel()
         rowptr = torch.cat([rowptr, rowptr[-1:].expand(missing)])
-    return CompactAdj.from_csr(
-        rowptr,
-        col,
-        num_cols,
-        edge_id=edge_id,
-        edge_weight=weight,
-        edge_time=edge_time,
-    )
+    own: dict[str, Any] = {
+        "edge_id": edge_id,
+        "edge_weight": weight,
+        "edge_time": edge_time,
+    }
+    return CompactAdj.from_csr(rowptr, col, num_cols, **own)
 
 
 def without_relation(

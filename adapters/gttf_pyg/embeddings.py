@@ -3,11 +3,11 @@
 from torch import Tensor
 
 from gttf_sampler import CompactAdj, embedding
-from gttf_sampler._check import at_least, steps
+from gttf_sampler._check import at_least, fail, steps
 
 
 class DeepWalk(embedding.DeepWalk):
-    """DeepWalk on walk forests: `embedding.DeepWalk` from an `edge_index`.
+    """DeepWalk embeddings, trained on random walks that follow an `edge_index`.
 
     >>> import torch
     >>> from gttf_pyg import DeepWalk
@@ -47,10 +47,8 @@ class DeepWalk(embedding.DeepWalk):
         walk_length = steps("walk_length", walk_length, 2)
         context_size = at_least(2, "context_size", context_size)
         if context_size > walk_length:
-            raise ValueError(
-                f"'context_size' must lie between 2 and 'walk_length' {walk_length} "
-                f"(got {context_size})"
-            )
+            rule = f"must lie between 2 and 'walk_length' {walk_length}"
+            fail("context_size", rule, context_size)
         adj = CompactAdj.from_edge_index(edge_index, num_nodes, direction="out")
         super().__init__(
             adj,
@@ -64,7 +62,7 @@ class DeepWalk(embedding.DeepWalk):
 
 
 class WatchYourStep(embedding.WatchYourStep):
-    """Watch Your Step: `embedding.WatchYourStep` from an `edge_index`.
+    """Watch Your Step embeddings, trained on walks that follow an `edge_index`.
 
     >>> import torch
     >>> from gttf_pyg import WatchYourStep

@@ -7,8 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_pyg._check import function
-from gttf_sampler._check import dense, device_or_none, fits, shown, size
+from gttf_pyg._check import function, not_uniform
+from gttf_sampler._check import (
+    dense,
+    device_or_none,
+    fail,
+    fits,
+    mistyped,
+    shown,
+    size,
+)
 
 Layer = Callable[[Tensor, Any], Tensor]
 Model = Callable[[Any], Tensor]
@@ -18,7 +26,7 @@ Model = Callable[[Any], Tensor]
 def layerwise_inference(
     layers: Sequence[Layer], x: Tensor, loader: Any, device: Any = None
 ) -> Tensor:
-    """What the last layer says of every node, [n, d], from full neighbourhoods.
+    """The output of the last layer for every node, [n, d], from all neighbours.
 
     >>> import torch
     >>> from torch_geometric.data import Data
@@ -43,24 +51,20 @@ def layerwise_inference(
     """
     _check_loader(loader)
     if not isinstance(layers, Iterable) or isinstance(layers, Tensor):
-        raise TypeError(f"'layers' must be a list of functions (got {shown(layers)})")
+        mistyped("layers", "must be a list of functions", shown(layers))
     layers = list(layers)
     for layer in layers:
         function("layers", layer)
     count = loader.node_sampler.num_nodes
     if dense("x", x).dim() == 0 or x.shape[0] != count:
-        raise ValueError(
-            f"'x' must have one row per node, {count} in all (got shape "
-            f"{list(x.shape)})"
-        )
+        rule = f"must have one row per node, {count} in all"
+        fail("x", rule, f"shape {list(x.shape)}")
     device_or_none("device", device)
     for layer in layers:
         rows, given = _every_node(loader, x.size(0), _on_rows(layer, x, device))
         if not bool(given.all()):
-            count = int(given.sum())
-            raise ValueError(
-                f"'loader' must give all {given.numel()} nodes (got {count})"
-            )
+            rule = f"must give all {given.numel()} nodes"
+            fail("loader", rule, int(given.sum()))
         x = rows.to(x.device)
     return x
 
@@ -69,7 +73,7 @@ def layerwise_inference(
 def sampled_inference(
     model: Model, loader: Any, num_nodes: int, rounds: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation [num_nodes, d] of what a model says of sampled nodes.
+    """Mean and standard deviation [num_nodes, d] of a model's output on samples.
 
     With the fanouts of the training, this is how a model sees its own noise; the mean
     of many rounds may still differ from `layerwise_inference`, as layers in between are
@@ -82,16 +86,14 @@ def sampled_inference(
         rounds: how often to sample; the deviation of one round is zero.
     """
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise ValueError(f"'rounds' must be a positive integer (got {shown(rounds)})")
+        fail("rounds", "must be a positive integer", shown(rounds))
     function("model", model)
     num_nodes = size("num_nodes", num_nodes)
     if not isinstance(loader, Iterable) or isinstance(loader, Tensor | np.ndarray):
-        raise TypeError(f"'loader' must be a loader (got {shown(loader)})")
+        mistyped("loader", "must be a loader", shown(loader))
     known = getattr(getattr(loader, "node_sampler", None), "num_nodes", num_nodes)
     if isinstance(known, int) and known != num_nodes:
-        raise ValueError(
-            f"'num_nodes' must be that of the graph, {known} (got {num_nodes})"
-        )
+        fail("num_nodes", f"must be that of the graph, {known}", num_nodes)
     fits("num_nodes", num_nodes)
     total = square = torch.zeros(())
     for _ in range(rounds):
@@ -119,21 +121,19 @@ def _every_node(loader: Any, num_nodes: int, model: Model) -> tuple[Tensor, Tens
     out, given = None, torch.zeros(num_nodes, dtype=torch.bool)
     for batch in loader:
         if not hasattr(batch, "batch_size") or not hasattr(batch, "n_id"):
-            got = shown(batch)
-            raise TypeError(f"'loader' must give batches of nodes (got {got})")
+            mistyped("loader", "must give batches of nodes", shown(batch))
         rows = dense("model", model(batch))[: batch.batch_size]
         seeds = batch.n_id[: batch.batch_size]
         if rows.shape[:1] != seeds.shape or int(seeds.max()) >= num_nodes:
-            raise ValueError(
-                f"'model' must give a row for each of the {num_nodes} nodes (got shape "
-                f"{list(rows.shape)} for {len(seeds)} seeds up to {int(seeds.max())})"
-            )
+            rule = f"must give a row for each of the {num_nodes} nodes"
+            told = f"shape {list(rows.shape)} for {len(seeds)} seeds"
+            fail("model", rule, f"{told} up to {int(seeds.max())}")
         if out is None:
             out = rows.new_zeros(num_nodes, *rows.shape[1:])
         out[seeds.to(rows.device)] = rows
         given[seeds.to(given.device)] = True
     if out is None:
-        raise ValueError("'loader' must give at least one batch (got none)")
+        fail("loader", "must give at least one batch", "none")
     return out, given
 
 
@@ -143,25 +143,9 @@ def _check_loader(loader: Any) -> None:
     if sampler is None or sampler.is_hetero:
         kind = type(loader).__name__
         what = f"{kind} of links" if sampler is None else f"{kind} of several types"
-        raise ValueError(f"'loader' must be of nodes of one type (got a {what})")
+        fail("loader", "must be of nodes of one type", f"a {what}")
     hops = sampler.num_neighbors.values
     if list(hops) != [-1]:
-        raise ValueError(
-            f"'loader' must have num_neighbors=[-1], one full hop (got {hops})"
-        )
-    unlike = {
-        "weight_attr": any(a.edge_weight is not None for a in _adjs_of(sampler)),
-        "time_attr": sampler.is_temporal,
-        "bias": getattr(sampler, "bias", None) is not None,
-        "exclude_edges": getattr(sampler, "excludes", False),
-    }
-    used = [name for name, is_used in unlike.items() if is_used]
-    if used:
-        raise ValueError(
-            f"'loader' must show full neighbourhoods (got one with '{used[0]}')"
-        )
-
-
-def _adjs_of(sampler: Any) -> list[Any]:
-    """The rows of a sampler of this package; a foreign one has none."""
-    return list(getattr(sampler, "adjs", {}).values())
+        fail("loader", "must have num_neighbors=[-1], one full hop", hops)
+    if used := not_uniform(sampler):
+        fail("loader", "must show full neighbourhoods", f"one with '{used[0]}'")

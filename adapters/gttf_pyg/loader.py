@@ -13,18 +13,18 @@ from torch_geometric.sampler.base import SubgraphType
 from gttf_pyg._arguments import (
     checked_prefetch,
     edge_label_index_of,
+    handed_on,
     input_nodes_of,
     not_seed_edges,
-    prepare_workers,
     sampler_for,
-    seeded,
 )
 from gttf_pyg._attached import detached
-from gttf_pyg._finish import finish, reused_memory
+from gttf_pyg._filter import can_join, join, tell_of_links, tell_of_nodes
 from gttf_pyg._keys import KeyedCollate
 from gttf_pyg._threads import only_ours
+from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import BiasFn
-from gttf_sampler._check import finite, shown
+from gttf_sampler._check import finite, mistyped, shown
 from gttf_sampler._loading.keyed import KeyedLoader
 from gttf_sampler._loading.threaded import ThreadedIter, fetch_of
 
@@ -56,11 +56,21 @@ class Batches:
 
     def filter_fn(self, out: Any) -> Any:
         """Joins what was sampled with its features."""
-        if get_worker_info() is not None:  # where PyG gathers into shared memory
+        mine: Any = self
+        sampler = getattr(mine, "node_sampler", None) or mine.link_sampler
+        # In processes of their own, PyG gathers into memory that is shared.
+        ours = isinstance(sampler, GTTFSampler) and get_worker_info() is None
+        if not ours or not can_join(mine.data):
             return super().filter_fn(out)  # type: ignore[misc]
-        nodes = [out.node] if isinstance(out.node, torch.Tensor) else out.node.values()
-        with reused_memory(sum(ids.numel() for ids in nodes)):
-            return super().filter_fn(out)  # type: ignore[misc]
+        if mine.transform_sampler_output:
+            out = mine.transform_sampler_output(out)
+        kind = mine.input_data.input_type
+        data = self.tell(join(mine.data, out), out.metadata, kind)
+        return data if mine.transform is None else mine.transform(data)
+
+    def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
+        """Adds what the loader knows of the seeds."""
+        raise NotImplementedError
 
 
 class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
@@ -128,43 +138,18 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         normalize: str | None = None,
         **kwargs: Any,
     ) -> None:
-        neighbor_sampler = sampler_for(
-            data,
-            neighbor_sampler,
-            {
-                "exclude_edges": not_seed_edges(exclude_edges),
-                "bias": bias,
-                "time_window": time_window,
-                "device": device,
-            },
-            num_neighbors=num_neighbors,
-            replace=replace,
-            subgraph_type=subgraph_type,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-            directed=directed,
-        )
-        nodes, times = input_nodes_of(input_nodes, input_time, data, neighbor_sampler)
-        workers = kwargs.get("num_workers", 0)
-        self.prefetch = checked_prefetch(prefetch, workers)
-        prepare_workers(neighbor_sampler, workers)
-        super().__init__(
-            detached(data),
-            num_neighbors,
-            nodes,
-            times,
-            transform=finish(data, neighbor_sampler, normalize, device, transform),
-            transform_sampler_output=transform_sampler_output,
-            time_attr=time_attr,
-            filter_per_worker=filter_per_worker,
-            neighbor_sampler=neighbor_sampler,
-            thread_workers=thread_workers,
-            **seeded(kwargs, seed),
-        )
+        given = locals()  # by name, as both loaders hand them on
+        not_seed_edges(exclude_edges)
+        self.prefetch = checked_prefetch(given)
+        sampler = sampler_for(given)
+        seeds = input_nodes_of(input_nodes, input_time, data, sampler)
+        told = handed_on(given, sampler)
+        super().__init__(detached(data), num_neighbors, *seeds, **told)
         self.use_keys()
+
+    def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
+        """Adds what the loader knows of the seeds."""
+        return tell_of_nodes(data, metadata, kind)
 
 
 class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
@@ -223,55 +208,36 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         normalize: str | None = None,
         **kwargs: Any,
     ) -> None:
-        neighbor_sampler = sampler_for(
-            data,
-            neighbor_sampler,
-            {
-                "exclude_edges": exclude_edges,
-                "bias": bias,
-                "time_window": time_window,
-                "device": device,
-            },
-            num_neighbors=num_neighbors,
-            replace=replace,
-            subgraph_type=subgraph_type,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-            directed=directed,
-        )
+        given = locals()  # by name, as both loaders hand them on
+        self.prefetch = checked_prefetch(given)
+        sampler = sampler_for(given)
         if not isinstance(neg_sampling, str | NegativeSampling | dict | tuple | None):
-            got = shown(neg_sampling)
-            raise TypeError(f"'neg_sampling' must be a NegativeSampling (got {got})")
+            rule = "must be a NegativeSampling"
+            mistyped("neg_sampling", rule, shown(neg_sampling))
         if neg_sampling_ratio is not None:
             finite("neg_sampling_ratio", neg_sampling_ratio)
-        labelled = edge_label_index_of(
-            edge_label_index, edge_label, edge_label_time, neighbor_sampler
+        seeds = edge_label_index_of(
+            edge_label_index, edge_label, edge_label_time, sampler
         )
-        workers = kwargs.get("num_workers", 0)
-        self.prefetch = checked_prefetch(prefetch, workers)
-        prepare_workers(neighbor_sampler, workers)
         super().__init__(
             detached(data),
             num_neighbors,
-            *labelled,
+            *seeds,
             neg_sampling=neg_sampling,
             neg_sampling_ratio=neg_sampling_ratio,
-            time_attr=time_attr,
-            transform=finish(data, neighbor_sampler, normalize, device, transform),
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            neighbor_sampler=neighbor_sampler,
-            thread_workers=thread_workers,
-            **seeded(kwargs, seed),
+            **handed_on(given, sampler),
         )
         self.use_keys()
 
+    def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
+        """Adds what the loader knows of the seed edges."""
+        negatives = self.neg_sampling
+        triplets = negatives is not None and negatives.is_triplet()
+        return tell_of_links(data, metadata, kind, triplets)
+
 
 class NeighborLoader(GTTFLoader):
-    """`GTTFLoader` by the name of what it stands in for.
+    """PyG's `NeighborLoader` on the engine of this package: `GTTFLoader`.
 
     >>> from torch_geometric.datasets import KarateClub
     >>> NeighborLoader(KarateClub()[0], num_neighbors=[5])
@@ -280,7 +246,7 @@ class NeighborLoader(GTTFLoader):
 
 
 class LinkNeighborLoader(GTTFLinkLoader):
-    """`GTTFLinkLoader` by the name of what it stands in for.
+    """PyG's `LinkNeighborLoader` on the engine of this package: `GTTFLinkLoader`.
 
     >>> from torch_geometric.datasets import KarateClub
     >>> LinkNeighborLoader(KarateClub()[0], num_neighbors=[5])

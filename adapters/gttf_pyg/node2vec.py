@@ -11,10 +11,20 @@ from torch.utils.data import DataLoader
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from gttf_pyg._attached import plain
-from gttf_pyg._check import as_integers, as_pairs, as_reals
+from gttf_pyg._check import as_pairs, as_reals
 from gttf_pyg._keys import uniform_nodes
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
-from gttf_sampler._check import at_least, count, fail, fits, size, steps, yes_or_no
+from gttf_sampler._check import (
+    at_least,
+    count,
+    cpu_generator,
+    fail,
+    fits,
+    integers,
+    size,
+    steps,
+    yes_or_no,
+)
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
 from gttf_sampler.random import NEGATIVE, new_key
 
@@ -77,7 +87,9 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         num_negative_samples = count("num_negative_samples", num_negative_samples)
         yes_or_no("sparse", sparse)
         Node2VecBias(p, q)  # raises where they make no sense
-        _check_generator(generator)
+        generator = cpu_generator("generator", generator)
+        if generator is not None and generator.device.type != "cpu":
+            fail("generator", "must be on the CPU", generator.device)
 
         self.EPS = 1e-15
         edge_index = as_pairs("edge_index", edge_index)
@@ -92,7 +104,9 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         self.generator = generator
         self._key: int | None = None
         adj = _graph(edge_index, self.num_nodes, edge_weight)
-        self.embedding = _vectors(self.num_nodes, embedding_dim, bool(sparse))
+        fits("embedding_dim", 4 * self.num_nodes * embedding_dim)
+        shape = self.num_nodes, embedding_dim
+        self.embedding = torch.nn.Embedding(*shape, sparse=bool(sparse))
         self.reset_parameters()
         self.adj = adj.to(self.embedding.weight.device)
 
@@ -135,7 +149,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         if key is not None:
             walker = copy.copy(self)
             walker._key = key
-        nodes = as_integers("batch", nodes).to(self.adj.device).reshape(-1)
+        nodes = integers("batch", nodes, rank=None).to(self.adj.device).reshape(-1)
         nbytes = 8 * nodes.numel() * (self.walk_length + 1) * self.walks_per_node
         fits("walks_per_node", nbytes)
         fits("num_negative_samples", nbytes * self.num_negative_samples)
@@ -143,7 +157,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         return walks
 
     def neg_sample(self, batch: Tensor) -> Tensor:
-        """Windows of walks from the batch to uniform nodes; see PyG."""
+        """Negative windows, from nodes of the batch to uniform nodes; see PyG."""
         start = batch.repeat(self.walks_per_node * self.num_negative_samples)
         shape = start.numel(), self.walk_length
         # Drawn on the CPU, so that a seed means the same on every device.
@@ -206,16 +220,6 @@ class WalkLoader(KeyedLoader):
         return type(walker) is Node2Vec and self.worker_init_fn is None
 
 
-def _vectors(num_nodes: int, size: int, sparse: bool) -> torch.nn.Embedding:
-    """An embedding, which must fit into memory."""
-    try:
-        return torch.nn.Embedding(num_nodes, size, sparse=sparse)
-    except RuntimeError as error:
-        raise ValueError(
-            f"'embedding_dim' must fit into memory, {num_nodes} times (got {size})"
-        ) from error
-
-
 def _graph(
     edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None
 ) -> CompactAdj:
@@ -224,24 +228,11 @@ def _graph(
     if edge_weight is not None:
         edge_weight = as_reals("edge_weight", edge_weight).to(ends.device)
         if edge_weight.shape != ends.shape[1:]:
-            raise ValueError(
-                f"'edge_weight' must have one entry per edge, {ends.shape[1]} in all "
-                f"(got shape {list(edge_weight.shape)})"
-            )
+            rule = f"must have one entry per edge, {ends.shape[1]} in all"
+            fail("edge_weight", rule, f"shape {list(edge_weight.shape)}")
         # Where nothing else is left a walker stays, as it does where there is nothing.
         some = edge_weight != 0
         ends, edge_weight = ends[:, some], edge_weight[some]
     return CompactAdj.from_edge_index(
         ends, num_nodes, direction="out", edge_weight=edge_weight
     )
-
-
-def _check_generator(generator: Any) -> None:
-    """Refuses what no loader can draw from."""
-    if generator is None:
-        return
-    if not isinstance(generator, torch.Generator):
-        kind = type(generator).__name__
-        raise TypeError(f"'generator' must be a torch.Generator or None (got {kind})")
-    if generator.device.type != "cpu":
-        raise ValueError(f"'generator' must be on the CPU (got {generator.device})")

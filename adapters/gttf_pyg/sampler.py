@@ -19,7 +19,7 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
-from gttf_pyg import _bias, _graph, _output
+from gttf_pyg import _bias, _graph, _laws, _output
 from gttf_pyg._attached import copied, detached
 from gttf_pyg._bias import named_edges, seed_edges
 from gttf_pyg._check import (
@@ -31,13 +31,16 @@ from gttf_pyg._check import (
     name_or_none,
     seed_times,
 )
+from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._fanouts import as_lists, fanouts_of
 from gttf_pyg._keys import batch_key, keyed, use_key
 from gttf_pyg._output import induced as induced_one
 from gttf_pyg._output import induced_types
 from gttf_pyg._rows import ONLY, EdgeType, Options
-from gttf_sampler import BiasFn, CompactAdj, sample_rooted
-from gttf_sampler._check import device_or_none, one_of, shown, yes_or_no
+from gttf_sampler import BiasFn, CompactAdj, TemporalBias
+from gttf_sampler._check import device_or_none, length, one_of, shown, yes_or_no
+from gttf_sampler.bias import UNIFORM
+from gttf_sampler.rooted import RootedSampler
 
 
 class GTTFSampler(sampler.NeighborSampler):
@@ -77,6 +80,8 @@ class GTTFSampler(sampler.NeighborSampler):
             or a mask of edges, one per edge type if there are types, hide those always.
         device: where to sample; by default where the edges are.
     """
+
+    _made: Any = None  # (settings, RootedSampler), once the first batch was asked for
 
     def __init__(
         self,
@@ -244,26 +249,71 @@ class GTTFSampler(sampler.NeighborSampler):
         seeds = {kind: part.to(torch.int64) for kind, part in seeds.items()}
         time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
         hidden = hidden or {}
+        rooted = self._engine()
+        laws = None
+        if self.bias is None and self.subgraph_type != SubgraphType.induced:
+            timed = None if time is None else self._timed(time, seeds)
+            laws = _laws.of_batch(self._lasting, self.adjs, timed, hidden)
+        if laws is None:
+            return self._sample_by_functions(rooted, seeds, time, hidden)
+        laws += [UNIFORM] * len(self._loose)
+        batch = rooted.batch(seeds, laws, self.disjoint, batch_key())
+        how = self._names, rooted.node_types, self._backward
+        return _output.from_rooted(rooted.draw(batch), *how)
+
+    def _sample_by_functions(
+        self,
+        rooted: RootedSampler,
+        seeds: dict[str, Tensor],
+        time: Tensor | None,
+        hidden: Mapping[EdgeType, Tensor],
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """`_sample` where a bias of the user, or what is induced, is to be called."""
         given = {
             kind: _bias.of_batch(self, kind, time, hidden.get(kind))
             for kind in self.adjs
         }
         bias = {kind: _bias.with_own(self, kind, part) for kind, part in given.items()}
-        how: dict[str, Any] = {"replace": self.replace, "disjoint": self.disjoint}
-        how["generator"] = batch_key()
-        induced = SubgraphType(self.subgraph_type) == SubgraphType.induced
-        if not typed:
+        induced = self.subgraph_type == SubgraphType.induced
+        if not rooted.typed:
             adj = self.adjs[ONLY]
-            found = sample_rooted(
-                adj, seeds[""], self._fanouts[ONLY], bias=bias[ONLY], **how
-            )
+            found: Any = rooted(seeds[""], bias=bias[ONLY], generator=batch_key())
             found = induced_one(found, adj, given[ONLY]) if induced else found
             return _output.from_subgraph(found, adj, self._backward)
-        adjs = {**self.adjs, **self._loose}
         bias = {kind: part for kind, part in bias.items() if part is not None}
-        tree = sample_rooted(adjs, seeds, self._fanouts, bias=bias, **how)
+        tree: Any = rooted(seeds, bias=bias, generator=batch_key())
+        adjs = {**self.adjs, **self._loose}
         tree = induced_types(tree, adjs, given) if induced else tree
         return _output.from_hetero_subgraph(tree, self.adjs, self._backward)
+
+    def _engine(self) -> RootedSampler:
+        """The engine's sampler; made anew when a setting was changed."""
+        fanouts, rows, made = self._fanouts, self.adjs, self._made
+        how = self.replace, self.disjoint
+        same = made is not None and made[0] is fanouts and made[1] is rows
+        if same and made[2] == how:
+            found: RootedSampler = made[3]
+            return found
+        typed = self.is_hetero
+        rooted = RootedSampler(
+            {**rows, **self._loose} if typed else rows[ONLY],
+            fanouts if typed else fanouts[ONLY],
+            replace=self.replace,
+            disjoint=self.disjoint,
+        )
+        self._lasting = _laws.lasting(rows, self.always_hidden)
+        self._names = [_named(kind, self._backward) for kind in rows] if typed else None
+        self._made = fanouts, rows, how, rooted
+        return rooted
+
+    def _timed(self, time: Tensor, seeds: dict[str, Tensor]) -> TemporalBias:
+        """What admits the times of a batch."""
+        count = sum([part.numel() for part in seeds.values()])
+        return TemporalBias(
+            length("seed_time", time, count, "seed"),
+            strategy=self.temporal_strategy,
+            window=self.time_window,
+        )
 
     def _arrays(self, name: str) -> Any:
         """An array of the rows, under the names that PyG's sampler has for them."""
@@ -282,7 +332,7 @@ class GTTFSampler(sampler.NeighborSampler):
 
     def _finished(self, out: Any) -> SamplerOutput | HeteroSamplerOutput:
         """`out` with the reverses of its edges, if they are wanted."""
-        if SubgraphType(self.subgraph_type) == SubgraphType.bidirectional:
+        if self.subgraph_type == SubgraphType.bidirectional:
             return _output.to_bidirectional(out, self.keep_orig_edges)
         return out
 
@@ -297,10 +347,16 @@ class GTTFSampler(sampler.NeighborSampler):
         return bool(self.sample_direction == "backward")
 
 
+def _named(kind: EdgeType, backward: bool) -> EdgeType:
+    """A relation as the data has it."""
+    found: EdgeType = reverse_edge_type(kind) if backward else kind
+    return found
+
+
 def _placed(adj: CompactAdj, device: torch.device | None) -> CompactAdj:
     """`adj` on the device where it is to be sampled."""
     return adj if device is None else adj.to(device)
 
 
 class NeighborSampler(GTTFSampler):
-    """`GTTFSampler` by the name of what it stands in for."""
+    """PyG's `NeighborSampler` on the engine of this package: `GTTFSampler`."""

@@ -8,14 +8,14 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import BaseTransform
 
 from gttf_pyg import _attached, _graph
-from gttf_pyg._check import DIRECTIONS, SCHEMES, name_or_none
+from gttf_pyg._check import DIRECTIONS, SCHEMES, as_pairs, name_or_none
 from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg._rows import Options
-from gttf_sampler._check import INTEGERS, dense, one_of, yes_or_no
+from gttf_sampler._check import dense, fail, mistyped, one_of, within, yes_or_no
 
 
 class ToCompact(BaseTransform):
-    """Attaches the CompactAdj of a graph to it, so that several loaders share one.
+    """A transform that stores a graph's sorted rows with it, for loaders to share.
 
     >>> from torch_geometric.datasets import KarateClub
     >>> data = ToCompact()(KarateClub()[0])
@@ -50,9 +50,7 @@ class ToCompact(BaseTransform):
     def forward(self, data: Any) -> Any:
         """`data` with its rows; called by `__call__` with a shallow copy."""
         if not isinstance(data, Data | HeteroData):
-            raise TypeError(
-                f"'data' must be a Data or a HeteroData (got {type(data).__name__})"
-            )
+            mistyped("data", "must be a Data or a HeteroData", type(data).__name__)
         graph = _graph.from_data(data, self.options)
         for store, adj in zip(data.edge_stores, graph.adjs.values(), strict=True):
             store[_attached.NAME] = adj
@@ -104,9 +102,7 @@ class GTTFNorm(BaseTransform):
         """`data` with loops and weights; called by `__call__` with a shallow copy."""
         _check_homogeneous(data)
         if "edge_weight" in data:
-            raise ValueError(
-                "'data' must have no 'edge_weight' yet (got one); rename it"
-            )
+            fail("data", "must have no 'edge_weight' yet", "one", "rename it")
         device = _checked_edges(data).device
         if self.weights.adj.device != device:
             self.weights.adj = self.weights.adj.to(device)
@@ -137,20 +133,11 @@ class GTTFNorm(BaseTransform):
 
 def _checked_edges(data: Data) -> Tensor:
     """The edges [2, e] of a batch, between nodes that it has."""
-    edges = dense("data.edge_index", data.edge_index)
-    if edges.dtype not in INTEGERS or edges.dim() != 2 or edges.shape[0] != 2:
-        got = f"{str(edges.dtype)[6:]} {list(edges.shape)}"
-        raise ValueError(f"'data.edge_index' must hold integers [2, e] (got {got})")
-    low, high = edges.aminmax() if edges.numel() else (0, -1)
-    if low < 0 or high >= data.num_nodes:
-        raise ValueError(
-            f"'data.edge_index' must hold ids in [0, {data.num_nodes}) (got "
-            f"{int(low)} to {int(high)})"
-        )
-    return edges
+    edges = as_pairs("data.edge_index", dense("data.edge_index", data.edge_index))
+    return within("data.edge_index", edges, data.num_nodes)
 
 
 def _check_homogeneous(data: Any) -> None:
     """Refuses graphs for which there is no GCN."""
     if not isinstance(data, Data):
-        raise TypeError(f"'data' must be a Data (got {type(data).__name__})")
+        mistyped("data", "must be a Data", type(data).__name__)

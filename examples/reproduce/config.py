@@ -6,6 +6,7 @@ from typing import Any
 CITATIONS = ("cora", "citeseer")
 EDGE_LISTS = ("ppi", "hepth")  # without features: for embeddings alone
 HOSTS = ("pyg", "dgl")
+USUAL = ("full", "gttf", "neighbor")
 WAYS = {
     "full": "the whole graph at once",
     "gttf": "our sampler",
@@ -48,10 +49,7 @@ class Method:
     patience: int = 100
     every: int = 1
     ways: dict[str, tuple[str, ...]] = field(
-        default_factory=lambda: {
-            "pyg": ("full", "gttf", "neighbor"),
-            "dgl": ("full", "gttf", "neighbor"),
-        }
+        default_factory=lambda: dict.fromkeys(HOSTS, USUAL)
     )
     paper: dict[str, float] = field(default_factory=dict)
     options: dict[str, float] = field(default_factory=dict)
@@ -73,16 +71,23 @@ class Method:
 # rate of GCNII's authors, so that a run takes minutes and not hours. MixHop, SGC: as
 # the appendix leaves them open, in the manner of PyG's examples, with Adam. Embeddings:
 # appendix A, but fanout 3 at the first two of the five depths only.
+LINKS = Method(
+    (3, 3, 1, 1, 1),
+    kind="links",
+    hidden=128,
+    lr=0.5,
+    epochs=200,
+    every=20,
+    ways={"pyg": ("walks", "gttf")},
+    options={"negatives": 10},
+)
 METHODS = {
     "gcn": Method(
         (3, 3),
         weight_decay=1e-3,
         epochs=500,
         every=4,
-        ways={
-            "pyg": ("full", "gttf", "neighbor", "ladies", "fastgcn", "saint"),
-            "dgl": ("full", "gttf", "neighbor"),
-        },
+        ways={"pyg": (*USUAL, "ladies", "fastgcn", "saint"), "dgl": USUAL},
         paper={"cora": 81.9, "citeseer": 69.8},
         options={"layer": 512, "walk": 4},
     ),
@@ -91,10 +96,7 @@ METHODS = {
         hidden=64,
         dropout=0.6,
         every=4,
-        ways={
-            "pyg": ("full", "gttf", "attention", "neighbor"),
-            "dgl": ("full", "gttf", "neighbor"),
-        },
+        ways={"pyg": (*USUAL, "attention"), "dgl": USUAL},
         paper={"cora": 83.3, "citeseer": 72.5},
         options={"heads": 8},
     ),
@@ -124,7 +126,7 @@ METHODS = {
         dropout=0.9,
         epochs=400,
         every=4,
-        ways={"pyg": ("full", "gttf", "neighbor")},
+        ways={"pyg": USUAL},
         paper={"cora": 83.1, "citeseer": 71.8},
         options={"hops": 2},
     ),
@@ -149,36 +151,7 @@ METHODS = {
         ways={"pyg": ("full", "gttf")},
         options={"batch": 1024},
     ),
-    "deepwalk": Method(
-        (3, 3, 1, 1, 1),
-        kind="links",
-        hidden=128,
-        lr=0.5,
-        epochs=200,
-        every=20,
-        ways={"pyg": ("walks", "gttf")},
-        paper={"ppi": 87.9, "hepth": 89.9},
-        options={"negatives": 10},
-    ),
-    "node2vec": Method(
-        (3, 3, 1, 1, 1),
-        kind="links",
-        hidden=128,
-        lr=0.5,
-        epochs=200,
-        every=20,
-        ways={"pyg": ("walks", "gttf")},
-        options={"negatives": 10, "p": 2.0, "q": 0.5},
-    ),
-    "wys": Method(
-        (3, 3, 1, 1, 1),
-        kind="links",
-        hidden=128,
-        lr=0.5,
-        epochs=200,
-        every=20,
-        ways={"pyg": ("walks", "gttf")},
-        paper={"ppi": 90.5, "hepth": 93.5},
-        options={"negatives": 10},
-    ),
+    "deepwalk": replace(LINKS, paper={"ppi": 87.9, "hepth": 89.9}),
+    "node2vec": replace(LINKS, options={"negatives": 10, "p": 2.0, "q": 0.5}),
+    "wys": replace(LINKS, paper={"ppi": 90.5, "hepth": 93.5}),
 }

@@ -28,7 +28,7 @@ def learner(name: str, method: Method, data: Dataset, way: str, seed: int) -> Le
         method = replace(method, options={**method.options, "cached": True})
     dgl.seed(seed)
     shared, ours = name in models_dgl.SHARED, way == "gttf"
-    model = models_dgl.make(name, data.features.width, data.num_classes, method)
+    model = models_dgl.MODELS[name](data.features.width, data.num_classes, method)
     graph = whole_graph(data, loops=name != "sage")
     full = models_dgl.closed(graph, None) if shared else [graph] * 2
 

@@ -35,7 +35,7 @@ def learner(name: str, method: Method, data: Dataset, way: str, seed: int) -> Le
     torch.manual_seed(seed)
     if name == "sgc" and way == "full":  # what it propagates never changes
         method = replace(method, options={**method.options, "cached": True})
-    model = models_pyg.make(name, data.features.width, data.num_classes, method)
+    model = models_pyg.MODELS[name](data.features.width, data.num_classes, method)
     whole = data.edge_index
     if name in MATRIX:
         size, normalized = data.num_nodes, name in NORMALIZED

@@ -4,8 +4,7 @@ A batch B is sampled as for a GCN; the same Ã carries the features and, as the 
 example, permuted ones. What the embeddings know is asked of a linear model afterwards.
 """
 
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch_geometric.nn import DeepGraphInfomax, GCNConv
 
 from examples.reproduce.config import Method
 from examples.reproduce.data import Dataset
+from examples.reproduce.train import Report, run
 from examples.reproduce.weights import HostWeights
 from gttf_pyg import GTTFLoader
 from gttf_sampler import CompactAdj
@@ -45,11 +45,7 @@ def summary(z: Tensor, *rest: Any) -> Tensor:
 
 
 def fit(
-    data: Dataset,
-    method: Method,
-    way: str,
-    seed: int,
-    report: Callable[[int, dict[str, float]], None],
+    data: Dataset, method: Method, way: str, seed: int, report: Report
 ) -> dict[str, Any]:
     """Trains, and returns the accuracy of a linear model of the embeddings."""
     torch.manual_seed(seed)
@@ -68,37 +64,21 @@ def fit(
         normalize="unbiased",
         transform=HostWeights(adj),
     )
-    best, curve, seconds, steps, nodes = (float("inf"), 0), [], 0.0, 0, 0
-    for epoch in range(1, method.epochs + 1):
-        begin, losses = time.perf_counter(), []
+
+    def losses() -> Iterator[tuple[Tensor, int]]:
         model.train()
-        batches = [whole] if way == "full" else map(_arguments, loader)
-        for batch in batches:
-            loss = model.loss(*model(*batch))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-            steps, nodes = steps + 1, nodes + batch[0].numel()
-        seconds += time.perf_counter() - begin
-        mean = sum(losses) / len(losses)
-        best = min(best, (mean, epoch))
-        curve.append({"epoch": epoch, "loss": round(mean, 4)})
-        report(epoch, {"val": -mean})
-        if epoch - best[1] >= method.patience:
-            break
+        for batch in [whole] if way == "full" else map(_arguments, loader):
+            yield model.loss(*model(*batch)), batch[0].numel()
+
+    def look(loss: float) -> dict[str, float]:
+        return {"val": -loss}
+
+    best, costs = run(method, optimizer, losses, look, report, "loss")
     model.eval()
     with torch.no_grad():
         z = encoder(*whole)
-    return {
-        "test": 100 * linear_accuracy(z, data),
-        "best epoch": best[1],
-        "epochs": epoch,
-        "train seconds": seconds,
-        "ms per step": 1000 * seconds / steps,
-        "nodes per step": nodes / steps,
-        "curve": curve[:: max(1, len(curve) // 60)],
-    }
+    test = 100 * linear_accuracy(z, data)
+    return {"test": test, "best epoch": best["best epoch"], **costs}
 
 
 def _arguments(batch: Any) -> tuple[Any, ...]:

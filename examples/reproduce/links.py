@@ -3,14 +3,15 @@
 |B| = |V|, window 5, fanout 3 at the first depths, Adam whose rate falls: appendix A.
 """
 
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from examples.reproduce.config import Method
 from examples.reproduce.data import Graph
+from examples.reproduce.train import Report, run
 from gttf_sampler import CompactAdj
 from gttf_sampler.embedding import (
     DeepWalk,
@@ -33,12 +34,7 @@ def model_of(name: str, adj: CompactAdj, method: Method, fanouts: list[int]) -> 
 
 
 def fit(
-    name: str,
-    data: Graph,
-    method: Method,
-    way: str,
-    seed: int,
-    report: Callable[[int, dict[str, float]], None],
+    name: str, data: Graph, method: Method, way: str, seed: int, report: Report
 ) -> dict[str, Any]:
     """Trains on what is left of the graph; returns 100 × ROC-AUC of what was hidden."""
     torch.manual_seed(seed)
@@ -49,28 +45,15 @@ def fit(
     optimizer = torch.optim.Adam(model.parameters(), lr=method.lr)
     decay = torch.optim.lr_scheduler.StepLR(optimizer, max(1, method.epochs // 4), 0.2)
     loader = model.loader(batch_size=data.num_nodes, shuffle=True)
-    curve, seconds = [], 0.0
-    for epoch in range(1, method.epochs + 1):
-        begin = time.perf_counter()
+
+    def losses() -> Iterator[tuple[Tensor, int]]:
         for forest in loader:
-            loss = model.loss(forest)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            yield model.loss(forest), data.num_nodes
         decay.step()
-        seconds += time.perf_counter() - begin
-        if epoch % method.every and epoch < method.epochs:
-            continue
+
+    def look(loss: float) -> dict[str, float]:
         score = 100 * link_auc(model.score, split)
-        point = {"epoch": epoch, "loss": loss.item(), "test": score}
-        curve.append({key: round(value, 4) for key, value in point.items()})
-        report(epoch, {"val": score})  # shown only: nothing is chosen by it
-    return {
-        "test": score,
-        "best epoch": epoch,
-        "epochs": epoch,
-        "train seconds": seconds,
-        "ms per step": 1000 * seconds / epoch,
-        "nodes per step": data.num_nodes,
-        "curve": curve,
-    }
+        return {"test": score, "val": score}  # shown only: nothing is chosen by it
+
+    last, costs = run(method, optimizer, losses, look, report, None)
+    return {"test": last["test"], "best epoch": last["best epoch"], **costs}

@@ -102,11 +102,6 @@ MODELS = {"gcn": GCN, "gat": GAT, "gcnii": GCNII, "sgc": SGC, "sage": SAGE}
 SHARED = ("gcnii", "sgc")  # their layers do not take blocks: all share one graph
 
 
-def make(name: str, inputs: int, outputs: int, method: Method) -> nn.Module:
-    """A fresh model."""
-    return MODELS[name](inputs, outputs, method)
-
-
 def set_norm(graph: dgl.DGLGraph) -> None:
     """The weights of `GraphConv(norm="both")`, from the degrees of `graph` itself."""
     source, target = graph.edges()

@@ -113,18 +113,8 @@ class SAGE(nn.Module):
 
 
 MODELS = {
-    "gcn": GCN,
-    "gat": GAT,
-    "gcnii": GCNII,
-    "mixhop": MixHop,
-    "sgc": SGC,
-    "sage": SAGE,
+    model.__name__.lower(): model for model in (GCN, GAT, GCNII, MixHop, SGC, SAGE)
 }
-
-
-def make(name: str, inputs: int, outputs: int, method: Method) -> nn.Module:
-    """A fresh model."""
-    return MODELS[name](inputs, outputs, method)
 
 
 def full_matrix(edge_index: Tensor, num_nodes: int, normalized: bool) -> Tensor:

@@ -3,7 +3,7 @@
 import importlib
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,9 @@ from examples.reproduce.config import METHODS, Method
 from examples.reproduce.data import load
 from examples.reproduce.store import Store
 from examples.reproduce.tasks import Task
+from examples.reproduce.train import Report
 from gttf_sampler import CompactAdj, sample_rooted
 from gttf_sampler.bench.peak import PeakMemory
-
-Report = Callable[[int, dict[str, float]], None]
 
 
 def impossible(task: Task) -> str | None:

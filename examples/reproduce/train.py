@@ -1,15 +1,18 @@
 """Training with patience: the test accuracy where the validation loss was lowest."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from examples.reproduce.config import Method
 from examples.reproduce.data import Dataset
 from examples.reproduce.learner import Learner
+
+Report = Callable[[int, dict[str, float]], None]
 
 
 def optimizer_of(learner: Learner, method: Method) -> torch.optim.Optimizer:
@@ -25,42 +28,67 @@ def optimizer_of(learner: Learner, method: Method) -> torch.optim.Optimizer:
 
 
 def fit(
-    learner: Learner,
-    data: Dataset,
-    method: Method,
-    report: Callable[[int, dict[str, float]], None] = lambda epoch, point: None,
+    learner: Learner, data: Dataset, method: Method, report: Report = lambda e, p: None
 ) -> dict[str, Any]:
-    """Trains, and returns what is to be kept: accuracy, seconds, the learning curve."""
+    """Trains a classifier, and returns what is to be kept of it."""
+
+    def losses() -> Iterator[tuple[Tensor, int]]:
+        learner.model.train()
+        for step in learner.steps():
+            yield F.cross_entropy(step.logits, data.y[step.seeds]), step.nodes
+
+    def look(loss: float) -> dict[str, float]:
+        return evaluate(learner, data)
+
     optimizer = optimizer_of(learner, method)
+    best, costs = run(method, optimizer, losses, look, report, "val loss")
+    return {name: best[name] for name in ("test", "val", "best epoch")} | costs
+
+
+def run(
+    method: Method,
+    optimizer: torch.optim.Optimizer,
+    losses: Callable[[], Iterator[tuple[Tensor, int]]],
+    look: Callable[[float], dict[str, float]],
+    report: Report,
+    watched: str | None,
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Trains until the epochs or the patience are over.
+
+    Args:
+        method: how long, and how often to look.
+        optimizer: of the parameters.
+        losses: one epoch: per batch the loss, and the number of nodes that it saw.
+        look: from the mean loss of an epoch to what is noted of the model then.
+        report: told the number of an epoch and what was noted.
+        watched: what must get lower, or the patience ends; None to go on, and to take
+            the last epoch for the best.
+
+    Returns:
+        what was noted in the best epoch, and seconds, nodes and the learning curve.
+    """
     curve: list[dict[str, float]] = []
-    best = {"val loss": float("inf"), "epoch": 0.0, "test": 0.0}
+    best: dict[str, float] = {}
     seconds, nodes, steps = 0.0, 0, 0
     for epoch in range(1, method.epochs + 1):
-        begin = time.perf_counter()
-        learner.model.train()
-        losses = []
-        for step in learner.steps():
-            loss = F.cross_entropy(step.logits, data.y[step.seeds])
+        begin, seen = time.perf_counter(), []
+        for loss, size in losses():
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            losses.append(loss.item())
-            nodes, steps = nodes + step.nodes, steps + 1
+            seen.append(loss.item())
+            nodes, steps = nodes + size, steps + 1
         seconds += time.perf_counter() - begin
         if epoch % method.every and epoch < method.epochs:
             continue
-        point = {"epoch": epoch, "loss": sum(losses) / len(losses)}
-        point.update(evaluate(learner, data))
-        curve.append(point)
-        report(epoch, point)
-        if point["val loss"] < best["val loss"]:
-            best = point
+        mean = sum(seen) / len(seen)
+        curve.append({"epoch": epoch, "loss": mean, **look(mean)})
+        report(epoch, curve[-1])
+        if watched is None or not best or curve[-1][watched] < best[watched]:
+            best = {**curve[-1], "best epoch": epoch}
         elif epoch - best["epoch"] >= method.patience:
             break
-    return {
-        "test": best["test"],
-        "val": best["val"],
-        "best epoch": best["epoch"],
+    return best, {
         "epochs": curve[-1]["epoch"],
         "train seconds": seconds,
         "ms per step": 1000 * seconds / steps,

@@ -6,6 +6,8 @@ start with `_` are numba's own; a test notices when they change.
 
 import pickle
 import zlib
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from numba.core.caching import IndexDataCacheFile
@@ -41,10 +43,23 @@ class CheckedCacheFile(IndexDataCacheFile):
         return data + zlib.crc32(data).to_bytes(CHECKSUM, "little")
 
 
-def guard(kernel: Any) -> Any:
-    """`kernel`, a function of numba that is kept on disk, with checked files."""
+def guard(kernel: Any, stamp: str) -> Any:
+    """`kernel`, a function of numba that is kept on disk, with checked files.
+
+    Numba compiles anew when the file of the kernel has changed; here, whenever `stamp`
+    has, as what a kernel calls may be in another file.
+    """
     kernel._cache._cache_file.__class__ = CheckedCacheFile
+    kernel._cache._cache_file._source_stamp = stamp
     return kernel
+
+
+def stamp_of(files: Iterable[Path]) -> str:
+    """What changes with any of the files."""
+    total = zlib.crc32(b"")
+    for file in sorted(files):
+        total = zlib.crc32(file.read_bytes(), total)
+    return f"{total:08x}"
 
 
 def _checked(data: bytes) -> bytes:

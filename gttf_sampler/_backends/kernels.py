@@ -5,8 +5,7 @@ share it, releases the GIL, and computes what the function of the same purpose i
 `torch_ops` computes, bit for bit. Indices are unsigned: numba then leaves out the test
 for negative ones, and the loops over random words become vector instructions.
 
-One file on purpose: the cache on disk notices a change in the file of a kernel, not in
-the files of the functions it calls.
+Those of rooted sampling are in `rooted_kernels`.
 """
 
 from pathlib import Path
@@ -17,7 +16,7 @@ from llvmlite import ir
 from numba import int64, types, uint64
 from numba.extending import intrinsic
 
-from gttf_sampler._backends.kernel_cache import guard
+from gttf_sampler._backends.kernel_cache import guard, stamp_of
 from gttf_sampler._backends.types import REFUSED
 from gttf_sampler.random import GOLDEN, LOW32, MULTIPLIERS, WORD
 
@@ -30,11 +29,13 @@ _AHEAD = np.uint64(48)  # how many entries ahead memory is asked for what it hol
 _BLOCK = 64  # seeds that walk side by side, to wait for memory together
 _CROWD = 128  # the same for node2vec, whose walkers are not done all at once
 
+_STAMP = stamp_of(Path(__file__).parent.glob("*kernels.py"))
+
 
 def _compiled(function):
     """The function as machine code, kept on disk where there is a place to keep it."""
     try:
-        return guard(numba.njit(nogil=True, cache=True)(function))
+        return guard(numba.njit(nogil=True, cache=True)(function), _STAMP)
     except RuntimeError:  # no directory to write to: compile anew in every process
         return numba.njit(nogil=True)(function)
 
@@ -204,90 +205,6 @@ def forest_uniform(
 
 
 @_compiled
-def row_sizes(lo, hi, rowptr, node, fanout, replace, start, count, size):
-    """The row of every node and how many edges will be drawn from it."""
-    for i in range(lo, hi):
-        here = uint64(node[i])
-        first = rowptr[here]
-        degree = rowptr[here + _1] - first
-        start[i], count[i] = first, degree
-        if fanout < 0:
-            size[i] = degree
-        elif replace:
-            size[i] = fanout if degree > 0 else 0
-        else:
-            size[i] = min(degree, fanout)
-
-
-@_compiled
-def draw_rows(
-    lo, hi, col, key, node, start, count, end, fanout, replace, base, edge, to, by
-):
-    """The edges of rows lo to hi, those of row i in front of end[i]."""
-    if fanout < 0:
-        fanout, replace = int64(1) << 31, False
-    for i in range(lo, hi):
-        stream = _mix(key + uint64(node[i]) * _GOLDEN)
-        at = end[i - 1] if i else 0
-        _draw_row(stream, start[i], count[i], fanout, replace, edge, at)
-        for e in range(uint64(at), uint64(end[i])):
-            to[e] = base + i
-    first = end[lo - 1] if lo else 0
-    for e in range(uint64(first), uint64(end[hi - 1]) if hi > lo else uint64(first)):
-        by[e] = col[uint64(edge[e])]
-
-
-@_compiled
-def find_rows(lo, hi, rowptr, key, node, start, end, stream):
-    """The row and the random stream of every node."""
-    for i in range(lo, hi):
-        here = uint64(node[i])
-        start[i], end[i] = rowptr[here], rowptr[here + _1]
-        stream[i] = int64(_mix(key + here * _GOLDEN))
-
-
-@_compiled
-def collect(drawn, fanout, col, base, edge, to, by):
-    """Moves up what was drawn, [w · fanout] with gaps of -1; returns how much it is."""
-    count = uint64(0)
-    for i in range(uint64(drawn.size)):
-        edge[count] = drawn[i]
-        to[count] = base + int64(i // uint64(fanout))
-        count += uint64(drawn[i] >= 0)
-    for e in range(count):
-        by[e] = col[uint64(edge[e])]
-    return int64(count)
-
-
-@_compiled
-def number_nodes(ids, cell, floor, limit, known, nodes):
-    """Replaces ids by local ones in place, appends new nodes; returns their number.
-
-    A cell holds floor + local id if it is below `limit`, else something old. There is
-    no branch on whether a node is new, which nobody could predict.
-    """
-    count, last = int64(known), uint64(ids.size - 1)
-    for e in range(uint64(ids.size)):
-        _prefetch(cell, uint64(ids[min(e + _AHEAD, last)]))
-        cell_of = uint64(ids[e])
-        value = int64(cell[cell_of])
-        new = int64(value >= limit)
-        value += (floor + count - value) * new
-        cell[cell_of] = value
-        nodes[uint64(count)] = int64(cell_of)
-        count += new
-        ids[e] = value - floor
-    return count
-
-
-@_compiled
-def number_seeds(seeds, cell, floor):
-    """Enters the seeds; of a repeated one the first copy counts."""
-    for i in range(seeds.size - 1, -1, -1):
-        cell[uint64(seeds[i])] = floor + i
-
-
-@_compiled
 def first_position(ids, cell, floor, out):
     limit, last = floor + ids.size, cell.size - 1
     for i in range(ids.size):
@@ -344,42 +261,55 @@ def _prefetch_row(table, low, high):
 
 
 @_compiled
-def draw_weighted(
-    lo, hi, stream, table, low, high, before, fanout, replace, gone, mass, out
+def _draw_row_weighted(
+    stream, table, low, high, base, fanout, replace, scratch, out, at
 ):
-    """`gone` and `mass` are scratch of `fanout` cells; see `torch_ops`."""
+    """Writes the edges drawn from one row by mass; returns how many there are.
+
+    `scratch` [2, fanout] holds what is gone; see `torch_ops`.
+    """
+    total = table[uint64(high - 1)] - base if high > low else 0
+    if total == 0:
+        return int64(0)
+    gone, mass = scratch[0], scratch[1]
+    for j in range(fanout):
+        word = _bits(stream, uint64(j))
+        target = int64(_below_wide(word, uint64(total)))
+        if replace:
+            out[at + j] = _bisect(table, low, high, target + base)
+            continue
+        skipped = int64(0)
+        for k in range(uint64(j)):
+            skipped += mass[k] * int64(gone[k] <= target)
+        position = _bisect(table, low, high, target + skipped + base)
+        start = table[uint64(position - 1)] if position > low else base
+        own, mine = table[uint64(position)] - start, start - base - skipped
+        for k in range(uint64(j)):
+            gone[k] -= own * int64(gone[k] > mine)
+        gone[j], mass[j] = mine, own
+        k = j
+        while k > 0 and out[at + k - 1] > position:
+            out[at + k] = out[at + k - 1]
+            k -= 1
+        out[at + k] = position
+        total -= own
+        if total == 0:
+            return int64(j + 1)
+    return int64(fanout)
+
+
+@_compiled
+def draw_weighted(lo, hi, stream, table, low, high, before, fanout, replace, out):
+    """Draws by mass, with gaps of -1 where there is none left; see `torch_ops`."""
+    scratch = np.empty((2, fanout), np.int64)
     for i in range(lo, hi):
         soon = min(i + 2, hi - 1)
         _prefetch_row(table, low[soon], high[soon])
-        at, base = i * fanout, before[i]
-        total = table[uint64(high[i] - 1)] - base if high[i] > low[i] else 0
-        for j in range(fanout):
+        own, at = (low[i], high[i], before[i]), i * fanout
+        how = fanout, replace, scratch, out, at
+        drawn = _draw_row_weighted(uint64(stream[i]), table, *own, *how)
+        for j in range(drawn, fanout):
             out[at + j] = -1
-        if total == 0:
-            continue
-        for j in range(fanout):
-            word = _bits(uint64(stream[i]), uint64(j))
-            target = int64(_below_wide(word, uint64(total)))
-            if replace:
-                out[at + j] = _bisect(table, low[i], high[i], target + base)
-                continue
-            skipped = int64(0)
-            for k in range(uint64(j)):
-                skipped += mass[k] * int64(gone[k] <= target)
-            position = _bisect(table, low[i], high[i], target + skipped + base)
-            start = table[uint64(position - 1)] if position > low[i] else base
-            own, mine = table[uint64(position)] - start, start - base - skipped
-            for k in range(uint64(j)):
-                gone[k] -= own * int64(gone[k] > mine)
-            gone[j], mass[j] = mine, own
-            k = j
-            while k > 0 and out[at + k - 1] > position:
-                out[at + k] = out[at + k - 1]
-                k -= 1
-            out[at + k] = position
-            total -= own
-            if total == 0:
-                break
 
 
 @_compiled

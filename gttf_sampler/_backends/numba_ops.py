@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gttf_sampler._backends import kernels, torch_ops
 from gttf_sampler._backends.memory import borrow, empty, lend
-from gttf_sampler._backends.numba_rooted import draw_by_mass, word
 from gttf_sampler._backends.numba_rooted import rooted as rooted
+from gttf_sampler._backends.numba_rooted import word
 from gttf_sampler._backends.threads import parallel, ranges, run
 from gttf_sampler._backends.types import MASS_BITS, SecondOrder
 from gttf_sampler.random import Key, fold
@@ -119,7 +119,8 @@ def draw_weighted(
     """Positions [w, f] drawn by mass; see `torch_ops`."""
     out = low.new_empty(low.numel(), fanout)
     arrays = (x.contiguous().numpy() for x in (stream, table, low, high, before))
-    draw_by_mass(tuple(arrays), fanout, replace, out.view(-1).numpy())
+    how = fanout, replace, out.view(-1).numpy()
+    parallel(kernels.draw_weighted, low.numel(), out.numel() * 8, *arrays, *how)
     return out
 
 

@@ -1,184 +1,355 @@
 """Rooted sampling of the fast CPU backend: draws shared by threads, numbers by one.
 
 A hop is drawn in parts; while the nodes of one part get their numbers, which has to be
-done in order, the next ones are drawn.
+done in order, the next ones are drawn. Relations without a frontier take no part.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends import kernels
+from gttf_sampler._backends import rooted_kernels as kernels
 from gttf_sampler._backends.memory import borrow, give_back, lend
+from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.scratch import NO_TREES, TreeTable
 from gttf_sampler._backends.threads import parallel, start
-from gttf_sampler._backends.types import Rooted
 from gttf_sampler.random import WORD, Key, fold
+
+if TYPE_CHECKING:
+    from gttf_sampler.graph.compact import CompactAdj
 
 Array = np.ndarray[Any, Any]
 
 PARTS, PART = 8, 1 << 13  # how finely drawing and numbering a hop are interleaved
-ROOM = 1 << 22  # edges that rooted sampling makes room for before it knows their number
+FEW_EDGES = 1 << 14  # fewer are not worth waking a thread for
+WIDE = {torch.int32: 0, torch.int64: 1}
+KINDS = {
+    torch.int32: kernels.INT32,
+    torch.int64: kernels.INT64,
+    torch.float32: kernels.FLOAT32,
+    torch.float64: kernels.FLOAT64,
+}
 
 
-def rooted(
-    rowptr: Tensor,
-    col: Tensor,
-    table: Tensor | None,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    replace: bool,
-    key: Key,
-    cell: Tensor,
-    reserve: Callable[[int], int],
-) -> Rooted | None:
-    """Rooted sampling, relabelled in the same pass; see `torch_rooted`."""
-    if table is not None and min(fanouts, default=0) < 0:
+def rooted(plan: Plan, batch: Batch) -> Rooted | None:
+    """Rooted sampling by laws; None where one has none; see `torch_rooted`."""
+    found = _relations(plan, batch)
+    if found is None:
         return None
-    mass = None if table is None else table.numpy()
-    graph, cells = (rowptr.numpy(), col.numpy(), mass), cell.numpy()
-    most = _most_edges(seeds.numel(), fanouts) + 1
-    numbers = min(rowptr.numel() - 1, most) + seeds.numel()  # nodes have one each
-    floor = reserve(numbers)
-    limit = floor + numbers
-    expected = min(ROOM, most, 2 * col.numel() + seeds.numel())  # it can grow
-    out: tuple[Array, ...] = tuple(borrow(expected) for _ in range(3))
-    node = _with_room(seeds.numpy(), seeds.numel(), seeds.numel() + expected)
-    kernels.number_seeds(seeds.numpy(), cells, floor)
-    begin, known, used = 0, seeds.numel(), 0
-    hops, sizes = [known], []
-    draw = _draw_rows if mass is None else _draw_rows_by_mass
-    for number, fanout in enumerate(fanouts):
-        hop_key = word(fold(fold(key, number), 0))
-        frontier = node[begin:known]
-        hop = _Hop(*graph, hop_key, frontier, begin, fanout, replace, used, out)
-        found = draw(hop)
-        out, drawn = found.out, found.ends[-1]
-        node = _with_room(node, known, known + drawn + 1)
-        begin, at = known, used
-        for wait, end in zip(found.waits, found.ends, strict=True):
-            wait()  # for this part; the next ones are drawn while it is numbered
-            new, at = out[2][at : used + end], used + end
-            known = kernels.number_nodes(new, cells, floor, limit, known, node)
-        for array in found.scratch:
-            give_back(array)
-        used += drawn
-        hops.append(known - begin)
-        sizes.append(drawn)
-    edge, to, row = (lend(array, used) for array in out)
-    return Rooted(lend(node, known), row, to, edge, hops, sizes)
+    relations, _kept = found
+    if plan.usual.get("edges", plan.most_edges(batch.seeds)) < FEW_EDGES:
+        return _sample_at_once(plan, batch, relations)
+    with _tables(plan, batch) as tables:
+        reached, taken = _Reached(plan, batch, *tables), _Taken(plan)
+        for hop in range(plan.depth):
+            _sample_hop(plan, batch, hop, relations, reached, taken)
+        ends = taken.result(relations)
+        return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
 
 
-def _most_edges(batch: int, fanouts: Sequence[int]) -> int:
-    """How many edges rooted sampling can take, unless a hop takes all it finds."""
-    total, width = 0, batch
-    for fanout in fanouts:
-        width *= fanout if fanout >= 0 else 1 << 31
-        total += width
-    return total
+def _sample_at_once(plan: Plan, batch: Batch, relations: Array) -> Rooted:
+    """A batch of a few edges, in one call."""
+    counts = [part.numel() for part in batch.seeds]
+    seeds = batch.seeds[0] if len(counts) == 1 else torch.cat(batch.seeds)
+    fanouts = plan.usual.get("fanouts")
+    if fanouts is None:
+        every = [relation.fanouts for relation in plan.relations]
+        fanouts = np.array(every, np.int64).reshape(len(every), plan.depth)
+        plan.usual["fanouts"] = fanouts
+    how = word(batch.key), plan.replace, batch.apart
+    with _tables(plan, batch) as (nodes, trees):
+        ids, roots, index, edge, hops, taken, slots = kernels.sample(
+            *(relations, fanouts, nodes, seeds.numpy(), np.array(counts)),
+            *(np.array(batch.first_root), *how, *trees.begin()),
+        )
+        trees.keep(slots)
+    plan.usual["edges"] = edge.size + edge.size // 8
+    nodes_of = torch.from_numpy(ids).split(hops.sum(1).tolist())
+    trees_of = None
+    if batch.apart:
+        trees_of = list(torch.from_numpy(roots).split(hops.sum(1).tolist()))
+    sizes = taken.sum(1).tolist()
+    rows, cols = _ends(torch.from_numpy(index), sizes)
+    edges = list(torch.from_numpy(edge).split(sizes))
+    counted = hops.tolist(), taken.tolist()
+    return Rooted(list(nodes_of), trees_of, rows, cols, edges, *counted)
 
 
-class _Hop(NamedTuple):
-    """What a hop is to draw, and where to.
-
-    Attributes:
-        rowptr, col: the graph.
-        mass: cumulative weights of its edges, or None.
-        key: of this hop.
-        node: the frontier, whose local ids start at `base`.
-        fanout, replace: how many neighbours of each, and how.
-        used: entries of `out` that earlier hops have filled.
-        out: edge, to, by: the edge, the node that receives and the one that sends.
-    """
-
-    rowptr: Array
-    col: Array
-    mass: Array | None
-    key: Any
-    node: Array
-    base: int
-    fanout: int
-    replace: bool
-    used: int
-    out: tuple[Array, ...]
-
-    def room(self, count: int) -> tuple[Array, ...]:
-        """`out`, with room for `count` more entries."""
-        return tuple(_with_room(x, self.used, self.used + count) for x in self.out)
+def _ends(index: Tensor, sizes: list[int]) -> tuple[list[Tensor], list[Tensor]]:
+    """Senders and receivers of every relation, of what `kernels.gather` has made."""
+    both = index.split([size for size in sizes for _ in range(2)])
+    return list(both[::2]), list(both[1::2])
 
 
-class _Drawn(NamedTuple):
-    """What a hop draws, perhaps still under way.
-
-    Attributes:
-        out: as in `_Hop`, with the new entries behind those used before.
-        waits: calls that wait for one part of them after the other.
-        ends: where each part ends; the last one is how many are drawn in all.
-        scratch: to be given back when all parts are there.
-    """
-
-    out: tuple[Array, ...]
-    waits: list[Callable[[], Any]]
-    ends: list[int]
-    scratch: list[Array]
-
-
-def _draw_rows(hop: _Hop) -> _Drawn:
-    """Uniform draws for all nodes, in parts that are worth a thread's while."""
-    width = hop.node.size
-    scratch = [borrow(width) for _ in range(3)]
-    begin, count, end = rows = [array[:width] for array in scratch]
-    how = hop.fanout, hop.replace
-    parallel(kernels.row_sizes, width, width, hop.rowptr, hop.node, *how, *rows)
-    np.cumsum(end, out=end)
-    drawn = int(end[-1]) if width else 0
-    _check.fits("fanouts", 24 * drawn)
-    out = hop.room(drawn)
-    new = (array[hop.used : hop.used + drawn] for array in out)
-    parts = max(1, min(PARTS, drawn // PART))
-    bounds = [width * part // parts for part in range(parts + 1)]
-    args = hop.col, hop.key, hop.node, begin, count, end, *how, hop.base
-    waits = start(kernels.draw_rows, bounds, *args, *new)
-    ends = [int(end[bound - 1]) if bound else 0 for bound in bounds[1:]]
-    return _Drawn(out, waits, ends, scratch)
-
-
-def _draw_rows_by_mass(hop: _Hop) -> _Drawn:
-    """Draws by edge weight for all nodes; rows may give less than their length."""
-    width, fanout = hop.node.size, hop.fanout
-    scratch = [borrow(width) for _ in range(4)]
-    low, high, stream, before = (array[:width] for array in scratch)
-    rows = hop.rowptr, hop.key, hop.node, low, high, stream
-    parallel(kernels.find_rows, width, width, *rows)
-    before[:] = 0
-    _check.fits("fanouts", 32 * width * fanout)
-    scratch.append(borrow(width * fanout))
-    places = scratch[-1][: width * fanout]
-    draw_by_mass((stream, hop.mass, low, high, before), fanout, hop.replace, places)
-    out = hop.room(places.size + 1)
-    new = (array[hop.used :] for array in out)
-    drawn = kernels.collect(places, max(fanout, 1), hop.col, hop.base, *new)
-    return _Drawn(out, [lambda: None], [drawn], scratch)
-
-
-def draw_by_mass(
-    inputs: tuple[Any, ...], fanout: int, replace: bool, out: Array
-) -> None:
-    """The kernel on all threads, each with scratch of its own."""
-
-    def some(lo: int, hi: int) -> None:
-        gone, mass = np.empty((2, fanout), np.int64)
-        how = fanout, replace, gone, mass, out
-        kernels.draw_weighted(lo, hi, *inputs, *how)
-
-    parallel(some, inputs[0].size, out.size * 8)
+@contextmanager
+def _tables(plan: Plan, batch: Batch) -> Iterator[tuple[Array, TreeTable]]:
+    """A row per node type for the kernels, and a table of trees."""
+    table = np.zeros((len(plan.sizes), kernels.NODE_COLUMNS), np.int64)
+    table[:, kernels.SIZE] = plan.sizes
+    if batch.apart:
+        with plan.borrow_trees() as trees:
+            yield table, trees
+        return
+    most = plan.most_edges(batch.seeds) + 1
+    with plan.borrow_tables() as cells:
+        for row, size, seeds, own in zip(
+            table, plan.sizes, batch.seeds, cells, strict=True
+        ):
+            numbers = seeds.numel() + min(size, most)
+            floor = own.reserve(numbers)
+            row[kernels.CELL] = own.cell.data_ptr()
+            row[kernels.WIDE_CELL] = WIDE[own.cell.dtype]
+            row[kernels.FLOOR], row[kernels.LIMIT] = floor, floor + numbers
+        yield table, NO_TREES
 
 
 def word(key: Key) -> Any:
     """A key as the unsigned number that kernels take."""
     return np.uint64(int(key) & WORD)
+
+
+def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
+    """The table that kernels read, and tensors that must outlive it.
+
+    None if there is a relation that they cannot read.
+    """
+    rows, kept = [], []
+    for (adj, to, by, _), law in zip(plan.relations, batch.laws, strict=True):
+        if law is None or not _readable(adj):
+            return None
+        wide, kind, before = WIDE[adj.col.dtype], 0, None
+        addresses = [0, 0, 0, 0]  # of mass, time, latest, before
+        hides, hidden = 0, 0
+        if law.mass is not None:
+            addresses[0] = law.mass.data_ptr()
+        if law.time is not None and law.latest is not None:
+            kind = KINDS.get(law.time.dtype, 0)
+            if kind == 0 or not law.time.is_contiguous():
+                return None
+            dtype = torch.float64 if law.time.is_floating_point() else torch.int64
+            latest = law.latest.to("cpu", dtype).contiguous()
+            addresses[1:3] = law.time.data_ptr(), latest.data_ptr()
+            kept.append(latest)
+            if law.before is not None:
+                before = law.before.to("cpu", dtype).contiguous()
+                addresses[3] = before.data_ptr()
+                kept.append(before)
+        if law.hidden is not None and law.hidden.numel():
+            own = law.hidden.to("cpu", torch.int64).contiguous()
+            hidden, hides = own.data_ptr(), own.numel()
+            kept.append(own)
+        names, wide_names = 0, 0
+        if batch.original and adj.edge_id is not None:
+            names, wide_names = adj.edge_id.data_ptr(), WIDE[adj.edge_id.dtype]
+        mass, time, latest_at, before_at = addresses
+        rows.append(
+            (
+                *(adj.rowptr.data_ptr(), adj.col.data_ptr(), wide, mass, law.gaps),
+                *(time, kind, latest_at, before_at, law.last, hidden, hides, to, by),
+                *(names, wide_names),
+            )
+        )
+    shape = (len(rows), kernels.RELATION_COLUMNS)
+    return np.array(rows, np.int64).reshape(shape), kept
+
+
+def _sample_hop(
+    plan: Plan,
+    batch: Batch,
+    hop: int,
+    relations: Array,
+    reached: _Reached,
+    taken: _Taken,
+) -> None:
+    """Draws for all frontiers and numbers what they reach."""
+    segments, width = reached.segments(plan, hop)
+    if width == 0:
+        reached.close_hop()
+        taken.close_hop([])
+        return
+    scratch = [borrow(width) for _ in range(3)]
+    rows = [array[:width] for array in scratch]  # start, count, end
+    end = rows[2]
+    table = relations, segments, reached.table
+    parallel(kernels.measure, width, 8 * width, *table, plan.replace, *rows)
+    np.cumsum(end, out=end)
+    drawn = int(end[-1])
+    _check.fits("fanouts", 24 * drawn)
+    ends = end[segments[:, kernels.STOP] - 1].tolist()
+    sizes = [last - first for first, last in zip([0, *ends], ends, strict=False)]
+    reached.make_room(segments, relations, sizes)
+    new = taken.room(drawn)  # edge, to, by
+    parts = max(1, min(PARTS, drawn // PART))
+    bounds = [width * part // parts for part in range(parts + 1)]
+    how = word(fold(batch.key, hop)), plan.replace, batch.apart
+    waits = start(kernels.draw, bounds, *table, *how, *rows, *new)
+    for wait, lo, hi in zip(waits, bounds, bounds[1:], strict=False):
+        wait()  # for this part; the next ones are drawn while it is numbered
+        kernels.number(lo, hi, *table, *reached.tree, reached.known, end, *new[1:])
+    for array in scratch:
+        give_back(array)
+    reached.close_hop()
+    taken.close_hop(list(zip(segments[:, 0].tolist(), sizes, strict=True)))
+
+
+class _Reached:
+    """The nodes of every type, in the order of their discovery.
+
+    Attributes:
+        table: a row per node type for the kernels.
+        known: how many nodes of each type there are.
+        tree: the slots of the table of trees, empty if they share nodes, and its base.
+        hops: per node type, how many were new in each hop.
+    """
+
+    def __init__(
+        self, plan: Plan, batch: Batch, table: Array, trees: TreeTable
+    ) -> None:
+        self.apart, self.table, self.trees = batch.apart, table, trees
+        counts = [seeds.numel() for seeds in batch.seeds]
+        self.known = np.array(counts, np.int64)
+        self.hops = [[count] for count in counts]
+        self.begin = [0] * len(counts)
+        self.ids: list[Array] = []
+        self.roots: list[Array] = []
+        self.usual = plan.usual.setdefault("nodes", [0] * len(counts))
+        for kind, (seeds, count) in enumerate(zip(batch.seeds, counts, strict=True)):
+            expected = max(count + 1, self.usual[kind])
+            self.ids.append(borrow(expected))
+            self.ids[kind][:count] = seeds.numpy()
+            if batch.apart:
+                first = batch.first_root[kind]
+                self.roots.append(borrow(expected))
+                self.roots[kind][:count] = np.arange(first, first + count)
+            self._note(kind)
+        self.tree = trees.begin()
+        self._enter(sum(counts), anew=True)
+
+    def _note(self, kind: int) -> None:
+        """Writes down where the arrays of a type are now."""
+        self.table[kind, kernels.IDS] = _address(self.ids[kind])
+        if self.apart:
+            self.table[kind, kernels.ROOTS] = _address(self.roots[kind])
+
+    def _enter(self, needed: int, anew: bool = False) -> None:
+        """Enters the nodes; for trees, wherever their table has to be larger."""
+        if self.apart and self.trees.make_room(needed):
+            self.tree, anew = self.trees.begin(), True
+        if anew:
+            kernels.enter_nodes(self.table, self.known, *self.tree)
+
+    def segments(self, plan: Plan, hop: int) -> tuple[Array, int]:
+        """The walkers of a hop: a row per relation that has any, and their number."""
+        rows, width, known = [], 0, self.known.tolist()
+        for number, relation in enumerate(plan.relations):
+            fanout = relation.fanouts[hop]
+            begin = self.begin[relation.to]
+            count = known[relation.to] - begin
+            if count and fanout:
+                rows.append((number, width, width + count, begin, fanout))
+                width += count
+        shape = (len(rows), kernels.SEGMENT_COLUMNS)
+        return np.array(rows, np.int64).reshape(shape), width
+
+    def make_room(self, segments: Array, relations: Array, sizes: list[int]) -> None:
+        """Makes room for as many new nodes as there are edges."""
+        more: dict[int, int] = {}
+        kinds = relations[segments[:, kernels.RELATION], kernels.BY].tolist()
+        for kind, size in zip(kinds, sizes, strict=True):
+            more[kind] = more.get(kind, 0) + size
+        known = self.known.tolist()
+        for kind, size in more.items():
+            needed = known[kind] + size + 1
+            self.ids[kind] = _with_room(self.ids[kind], known[kind], needed)
+            if self.apart:
+                self.roots[kind] = _with_room(self.roots[kind], known[kind], needed)
+            self._note(kind)
+        self._enter(sum(known) + sum(sizes))
+
+    def close_hop(self) -> None:
+        """Counts the new nodes, which are the next frontier."""
+        known = self.known.tolist()
+        for kind, hops in enumerate(self.hops):
+            self.begin[kind] += hops[-1]
+            hops.append(known[kind] - self.begin[kind])
+
+    def result(self) -> tuple[list[Tensor], list[Tensor] | None]:
+        """Node ids and, if trees are apart, their numbers, per type."""
+        known = self.known.tolist()
+        self.usual[:] = [count + count // 8 for count in known]
+        nodes = [lend(ids, count) for ids, count in zip(self.ids, known, strict=True)]
+        if not self.apart:
+            return nodes, None
+        pairs = zip(self.roots, known, strict=True)
+        return nodes, [lend(roots, count) for roots, count in pairs]
+
+
+class _Taken:
+    """The edges of all relations, hop after hop, in three arrays.
+
+    Attributes:
+        hops: per relation, how many were taken in each hop.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.used, self.usual = 0, plan.usual
+        self.moves: list[tuple[int, int, int]] = []
+        self.hops: list[list[int]] = [[] for _ in plan.relations]
+        expected = plan.usual.get("edges", 0)
+        self.arrays = tuple(borrow(expected) for _ in range(3))
+
+    def room(self, count: int) -> tuple[Array, ...]:
+        """Room for `count` more edges: edge, to, by."""
+        needed = self.used + count
+        self.arrays = tuple(_with_room(x, self.used, needed) for x in self.arrays)
+        return tuple(x[self.used : needed] for x in self.arrays)
+
+    def close_hop(self, sizes: list[tuple[int, int]]) -> None:
+        """Notes what a hop has taken: (relation, edges) in order."""
+        for hops in self.hops:
+            hops.append(0)
+        for relation, size in sizes:
+            self.hops[relation][-1] = size
+            self.moves.append((relation, self.used, size))
+            self.used += size
+
+    def result(
+        self, relations: Array
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Row, col and edge of every relation."""
+        used, sizes = self.used, [sum(hops) for hops in self.hops]
+        self.usual["edges"] = used + used // 8
+        if len(sizes) == 1:  # it is in order already
+            names = relations[0, kernels.EDGE_ID], relations[0, kernels.WIDE_ID]
+            edge, to, by = self.arrays
+            if names[0]:
+                parallel(kernels.translate, used, used, *names, edge)
+            return [lend(by, used)], [lend(to, used)], [lend(edge, used)]
+        index, edge = borrow(2 * used), borrow(used)
+        moves = np.array(self.moves, np.int64).reshape(len(self.moves), 3)
+        kernels.gather(moves, relations, *self.arrays, index, edge)
+        for array in self.arrays:
+            give_back(array)
+        rows, cols = _ends(lend(index, 2 * used), sizes)
+        return rows, cols, list(lend(edge, used).split(sizes))
+
+
+def _readable(adj: CompactAdj) -> bool:
+    """Whether kernels can read the rows by their addresses."""
+    return adj.col.dtype in WIDE and adj.col.is_contiguous()
+
+
+def _address(array: Array) -> int:
+    """Where the cells of an array are."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _with_room(array: Array, used: int, needed: int) -> Array:

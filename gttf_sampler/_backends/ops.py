@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from torch import Tensor
-
 from gttf_sampler._backends import torch_ops, torch_rooted
 from gttf_sampler._backends.torch_ops import id_dtype, take
 from gttf_sampler._backends.types import REFUSED, Envelope, Reverse, SecondOrder
@@ -53,8 +51,8 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(reference)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        first = getattr(args[0], "rowptr", args[0])  # of a record, its first array
-        fast = fast_backend(first.device) if isinstance(first, Tensor) else None
+        device = getattr(args[0], "device", None)  # of a tensor or a record of them
+        fast = None if device is None else fast_backend(device)
         chosen: Callable[P, T] = getattr(fast, name, reference)
         return chosen(*args, **kwargs)
 

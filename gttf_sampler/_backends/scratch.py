@@ -1,13 +1,19 @@
 """Node-sized scratch tables, stamped instead of cleared: cost follows the batch."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import memory, ops
+
+T = TypeVar("T")
+Array = np.ndarray[Any, Any]
+FEW_NODES = 1 << 10  # no table of trees is smaller
 
 
 class NodeTable:
@@ -41,24 +47,68 @@ class NodeTable:
         return ops.first_position(ids, self.cell, self.reserve(ids.numel()))
 
 
+class TreeTable:
+    """A hash table of (tree, node) pairs; old entries count as empty slots.
+
+    Attributes:
+        slots: int64, pairs of a code and a value; a power of two.
+    """
+
+    def __init__(self) -> None:
+        self.slots = np.zeros(0, np.int64)
+        self._base = 0
+
+    def make_room(self, nodes: int) -> bool:
+        """Makes sure that half of the slots stay empty; True if all of them are new."""
+        if self.slots.size >= 4 * max(nodes, 1):
+            return False
+        pairs = 1 << (2 * max(nodes, FEW_NODES) - 1).bit_length()
+        _check.fits("fanouts", 16 * pairs)
+        self.slots = memory.empty(2 * pairs, torch.int64).zero_().numpy()
+        return True
+
+    def begin(self) -> tuple[Array, int]:
+        """The slots, and the first of 2³² values above all that are in them."""
+        self._base += 1 << 32
+        return self.slots, self._base
+
+    def keep(self, slots: Array) -> None:
+        """Takes over the slots that a batch has had to make."""
+        if slots.size > self.slots.size:
+            self.slots = slots
+
+
+NO_TREES = TreeTable()
+
+
 class ScratchPool:
     """Tables that wait for their next use; safe to share among threads."""
 
     def __init__(self) -> None:
-        self._idle: dict[int, list[NodeTable]] = {}
+        self._idle: dict[Any, list[Any]] = {}
 
     def __reduce__(self) -> tuple[type["ScratchPool"], tuple[()]]:
         """Copies and pickles start empty: scratch is never worth carrying along."""
         return ScratchPool, ()
 
+    def borrow(
+        self, num_nodes: int, device: torch.device
+    ) -> AbstractContextManager[NodeTable]:
+        """A table with a cell per node that nobody else holds."""
+        return self._lent(num_nodes, lambda: NodeTable(num_nodes, device))
+
+    def borrow_trees(self) -> AbstractContextManager[TreeTable]:
+        """A table of trees that nobody else holds."""
+        return self._lent("trees", TreeTable)
+
     @contextmanager
-    def borrow(self, num_nodes: int, device: torch.device) -> Iterator[NodeTable]:
-        """A table nobody else holds; it returns to the pool unless the user raised."""
-        idle = self._idle.setdefault(num_nodes, [])
+    def _lent(self, name: Any, make: Callable[[], T]) -> Iterator[T]:
+        """An idle table or a new one; it returns to the pool unless the user raised."""
+        idle = self._idle.setdefault(name, [])
         try:
             table = idle.pop()  # atomic, so that no two threads get the same
         except IndexError:
-            table = NodeTable(num_nodes, device)
+            table = make()
         yield table
         idle.append(table)
 

@@ -6,13 +6,14 @@ was not drawn never takes part, and the table that numbers the nodes is written 
 place.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.memory import borrow, lend
+from gttf_sampler._backends.plan import UNIFORM, Batch, Plan, Rooted, named_edges
 from gttf_sampler._backends.torch_ops import (
     draw_uniform,
     expand,
@@ -20,43 +21,39 @@ from gttf_sampler._backends.torch_ops import (
     row_range,
     take,
 )
-from gttf_sampler._backends.types import Rooted
 from gttf_sampler.random import Key, fold, stream
 
 
-def rooted(
-    rowptr: Tensor,
-    col: Tensor,
-    table: Tensor | None,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    replace: bool,
-    key: Key,
-    cell: Tensor,
-    reserve: Callable[[int], int],
-) -> Rooted | None:
-    """Rooted sampling, uniform or by the mass in `table`, in one call.
+def rooted(plan: Plan, batch: Batch) -> Rooted | None:
+    """A whole batch in one call.
 
-    `cell` is the table of a `NodeTable`, which will `reserve` numbers in it. None where
-    a backend has no such call; the loop in `rooted.hops` draws the same.
+    None where a backend has no such call for what is asked; the loop in `rooted.hops`
+    draws the same.
     """
-    if table is not None or col.device.type != "cpu":
+    one = len(plan.relations) == len(plan.sizes) == 1
+    plain = one and batch.laws[0] is UNIFORM and not batch.apart
+    if not plain or plan.device.type != "cpu":
         return None
+    (relation,), (seeds,) = plan.relations, batch.seeds
+    rowptr, col = relation.adj.rowptr, relation.adj.col
     nodes, rows, cols, edges = [seeds], [], [], []
     begin, known = 0, seeds.numel()
-    for hop, fanout in enumerate(fanouts):
-        hop_key = fold(fold(key, hop), 0)
-        edge, to = _draw(rowptr, nodes[-1], begin, fanout, replace, hop_key)
-        reached = take(col, edge).to(torch.int64)
-        local, new = _number(cell, reserve(known + edge.numel()), nodes, reached)
-        rows.append(local)
-        cols.append(to)
-        edges.append(edge)
-        nodes.append(new)
-        begin, known = known, known + new.numel()
+    with plan.borrow_tables() as (table,):
+        for hop, fanout in enumerate(relation.fanouts):
+            hop_key = fold(fold(batch.key, hop), 0)
+            edge, to = _draw(rowptr, nodes[-1], begin, fanout, plan.replace, hop_key)
+            reached = take(col, edge).to(torch.int64)
+            floor = table.reserve(known + edge.numel())
+            local, new = _number(table.cell, floor, nodes, reached)
+            rows.append(local)
+            cols.append(to)
+            edges.append(edge)
+            nodes.append(new)
+            begin, known = known, known + new.numel()
     node, row, to, edge = map(_joined, (nodes, rows, cols, edges))
-    hops = [part.numel() for part in nodes], [part.numel() for part in edges]
-    return Rooted(node, row, to, edge, *hops)
+    hops = [[part.numel() for part in parts] for parts in (nodes, edges)]
+    named = named_edges(plan, batch, [edge])
+    return Rooted([node], None, [row], [to], named, [hops[0]], [hops[1]])
 
 
 def _draw(

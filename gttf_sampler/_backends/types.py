@@ -3,23 +3,13 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
 REFUSED = -2  # where rejection sampling has accepted nothing
 
 Reverse = tuple[Tensor, Tensor]  # rowptr and sorted columns of the reversed graph
-
-
-class Rooted(NamedTuple):
-    """The arrays of a Subgraph, and its nodes and edges per hop."""
-
-    node: Tensor
-    row: Tensor
-    col: Tensor
-    edge: Tensor
-    num_nodes: list[int]
-    num_edges: list[int]
 
 
 class Envelope(NamedTuple):
@@ -72,3 +62,8 @@ class SecondOrder(NamedTuple):
     rounds: int
     alpha: tuple[float, float, float]
     longest: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arrays are."""
+        return self.col.device

@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from gttf_sampler import _check, _files
-from gttf_sampler.bench import graphs, plots, runs, tables, task_gcn
+from gttf_sampler.bench import graphs, modes, plots, runs, tables, task_gcn, task_scale
 from gttf_sampler.bench.children import ChildError, Progress, RefusedError
 
 OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
 COMMAND = "gttf bench "
+SAID = ("graph", "scale", "fanouts", "batch", "batches", "rounds", "only", "root")
+USUAL = (
+    *(("features", 100), ("workers", 0), ("length", 20), ("seed", 0)),
+    ("mode", "plain"),
+)
 FORMATS = (".png", ".pdf", ".svg")
 EPILOG = f"exit status: {OK} done, {FAILED} a measurement failed, {BAD_ARGUMENTS} bad \
 arguments, {DISAGREEMENT} a peer did other work (no ratio is printed), 130 interrupted"
@@ -37,6 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--features", type=int, default=100, help="features per node (100)")
     add("--workers", type=int, default=0, help="worker processes of a loader (0)")
     add("--length", type=int, default=20, help="steps of a walk (20)")
+    names = ", ".join(mode.name for mode in modes.MODES)
+    add("--only", nargs="+", metavar="NAME", help=f"rows of 'modes': {names}")
+    what = "graphs of 'scale': one node type on disk, typed, typed with times (plain)"
+    add("--mode", choices=task_scale.MODES, default="plain", help=what)
     add("--root", help="folder with Cora and CiteSeer of Planetoid, for 'train'")
     add("--seed", type=int, default=0, help="of graphs and seed nodes (0)")
     add("--tmp", default=tempfile.gettempdir(), help="where graphs are made")
@@ -92,9 +101,24 @@ def checked(args: argparse.Namespace) -> dict[str, Any]:
         _check.fail("--fanouts", rule, args.fanouts)
     if args.task == "train" and len(args.fanouts or [1, 1]) != 2:
         _check.fail("--fanouts", "must be two, for two layers", args.fanouts)
+    if args.task == "modes":
+        _check_modes(args)
+    elif args.only is not None:
+        _check.fail("--only", "is for 'modes'", args.only)
+    if args.mode != "plain" and args.task != "scale":
+        _check.fail("--mode", "is for 'scale'", args.mode)
     _check_graph(args)
     _check_places(args)
     return options
+
+
+def _check_modes(args: argparse.Namespace) -> None:
+    """What each mode says for itself cannot be said for all."""
+    modes.chosen(args.only)
+    for name in ("graph", "fanouts", "batch", "keep"):
+        value = getattr(args, name)
+        if value is not None:
+            _check.fail(f"--{name}", "must be left to each mode", value)
 
 
 def _check_graph(args: argparse.Namespace) -> None:
@@ -109,7 +133,11 @@ def _check_graph(args: argparse.Namespace) -> None:
         _check.fail("--keep", "is for made graphs", f"{args.keep} with {args.graph}")
     if args.task == "scale" and args.graph not in (None, "papers-like"):
         _check.fail("--graph", "must be papers-like for 'scale'", args.graph)
-    if args.scale is not None:
+    if args.mode != "plain":
+        task_scale.typed_steps(args.scale)
+        if args.keep is not None:
+            _check.fail("--keep", "is for graphs on disk", args.keep)
+    elif args.scale is not None:
         graphs.scaled(args.graph or runs.DEFAULT_GRAPH[args.task], args.scale)
     if args.root is not None:
         task_gcn.check_root(args.root)
@@ -147,12 +175,12 @@ def _is_report(file: Path) -> bool:
 def command_line(args: argparse.Namespace) -> str:
     """The command that gives these numbers again, without where it wrote them."""
     words = [*COMMAND.split(), args.task]
-    for name in ("graph", "scale", "fanouts", "batch", "batches", "rounds", "root"):
+    for name in SAID:
         value = getattr(args, name)
         if value is not None:
             values = value if isinstance(value, list) else [value]
             words += [f"--{name}", *map(str, values)]
-    for name, usual in (("features", 100), ("workers", 0), ("length", 20), ("seed", 0)):
+    for name, usual in USUAL:
         if getattr(args, name) != usual:
             words += [f"--{name}", str(getattr(args, name))]
     return shlex.join(words)

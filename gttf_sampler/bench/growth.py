@@ -11,7 +11,7 @@ TIME = (
     ("gather", DOTTED, "reading as many edges"),
 )
 SPACE = (
-    ("bytes", DOTTED, "graph on disk"),
+    ("bytes", DOTTED, "arrays of the graph"),
     ("private", SOLID, "memory of the process"),
 )
 
@@ -31,7 +31,7 @@ def draw(result: dict[str, Any], figure: Any) -> Any:
         for place, value in zip(edges, values, strict=True):
             note = {"xytext": (0, side), "textcoords": "offset points", "ha": "center"}
             right.annotate(f"{value:,.0f}", (place, value), size=7.5, **note)
-    right.set(ylabel="MB", yscale="log", title="disk and memory")
+    right.set(ylabel="MB", yscale="log", title="graph and memory")
     right.margins(y=0.15)
     for axes in (left, right):
         axes.set(xscale="log", xlabel="edges of the graph")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gttf_sampler import _files
-from gttf_sampler.bench import growth
+from gttf_sampler.bench import growth, ratios
 from gttf_sampler.bench.growth import OURS, THEIRS
 from gttf_sampler.bench.tables import graphs_in
 
@@ -38,6 +38,11 @@ def draw(result: dict[str, Any]) -> Any:
     """A matplotlib Figure of any result."""
     if result["task"] == "scale":
         return growth.draw(result, empty(result, 9.5, 4.4))
+    if result["task"] == "modes":
+        entries = ratios.bars(result)
+        figure = empty(result, 9.0, 0.8 + ratios.height(entries))
+        ratios.draw(figure.subplots(), entries)
+        return figure
     groups = result["groups"]
     heights = [1.0 + INCH_PER_BAR * len(group["rows"]) for group in groups]
     figure = empty(result, 9.0, sum(heights) + 1.1)
@@ -90,12 +95,13 @@ def _settings(result: dict[str, Any]) -> str:
 TITLES = {
     "sampling": "Edges sampled per second (longer is better)",
     "loader": "Batches with features per second (longer is better)",
+    "modes": "Times as long as ours that PyG and DGL take (longer is better)",
     "train": "An epoch of GraphSAGE, and memory of a GCN (shorter is better)",
-    "walks": "Steps of random walks per second (longer is better)",
+    "walks": "Random walks: steps per second, and epochs of training on them",
     "build": "Edges sorted into rows per second (longer is better)",
     "kernels": "Edges drawn or sorted per second (longer is better)",
     "memory": "Memory to hold the graph and to build it (shorter is better)",
-    "scale": "One batch from graphs of all sizes, mapped from disk",
+    "scale": "One batch from graphs of all sizes",
 }
 
 
@@ -194,8 +200,25 @@ def _peak_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
     axes.set_xlabel("MB beyond the input, peak of training", size=8)
 
 
+def _training_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
+    """The seconds of an epoch."""
+    values = [row["best"] for row in rows]
+    colors = [_color(row["peer"]) for row in rows]
+    axes.barh(range(len(rows)), values, THICK, color=colors)
+    ends = [
+        _end(row, f"{row['best']:.3g} s, {row['rate']:.3g} M pairs/s") for row in rows
+    ]
+    _write_ends(axes, values, ends)
+    axes.set_xlabel("seconds of an epoch (shorter is better)", size=8)
+
+
 SMALL = {"va": "center", "size": 7.5}
-DRAW = {"train": _epoch_bars, "memory": _memory_bars, "gcn": _peak_bars}
+DRAW = {
+    "train": _epoch_bars,
+    "training": _training_bars,
+    "memory": _memory_bars,
+    "gcn": _peak_bars,
+}
 
 
 def _write_ends(axes: Any, values: list[float], texts: list[str]) -> None:

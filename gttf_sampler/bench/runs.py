@@ -6,11 +6,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gttf_sampler.bench import graphs, machine, task_gcn, task_memory, task_scale
+from gttf_sampler.bench import (
+    graphs,
+    in_processes,
+    machine,
+    task_gcn,
+    task_memory,
+    task_scale,
+)
 from gttf_sampler.bench.children import ChildError, Progress, run_job
+from gttf_sampler.bench.in_processes import PACKAGE, add_ratio
 from gttf_sampler.bench.peers import Missing, cure
 
-PACKAGE = "gttf_sampler.bench"
 JOBS = {
     "sampling": ("graph", "fanouts", "batch", "batches", "rounds", "seed"),
     "loader": (
@@ -21,6 +28,7 @@ JOBS = {
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
         "features",
     ),
+    "modes": ("only", "scale", "batches", "rounds", "seed"),
     "walks": ("graph", "batch", "batches", "rounds", "seed", "length"),
     "build": ("graph", "rounds", "seed"),
     "kernels": (
@@ -28,7 +36,7 @@ JOBS = {
         "length",
     ),
     "memory": ("fanouts", "batch", "batches", "seed"),
-    "scale": ("fanouts", "batch", "batches", "rounds", "seed"),
+    "scale": ("mode", "fanouts", "batch", "batches", "rounds", "seed"),
 }
 TASKS = tuple(JOBS)
 DEFAULT_GRAPH = {**dict.fromkeys(TASKS, "reddit-like"), "scale": "papers-like"}
@@ -38,7 +46,8 @@ ALONE = "there is no peer to compare with here; install some with: \
 pip install 'gttf-sampler[bench]'"
 NOT_FOUND = ("ImportError", "ModuleNotFoundError")
 USUAL = {"batch": 1024, "batches": 20, "rounds": 7}
-SPECIAL = {
+SPECIAL: dict[str, dict[str, Any]] = {
+    "modes": {"scale": 1.0, "batches": None, "rounds": 5},
     "walks": {"batch": 4096, "batches": 10},
     "train": {"batches": 10, "rounds": 3},
     "build": {"rounds": 5},
@@ -61,8 +70,12 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
         options = {**options, "fanouts": usual.fanouts}
     busy = machine.busy()
     with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=options["tmp"]) as tmp:
-        if task == "scale":
+        if task == "scale" and options["mode"] != "plain":
+            found = in_processes.typed_scale(options, progress)
+        elif task == "scale":
             found = _scale(options, tmp, progress)
+        elif task == "modes":
+            found = in_processes.modes(options, progress)
         else:
             facts = (
                 _graph(options, tmp, progress)
@@ -84,7 +97,8 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
 
 def alone(groups: list[dict[str, Any]]) -> bool:
     """Whether no row is about a peer."""
-    return all(row["peer"].startswith(OURS) for g in groups for row in g["rows"])
+    named = [row["peer"] for group in groups for row in group["rows"] if row["peer"]]
+    return all(peer.startswith(OURS) for peer in named)
 
 
 def _of_one_graph(
@@ -104,7 +118,7 @@ def _of_one_graph(
     if task in ("walks", "kernels"):
         for group in found["groups"]:
             for row in group["rows"]:
-                if row["edges"] is not None:
+                if row["edges"] is not None and "rate" not in row:
                     row["rate"] = row["edges"] / row["best"] / 1e3
     if task == "train":
         extra = _gcn(options, tmp, progress)
@@ -153,7 +167,7 @@ def _memory(
     wanted = {name: options[name] for name in JOBS["memory"]}
     job = {"run": f"{PACKAGE}.task_memory:measure", "file": file, **wanted}
     rows = _subjects(names, {**job, "nodes": facts["nodes"]}, missing, progress)
-    _add_ratio(rows, "held")
+    add_ratio(rows, "held")
     size = (
         f"{facts['edges']:,} edges, which are {rows[0]['input'] / 1e6:,.0f} MB as input"
     )
@@ -175,7 +189,7 @@ def _gcn(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any
         run_job({**job, "root": root, "folder": folder}, progress)
         job = {"run": f"{PACKAGE}.task_gcn:measure", "folder": folder}
         rows = _subjects(names, job, missing, progress)
-        _add_ratio(rows, "peak")
+        add_ratio(rows, "peak")
         size = f"{rows[0]['nodes']:,} nodes, {rows[0]['edges']:,} edges"
         title = f"memory of training a GCN: {dataset}, {size}"
         facts = {"name": dataset, "nodes": rows[0]["nodes"], "edges": rows[0]["edges"]}
@@ -208,7 +222,7 @@ def _scale(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, A
     scale = options["scale"]
     largest = graphs.scaled("papers-like", scale)
     graphs.check_room(tmp, largest.nodes, largest.edges)
-    wanted = {name: options[name] for name in JOBS["scale"]}
+    wanted = {name: options[name] for name in JOBS["scale"] if name != "mode"}
     rows: list[dict[str, Any]] = []
     for part in task_scale.steps(largest.scale):
         last = part == largest.scale
@@ -220,14 +234,8 @@ def _scale(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, A
         rows.append(run_job({**job, **wanted}, progress))
         if not (last and options["keep"]):
             shutil.rmtree(facts["place"])
-    _add_ratio(rows, "best")
+    add_ratio(rows, "best")
     title = (
         f"{options['batch']:,} seeds, fanouts {options['fanouts']}, mapped from disk"
     )
     return {"groups": [{"title": title, "rows": rows}], "left_out": []}
-
-
-def _add_ratio(rows: list[dict[str, Any]], key: str) -> None:
-    """How many times the first row's value each other one has."""
-    for row in rows[1:]:
-        row["ratio"] = row[key] / rows[0][key] if rows[0][key] > 0 else None

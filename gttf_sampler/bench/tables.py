@@ -51,14 +51,40 @@ TIMES = [
     Column("best", "best ms", _number),
     Column("median", "median ms", _number),
 ]
-BATCHES = [*TIMES, Column("nodes", "nodes", _whole)]
+MODE = Column("mode", "", _text)
+SAMPLED = [Column("nodes", "nodes", _whole), Column("edges", "edges", _whole)]
 COLUMNS = {
-    "sampling": [*BATCHES, Column("edges", "edges", _whole), RATIO],
-    "loader": [*BATCHES, Column("edges", "edges", _whole), RATIO],
+    "sampling": [*TIMES, *SAMPLED, RATIO],
+    "loader": [*TIMES, *SAMPLED, RATIO],
+    "modes": [
+        MODE,
+        Column("best", "ours ms", _number),
+        Column("theirs", "peer ms", _number),
+        Column("ratio", "peer / ours", _ratio),
+        *SAMPLED,
+        Column("peer", "peer", _text),
+    ],
+    "workers": [
+        MODE,
+        Column("best", "ours s", _number),
+        Column("best_alone", "0 workers", _number),
+        Column("theirs", "peer s", _number),
+        Column("theirs_alone", "0 workers", _number),
+        Column("ratio", "peer / ours", _ratio),
+        Column("peer", "peer", _text),
+    ],
     "walks": [
         *TIMES,
         Column("edges", "steps", _whole),
         Column("rate", "M steps/s", _number),
+        RATIO,
+    ],
+    "training": [
+        PEER,
+        Column("best", "epoch s", _number),
+        Column("median", "median s", _number),
+        Column("edges", "pairs a batch", _whole),
+        Column("rate", "M pairs/s", _number),
         RATIO,
     ],
     "build": [*TIMES, Column("edges", "edges", _whole), RATIO],
@@ -114,7 +140,7 @@ def render(result: dict[str, Any]) -> str:
         columns = COLUMNS[group.get("columns", result["task"])]
         parts.append(table(group["title"], columns, group["rows"]))
         parts += [
-            f"  {row['peer']}: no ratio, {row['differs']}"
+            f"  {row.get('mode') or row['peer']}: no ratio, {row['differs']}"
             for row in group["rows"]
             if row.get("differs")
         ]

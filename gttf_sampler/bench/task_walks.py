@@ -1,4 +1,4 @@
-"""`gttf bench walks`: uniform and node2vec walks."""
+"""`gttf bench walks`: uniform and node2vec walks, and training on them."""
 
 from importlib import import_module
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 import torch
 
 from gttf_sampler import CompactAdj, Node2VecBias, traverse
-from gttf_sampler.bench import peers
+from gttf_sampler.bench import peers, walk_training
 from gttf_sampler.bench.measure import Peer, Report, Work, compare, draw_seeds, each
 
 P, Q = 0.5, 2.0
+SHARE = 4  # of the walks that a batch of training has: each has many pairs
 
 
 def run(
@@ -25,11 +26,13 @@ def run(
     adj = CompactAdj.open(graph, mmap=False)
     seeds = draw_seeds(adj.num_rows, batches, batch, seed)
     missing = peers.Missing()
-    groups = walkers(adj, length, missing)
-    return {
-        "groups": [compare(t, p, seeds, rounds, report) for t, p in groups.items()],
-        "left_out": missing,
-    }
+    groups = walkers(adj, length, missing).items()
+    found = [compare(title, some, seeds, rounds, report) for title, some in groups]
+    along = CompactAdj(adj.rowptr, adj.col, adj.num_cols, "out")
+    starts = seeds[:, : max(1, seeds.shape[1] // SHARE)]
+    laws = length, P, Q
+    found += walk_training.groups(along, starts, *laws, rounds, report, missing)
+    return {"groups": found, "left_out": missing}
 
 
 def walkers(

@@ -1,9 +1,10 @@
 """Where to walk: the biases that plug into `traverse` and `sample_rooted`.
 
 Each is a BiasFn, so that any two can be multiplied (`a * b`, also with a plain
-function); those with a `draw` method are fast on their own, see `gttf_sampler.draw`.
+function); those with a law are fast on their own, see `Bias.law`.
 """
 
+from gttf_sampler._backends.plan import UNIFORM, Law
 from gttf_sampler.bias.base import Bias, ProductBias
 from gttf_sampler.bias.exclude import ExcludeBias
 from gttf_sampler.bias.layerwise import FastGCNBias, LADIESBias
@@ -12,12 +13,14 @@ from gttf_sampler.bias.simple import AttentionBias, EdgeWeightBias, NoRevisitBia
 from gttf_sampler.bias.temporal import TemporalBias
 
 __all__ = [
+    "UNIFORM",
     "AttentionBias",
     "Bias",
     "EdgeWeightBias",
     "ExcludeBias",
     "FastGCNBias",
     "LADIESBias",
+    "Law",
     "NoRevisitBias",
     "Node2VecBias",
     "ProductBias",

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.draw import BiasFn, Neighborhood, Walkers, draw_by_weight
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.plan import Law
+from gttf_sampler.draw import (
+    BiasFn,
+    Neighborhood,
+    Walkers,
+    draw_by_law,
+    draw_by_weight,
+)
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.random import Key
 
@@ -40,6 +49,12 @@ class Bias:
     takes_whole_rows: bool = False
     multiplies: bool = True
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Takes back an inherited law from who weighs or draws in a way of its own."""
+        super().__init_subclass__(**kwargs)
+        if {"__call__", "draw"} & cls.__dict__.keys() and "law" not in cls.__dict__:
+            cls.law = Bias.law  # type: ignore[method-assign]
+
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:
@@ -52,9 +67,12 @@ class Bias:
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Positions in `adj.col` [w, fanout], -1 where nothing is drawn.
 
-        By default every neighbour is weighed; whoever knows better, draws better.
+        By its law; without one every neighbour is weighed.
         """
-        return draw_by_weight(walkers, self, fanout, replace)
+        law = self.law(walkers.adj)
+        if law is None:
+            return draw_by_weight(walkers, self, fanout, replace)
+        return draw_by_law(walkers, law, fanout, replace)
 
     def walk(
         self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
@@ -65,10 +83,11 @@ class Bias:
         """
         return None
 
-    def edge_mass(self, adj: CompactAdj) -> Tensor | None:
-        """Cumulative masses [m] if the edge alone decides; None if anything else does.
+    def law(self, adj: CompactAdj) -> Law | None:
+        """What it admits and how likely that is, as data; None if only a call can say.
 
-        Draws by such a table are fused with the rest of rooted sampling.
+        Draws by a law look at O(log δ) entries of a row, and are fused with the rest of
+        rooted sampling.
         """
         return None
 
@@ -91,12 +110,13 @@ class Bias:
 
 
 TRAITS = [name for name in Bias.__annotations__ if not name.startswith("_")]
-METHODS = ("begin", "draw", "walk", "edge_mass")
+METHODS = ("begin", "draw", "walk", "law")
 RENAMED = {  # since 0.1: an old name must not be passed over in silence
     "per_root": "separates_trees",
     "one_type": "looks_back",
     "whole_rows": "takes_whole_rows",
     "where_no_node_returns": "in_rooted_sampling",
+    "edge_mass": "law",
 }
 
 
@@ -125,6 +145,38 @@ class FunctionBias(Bias):
     def __repr__(self) -> str:
         """That of the function."""
         return repr(self.function)
+
+
+class LawBias(Bias):
+    """A law as a bias, for the reference, which draws by biases alone."""
+
+    takes_whole_rows = True
+
+    def __init__(self, law: Law) -> None:
+        self.own = law
+
+    def law(self, adj: CompactAdj) -> Law:
+        """The law."""
+        return self.own
+
+    def __call__(
+        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
+    ) -> Tensor:
+        """The mass of what is admitted, zero for the rest."""
+        law, edge, walker = self.own, neighborhood.edge, neighborhood.walker
+        weight = torch.ones_like(edge)
+        if law.mass is not None:
+            first = ops.take(neighborhood.adj.rowptr, ops.take(node, walker))
+            before = ops.take_or_none(law.mass, (edge - 1).where(edge > first, -1))
+            weight = ops.take(law.mass, edge) - before.clamp_(min=0)
+        if law.time is not None and law.latest is not None:
+            time, root = ops.take(law.time, edge), ops.take(neighborhood.root, walker)
+            weight = weight.where(time <= ops.take(law.latest, root), 0)
+            if law.before is not None:
+                weight = weight.where(time > ops.take(law.before, root), 0)
+        if law.hidden is not None:
+            weight = weight.where(~torch.isin(edge, law.hidden), 0)
+        return weight
 
 
 def as_bias(bias: Any, name: str = "bias") -> Bias | None:
@@ -163,6 +215,11 @@ class ProductBias(Bias):
     def factors(self) -> list[Bias]:
         """The factors of both parts."""
         return [*self.left.factors, *self.right.factors]
+
+    def law(self, adj: CompactAdj) -> Law | None:
+        """What both admit, if times and hidden edges or weights say it all."""
+        left, right = (part.law(adj) for part in (self.left, self.right))
+        return None if left is None or right is None else left.both(right)
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Passes the start of a traversal on to the parts."""

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends import ops
+from gttf_sampler._backends.plan import Law
 from gttf_sampler.bias.base import Bias
-from gttf_sampler.draw import Neighborhood, Walkers, draw_within
+from gttf_sampler.draw import Neighborhood
 from gttf_sampler.graph.compact import CompactAdj
 
 
@@ -33,8 +33,6 @@ class ExcludeBias(Bias):
     def __init__(self, edge: Any) -> None:
         edge = _check.integers("edge", edge).to(torch.int64)
         self.edge: Tensor = edge.unique()  # sorted
-        # how many edges of the whole graph stand before each of them and stay
-        self._kept_before = self.edge - torch.arange(self.edge.numel()).to(edge.device)
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Checks that the positions are positions in this graph."""
@@ -50,17 +48,9 @@ class ExcludeBias(Bias):
         found = torch.searchsorted(own, edge, right=True) > first
         return (~found).to(torch.float64)
 
-    def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
-        """Draws among those that stay, then steps over those that do not: O(log k)."""
-        start, count = walkers.adj.row_range(walkers.node)
-        own, before = (x.to(start.device) for x in (self.edge, self._kept_before))
-        low = torch.searchsorted(own, start)
-        high = torch.searchsorted(own, start + count)
-        # the row as it would stand if all excluded edges were gone from the graph
-        kept = draw_within(walkers, start - low, count - (high - low), fanout, replace)
-        low, high = (x[:, None].expand_as(kept) for x in (low, high))
-        passed = ops.upper_bound(before, low, high, kept, self.edge.numel())
-        return (kept + passed).masked_fill_(kept < 0, -1)
+    def law(self, adj: CompactAdj) -> Law:
+        """The edges that are not there; they are stepped over in O(log k)."""
+        return Law(hidden=self.edge)
 
     def __repr__(self) -> str:
         """How much it hides."""

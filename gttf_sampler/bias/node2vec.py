@@ -8,13 +8,13 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
+from gttf_sampler._backends.plan import Law
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import (
     Neighborhood,
     Walkers,
+    draw_by_law,
     draw_by_weight,
-    draw_within,
-    draw_within_weighted,
 )
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
@@ -93,7 +93,7 @@ class Node2VecBias(Bias):
         adj, draw = walkers.adj, torch.arange(fanout, device=walkers.node.device)
         stream = bits(walkers.stream[:, None], draw).view(-1)  # one per draw
         edge = ops.draw_node2vec(
-            self._law(adj),
+            self._second_order(adj),
             walkers.node.repeat_interleave(fanout),
             walkers.path[:, -1].repeat_interleave(fanout),
             stream,
@@ -109,12 +109,12 @@ class Node2VecBias(Bias):
         """The edges [w] of walkers that rejection sampling has given up."""
         if self.needs_weights:
             return draw_by_weight(walkers, self, 1, replace=True)[:, 0]
-        law = self._law(walkers.adj)
+        law = self._second_order(walkers.adj)
         return ops.weigh_node2vec(
             law, walkers.node, walkers.path[:, -1], walkers.stream
         )
 
-    def _law(self, adj: CompactAdj) -> ops.SecondOrder:
+    def _second_order(self, adj: CompactAdj) -> ops.SecondOrder:
         """The graph and the weights of its steps, as backends take them."""
         return ops.SecondOrder(
             rowptr=adj.rowptr,
@@ -147,13 +147,12 @@ class Node2VecBias(Bias):
         """Whole walks at once, if the backend can; see `traverse`."""
         if self.needs_weights:
             return None
-        return ops.walk_node2vec(self._law(adj), seeds, length, key, stays)
+        return ops.walk_node2vec(self._second_order(adj), seeds, length, key, stays)
 
     def _first(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Steps from the seeds, which have nothing behind them."""
-        draw = draw_within_weighted if self.needs_weights else draw_within
-        start, count = walkers.adj.row_range(walkers.node)
-        return draw(walkers, start, count, fanout, replace)
+        table = tables.weight_table(walkers.adj) if self.needs_weights else None
+        return draw_by_law(walkers, Law(mass=table), fanout, replace)
 
     def _alpha(self) -> tuple[float, float, float]:
         """The weight of the way back, of a common neighbour, of the rest."""

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
+from gttf_sampler._backends.plan import Law
 from gttf_sampler._backends.scratch import relabel
 from gttf_sampler.bias.base import Bias
-from gttf_sampler.draw import Neighborhood, Walkers, draw_within, draw_within_weighted
+from gttf_sampler.draw import Neighborhood, Walkers, draw_within
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 
@@ -38,14 +39,9 @@ class EdgeWeightBias(Bias):
         weight = tables.edge_weight(neighborhood.adj)
         return ops.take(weight, neighborhood.edge)
 
-    def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
-        """Searches the graph's table of cumulative weights: O(log δ) per draw."""
-        start, count = walkers.adj.row_range(walkers.node)
-        return draw_within_weighted(walkers, start, count, fanout, replace)
-
-    def edge_mass(self, adj: CompactAdj) -> Tensor:
-        """The table that it searches."""
-        return tables.weight_table(adj)
+    def law(self, adj: CompactAdj) -> Law:
+        """The graph's table of cumulative weights, which is searched in O(log δ)."""
+        return Law(mass=tables.weight_table(adj), gaps=tables.has_gaps(adj))
 
     def __repr__(self) -> str:
         """The call that makes it."""

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
+from gttf_sampler._backends.plan import Law
 from gttf_sampler.bias.base import Bias
-from gttf_sampler.draw import Neighborhood, Walkers, draw_within, draw_within_weighted
+from gttf_sampler.draw import Neighborhood
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 
@@ -70,7 +71,8 @@ class TemporalBias(Bias):
         """One, or the edge weight, for admissible neighbours, zero for the others."""
         adj = neighborhood.adj
         time = ops.take(tables.sorted_time(adj), neighborhood.edge)
-        latest = ops.take(self._time_of(neighborhood.root, time), neighborhood.walker)
+        root = ops.take(neighborhood.root, neighborhood.walker)
+        latest = ops.take(self._own(time), root)
         admitted = time <= latest
         if self.window is not None:
             admitted &= time >= self._earliest(latest)
@@ -78,29 +80,27 @@ class TemporalBias(Bias):
             return admitted.to(torch.float64)
         return admitted * ops.take(tables.edge_weight(adj), neighborhood.edge)
 
-    def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
-        """Finds the admissible range of every row in O(log δ) and draws inside it."""
-        start, count = self._admitted(walkers)
-        if self.strategy == "last":
-            skipped = (count - fanout).clamp_(min=0)
-            start, count = start + skipped, count - skipped
-        draw = draw_within_weighted if self.needs_weights else draw_within
-        return draw(walkers, start, count, fanout, replace)
-
-    def _admitted(self, walkers: Walkers) -> tuple[Tensor, Tensor]:
-        """Start and length [w] of the admissible part of every row."""
-        adj = walkers.adj
+    def law(self, adj: CompactAdj) -> Law:
+        """The range of times of every seed, found in O(log δ)."""
         time = tables.sorted_time(adj)
-        latest = self._time_of(walkers.root, time)
-        start, count = adj.row_range(walkers.node)
-        stop = ops.upper_bound(time, start, start + count, latest, adj.max_degree)
-        if self.window is not None:
-            early = _just_before(self._earliest(latest))
-            start = ops.upper_bound(time, start, stop, early, adj.max_degree)
-        return start, stop - start
+        latest, before = self.bounds(time)
+        law = Law(time=time, latest=latest, before=before, last=self.strategy == "last")
+        if not self.needs_weights:
+            return law
+        return law._replace(mass=tables.weight_table(adj), gaps=tables.has_gaps(adj))
 
-    def _time_of(self, root: Tensor, time: Tensor) -> Tensor:
-        """The time [w] of each walker's seed, comparable with the edges' times."""
+    def bounds(self, time: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Per seed the latest admitted time, and the latest that is too old, if any.
+
+        They are comparable with `time`, the times of edges.
+        """
+        latest = self._own(time)
+        if self.window is None:
+            return latest, None
+        return latest, _just_before(self._earliest(latest))
+
+    def _own(self, time: Tensor) -> Tensor:
+        """The times [b] of the seeds, comparable with the edges' times."""
         own = self.seed_time
         if time.is_floating_point():
             own = own.to(time.dtype)  # equal times must stay equal
@@ -108,7 +108,7 @@ class TemporalBias(Bias):
             _check.mistyped("seed_time", "must be integer like the edges'", own.dtype)
         else:
             own = own.to(torch.int64)
-        return ops.take(own.to(root.device), root)
+        return own.to(time.device)
 
     def _earliest(self, latest: Tensor) -> Tensor:
         """The first time [w] inside the window."""

@@ -56,6 +56,17 @@ class WalkEmbedding(nn.Module):
         product: Tensor = self(source) * self(target)
         return product.sum(-1)
 
+    def _vectors(
+        self, embedding_dim: int, sparse: bool, parts: int = 1
+    ) -> nn.Embedding:
+        """One of `parts` tables that embeddings of so many numbers are split into."""
+        size, rows = _check.count("embedding_dim", embedding_dim), self.adj.num_rows
+        if size % parts:
+            _check.fail("embedding_dim", "must be even: half is L, half R", size)
+        _check.fits("embedding_dim", 4 * rows * size)
+        sparse = _check.yes_or_no("sparse", sparse)
+        return nn.Embedding(rows, size // parts, sparse=sparse)
+
     def _pairs(self, edge: Tensor) -> Tensor:
         """`edge`, which must be pairs [2, e] of nodes."""
         _check.integers("edge", _check.dense("edge", edge), rank=2)
@@ -65,8 +76,7 @@ class WalkEmbedding(nn.Module):
 
     def _nodes(self, batch: Tensor, name: str = "batch") -> Tensor:
         """`batch`, which must hold nodes of the graph."""
-        if _check.dense(name, batch).dtype not in _check.INTEGERS:
-            _check.mistyped(name, "must have dtype int32 or int64", batch.dtype)
+        _check.integers(name, _check.dense(name, batch), rank=None)
         if batch.device.type == "cpu":
             _check.within(name, batch, self.adj.num_rows)
         return batch.clone() if batch.is_inference() else batch

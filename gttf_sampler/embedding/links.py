@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
+from gttf_sampler.graph import build
 from gttf_sampler.graph.components import components, spanning_forest
 
 Score = Callable[[Tensor], Tensor]
@@ -16,7 +17,7 @@ PAIRS = 1 << 18  # pairs that are scored together
 
 
 class LinkSplit(NamedTuple):
-    """A graph without some of its edges, and what it is tested on.
+    """A split for link prediction: edges to train on, hidden edges to test with.
 
     Attributes:
         train: int64 [2, m], the edges that are left, both directions.
@@ -76,8 +77,7 @@ def largest_component(
     edge_index: Any, num_nodes: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """The edges [2, m] of the largest connected part, renumbered, and its nodes [n]."""
-    edge = _check.integers("edge_index", edge_index, rank=2).to(torch.int64)
-    n = _num_nodes(edge, num_nodes)
+    edge, n = _edges(edge_index, num_nodes)
     label = components(edge, n)
     largest = label.bincount(minlength=1).argmax()
     inside = label == largest
@@ -142,7 +142,7 @@ def mean_rank(
     *,
     generator: random.Randomness = None,
 ) -> float:
-    """The mean rank, from 1, of a hidden edge among ones with another target.
+    """The mean rank, from 1, of a hidden edge among pairs with random targets.
 
     `num_negatives` targets are drawn per edge, uniformly; those that make an edge of
     the split count as well. Ties count half.
@@ -180,24 +180,19 @@ def _check_split(score: Any, split: Any) -> None:
 
 def _undirected(edge_index: Any, num_nodes: int | None) -> tuple[Tensor, int]:
     """Each edge once, the smaller node above, without self-loops; and the size."""
-    edge = _check.integers("edge_index", edge_index, rank=2).to(torch.int64)
-    n = _num_nodes(edge, num_nodes)
+    edge, n = _edges(edge_index, num_nodes)
     low, high = edge.aminmax(dim=0) if edge.numel() else edge
     code = (low * n + high)[low != high].unique()
     return torch.stack([code // max(1, n), code % max(1, n)]), n
 
 
-def _num_nodes(edge: Tensor, num_nodes: int | None) -> int:
-    """The number of nodes, which all ids must be below."""
-    if edge.shape[0] != 2:
-        got = f"shape {list(edge.shape)}"
-        _check.fail("edge_index", "must have shape [2, m]", got)
-    if num_nodes is None:
-        num_nodes = int(edge.max()) + 1 if edge.numel() else 0
-    size = _check.nodes("num_nodes", num_nodes)
-    _check.within("edge_index", edge, size)
+def _edges(edge_index: Any, num_nodes: int | None) -> tuple[Tensor, int]:
+    """Edges int64 [2, m], and the number of nodes, which all ids are below."""
+    ends = build.endpoints(edge_index, "out")
+    size, _ = build.sizes(*ends, num_nodes, "out")
     _check.fits("num_nodes", 8 * size)
-    return size
+    edge = _check.within("edge_index", torch.stack(ends), size)
+    return edge.to(torch.int64), size
 
 
 def _negatives(edge: Tensor, n: int, count: int, key: random.Key) -> Tensor:

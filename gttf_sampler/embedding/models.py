@@ -25,7 +25,7 @@ from gttf_sampler.objectives.watch_your_step import WYSAcc
 
 
 class DeepWalk(WalkEmbedding):
-    """DeepWalk on walk forests.
+    """DeepWalk: embeddings of nodes, trained on random walks that may branch.
 
     >>> import torch
     >>> from gttf_sampler import CompactAdj
@@ -72,10 +72,7 @@ class DeepWalk(WalkEmbedding):
             "negative_power": negative_power,
             "contrast": contrast,
         }
-        size = _check.count("embedding_dim", embedding_dim)
-        _check.fits("embedding_dim", 4 * adj.num_rows * size)
-        sparse = _check.yes_or_no("sparse", sparse)
-        self.embedding = nn.Embedding(adj.num_rows, size, sparse=sparse)
+        self.embedding = self._vectors(embedding_dim, sparse)
         self.reset_parameters()
         self.objective()  # checks the options
 
@@ -84,7 +81,7 @@ class DeepWalk(WalkEmbedding):
         nn.init.normal_(self.embedding.weight, std=0.1)
 
     def objective(self) -> LossAcc:
-        """`DeepWalkAcc`."""
+        """The loss as an accumulator: `DeepWalkAcc`."""
         return DeepWalkAcc(self.embedding, **self.options)  # type: ignore[arg-type]
 
     def forward(self, batch: Tensor | None = None) -> Tensor:
@@ -94,7 +91,7 @@ class DeepWalk(WalkEmbedding):
 
 
 class Node2Vec(DeepWalk):
-    """node2vec on walk forests: p and q in the walks, or in the loss and trained.
+    """node2vec: embeddings of nodes; p and q steer the walks, or are trained.
 
     Args:
         adj: the graph; rows list where to walk to (`direction="out"`).
@@ -140,14 +137,14 @@ class Node2Vec(DeepWalk):
         return self.log_pq[1].exp()
 
     def objective(self) -> LossAcc:
-        """`DeepWalkAcc` on node2vec's walks, or `Node2VecAcc` on uniform ones."""
+        """The loss as an accumulator: `Node2VecAcc` if p and q are trained."""
         if self.bias is not None or not hasattr(self, "log_pq"):
             return super().objective()
         return Node2VecAcc(self.embedding, p=self.p, q=self.q, **self.options)  # type: ignore[arg-type]
 
 
 class WatchYourStep(WalkEmbedding):
-    """Watch Your Step on walk forests; learns how much each distance counts.
+    """Watch Your Step: embeddings that learn how much each distance counts.
 
     Args:
         adj: the graph; rows list where to walk to (`direction="out"`).
@@ -174,26 +171,20 @@ class WatchYourStep(WalkEmbedding):
         sparse: bool = False,
     ) -> None:
         super().__init__(adj, fanouts)
-        size = _check.count("embedding_dim", embedding_dim)
-        if size % 2:
-            _check.fail("embedding_dim", "must be even: half is L, half R", size)
-        _check.fits("embedding_dim", 4 * adj.num_rows * size)
-        sparse = _check.yes_or_no("sparse", sparse)
+        self.left = self._vectors(embedding_dim, sparse, parts=2)
+        self.right = self._vectors(embedding_dim, sparse, parts=2)
         self.penalty = _check.finite("penalty", penalty)
         self.options = {
             "num_negatives": num_negatives,
             "negative_weight": negative_weight,
             "scheme": scheme,
         }
-        self.left, self.right = (
-            nn.Embedding(adj.num_rows, size // 2, sparse=sparse) for _ in range(2)
-        )
         self.context = nn.Parameter(torch.zeros(len(self.fanouts)))
         self.reset_parameters()
         self.objective()  # checks the options
 
     def reset_parameters(self) -> None:
-        """Starts from small random vectors, and from distances that count alike."""
+        """Starts from small random vectors and equal weights of all distances."""
         nn.init.normal_(self.left.weight, std=0.1)
         nn.init.normal_(self.right.weight, std=0.1)
         nn.init.zeros_(self.context)
@@ -204,7 +195,7 @@ class WatchYourStep(WalkEmbedding):
         return self.context.softmax(0)
 
     def objective(self) -> LossAcc:
-        """`WYSAcc`, without the penalty."""
+        """The loss as an accumulator, without the penalty: `WYSAcc`."""
         return WYSAcc(self.left, self.right, self.context, **self.options)  # type: ignore[arg-type]
 
     def loss(self, forest: WalkForest) -> Tensor:

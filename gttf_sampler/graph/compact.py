@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from gttf_sampler._backends.scratch import NodeTable, ScratchPool
 from gttf_sampler.graph import build, storage, tables
 
 DIRECTIONS = ("in", "out")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +59,7 @@ class CompactAdj:
     edge_weight: Tensor | None = None
     edge_time: Tensor | None = None
     _cache: dict[str, Any] = field(default_factory=dict, init=False)
-    _scratch: ScratchPool = field(default_factory=ScratchPool, init=False)
+    scratch: ScratchPool = field(default_factory=ScratchPool, init=False)
 
     @classmethod
     def from_edge_index(
@@ -97,15 +98,8 @@ class CompactAdj:
             row, col, num_rows, num_cols, weight, time, sort_by_time
         )
         _check.row_pointer("edge_index", rows.rowptr, rows.col.numel())
-        return cls(
-            rows.rowptr,
-            rows.col,
-            num_cols,
-            direction,
-            rows.edge_id,
-            rows.edge_weight,
-            rows.edge_time,
-        ).trusted()
+        arrays = rows._asdict()
+        return cls(num_cols=num_cols, direction=direction, **arrays).trusted()
 
     @classmethod
     def from_csr(
@@ -187,15 +181,14 @@ class CompactAdj:
     @property
     def degree(self) -> Tensor:
         """δ, int64 [n]: the length of every row."""
-        degree: Tensor = self.cached("degree", self.rowptr.diff)
-        return degree
+        return self.cached("degree", self.rowptr.diff)
 
     @property
     def max_degree(self) -> int:
         """The length of the longest row."""
         if self.num_rows == 0:
             return 0
-        return int(self.cached("max_degree", lambda: int(self.degree.max())))
+        return self.cached("max_degree", lambda: int(self.degree.max()))
 
     def neighbor(self, node: Any, slot: Any) -> Tensor:
         """Â[node, slot], int64: neighbour number `slot` of each node, 0 <= slot < δ."""
@@ -236,19 +229,19 @@ class CompactAdj:
         return which, edge if order is None else ops.take_or_none(order, edge)
 
     def original_edge(self, edge: Tensor) -> Tensor:
-        """Positions in the caller's edge order of positions in `col`; -1 stays -1."""
+        """Positions in the caller's edges, from positions in `col`; -1 stays -1."""
         edge = _check.positions("edge", edge, self.num_edges)
         if self.edge_id is None:
             return edge
         return ops.take_or_none(self.edge_id, edge)
 
     def row_range(self, node: Tensor) -> tuple[Tensor, Tensor]:
-        """Start and length [w] of the row of each node; length 0 where it is -1."""
+        """Start and length [w] of the row of each node; length 0 for the node -1."""
         return ops.row_range(self.rowptr, node)
 
     def borrow_table(self, num_nodes: int) -> AbstractContextManager[NodeTable]:
         """A scratch table for `num_nodes` nodes, kept with this graph between uses."""
-        return self._scratch.borrow(num_nodes, self.device)
+        return self.scratch.borrow(num_nodes, self.device)
 
     def to_edge_index(self) -> Tensor:
         """int64 [2, m], sources above targets, in the caller's order of edges."""
@@ -302,7 +295,6 @@ class CompactAdj:
         _check.one_of("direction", self.direction, DIRECTIONS)
         for name, array in self.arrays().items():
             _check.dense(name, array)
-        _check.nodes("num_cols", self.num_cols)
         col = _check.integers("col", self.col)
         rowptr = _check.integers("rowptr", self.rowptr)
         if rowptr.dtype != torch.int64:
@@ -322,9 +314,10 @@ class CompactAdj:
             self.validate()
 
     def trusted(self) -> CompactAdj:
-        """Takes the arrays as checked already: compiled code relies on them.
+        """Marks the arrays as checked, so that they are not checked before first use.
 
-        For arrays that come from somebody who has checked them; returns self.
+        For arrays that were checked elsewhere: compiled code relies on them, and wrong
+        ones may end the process. Returns self.
         """
         self._cache["sound"] = True
         return self
@@ -384,11 +377,12 @@ class CompactAdj:
             f"CompactAdj({', '.join(parts)}, {_readable(self.nbytes)} on {self.device})"
         )
 
-    def cached(self, name: str, make: Callable[[], Any]) -> Any:
+    def cached(self, name: str, make: Callable[[], T]) -> T:
         """What `make` returned the first time this graph was asked for `name`."""
         if name not in self._cache:
             self._cache[name] = make()
-        return self._cache[name]
+        found: T = self._cache[name]
+        return found
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> CompactAdj:
         """A CompactAdj of changed arrays; its tables are made anew when needed."""

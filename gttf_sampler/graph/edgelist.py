@@ -73,19 +73,13 @@ def read_edge_list(path: str | os.PathLike[str]) -> EdgeList:
     return EdgeList(edge_index.to(torch.int64), node_id, weight)
 
 
-def check_format(path: str | os.PathLike[str]) -> Path:
-    """`path`, whose end must say how to write embeddings."""
+def embedding_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that `write_embeddings` writes for a name, whose end must say how."""
     file = _check.path("path", path)
     if file.suffix not in FORMATS:
         _check.fail("path", f"must end in one of {', '.join(FORMATS)}", repr(file.name))
     if not file.absolute().parent.is_dir():
         _check.fail("path", "must be in a directory that is there", str(file))
-    return file
-
-
-def embedding_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files that `write_embeddings` writes for this name."""
-    file = check_format(path)
     return [file, file.with_suffix(".ids.txt")] if file.suffix == ".npy" else [file]
 
 

@@ -94,11 +94,7 @@ def save(
 
 def _folder(path: str | os.PathLike[str], overwrite: bool) -> Path:
     """The directory to write into, made if it is not there."""
-    if not isinstance(path, str | os.PathLike):
-        _check.mistyped("path", "must be a path", repr(path))
-    folder = Path(path)
-    if not os.fspath(path):
-        _check.fail("path", "must name a directory", repr(path))
+    folder = _check.path("path", path)
     if folder.exists() and not folder.is_dir():
         _check.fail("path", "must name a directory", f"{str(path)!r}, a file")
     folder.mkdir(parents=True, exist_ok=True)
@@ -188,9 +184,7 @@ def load(
     path: str | os.PathLike[str], mmap: bool, verify: bool
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The arrays and the header of the directory `path`."""
-    if not isinstance(path, str | os.PathLike):
-        _check.mistyped("path", "must be a path", repr(path))
-    folder = Path(path)
+    folder = _check.path("path", path)
     while True:
         header = _read_header(folder / HEADER)
         entries = header["arrays"]
@@ -296,19 +290,16 @@ def _is_sound(header: dict[str, Any]) -> bool:
     return bool(sound)
 
 
-def _expected_bytes(entry: dict[str, Any]) -> int:
-    return int(entry["length"] * np.dtype(entry["dtype"]).itemsize)
-
-
 def _read(file: Path, entry: dict[str, Any], mmap: bool, verify: bool) -> Tensor:
     """One array, after a check of its size and, if wanted, of its checksum."""
+    dtype = np.dtype(entry["dtype"])
+    expected = entry["length"] * dtype.itemsize
     try:
-        size, expected = file.stat().st_size, _expected_bytes(entry)
+        size = file.stat().st_size
     except FileNotFoundError:
         raise _GoneError(file) from None
     if size != expected:
         _damaged(file, f"must have {expected} bytes", f"{size} bytes")
-    dtype = np.dtype(entry["dtype"])
     if size == 0:
         plain = np.empty(0, dtype)
     else:

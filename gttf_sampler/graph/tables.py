@@ -25,16 +25,18 @@ def edge_weight(adj: CompactAdj) -> Tensor:
 def weight_table(adj: CompactAdj) -> Tensor:
     """Cumulative integer weights [m] of each row."""
     weight = edge_weight(adj)
-    made: Tensor = adj.cached(
-        "weight_table", lambda: ops.weight_table(weight, adj.rowptr)
-    )
-    return made
+    return adj.cached("weight_table", lambda: ops.weight_table(weight, adj.rowptr))
+
+
+def has_gaps(adj: CompactAdj) -> bool:
+    """Whether some edges have weight zero."""
+    weight = edge_weight(adj)
+    return bool(adj.cached("has_gaps", lambda: bool((weight <= 0).any())))
 
 
 def sorted_col(adj: CompactAdj) -> Tensor:
     """`adj.col` with every row in ascending order."""
-    made: Tensor = adj.cached("sorted_col", lambda: _ordered(adj, _ascending(adj)))
-    return made
+    return adj.cached("sorted_col", lambda: _ordered(adj, _ascending(adj)))
 
 
 def sorted_order(adj: CompactAdj) -> Tensor | None:
@@ -45,8 +47,7 @@ def sorted_order(adj: CompactAdj) -> Tensor | None:
         adj.cached("sorted_col", lambda: _ordered(adj, order))  # one sort for both
         return order
 
-    order: Tensor | None = adj.cached("sorted_order", sort)
-    return order
+    return adj.cached("sorted_order", sort)
 
 
 def reverse_rows(adj: CompactAdj) -> ops.Reverse:
@@ -63,16 +64,15 @@ def reverse_rows(adj: CompactAdj) -> ops.Reverse:
             return adj.rowptr, own
         return rowptr, col
 
-    made: ops.Reverse = adj.cached("reverse_rows", turn)
-    return made
+    return adj.cached("reverse_rows", turn)
 
 
 def edge_filter(adj: CompactAdj) -> Tensor | None:
-    """What tells most absent edges without a search, where the backend has it."""
-    made: Tensor | None = adj.cached(
-        "edge_filter", lambda: ops.edge_filter(adj.rowptr, adj.col)
-    )
-    return made
+    """A Bloom filter of each row, which tells most absent edges without a search.
+
+    None where the backend has none.
+    """
+    return adj.cached("edge_filter", lambda: ops.edge_filter(adj.rowptr, adj.col))
 
 
 def most_copies(adj: CompactAdj) -> int:
@@ -86,7 +86,7 @@ def most_copies(adj: CompactAdj) -> int:
             copies *= 2
         return copies
 
-    return int(adj.cached("most_copies", count))
+    return adj.cached("most_copies", count)
 
 
 def sorted_time(adj: CompactAdj) -> Tensor:

@@ -18,11 +18,26 @@ GROUP = 1 << 16  # vectors that are looked up at a time
 class LossAcc(ForestAcc):
     """An accumulator whose result is a loss: define `loss`, get the rest.
 
-    The forest remembers all, so nothing is done on the way; the loss is worked out when
-    it is asked for, from a forest that may as well have been grown without callbacks.
+    It is not called during the traversal: the loss is computed from the finished forest
+    when `result` is asked for, or from any other forest by `loss`.
     """
 
     generator: torch.Generator | None = None
+    _per_depth: tuple[str, int] | None = (
+        None  # an argument, and how many entries it has
+    )
+
+    def begin(self, forest: WalkForest) -> None:
+        """Starts over, in a forest as deep as the arguments ask for."""
+        self._check_depth(len(forest.fanouts))
+        super().begin(forest)
+
+    def _check_depth(self, depth: int) -> None:
+        """Refuses forests of another depth than an argument has entries."""
+        if self._per_depth is not None and depth != self._per_depth[1]:
+            name, entries = self._per_depth
+            rule = f"must have one entry per depth of the forest, {depth}"
+            _check.fail(name, rule, entries)
 
     def result(self) -> Tensor:
         """The loss of the last traversal, []; every call draws new negatives."""

@@ -25,7 +25,7 @@ CONTRASTS = ("partition", "logistic")
 
 
 class DeepWalkAcc(LossAcc):
-    """The loss of DeepWalk; section 3.3.2 of the paper.
+    """The loss of DeepWalk on a walk forest; section 3.3.2 of the paper.
 
     >>> import torch
     >>> from gttf_sampler import CompactAdj, DeepWalkAcc, traverse
@@ -158,7 +158,7 @@ def _logistic(
 
 
 class Node2VecAcc(LossAcc):
-    """The loss of node2vec on walks drawn without it: p and q can be trained.
+    """The loss of node2vec on uniform walks, in which p and q can be trained.
 
     A step from v to x, after one from t to v, counts by how much likelier node2vec is
     to take it, δ_v · α(t, x) / Σ_y α(t, y) over all neighbours y of v, and a walker by

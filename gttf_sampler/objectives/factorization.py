@@ -18,7 +18,9 @@ from gttf_sampler.objectives.base import (
 
 
 class TransitionFactorizationAcc(LossAcc):
-    """½ ‖L Rᵀ − Σ_k c_k 𝒯ᵏ‖² over the rows of the seeds; Proposition 3.
+    """The loss of factorizing powers of the transition matrix 𝒯; Proposition 3.
+
+    It is ½ ‖L Rᵀ − Σ_k c_k 𝒯ᵏ‖² over the rows of the seeds.
 
     The matrices are never formed: ‖L Rᵀ‖² is the trace of (Lᵀ L)(Rᵀ R), the product
     with 𝒯̂ᵏ a sum over walkers. The gradient is unbiased. The value is too large by half
@@ -40,11 +42,7 @@ class TransitionFactorizationAcc(LossAcc):
         self.coefficients = [_check.finite("coefficients", c) for c in coefficients]
         if not self.coefficients:
             _check.fail("coefficients", "must have one entry per depth", "none")
-
-    def begin(self, forest: WalkForest) -> None:
-        """Starts over, in a forest that must be as deep as there are coefficients."""
-        self._check_depth(len(forest.fanouts))
-        super().begin(forest)
+        self._per_depth = "coefficients", len(self.coefficients)
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss of a forest, []."""
@@ -84,9 +82,3 @@ class TransitionFactorizationAcc(LossAcc):
         total: Tensor = value[0].new_zeros(entry.shape)
         total.index_add_(0, where, torch.cat(value))
         return total.square().sum() / 2
-
-    def _check_depth(self, depth: int) -> None:
-        """Refuses forests that are not as deep as there are coefficients."""
-        if depth != len(self.coefficients):
-            rule = f"must have one entry per depth of the forest, {depth}"
-            _check.fail("coefficients", rule, len(self.coefficients))

@@ -51,7 +51,7 @@ class NegativeSampler:
     def draw(
         self, shape: int | Sequence[int], *, generator: random.Randomness = None
     ) -> Tensor:
-        """Nodes, int64 of the given shape, independent of each other."""
+        """Draws nodes independently of each other; int64 of the given shape."""
         randomness = _check.randomness(generator)
         key = random.new_key(randomness, self._share.device, random.NEGATIVE)
         size = shape if isinstance(shape, tuple | list) else (shape,)

@@ -57,17 +57,13 @@ class WYSAcc(LossAcc):
         _check.floats("context", context)
         if context.dim() != 1 or not context.numel():
             got = f"shape {list(context.shape)}"
-            _check.fail("context", "must have one logit per depth, shape [h]", got)
+            _check.fail("context", "must have one entry per depth, shape [h]", got)
         self.context = context
+        self._per_depth = "context", context.numel()
         self.num_negatives = _check.count("num_negatives", num_negatives)
         self.negative_weight = _check.positive("negative_weight", negative_weight)
         self.scheme = _check.one_of("scheme", scheme, SCHEMES)
         self.generator = _check.cpu_generator("generator", generator)
-
-    def begin(self, forest: WalkForest) -> None:
-        """Starts over, in a forest that must be as deep as there are logits."""
-        self._check_depth(len(forest.fanouts))
-        super().begin(forest)
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The sum over the trees of a forest, [], differentiable in the logits, too."""
@@ -115,9 +111,3 @@ class WYSAcc(LossAcc):
         for score, level, part in zip(pairs, weight, share, strict=True):
             loss = loss - part * (level * F.logsigmoid(score)).sum()
         return loss
-
-    def _check_depth(self, depth: int) -> None:
-        """Refuses forests that are not as deep as there are logits."""
-        if depth != self.context.numel():
-            rule = f"must have one logit per depth of the forest, {depth}"
-            _check.fail("context", rule, self.context.numel())

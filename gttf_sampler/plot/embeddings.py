@@ -35,16 +35,14 @@ def draw_embeddings(
         _check.fail("embedding", "must hold finite numbers", "others, too")
     _check.one_of("method", method, METHODS)
     _check.of_type("title", title, str)
-    if method == "tsne" and find_spec("sklearn") is None:
+    installed = find_spec("sklearn") is not None
+    if method == "tsne" and not installed:
         raise ImportError("t-SNE needs scikit-learn; method='pca' does without")
     colour = torch.zeros(len(embedding), dtype=torch.int64)
     if label is not None:
-        colour = _check.length(
-            "label", _check.integers("label", label), len(embedding), "node"
-        ).cpu()
-    by_tsne = method == "tsne" or (
-        method == "auto" and find_spec("sklearn") is not None
-    )
+        colour = _check.integers("label", label).cpu()
+        _check.length("label", colour, len(embedding), "node")
+    by_tsne = installed and method != "pca"
     point = _tsne(embedding) if by_tsne else plane(embedding)
     from matplotlib.figure import Figure
 

@@ -14,16 +14,6 @@ from gttf_sampler.draw import Walkers, all_edges, draw_edges
 from gttf_sampler.graph.compact import CompactAdj
 
 
-class Relation(NamedTuple):
-    """One kind of edges: rows of `adj` are nodes of type `to`, columns of type `by`."""
-
-    adj: CompactAdj
-    to: str
-    by: str
-    fanouts: list[int]
-    bias: Bias | None
-
-
 @dataclass
 class NodeSet:
     """The nodes of one type that have been reached, in order of discovery.
@@ -90,27 +80,27 @@ class Draw(NamedTuple):
 
 
 def draw_relation(
-    relation: Relation,
+    adj: CompactAdj,
+    bias: Bias | None,
     here: NodeSet,
-    hop: int,
+    fanout: int,
     replace: bool,
     key: random.Key,
     total: int,
 ) -> Draw:
     """Draws for every node of the frontier of one relation."""
-    adj, fanout = relation.adj, relation.fanouts[hop]
     _, node, root = here.frontier()
     stream = random.stream(key, here.identity(node, root))
     walkers = Walkers(adj, here.path, node, root, stream, key)
     if fanout < 0:
-        edge, to = all_edges(walkers, relation.bias, total)
+        edge, to = all_edges(walkers, bias, total)
     elif fanout == 0 or node.numel() == 0:
         edge = to = node.new_empty(0)
-    elif not replace and node.device.type == "cpu" and _takes_whole_rows(relation.bias):
-        edge, to = _draw_ragged(walkers, relation.bias, fanout)
+    elif not replace and node.device.type == "cpu" and _takes_whole_rows(bias):
+        edge, to = _draw_ragged(walkers, bias, fanout)
     else:
         _check.fits("fanouts", 32 * node.numel() * fanout)
-        edge = draw_edges(walkers, relation.bias, fanout, replace).view(-1)
+        edge = draw_edges(walkers, bias, fanout, replace).view(-1)
         to = torch.arange(node.numel(), device=node.device).repeat_interleave(fanout)
     return Draw(walkers, edge, to, ops.take_or_none(adj.col, edge))
 

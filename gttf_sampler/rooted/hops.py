@@ -5,6 +5,7 @@ then the host asks the device, once, how many there are.
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,9 +14,11 @@ from torch import Tensor
 
 from gttf_sampler import random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.scratch import relabel
+from gttf_sampler._backends.plan import UNIFORM, Batch, Plan, Rooted, named_edges
+from gttf_sampler._backends.scratch import NodeTable, relabel
+from gttf_sampler.bias.base import LawBias
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.rooted.hop import Draw, NodeSet, Relation, draw_relation
+from gttf_sampler.rooted.hop import Draw, NodeSet, draw_relation
 
 
 @dataclass
@@ -52,41 +55,85 @@ class _Arrivals(NamedTuple):
     path: Tensor
 
 
-def sample_hops(
-    relations: Sequence[Relation],
-    nodes: dict[str, NodeSet],
-    depth: int,
-    replace: bool,
-    key: random.Key,
-) -> list[EdgeSet]:
-    """Expands `nodes` in place, hop by hop; returns the edges of every relation."""
-    edges = [EdgeSet() for _ in relations]
-    totals = _first_totals(relations, nodes, depth)
-    for hop in range(depth):
-        hop_key = random.fold(key, hop)
-        draws = []
-        for number, relation in enumerate(relations):
-            relation_key = random.fold(hop_key, number)
-            here, total = nodes[relation.to], totals[number]
-            draws.append(
-                draw_relation(relation, here, hop, replace, relation_key, total)
-            )
-        arrivals = {
-            by: _arrive(
-                nodes[by],
-                [d for d, r in zip(draws, relations, strict=True) if r.by == by],
-            )
-            for by in nodes
-        }
-        taken, new, totals = _ask(
-            [(draw.edge >= 0).sum() for draw in draws],
-            [arrival.new.sum() for arrival in arrivals.values()],
-            _next_totals(relations, arrivals, hop + 1),
+def sample_hops(plan: Plan, batch: Batch) -> Rooted:
+    """A batch hop by hop, on any device and with any bias: the reference."""
+    edges = [EdgeSet() for _ in plan.relations]
+    pairs = zip(batch.biases, batch.laws, strict=True)
+    batch = batch._replace(
+        biases=[
+            bias if bias is not None or law in (None, UNIFORM) else LawBias(law)
+            for bias, law in pairs
+        ]
+    )
+    with ExitStack() as stack:
+        nodes = _first_nodes(plan, batch, stack)
+        totals = _first_totals(plan, nodes)
+        for hop in range(plan.depth):
+            totals = _sample_hop(plan, batch, hop, nodes, edges, totals)
+    none = torch.empty(0, dtype=torch.int64, device=plan.device)
+    row, col, edge = (
+        [torch.cat([none, *getattr(some, name)]) for some in edges]
+        for name in ("row", "col", "edge")
+    )
+    return Rooted(
+        node=[some.node for some in nodes],
+        root=[some.root for some in nodes] if batch.apart else None,
+        row=row,
+        col=col,
+        edge=named_edges(plan, batch, edge),
+        num_nodes=[some.hops for some in nodes],
+        num_edges=[[hop.numel() for hop in some.edge] for some in edges],
+    )
+
+
+def _first_nodes(plan: Plan, batch: Batch, stack: ExitStack) -> list[NodeSet]:
+    """The seeds of every type, with a table to number their neighbours in."""
+    tables: Sequence[NodeTable | None] = [None] * len(plan.sizes)
+    if not batch.apart:
+        tables = stack.enter_context(plan.borrow_tables())
+    biased = any(bias is not None for bias in batch.biases)
+    return [
+        NodeSet.of(seeds, first, size, biased, table)
+        for seeds, first, size, table in zip(
+            batch.seeds, batch.first_root, plan.sizes, tables, strict=True
         )
-        _collect(relations, nodes, draws, arrivals, taken, edges)
-        for (by, arrival), count in zip(arrivals.items(), new, strict=True):
-            _settle(nodes[by], arrival, count)
-    return edges
+    ]
+
+
+def _sample_hop(
+    plan: Plan,
+    batch: Batch,
+    hop: int,
+    nodes: list[NodeSet],
+    edges: list[EdgeSet],
+    totals: list[int],
+) -> list[int]:
+    """Draws, numbers and notes one hop; returns how much the next one may take."""
+    hop_key = random.fold(batch.key, hop)
+    draws = [
+        draw_relation(
+            *(relation.adj, batch.biases[number], nodes[relation.to]),
+            *(relation.fanouts[hop], plan.replace),
+            *(random.fold(hop_key, number), totals[number]),
+        )
+        for number, relation in enumerate(plan.relations)
+    ]
+    arrivals = [
+        _arrive(
+            some,
+            [d for d, r in zip(draws, plan.relations, strict=True) if r.by == kind],
+        )
+        for kind, some in enumerate(nodes)
+    ]
+    taken, new, totals = _ask(
+        [(draw.edge >= 0).sum() for draw in draws],
+        [arrival.new.sum() for arrival in arrivals],
+        _next_totals(plan, arrivals, hop + 1),
+    )
+    _collect(plan, nodes, draws, arrivals, taken, edges)
+    for some, arrival, count in zip(nodes, arrivals, new, strict=True):
+        _settle(some, arrival, count)
+    return totals
 
 
 def _arrive(nodes: NodeSet, draws: list[Draw]) -> _Arrivals:
@@ -115,16 +162,18 @@ def _arrive(nodes: NodeSet, draws: list[Draw]) -> _Arrivals:
 
 
 def _collect(
-    relations: Sequence[Relation],
-    nodes: dict[str, NodeSet],
+    plan: Plan,
+    nodes: list[NodeSet],
     draws: list[Draw],
-    arrivals: dict[str, _Arrivals],
+    arrivals: list[_Arrivals],
     taken: list[int],
     edges: list[EdgeSet],
 ) -> None:
     """Appends the edges of a hop, without the places where nothing was drawn."""
-    offset = dict.fromkeys(arrivals, 0)
-    for relation, draw, count, kept in zip(relations, draws, taken, edges, strict=True):
+    offset = [0] * len(arrivals)
+    for relation, draw, count, kept in zip(
+        plan.relations, draws, taken, edges, strict=True
+    ):
         size, begin = draw.edge.numel(), offset[relation.by]
         offset[relation.by] += size
         local = arrivals[relation.by].local[begin : begin + size]
@@ -150,23 +199,20 @@ def _settle(nodes: NodeSet, arrivals: _Arrivals, count: int) -> None:
     nodes.hops.append(count)
 
 
-def _first_totals(
-    relations: Sequence[Relation], nodes: dict[str, NodeSet], depth: int
-) -> list[int]:
+def _first_totals(plan: Plan, nodes: list[NodeSet]) -> list[int]:
     """How many edges the seeds have, for relations that take them all."""
-    if not any(depth and relation.fanouts[0] < 0 for relation in relations):
+    relations = plan.relations
+    if not any(plan.depth and relation.fanouts[0] < 0 for relation in relations):
         return [0] * len(relations)
     return _ask([_degree_sum(r.adj, nodes[r.to].node) for r in relations])[0]
 
 
-def _next_totals(
-    relations: Sequence[Relation], arrivals: dict[str, _Arrivals], hop: int
-) -> list[Tensor]:
+def _next_totals(plan: Plan, arrivals: list[_Arrivals], hop: int) -> list[Tensor]:
     """How many edges the new nodes have, which the host has not counted yet."""
     sums = []
-    for relation in relations:
+    for relation in plan.relations:
         there = arrivals[relation.to]
-        if hop < len(relation.fanouts) and relation.fanouts[hop] < 0:
+        if hop < plan.depth and relation.fanouts[hop] < 0:
             new = there.node.masked_fill(~there.new, -1)
             sums.append(_degree_sum(relation.adj, new))
         else:

@@ -28,6 +28,25 @@ ODD: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+Case = tuple[Callable[[Tensor], object], Tensor]  # a call, and a tensor that it takes
+
+
 def sentence(name: str, rule: str = ".*") -> str:
     """What an error must read like: the quoted argument, a rule, what was received."""
     return rf"^'{name}' {rule}.*\(got .+\)"
+
+
+def refused(call: Callable[[], object], name: str) -> None:
+    """Fails unless `call` is refused in a sentence that names the argument."""
+    with pytest.raises((TypeError, ValueError), match=sentence(name, "must")):
+        call()
+
+
+def refused_if_odd(case: Case, name: str, kind: str) -> None:
+    """Fails unless a call refuses an odd tensor made of the one that it takes."""
+    call, value = case
+    try:
+        odd = ODD[kind](value)
+    except RuntimeError:  # torch has no such tensor of this shape
+        return
+    refused(lambda: call(odd), name)

@@ -5,29 +5,33 @@ import pathlib
 import random
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
 pytest.importorskip("numba")
+kernel_cache = import_module("gttf_sampler._backends.kernel_cache")
 
 CALL = """
+import sys
 import numpy as np, numba
 from gttf_sampler._backends import kernel_cache
 @numba.njit(cache=True)
 def twice(x):
     return 2 * x
-kernel_cache.guard(twice)
+kernel_cache.guard(twice, sys.argv[1])
 print(twice(21), sum(twice.stats.cache_hits.values()))
 """
 
 
-def run(folder: pathlib.Path) -> str:
+def run(folder: pathlib.Path, stamp: str = "1") -> str:
     script = folder / "kernel.py"
-    script.write_text(CALL)
+    if not script.exists():  # numba looks at when a file was written
+        script.write_text(CALL)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
     environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
     done = subprocess.run(
-        [sys.executable, script], env=environment, capture_output=True, text=True
+        [sys.executable, script, stamp], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
@@ -52,6 +56,21 @@ def test_damaged_kernel_is_compiled_anew(tmp_path, damage, ending):
     file.write_bytes(damage(file.read_bytes()))
     assert run(tmp_path) == "42 0"
     assert run(tmp_path) == "42 1"  # and kept
+
+
+def test_kernel_is_compiled_anew_with_another_stamp(tmp_path):
+    assert run(tmp_path) == "42 0"
+    assert run(tmp_path, "2") == "42 0"
+    assert run(tmp_path, "2") == "42 1"
+
+
+def test_stamp_changes_with_any_file(tmp_path):
+    files = [tmp_path / name for name in "ab"]
+    for file in files:
+        file.write_text("1")
+    before = kernel_cache.stamp_of(files)
+    files[1].write_text("2")
+    assert kernel_cache.stamp_of(files) != before
 
 
 def test_kernels_say_once_that_they_are_compiled(tmp_path):

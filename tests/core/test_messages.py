@@ -38,7 +38,7 @@ from gttf_sampler.graph import read_edge_list, write_embeddings
 from gttf_sampler.objectives import NegativeSampler
 from gttf_sampler.plot import communities, draw_embeddings
 from gttf_sampler.rooted import walk_subgraph
-from odd_values import HUGE, IGNORED, ODD, sentence
+from odd_values import HUGE, IGNORED, ODD, refused, refused_if_odd, sentence
 
 ENDS = torch.tensor([[0, 1, 1, 1, 1, 2, 3, 3, 4, 4], [1, 0, 2, 3, 4, 1, 1, 4, 1, 3]])
 EDGES = {"edge_index": ENDS, "num_nodes": 5, "direction": "out"}
@@ -121,15 +121,9 @@ def test_messages_plain_tensors_are_taken(name):
 @pytest.mark.parametrize("kind", ODD)
 @pytest.mark.parametrize("name", TENSORS)
 def test_messages_of_odd_tensors(name, kind):
-    call, value = TENSORS[name]
-    if (name, kind) in LEFT_TO_TORCH or (kind == "jagged" and value.dim() == 0):
-        return
-    try:
-        odd = ODD[kind](value)
-    except RuntimeError:  # torch has no such tensor of this shape
-        return
-    with pytest.raises((TypeError, ValueError), match=sentence(name, "must")):
-        call(odd)
+    lone = kind == "jagged" and TENSORS[name][1].dim() == 0
+    if not lone and (name, kind) not in LEFT_TO_TORCH:
+        refused_if_odd(TENSORS[name], name, kind)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +164,7 @@ def test_messages_of_odd_tensors(name, kind):
     ],
 )
 def test_messages_of_huge_numbers(call, name):
-    with pytest.raises((TypeError, ValueError), match=sentence(name, "must")):
-        call()
+    refused(call, name)
 
 
 def test_messages_of_huge_windows_of_time():
@@ -253,8 +246,7 @@ def test_messages_of_devices(call, error, match):
     ],
 )
 def test_messages_of_classes(call, name):
-    with pytest.raises((TypeError, ValueError), match=sentence(name, "must")):
-        call()
+    refused(call, name)
 
 
 @pytest.mark.parametrize(

@@ -351,7 +351,7 @@ def test_losses_draw_with_the_generator_they_are_given():
         (lambda: WYSAcc(matrix(0), matrix(0), [1.0]), "'context' must be a tensor"),
         (
             lambda: WYSAcc(matrix(0), matrix(0), torch.ones(2, 2)),
-            "'context' must have one logit per depth",
+            "'context' must have one entry per depth",
         ),
         (
             lambda: WYSAcc(matrix(0), matrix(0), torch.ones(2), negative_weight=0),
@@ -375,9 +375,9 @@ def test_losses_validate(make, message):
 def test_losses_validate_the_forest():
     adj = graph(ROWS)
     short = WYSAcc(matrix(0), matrix(0), torch.ones(2))
-    with pytest.raises(ValueError, match="'context' must have one logit per depth"):
+    with pytest.raises(ValueError, match="'context' must have one entry per depth"):
         traverse(adj, [0], [1, 1, 1], accumulate=short)
-    with pytest.raises(ValueError, match="'context' must have one logit per depth"):
+    with pytest.raises(ValueError, match="'context' must have one entry per depth"):
         short.loss(traverse(adj, [0], [1]))
     with pytest.raises(ValueError, match="'coefficients' must have one entry per dep"):
         TransitionFactorizationAcc(matrix(0), matrix(0), [])

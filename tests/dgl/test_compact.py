@@ -16,11 +16,11 @@ from cases import cases, ids
 from gttf_dgl import (
     GTTFSampler,
     GTTFSubgraphSampler,
-    compact,
     from_subgraph,
     to_compact,
 )
 from gttf_sampler import Subgraph, sample_rooted
+from gttf_sampler.graph import kept
 
 
 @settings(max_examples=30)
@@ -84,15 +84,15 @@ def test_to_compact_is_made_once_per_graph():
 
 def test_to_compact_is_kept_as_long_as_the_graph():
     gc.collect()
-    before = len(compact._kept)
+    before = len(kept._kept)
     g = dgl.rand_graph(20, 100)
     g.edata["w"] = torch.ones(100)
     adj = to_compact(g)
     GTTFSampler([2], prob="w").sample(g, torch.arange(3))
-    assert len(compact._kept) == before + 1
+    assert len(kept._kept) == before + 1
     del g
     gc.collect()
-    assert len(compact._kept) == before
+    assert len(kept._kept) == before
     assert adj.validate().num_edges == 100  # who holds it may go on
 
 

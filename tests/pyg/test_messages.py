@@ -1,5 +1,7 @@
 """Whatever `gttf_pyg` cannot read is refused in a sentence that names the argument."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -23,7 +25,7 @@ from gttf_pyg import (
     sampled_inference,
 )
 from gttf_sampler import EdgeWeightBias
-from odd_values import HUGE, IGNORED, ODD, sentence
+from odd_values import HUGE, IGNORED, ODD, refused, refused_if_odd, sentence
 from reference import hetero_toy
 
 ENDS = torch.tensor([[0, 1, 1, 1, 1, 2, 3, 3, 4, 4], [1, 0, 2, 3, 4, 1, 1, 4, 1, 3]])
@@ -100,16 +102,11 @@ def test_pyg_messages_plain_tensors_are_taken(name):
 @pytest.mark.parametrize("kind", ODD)
 @pytest.mark.parametrize("name", TENSORS)
 def test_pyg_messages_of_odd_tensors(name, kind):
-    call, value = TENSORS[name]
-    if (name, kind) in LEFT_TO_TORCH:
-        return
     alike = {"data.edge_index": "(data.)?edge_index", "data.time": "data.time"}
     alike |= {"input_time": "(input_time|seed_time)", "edge_label_index": "[a-z._]+"}
     alike |= {"edge_label_time": "(edge_label_time|seed_time)"}
-    with pytest.raises(
-        (TypeError, ValueError), match=sentence(alike.get(name, name), "must")
-    ):
-        call(ODD[kind](value))
+    if (name, kind) not in LEFT_TO_TORCH:
+        refused_if_odd(TENSORS[name], alike.get(name, name), kind)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +191,7 @@ def test_pyg_messages_of_odd_tensors(name, kind):
         (
             lambda: GTTFNorm(data())(data(edge_index=ENDS + 1)),
             ValueError,
-            r"'data.edge_index' must hold ids in \[0, 5\) \(got 1 to 5\)",
+            r"'data.edge_index' must hold ids below the number of nodes 5 \(got 5\)",
         ),
         (
             lambda: sampled_inference(lambda b: b.x, full_loader(), 6),
@@ -247,8 +244,7 @@ def test_pyg_messages_of_other_things(call, error, match):
     ],
 )
 def test_pyg_messages_of_huge_numbers(call, name):
-    with pytest.raises((TypeError, ValueError), match=sentence(name, "must")):
-        call()
+    refused(call, name)
 
 
 def test_pyg_messages_of_huge_windows_of_time():
@@ -277,9 +273,7 @@ def test_pyg_messages_of_missing_attributes(call, name, known):
     with pytest.raises(KeyError) as caught:
         call()
     told = str(caught.value)
-    assert told.startswith(
-        f"'{name}' must name an attribute of the data (got 'v')"
-    ) or (told.startswith(f"'{name}' must name an attribute of the data (got 'when')"))
+    assert re.match(f"'{name}' must name an attribute .*got '(v|when)'", told)
     assert known in told.partition("there are")[2]
 
 
@@ -318,8 +312,7 @@ def test_pyg_messages_of_missing_attributes(call, name, known):
     ],
 )
 def test_pyg_messages_of_classes(call, name):
-    with pytest.raises((TypeError, ValueError), match=sentence(name, "must")):
-        call()
+    refused(call, name)
 
 
 def test_pyg_messages_of_a_missing_negative():

@@ -239,7 +239,7 @@ def test_attached_knows_its_edges(graph, chunk, data):
     pyg = ToCompact()(pyg)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_attached, "CHUNK", chunk)
-        found = _attached.attached(pyg, size, None, None, None, False)
+        found = _attached.attached(pyg, size, _attached.Columns(), False)
         assert found is pyg.compact_adj
         if pyg.num_edges:
             end = (
@@ -249,7 +249,7 @@ def test_attached_knows_its_edges(graph, chunk, data):
             pyg.edge_index = pyg.edge_index.clone()
             old = int(pyg.edge_index[end])
             pyg.edge_index[end] = data.draw(st.integers(0, graph.num_nodes - 1))
-            found = _attached.attached(pyg, size, None, None, None, False)
+            found = _attached.attached(pyg, size, _attached.Columns(), False)
             assert (found is not None) == (int(pyg.edge_index[end]) == old)
 
 

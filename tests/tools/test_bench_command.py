@@ -12,7 +12,7 @@ import time
 import pytest
 
 from gttf_sampler import CompactAdj, _files
-from gttf_sampler.bench import children, command, peers, runs, task_gcn
+from gttf_sampler.bench import children, command, in_processes, peers, runs, task_gcn
 from gttf_sampler.cli.main import main
 from test_imports import hosts_after
 
@@ -29,7 +29,17 @@ BAD = [
     (["loader", "--workers", "-1"], "'--workers' must be 0 or more"),
     (["sampling", "--fanouts", "5", "0"], r"'--fanouts' must hold .*5, 0\]"),
     (["train", "--fanouts", "5"], "'--fanouts' must be two"),
+    (["modes", "--only", "nothing"], "'--only' must name some of plain, disjoint, "),
+    (["modes", "--fanouts", "5"], r"'--fanouts' must be left to each mode .*5"),
+    (["modes", "--graph", "reddit-like"], "'--graph' must be left to each mode"),
+    (["build", "--only", "plain"], "'--only' is for 'modes'"),
     (["scale", "--graph", "reddit-like"], "'--graph' must be papers-like"),
+    (
+        ["scale", "--mode", "typed", "--scale", "2"],
+        r"'--scale' must lie in \[0.0001, 1",
+    ),
+    (["scale", "--mode", "typed", "--keep", "x"], "'--keep' is for graphs on disk"),
+    (["loader", "--mode", "typed"], "'--mode' is for 'scale'"),
     (["train", "--root", "."], "'--root' must hold Cora/raw or CiteSeer/raw"),
     (["build", "--tmp", "nowhere"], "'--tmp' must be a directory"),
     (["build", "--keep", "."], "'--keep' must not be there yet"),
@@ -209,7 +219,7 @@ def alone(tmp_path, monkeypatch):
 SMALL = ["--scale", "0.001", "--batch", "16", "--batches", "6", "--rounds", "1"]
 
 
-@pytest.mark.parametrize("task", [task for task in runs.TASKS if task != "scale"])
+@pytest.mark.parametrize("task", [t for t in runs.TASKS if t not in ("scale", "modes")])
 def test_bench_alone(task, alone, capsys):
     """Without any peer our own rows are shown, and a line says how to get one."""
     assert main(["bench", task, *SMALL]) == 0
@@ -229,6 +239,7 @@ def test_bench_alone(task, alone, capsys):
 def test_bench_among_peers_has_no_such_note():
     rows = [{"peer": "gttf"}, {"peer": "reading as many edges"}]
     assert runs.alone([{"rows": rows}])
+    assert runs.alone([{"rows": [{"peer": None}]}])  # of a mode
     assert not runs.alone([{"rows": [*rows, {"peer": "DGL 1.1.3 NeighborSampler"}]}])
 
 
@@ -240,6 +251,25 @@ def test_bench_train_reads_planetoid_with_pyg_alone(tmp_path, capsys, monkeypatc
     said = capsys.readouterr().err
     assert "'--root' needs torch-geometric" in said
     assert "gttf-sampler[pyg]" in said
+
+
+def test_bench_scale_of_typed_graphs(capsys, monkeypatch):
+    """A process per size, told which; the first is what others are compared to."""
+    jobs = []
+    row = {"nodes": 9, "median": 2.0, "drawn": 5.0, "ns_per_edge": 3.0, "gather": 1.0}
+
+    def run_job(job, progress):
+        jobs.append(job)
+        return {**row, "edges": job["edges"], "best": len(jobs), "private": 1e6}
+
+    monkeypatch.setattr(in_processes, "run_job", run_job)
+    words = ["bench", "scale", "--mode", "temporal", "--batch", "64", "--scale", "0.01"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [job["edges"] for job in jobs] == [10**5, 10**6]
+    assert {job["mode"] for job in jobs} == {"temporal"}
+    assert [row.get("ratio") for row in found["groups"][0]["rows"]] == [None, 2.0]
+    assert found["command"].endswith("--scale 0.01 --batch 64 --mode temporal")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and processes of POSIX")

@@ -110,6 +110,7 @@ def test_peak_memory_sees_what_is_gone_again():
     assert peak.private() <= peak.resident()
 
 
+ODD = "50 edges where 100 are expected"
 MACHINE = {"cpu": "CPU", "cores": 2, "backend": "numba"}
 GRAPH = {"name": "made", "nodes": 10, "edges": 20}
 TIMED = {"best": 1.234, "median": 2.0, "nodes": 12.0, "edges": 3456.0, "ratio": None}
@@ -124,7 +125,12 @@ GROWN = {
 
 def result(task):
     """A made-up result of every kind."""
+    mode = TIMED | {"mode": "gttf", "host": "PyG", "peer": "PyG 1", "ratio": 3.21}
+    mode |= {"theirs": 3.96, "best_alone": 1.0, "theirs_alone": 2.0}
+    odd = mode | {"mode": "odd", "ratio": None, "differs": ODD}
     rows = {
+        "modes": [mode, odd],
+        "workers": [mode, odd],
         "train": [EPOCH | {"peer": "gttf", "share": 0.05}] * 2,
         "memory": [HELD | {"peer": "gttf"}, HELD | {"peer": "PyG", "ratio": 3.9}],
         "scale": [GROWN, GROWN | {"edges": 10**7, "private": 9e7, "ratio": 1.2}],
@@ -132,10 +138,13 @@ def result(task):
     usual = [
         TIMED | {"peer": "gttf", "rate": 5.0},
         TIMED | {"peer": "DGL 1", "ratio": 3.21, "rate": 2.0},
-        TIMED
-        | {"peer": "odd", "differs": "50 edges where 100 are expected", "rate": 1},
+        TIMED | {"peer": "odd", "differs": ODD, "rate": 1},
     ]
-    groups = [{"title": "a title", "rows": rows.get(task, usual)}]
+    title = "PyG: a title" if task == "modes" else "a title"
+    groups = [{"title": title, "rows": rows.get(task, usual)}]
+    if task == "walks":
+        epochs = {"title": "epochs", "columns": "training", "rows": usual}
+        groups.append(epochs)
     if task == "train":
         gcn = [{"peer": "gttf", "peak": 9e6, "input": 4e7}]
         groups.append({"title": "GCN", "columns": "gcn", "rows": gcn})
@@ -159,7 +168,7 @@ def test_tables(task, rich, monkeypatch):
     assert "note: busy" in text
     for column in tables.COLUMNS[task]:
         assert column.head in text
-    if task in ("sampling", "loader", "walks", "build"):
+    if task in ("sampling", "loader", "walks", "build", "modes", "workers"):
         assert "1.23" in text
         assert "3.21 ×" in text
         assert "odd: no ratio, 50 edges where 100 are expected" in text
@@ -193,7 +202,10 @@ def test_plots(task, tmp_path):
     said = "\n".join(words)
     assert plots.TITLES[task] in said
     assert "CPU, 2 cores" in said
-    if task != "scale":
+    if task == "modes":
+        assert {"gttf", " PyG: a title", "beside PyG"} <= set(words)
+        assert " 3.2 ×    1.23 ms, peer 3.96 ms" in words
+    elif task != "scale":
         assert {"gttf", "a title"} <= set(words)
     plots.save(result(task), str(tmp_path / "out.svg"))
     assert (tmp_path / "out.svg").stat().st_size > 5000

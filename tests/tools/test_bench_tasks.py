@@ -9,6 +9,7 @@ import torch
 from gttf_sampler import CompactAdj, sample_rooted, use_backend
 from gttf_sampler.bench import (
     graphs,
+    in_memory,
     model,
     peers,
     task_build,
@@ -19,6 +20,7 @@ from gttf_sampler.bench import (
     task_scale,
     task_train,
     task_walks,
+    walk_training,
 )
 
 DGL, PYG = find_spec("dgl") is not None, find_spec("torch_geometric") is not None
@@ -252,9 +254,67 @@ def test_pyg_takes_part_where_it_has_a_backend(graph, torch_sparse):
 
 
 def test_walks(graph):
-    names = check(task_walks.run(graph, length=5, report=silent, **SMALL), 2)
-    assert [group[0] for group in names] == ["gttf", "gttf"]
+    found = task_walks.run(graph, length=5, report=silent, **SMALL)
+    *others, modules = found["groups"]
+    names = check({"groups": others}, 4)
+    assert [group[0] for group in names] == ["gttf"] * 2 + ["gttf traverse"] * 2
     assert len(names[0]) >= 1 + DGL
+    for group in found["groups"][2:]:
+        assert group["columns"] == "training"
+        for row in group["rows"]:
+            seconds = SMALL["batches"] * row["edges"] / row["rate"] / 1e6
+            assert row["best"] == pytest.approx(seconds)
+    assert ("gttf_pyg.Node2Vec" in names[3]) == PYG
+    ours = ["gttf DeepWalk", "gttf Node2Vec", "gttf WatchYourStep"]
+    assert [row["peer"] for row in modules["rows"]] == ours
+    assert all(row["ratio"] is None for row in modules["rows"])
+
+
+def test_walks_train_the_same_model(graph):
+    """As many pairs and the same loss as PyG's Node2Vec, whose embeddings they take."""
+    pytest.importorskip("torch_geometric")
+    from gttf_pyg import Node2Vec
+
+    adj = CompactAdj.open(graph)
+    theirs = Node2Vec(adj.to_edge_index(), 64, 6, 4, num_nodes=4000, sparse=True)
+    ours = walk_training.SkipGram(4000, length=5, window=3)
+    torch.nn.init.normal_(theirs.embedding.weight, std=0.1)
+    ours.embedding = theirs.embedding
+    positive, negative = theirs.sample(torch.arange(50))
+    mine = ours.batch(lambda seeds: seeds[:, None].repeat(1, 6), list(range(50)))
+    assert [part.shape for part in mine] == [positive.shape, negative.shape]
+    assert torch.equal(ours.windows(torch.arange(6)[None]).T[0], torch.arange(3))
+    expected = theirs.loss(positive, negative)
+    torch.testing.assert_close(ours.loss(positive, negative), expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["gttf DeepWalk", "gttf Node2Vec", "gttf WatchYourStep"]
+)
+def test_walk_training_counts_every_pair(graph, name):
+    adj = CompactAdj.open(graph)
+    along = CompactAdj(adj.rowptr, adj.col, adj.num_cols, "out")
+    seeds = task_walks.draw_seeds(4000, 3, 16)
+    peer = walk_training.modules(along, seeds, 4, 2, 0.5, 2.0)[name]
+    made = list(peer.run(seeds))
+    for forest, part in zip(made, seeds, strict=True):
+        assert torch.equal(forest.nodes[0].flatten(), part)
+    pairs = 4 if name.endswith("Step") else 4 + 3
+    assert [peer.work(batch).edges for batch in made] == [16 * pairs] * 3
+
+
+def test_walk_training_learns(graph):
+    """Epoch after epoch the loss gets smaller."""
+    adj = CompactAdj.open(graph)
+    model = walk_training.SkipGram(4000, length=4, window=2)
+    batch = model.batch(
+        lambda seeds: adj.col[adj.rowptr[seeds]][:, None].repeat(1, 5).long(),
+        list(range(64)),
+    )
+    peer = walk_training._epoch(model, [batch] * 30, lambda made: model.loss(*made))
+    before = model.loss(*batch).item()
+    assert len(list(peer.run(None))) == 30
+    assert model.loss(*batch).item() < 0.8 * before
 
 
 def test_build(graph):
@@ -345,6 +405,40 @@ def test_scale_measures_what_is_mapped(graph):
     assert row["per_edge"] == adj.nbytes / adj.num_edges
     assert 0 < row["best"] <= row["median"]
     assert 64 * 5 * 0.5 < row["drawn"] <= 64 * (5 + 15)
+
+
+@pytest.mark.parametrize("mode", ["typed", "temporal"])
+def test_scale_of_typed_graphs(mode):
+    row = task_scale.measure_typed(100_000, mode, [5, 3], report=silent, **SMALL)
+    assert row["edges"] == pytest.approx(100_000, rel=0.05)
+    assert 0 < row["best"] <= row["median"]
+    adjs = in_memory.database(100_000 / in_memory.DATABASE_EDGES).rows(timed=False)
+    everything = sample_rooted(adjs, {"user": range(64)}, [5, 3]).row.values()
+    most = 2 * sum(part.numel() for part in everything)
+    assert 64 < row["drawn"] < most
+    timed = mode == "temporal"  # 8 bytes of every edge to an order, a review or a user
+    assert (row["per_edge"] > 14) == timed
+
+
+def test_scale_with_times_draws_less():
+    """The same seeds: who must not look ahead has fewer neighbours to take."""
+    drawn = [
+        task_scale.measure_typed(50_000, mode, [9, 9], report=silent, **SMALL)["drawn"]
+        for mode in ("typed", "temporal")
+    ]
+    assert drawn[1] < drawn[0]
+
+
+@pytest.mark.parametrize(
+    ("scale", "sizes"),
+    [
+        (None, [10**5, 10**6, 10**7]),
+        (1.0, [10**5, 10**6, 10**7, 10**8]),
+        (0.0005, [50_000]),
+    ],
+)
+def test_scale_steps_of_typed_graphs(scale, sizes):
+    assert task_scale.typed_steps(scale) == sizes
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ import configparser
 import pathlib
 import re
 
+import pytest
+
 import gttf_sampler
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -13,16 +15,19 @@ PACKAGES = ("gttf_sampler", "adapters/gttf_pyg", "adapters/gttf_dgl")
 # What adapters may use beyond the public names of `gttf_sampler` and of its rooms.
 FOR_ADAPTERS = {
     "gttf_sampler._check": (
-        "INTEGERS MAX_STEPS as_dense at_least count dense device_or_none fail finite "
-        "fits functions integer mistyped one_of randomness real shown size steps "
-        "within yes_or_no"
+        "INTEGERS MAX_STEPS as_dense at_least count cpu_generator dense device_or_none "
+        "fail finite fits functions integer integers length mistyped one_of randomness "
+        "real shown size steps weights within yes_or_no"
     ),
+    "gttf_sampler._backends.memory": "IDS",
     "gttf_sampler._loading.asked": "fetch_under_way",
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
     "gttf_sampler._loading.keys": "BatchKeys",
     "gttf_sampler._loading.safe": "safe_biases",
     "gttf_sampler._loading.threaded": "ThreadedIter ThreadedLoader fetch_of",
     "gttf_sampler.bias.base": "as_bias",
+    "gttf_sampler.graph.kept": "kept_of",
+    "gttf_sampler.graph.tables": "sorted_time",
     "gttf_sampler.random": "NEGATIVE new_key",
 }
 # What each room of the engine may import, beside itself.
@@ -57,8 +62,12 @@ def modules(package):
 
 
 def imports(path):
-    """(module, name) of what a file imports from the engine."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """(module, name) of what a file imports from the engine, beside names of types."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             if node.module.split(".")[0] == "gttf_sampler":
                 yield from ((node.module, alias.name) for alias in node.names)
@@ -89,6 +98,24 @@ def test_packages_are_all_installed():
     for folder in (ROOT / "gttf_sampler").rglob("__init__.py"):
         name = folder.parent.relative_to(ROOT).as_posix().replace("/", ".")
         assert name in listed
+
+
+def test_metadata_is_true_and_renders():
+    """A package index shows the long description alone, away from the other files."""
+    markdown_it = pytest.importorskip("markdown_it", reason="rich brings it")
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    text = (ROOT / setup["metadata"]["long_description"].split()[1]).read_text()
+    html = markdown_it.MarkdownIt("commonmark").enable("table").render(text)
+    assert (
+        html.count("<tr>") == sum(line.startswith("|") for line in text.split("\n")) - 1
+    )
+    assert html.count("<pre>") == text.count("```") / 2
+    links = re.findall('(?:href|src)="([^"]+)"', html)
+    assert all(link.startswith("https://") for link in links)
+    (paper,) = re.findall("= (.*)", setup["metadata"]["project_urls"])
+    assert paper in links
+    assert f"]({paper})" in (ROOT / "README.md").read_text()
 
 
 def test_imports_go_one_way():

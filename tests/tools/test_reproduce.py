@@ -167,7 +167,7 @@ def test_dgl_scale_makes_the_layers_unbiased():
     sampler = host_dgl.sampler_of("sgc", method, "gttf", seed=3)
     node, _, batch = sampler.sample(graph, data.train)
     batch = models_dgl.closed(batch, degree[node])
-    model = models_dgl.make("sgc", data.features.width, 3, method)
+    model = models_dgl.MODELS["sgc"](data.features.width, 3, method)
     found = model(batch, data.features.rows(node))
     source, target = batch.edges()
     mean = torch.zeros(len(node), len(node))

@@ -1,0 +1,155 @@
+"""A sample joined with its features: what PyG's `filter_fn` does, without its copies.
+
+PyG goes through every attribute of every store by way of several calls each, and copies
+the edges once more. Here rows are gathered into memory that was used before, and edges
+stay where they were drawn. `tests/pyg/test_filter.py` compares the two.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader.utils import index_select
+from torch_geometric.sampler import SamplerOutput
+
+from gttf_sampler import gather_rows
+from gttf_sampler._backends.memory import IDS
+
+
+def can_join(data: Any) -> bool:
+    """Whether this module knows the data; stores and sparse matrices are PyG's."""
+    if not isinstance(data, Data | HeteroData):
+        return False
+    return not any("adj_t" in store for store in data.edge_stores)
+
+
+def join(data: Any, out: Any) -> Any:
+    """The part of `data` that was sampled, without what only a loader knows."""
+    made = copy.copy(data)
+    if isinstance(out, SamplerOutput):
+        store, own = data._store, made._store
+        _nodes(data, store, own, out.node)
+        _edges(data, store, own, out.row, out.col, out.edge)
+        _note(own, n_id=out.node, e_id=out.edge)
+        told = own._mapping
+        _set(told, "batch", out.batch)
+        _set(told, "num_sampled_nodes", out.num_sampled_nodes)
+        _set(told, "num_sampled_edges", out.num_sampled_edges)
+        if out.orig_row is not None and out.orig_col is not None:
+            made._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
+        return made
+    none = torch.empty(0, dtype=torch.int64)
+    trees, news = out.batch or {}, out.num_sampled_nodes or {}
+    for kind, store in data._node_store_dict.items():
+        own, node = made._node_store_dict[kind], out.node.get(kind, none)
+        _nodes(data, store, own, node)
+        _note(own, n_id=node)
+        if kind in trees:
+            _set(own._mapping, "batch", trees[kind])
+        if kind in news:
+            _set(own._mapping, "num_sampled_nodes", news[kind])
+    edges, taken = out.edge, out.num_sampled_edges or {}
+    for kind, store in data._edge_store_dict.items():
+        own, edge = made._edge_store_dict[kind], edges and edges.get(kind, none)
+        row, col = out.row.get(kind, none), out.col.get(kind, none)
+        _edges(data, store, own, row, col, edge)
+        _note(own, e_id=edge)
+        if kind in taken:
+            _set(own._mapping, "num_sampled_edges", taken[kind])
+        if out.orig_row is not None and out.orig_col is not None:
+            own._orig_edge_index = torch.stack([out.orig_row[kind], out.orig_col[kind]])
+    return made
+
+
+def tell_of_nodes(data: Any, metadata: Any, kind: str | None) -> Any:
+    """Adds what a loader knows of its seeds; `kind` is their type, if there are any."""
+    own = data if kind is None else data[kind]
+    own.input_id, own.seed_time = metadata[0], metadata[1]
+    own.batch_size = metadata[0].size(0)
+    return data
+
+
+def tell_of_links(data: Any, metadata: Any, kind: Any, triplets: bool) -> Any:
+    """Adds what a loader knows of its seed edges; `kind` is their type, if any."""
+    own = data if kind is None else data[kind]
+    own.input_id = metadata[0]
+    if not triplets:
+        own.edge_label_index, own.edge_label = metadata[1], metadata[2]
+        own.edge_label_time = metadata[3]
+        return data
+    source, target = (data, data) if kind is None else (data[kind[0]], data[kind[-1]])
+    source.src_index, source.seed_time = metadata[1], metadata[4]
+    target.dst_pos_index, target.dst_neg_index = metadata[2], metadata[3]
+    target.seed_time = metadata[4]
+    if kind is None or kind in data.edge_types:  # the data may have brought its own
+        del own.edge_label_index
+        del own.edge_label_time
+    return data
+
+
+def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
+    """int64 [2, e]: a view if the two already stand behind one another."""
+    size = row.numel()
+    behind = col.data_ptr() - row.data_ptr() == size * row.element_size()
+    if size and behind and _one_memory(row, col):
+        return row.as_strided((2, size), (size, 1))
+    if row.device.type != "cpu" or 2 * size < IDS.small or row.dtype != IDS.dtype:
+        return torch.stack([row, col])
+    both = IDS.lend(IDS.borrow(2 * size), 2 * size).view(2, size)
+    return torch.stack([row, col], out=both)
+
+
+def _one_memory(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are views of the same memory."""
+    return left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr()
+
+
+def _nodes(data: Any, store: Any, own: Any, node: Tensor) -> None:
+    """The rows of all that belongs to nodes."""
+    told = own._mapping
+    for key, value in store._mapping.items():
+        if key == "num_nodes":
+            told[key] = node.numel()
+        elif store.is_node_attr(key):
+            told[key] = _select(value, node, data.__cat_dim__(key, value, store))
+
+
+def _edges(
+    data: Any, store: Any, own: Any, row: Tensor, col: Tensor, edge: Tensor | None
+) -> None:
+    """The ends of the edges, and the rows of all that belongs to them."""
+    told = own._mapping
+    for key, value in store._mapping.items():
+        if key == "edge_index":
+            told[key] = edge_index_of(row, col).to(value.device)
+        elif store.is_edge_attr(key):
+            if edge is None:
+                told.pop(key, None)
+                continue
+            told[key] = _select(value, edge, data.__cat_dim__(key, value, store))
+
+
+def _select(value: Any, index: Tensor, dim: int) -> Any:
+    """What belongs to some nodes or edges."""
+    if type(value) is Tensor and dim == 0 and value.device == index.device:
+        return gather_rows(value, index)
+    device = getattr(value, "device", None)
+    index = index.to(device if isinstance(device, torch.device) else "cpu")
+    return index_select(value, index, dim)
+
+
+def _note(own: Any, **ids: Tensor | None) -> None:
+    """Global ids, unless the data has something of that name."""
+    for name, value in ids.items():
+        if value is not None and name not in own._mapping:
+            own._mapping[name] = value
+
+
+def _set(told: dict[str, Any], name: str, value: Any) -> None:
+    """Sets an attribute as PyG does: None takes it away."""
+    if value is None:
+        told.pop(name, None)
+    else:
+        told[name] = value

@@ -1,0 +1,181 @@
+"""Rooted sampling as data: what a hop is made of, what a batch asks, what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:  # graphs are made with the help of backends
+    from gttf_sampler._backends.scratch import NodeTable, ScratchPool, TreeTable
+    from gttf_sampler.bias.base import Bias
+    from gttf_sampler.graph.compact import CompactAdj
+    from gttf_sampler.random import Key
+
+
+class Law(NamedTuple):
+    """Which entries of a row can be taken, and how likely each is, as data.
+
+    By default all of them, with equal chances. What a function decides has no law.
+
+    Attributes:
+        mass: [m], cumulative integer weights of every row; None if all weigh the same.
+        gaps: whether some entries have no mass.
+        time: [m], ascending within every row; None if times do not matter.
+        latest: [b], per tree: later entries are not admitted.
+        before: [b], per tree: entries up to this time are too old; None if none is.
+        last: whether the latest of the admitted entries are taken, and no others.
+        hidden: [k], positions in `col` that are as if they were not there, ascending.
+    """
+
+    mass: Tensor | None = None
+    gaps: bool = False
+    time: Tensor | None = None
+    latest: Tensor | None = None
+    before: Tensor | None = None
+    last: bool = False
+    hidden: Tensor | None = None
+
+    def both(self, other: Law) -> Law | None:
+        """The law of what both admit; None if that takes more than one."""
+        for name in ("mass", "time"):
+            if getattr(self, name) is not None and getattr(other, name) is not None:
+                return None
+        hidden = [x.hidden for x in (self, other) if x.hidden is not None]
+        weighs = self.mass is not None or other.mass is not None
+        if self.last or other.last or (weighs and hidden):
+            return None
+        of_mass, of_time = (
+            self if getattr(self, name) is not None else other
+            for name in ("mass", "time")
+        )
+        return of_time._replace(
+            mass=of_mass.mass,
+            gaps=of_mass.gaps,
+            hidden=torch.cat(hidden).unique() if hidden else None,
+        )
+
+
+UNIFORM = Law()
+
+
+class Relation(NamedTuple):
+    """One kind of edges and how many of them each hop takes.
+
+    Attributes:
+        adj: rows are nodes of type number `to`, columns of type number `by`.
+        fanouts: per hop; -1 takes all.
+    """
+
+    adj: CompactAdj
+    to: int
+    by: int
+    fanouts: list[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What all batches of a rooted sampler have in common: a hop as data.
+
+    Attributes:
+        relations: all kinds of edges; their order is that of draws and of numbers.
+        sizes: how many nodes of each type the graph has.
+        pools: per node type, where its scratch tables wait.
+        depth: how many hops there are.
+        replace: whether a neighbour can be drawn twice.
+        device: where everything is.
+        usual: what the last batch took, by name: room for the next one.
+    """
+
+    relations: tuple[Relation, ...]
+    sizes: tuple[int, ...]
+    pools: tuple[ScratchPool, ...]
+    depth: int
+    replace: bool
+    device: torch.device
+    usual: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def borrow_tables(self) -> Iterator[list[NodeTable]]:
+        """A table per node type that nobody else holds."""
+        with ExitStack() as stack:
+            yield [
+                stack.enter_context(pool.borrow(size, self.device))
+                for pool, size in zip(self.pools, self.sizes, strict=True)
+            ]
+
+    @contextmanager
+    def borrow_trees(self) -> Iterator[TreeTable]:
+        """A table for (tree, node) that nobody else holds."""
+        with self.pools[0].borrow_trees() as table:
+            yield table
+
+    def most_edges(self, seeds: Sequence[Tensor]) -> int:
+        """No batch from these seeds takes more edges; large if a hop takes all."""
+        total, width = 0, sum([part.numel() for part in seeds])
+        for hop in range(self.depth):
+            fanouts = [relation.fanouts[hop] for relation in self.relations]
+            width *= sum(fanouts) if min(fanouts) >= 0 else 1 << 31
+            total += width
+        return total
+
+
+class Batch(NamedTuple):
+    """What one batch is drawn from.
+
+    Attributes:
+        seeds: [b] per node type.
+        first_root: per node type, the number of the tree of its first seed.
+        apart: whether trees are disjoint: then (tree, node) is what is numbered.
+        laws: per relation; None where a bias has none.
+        biases: per relation; None where all neighbours are equal.
+        key: of the batch.
+        original: whether edges are to be named as the caller of the graph has named
+            them, and not by their positions in `adj.col`.
+    """
+
+    seeds: list[Tensor]
+    first_root: list[int]
+    apart: bool
+    laws: list[Law | None]
+    biases: list[Bias | None]
+    key: Key
+    original: bool = False
+
+
+def named_edges(plan: Plan, batch: Batch, edges: list[Tensor]) -> list[Tensor]:
+    """The edges of every relation, from positions to the names that are asked for."""
+    if not batch.original:
+        return edges
+    pairs = zip(plan.relations, edges, strict=True)
+    return [
+        edge
+        if adj.edge_id is None
+        else adj.edge_id.index_select(0, edge).to(edge.dtype)
+        for (adj, *_), edge in pairs
+    ]
+
+
+class Rooted(NamedTuple):
+    """The arrays of a rooted adjacency, per node type or per relation.
+
+    Attributes:
+        node: per node type [n], global ids, in the order of discovery.
+        root: per node type [n], the number of the tree; None unless trees are apart.
+        row, col: per relation [e], local ids of the senders and the receivers.
+        edge: per relation [e], positions in `adj.col`, or the caller's own numbers.
+        num_nodes: per node type, how many were new in each hop, seeds first.
+        num_edges: per relation, how many were taken in each hop.
+    """
+
+    node: list[Tensor]
+    root: list[Tensor] | None
+    row: list[Tensor]
+    col: list[Tensor]
+    edge: list[Tensor]
+    num_nodes: list[list[int]]
+    num_edges: list[list[int]]

@@ -1,0 +1,127 @@
+"""Made graphs that stay in memory: rows with one node type, and typed databases."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gttf_sampler import CompactAdj
+from gttf_sampler.bench.graphs import Array, Law
+
+FEWEST = 200  # nodes of a type, however small the scale
+EMPTY = 0.2  # of the rows of a table that leave a key empty
+SKEW = 2.5  # a key names row n · r^SKEW, with r uniform in [0, 1)
+SPAN = 1_000_000  # times lie in [0, SPAN)
+
+# the tables of the database and their rows, and which table refers to which
+TABLES = {
+    "user": 200_000,
+    "item": 100_000,
+    "order": 2_000_000,
+    "review": 1_500_000,
+    "shop": 5_000,
+}
+KEYS = (
+    ("order", "user"),
+    ("order", "item"),
+    ("order", "shop"),
+    ("review", "user"),
+    ("review", "item"),
+    ("item", "shop"),
+)
+TIMED = ("order", "review", "user")  # tables whose rows have a time
+DATABASE_EDGES = 14_560_000  # of the database at scale 1, about
+
+EdgeType = tuple[str, str, str]
+
+
+class Typed(NamedTuple):
+    """A heterogeneous graph.
+
+    Attributes:
+        nodes: how many nodes each type has.
+        edges: (source, relation, target) → [2, m], sources above targets.
+        times: int64 [n] of the types that have times.
+    """
+
+    nodes: dict[str, int]
+    edges: dict[EdgeType, Tensor]
+    times: dict[str, Tensor]
+
+    @property
+    def num_edges(self) -> int:
+        """The edges of all types."""
+        return sum(ends.shape[1] for ends in self.edges.values())
+
+    def rows(self, timed: bool) -> dict[EdgeType, CompactAdj]:
+        """The rows that `sample_rooted` takes, sorted by time if `timed`."""
+        found = {}
+        for kind, ends in self.edges.items():
+            source, _, target = kind
+            sizes = self.nodes[source], self.nodes[target]
+            time = self.times.get(source) if timed else None
+            found[kind] = CompactAdj.from_edge_index(ends, sizes, node_time=time)
+        return found
+
+
+def sized(count: int, scale: float) -> int:
+    """How many nodes a type has at `scale`, enough of them to draw from."""
+    return max(min(count, FEWEST), round(count * scale))
+
+
+def plain(nodes: int, degree: float, seed: int = 0) -> CompactAdj:
+    """The rows of a power-law graph with this mean degree, as `graphs` makes them."""
+    law = Law(nodes, round(nodes * degree), seed)
+    rowptr = np.concatenate(list(law.rowptr()))
+    name = np.int32 if nodes < 1 << 31 else np.int64
+    col = np.concatenate([law.neighbors(p).astype(name) for p in law.pieces()])
+    return CompactAdj.from_csr(torch.from_numpy(rowptr), torch.from_numpy(col))
+
+
+def database(scale: float = 1.0, seed: int = 0) -> Typed:
+    """Five tables and twelve relations: six keys, each followed both ways."""
+    random = np.random.Generator(np.random.PCG64([seed, 3]))
+    nodes = {name: sized(count, scale) for name, count in TABLES.items()}
+    edges: dict[EdgeType, Tensor] = {}
+    for source, target in KEYS:
+        ends = _keys(random, nodes[source], nodes[target])
+        edges[source, f"has_{target}", target] = ends
+        edges[target, f"rev_{source}", source] = ends.flip(0)
+    times = {
+        name: torch.from_numpy(random.integers(SPAN, size=nodes[name]))
+        for name in TIMED
+    }
+    return Typed(nodes, edges, times)
+
+
+def ring_of_types(types: int, nodes: int, edges: int, seed: int = 0) -> Typed:
+    """Types that refer to the next one and the one after it, all of the same size."""
+    random = np.random.Generator(np.random.PCG64([seed, 4]))
+    names = [f"type{i}" for i in range(types)]
+    found: dict[EdgeType, Tensor] = {}
+    for place, source in enumerate(names):
+        for step in (1, 2):
+            target = names[(place + step) % types]
+            ends = random.integers(nodes, size=edges), _skewed(random, nodes, edges)
+            kind = (source, f"step{step}", target)
+            found[kind] = torch.from_numpy(np.stack(ends))
+    return Typed(dict.fromkeys(names, nodes), found, {})
+
+
+def seed_times(shape: tuple[int, ...], seed: int = 0) -> Tensor:
+    """Times of seeds: they see between half of the past and all of it."""
+    random = np.random.Generator(np.random.PCG64([seed, 5]))
+    return torch.from_numpy(random.integers(SPAN // 2, SPAN, size=shape))
+
+
+def _keys(random: np.random.Generator, rows: int, targets: int) -> Tensor:
+    """The edges [2, m] of a key, whose rows are empty now and then."""
+    row = np.flatnonzero(random.random(rows) >= EMPTY)
+    return torch.from_numpy(np.stack([row, _skewed(random, targets, row.size)]))
+
+
+def _skewed(random: np.random.Generator, targets: int, count: int) -> Array:
+    """int64 [count]: rows of a table, the first ones far more often."""
+    drawn: Array = (targets * random.random(count) ** SKEW).astype(np.int64)
+    return drawn

@@ -1,0 +1,44 @@
+"""What was made of an object of a host, found again as long as the object lives."""
+
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+class Kept:
+    """Results by name, each with the tensors that it was made of.
+
+    A result is found again for the same tensors, if torch has counted no change of them
+    in place since. Where it does not count, as in inference mode, it is made anew.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, tuple[Any, tuple[Tensor, ...], list[Any]]] = {}
+
+    def get(self, name: Hashable, make: Callable[[], T], *made_of: Tensor) -> T:
+        """What `make` returned for these tensors; it is called if they are others."""
+        changes = [None if x.is_inference() else x._version for x in made_of]
+        if name in self._made:
+            found: T = self._made[name][0]
+            before, changes_before = self._made[name][1:]
+            same = all(x is y for x, y in zip(before, made_of, strict=True))
+            if same and None not in changes and changes == changes_before:
+                return found
+        result = make()
+        self._made[name] = result, made_of, changes
+        return result
+
+
+_kept: dict[int, tuple[weakref.ref[Any], Kept]] = {}  # by id: not all can be hashed
+
+
+def kept_of(owner: Any) -> Kept:
+    """What was made of `owner`, which is forgotten together with it."""
+    place = id(owner)
+    if place not in _kept:  # forgotten with its owner, before the id is used again
+        _kept[place] = weakref.ref(owner, lambda _: _kept.pop(place)), Kept()
+    return _kept[place][1]

@@ -1,0 +1,217 @@
+"""RootedSampler: what all batches have in common, settled once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, random
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation, Rooted
+from gttf_sampler.bias.base import Bias, as_bias
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.rooted.hops import sample_hops
+from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
+
+
+class RootedSampler:
+    """Rooted adjacencies of many batches; `sample_rooted` is for one.
+
+    >>> from gttf_sampler import CompactAdj
+    >>> from gttf_sampler.rooted import RootedSampler
+    >>> star = CompactAdj.from_edge_index([[1, 2, 3, 4], [0, 0, 0, 2]])
+    >>> sampler = RootedSampler(star, fanouts=[-1, -1])
+    >>> sampler([0]), sampler([2])
+    (Subgraph(5 nodes, hops 1 + 3 + 1, 4 edges on cpu),
+     Subgraph(2 nodes, hops 1 + 1 + 0, 1 edges on cpu))
+
+    Args:
+        adj: see `sample_rooted`; so are the others.
+        fanouts: neighbours per hop.
+        replace: whether a neighbour can be drawn twice.
+        disjoint: whether every seed has a tree of its own.
+
+    Attributes:
+        node_types: the types of nodes, in the order in which `draw` takes seeds.
+        edge_types: the types of edges, in the order in which `draw` takes laws.
+        plan: what a backend is given.
+    """
+
+    def __init__(
+        self, adj: Any, fanouts: Any, *, replace: bool = False, disjoint: bool = False
+    ) -> None:
+        replace = _check.yes_or_no("replace", replace)
+        self.disjoint = _check.yes_or_no("disjoint", disjoint)
+        self.typed = isinstance(adj, Mapping)
+        if self.typed:
+            sizes = _check.node_types(adj)
+            hops = _check.typed_fanouts(fanouts, list(adj))
+            adjs: dict[Any, CompactAdj] = dict(adj)
+        else:
+            _check.of_type("adj", adj, CompactAdj)
+            adj.ensure_sound()
+            sizes, only = {"": adj.num_rows}, ("", "", "")
+            hops = {only: _check.fanouts(fanouts, allow_all=True)}
+            if hops[only]:
+                _check.one_node_set("adj", adj.num_rows, adj.num_cols)
+            adjs = {only: adj}
+        self.node_types: list[str] = list(sizes)
+        self.edge_types: list[EdgeType] = list(adjs)
+        number = {name: i for i, name in enumerate(sizes)}
+        relations = tuple(
+            Relation(each, number[to], number[by], _useful(hops[kind], each, replace))
+            for kind, each in adjs.items()
+            for by, _, to in [kind]
+        )
+        owners = [
+            next(r.adj for r in relations if i in (r.to, r.by))
+            for i in range(len(sizes))
+        ]
+        self.plan = Plan(
+            relations,
+            tuple(sizes.values()),
+            tuple(owner.scratch for owner in owners),
+            len(next(iter(hops.values()))),
+            replace,
+            owners[0].device,
+        )
+
+    def __call__(
+        self, seeds: Any, *, bias: Any = None, generator: random.Randomness = None
+    ) -> Subgraph | HeteroSubgraph:
+        """The batch of some seeds; see `sample_rooted`."""
+        if not self.typed:
+            return self._of_one_type(seeds, bias, generator)
+        starts, order = self._typed_seeds(seeds)
+        biases = self._biases(bias)
+        randomness = _check.randomness(generator)
+        every = torch.cat([starts[number] for number in order])
+        first = _first_roots(starts, order)
+        found = self._sample(starts, first, biases, every, randomness)
+        kinds, names, roots = self.edge_types, self.node_types, found.root
+        return HeteroSubgraph(
+            dict(zip(names, found.node, strict=True)),
+            dict(zip(kinds, found.row, strict=True)),
+            dict(zip(kinds, found.col, strict=True)),
+            dict(zip(kinds, found.edge, strict=True)),
+            None if roots is None else dict(zip(names, roots, strict=True)),
+            dict(zip(names, found.num_nodes, strict=True)),
+            dict(zip(kinds, found.num_edges, strict=True)),
+        )
+
+    def batch(
+        self,
+        seeds: Mapping[str, Any],
+        laws: list[Law | None],
+        apart: bool,
+        key: int,
+    ) -> Batch:
+        """A batch to `draw` by laws, with edges named as by the caller of the graph.
+
+        Args:
+            seeds: per node type, "" if there are no types; trees are in their order.
+            laws: per relation.
+            apart: whether trees are disjoint.
+            key: from which the key of the batch is made.
+        """
+        starts, order = self._typed_seeds(seeds)
+        first = _first_roots(starts, order)
+        none: list[Bias | None] = [None] * len(laws)
+        own = random.new_key(key, self.plan.device, random.ROOTED)
+        return Batch(starts, first, apart, laws, none, own, original=True)
+
+    def draw(self, batch: Batch) -> Rooted:
+        """A batch that is known to be sound, without any check."""
+        found = ops.rooted(self.plan, batch)
+        return sample_hops(self.plan, batch) if found is None else found
+
+    def _of_one_type(
+        self, seeds: Any, bias: Any, generator: random.Randomness
+    ) -> Subgraph:
+        """The batch of a homogeneous graph."""
+        start = _check.seeds(seeds, self.plan.sizes[0], self.plan.device)
+        biases = [_simplest(bias)]
+        randomness = _check.randomness(generator)
+        found = self._sample([start], [0], biases, start, randomness)
+        return Subgraph(
+            *(found.node[0], found.row[0], found.col[0], found.edge[0]),
+            None if found.root is None else found.root[0],
+            *(found.num_nodes[0], found.num_edges[0]),
+        )
+
+    def _sample(
+        self,
+        starts: list[Tensor],
+        first_root: list[int],
+        biases: list[Bias | None],
+        every: Tensor,
+        randomness: random.Randomness,
+    ) -> Rooted:
+        """Asks the biases for their laws, and draws."""
+        apart = self.disjoint
+        laws: list[Law | None] = []
+        for relation, bias in zip(self.plan.relations, biases, strict=True):
+            if bias is None:
+                laws.append(UNIFORM)
+                continue
+            bias.begin(relation.adj, every)
+            apart = apart or bias.separates_trees
+            laws.append(bias.law(relation.adj))
+        key = random.new_key(randomness, self.plan.device, random.ROOTED)
+        return self.draw(Batch(starts, first_root, apart, laws, biases, key))
+
+    def _biases(self, bias: Any) -> list[Bias | None]:
+        """A checked bias per relation."""
+        kinds = self.edge_types
+        parts = bias if isinstance(bias, Mapping) else dict.fromkeys(kinds, bias)
+        _check.known_types("bias", parts, kinds, "edge types")
+        found = [_simplest(parts.get(kind)) for kind in kinds]
+        asks = any(part is not None and part.looks_back for part in found)
+        if len(self.node_types) > 1 and asks:
+            rule = "must not ask for the last node where there are several node types"
+            _check.fail("bias", rule, bias)
+        return found
+
+    def _typed_seeds(self, seeds: Any) -> tuple[list[Tensor], Sequence[int]]:
+        """The seeds of every node type, and the order in which trees are numbered."""
+        if not isinstance(seeds, Mapping):
+            rule = "must map node types to ids, as there are several types"
+            _check.mistyped("seeds", rule, type(seeds).__name__)
+        names, device = self.node_types, self.plan.device
+        _check.known_types("seeds", seeds, names, "node types")
+        none = torch.empty(0, dtype=torch.int64, device=device)
+        starts = [none] * len(names)
+        order = [names.index(name) for name in seeds]
+        for number, ids in zip(order, seeds.values(), strict=True):
+            name, size = names[number], self.plan.sizes[number]
+            named = f"seeds[{name}]" if self.typed else "seeds"
+            starts[number] = _check.seeds(ids, size, device, named)
+        return starts, order or range(len(names))
+
+
+def _first_roots(starts: Sequence[Tensor], order: Sequence[int]) -> list[int]:
+    """Per type, the number of the first tree; they are numbered in the given order."""
+    first, root = [0] * len(starts), 0
+    for number in order:
+        first[number] = root
+        root += starts[number].numel()
+    return first
+
+
+def _useful(fanouts: list[int], adj: CompactAdj, replace: bool) -> list[int]:
+    """The fanouts, none larger than the longest row if nothing is drawn twice."""
+    if replace:
+        if max(fanouts, default=0) > _check.MAX_DEGREE:
+            rule = f"must not exceed {_check.MAX_DEGREE} with replacement"
+            _check.fail("fanouts", rule, max(fanouts))
+        return fanouts
+    return [min(fanout, adj.max_degree) for fanout in fanouts]
+
+
+def _simplest(bias: Any) -> Bias | None:
+    """A checked bias, without what happens here in any case."""
+    found = as_bias(bias)
+    return None if found is None else found.in_rooted_sampling()

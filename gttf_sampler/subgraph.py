@@ -78,15 +78,8 @@ class Subgraph:
 
         Both directions carry the position of the edge that was sampled.
         """
-        row, col = torch.cat([self.row, self.col]), torch.cat([self.col, self.row])
-        edge = torch.cat([self.edge, self.edge])
-        pair = col * self.num_nodes + row
-        order = pair.sort(stable=True).indices
-        pair = pair[order]
-        first = torch.ones_like(pair, dtype=torch.bool)
-        first[1:] = pair[1:] != pair[:-1]
-        order = order[first]
-        return self._with_edges(row[order], col[order], edge[order])
+        row, col, at = ops.both_ways(self.row, self.col, self.num_nodes)
+        return self._with_edges(row, col, ops.take(self.edge, at))
 
     def induced(self, adj: CompactAdj) -> Subgraph:
         """All edges of `adj` between the nodes, sorted by `col`; within a tree only.

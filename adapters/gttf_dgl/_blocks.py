@@ -29,9 +29,8 @@ def block_of(
     receivers = {name: ids[: sizes[name]] for name, ids in senders.items()}
     stops = {kind: sum(edges[kind][:depth]) for kind in source.adjs}
     ends = [(drawn.row[k][:stop], drawn.col[k][:stop]) for k, stop in stops.items()]
-    taken = [drawn.edge[kind][:stop] for kind, stop in stops.items()]
+    eids = [drawn.edge[kind][:stop] for kind, stop in stops.items()]
     kinds = list(source.adjs)
-    eids = _eids(source, taken)
     block = _frames.make_block(source.g, kinds, ends, eids, senders, receivers)
     if norm is not None:
         _store_norm(block, norm, source, ends, senders, receivers)
@@ -44,7 +43,7 @@ def graph_of(source: Source, drawn: HeteroSubgraph, norm: str | None) -> DGLGrap
     nodes = {name: drawn.node.get(name, none) for name in source.g.ntypes}
     kinds = list(source.adjs)
     ends = [(drawn.row[kind], drawn.col[kind]) for kind in kinds]
-    eids = _eids(source, [drawn.edge[kind] for kind in kinds])
+    eids = [drawn.edge[kind] for kind in kinds]
     graph = _frames.make_graph(source.g, kinds, ends, eids, nodes)
     if norm is not None:
         _store_norm(graph, norm, source, ends, nodes, nodes)
@@ -58,14 +57,6 @@ def output_device(asked: Any, seed_nodes: Any, g: DGLGraph) -> torch.device:
     parts = seed_nodes.values() if isinstance(seed_nodes, Mapping) else [seed_nodes]
     found = [part.device for part in parts if isinstance(part, Tensor)]
     return found[0] if found else g.device
-
-
-def _eids(source: Source, taken: list[Tensor]) -> list[Tensor]:
-    """DGL's ids of the edges taken, per edge type."""
-    return [
-        adj.original_edge(edge)
-        for adj, edge in zip(source.adjs.values(), taken, strict=True)
-    ]
 
 
 def _store_norm(

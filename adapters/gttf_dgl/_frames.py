@@ -5,6 +5,7 @@ The only place that builds on DGL's own constructors instead of `dgl.create_bloc
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from dgl import EID, NID, DGLGraph, graph_index, heterograph_index
@@ -110,10 +111,16 @@ def _structure(
         shape = 1 if start == stop else 2, sizes[start], sizes[stop]
         make = heterograph_index.create_unitgraph_from_coo
         relations.append(make(*shape, row, col, FORMATS))
-    meta = graph_index.from_coo(len(sizes), starts, stops, True)
+    meta = _types(len(sizes), tuple(starts), tuple(stops))
     return heterograph_index.create_heterograph_from_relations(
         meta, relations, toindex(sizes, "int64")
     )
+
+
+@lru_cache(maxsize=64)
+def _types(count: int, starts: tuple[int, ...], stops: tuple[int, ...]) -> Any:
+    """DGL's graph of node types and relations, which graphs can share."""
+    return graph_index.from_coo(count, list(starts), list(stops), True)
 
 
 def fetch_marked(g: DGLGraph, batch: DGLGraph) -> None:

@@ -13,7 +13,7 @@ from dgl import DGLGraph
 from torch import Tensor
 
 from gttf_dgl import _check
-from gttf_dgl._check import EdgeType, Nodes
+from gttf_dgl._check import EdgeType
 from gttf_dgl.compact import kinds_with, weighted_rows
 from gttf_sampler import (
     BiasFn,
@@ -23,8 +23,10 @@ from gttf_sampler import (
     HeteroSubgraph,
     Subgraph,
     random,
-    sample_rooted,
 )
+from gttf_sampler.bias import UNIFORM, Law
+from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.rooted import RootedSampler
 
 
 class Choice(NamedTuple):
@@ -76,7 +78,7 @@ class Source(NamedTuple):
 
     g: DGLGraph
     choice: Choice
-    adjs: dict[EdgeType, CompactAdj]
+    adjs: Rows
     excluded: dict[EdgeType, Tensor]
 
     @classmethod
@@ -89,12 +91,11 @@ class Source(NamedTuple):
     ) -> Source:
         """The rows of `g`, from the cache where they are known."""
         _check.graph(g)
-        heavy = set(kinds_with(g, choice.prob, choice.mask))
-        adjs, direction = {}, "in" if choice.edge_dir == "in" else "turned"
-        for kind in g.canonical_etypes:
-            named = (choice.prob, choice.mask) if kind in heavy else (None, None)
-            adj = weighted_rows(g, kind, direction, *named)
-            adjs[_turned(kind, choice.edge_dir)] = adj
+        kinds = kinds_with(g, choice.prob, choice.mask)
+        column = choice.mask if choice.prob is None else choice.prob
+        data = [g.edges[kind].data[column] for kind in kinds]
+        place = "rows", choice.edge_dir, choice.prob, choice.mask
+        adjs = kept_of(g._graph).get(place, lambda: _rows(g, choice, kinds), *data)
         hidden = {}
         for kind, eids in _excluded(g, exclude_eids, name).items():
             kind = _turned(kind, choice.edge_dir)
@@ -102,49 +103,60 @@ class Source(NamedTuple):
         return cls(g, choice, adjs, hidden)
 
     def draw(
-        self, seeds: Nodes, hops: Sequence[list[int]], generator: random.Randomness
-    ) -> HeteroSubgraph:
-        """Samples; `hops` has the fanouts of every edge type for each hop."""
-        biases = self._biases()
-        if len(self.adjs) == 1 and len(seeds) == 1:
-            return self._draw_one_type(seeds, hops, biases, generator)
-        reached = {end for kind in self.adjs for end in (kind[0], kind[2])}
-        fanouts = {
-            kind: [hop[number] for hop in hops] for number, kind in enumerate(self.adjs)
-        }
-        drawn = sample_rooted(
-            self.adjs,
-            {name: ids for name, ids in seeds.items() if name in reached},
-            fanouts,
-            replace=self.choice.replace,
-            bias=biases,
-            generator=generator,
-        )
-        counts = drawn.num_sampled_nodes or {}
-        for name in seeds.keys() - reached:  # types that no edge has an end in
-            drawn.node[name] = seeds[name]
-            counts[name] = [len(seeds[name])] + [0] * len(hops)
-        return replace(drawn, num_sampled_nodes=counts)
-
-    def _draw_one_type(
         self,
-        seeds: Nodes,
+        seeds: dict[str, Tensor],
         hops: Sequence[list[int]],
-        biases: dict[EdgeType, BiasFn],
         generator: random.Randomness,
     ) -> HeteroSubgraph:
-        """Samples a homogeneous graph, for which the engine has a faster way."""
-        ((name, ids),) = seeds.items()
-        ((kind, adj),) = self.adjs.items()
-        drawn = sample_rooted(
-            adj,
-            ids,
-            [fanout for (fanout,) in hops],
-            replace=self.choice.replace,
-            bias=biases.get(kind),
-            generator=generator,
-        )
-        return typed(drawn, name, kind)
+        """Samples; `hops` has the fanouts of every edge type for each hop.
+
+        Edges are named by DGL's ids.
+        """
+        rooted = self._rooted(hops)
+        reached = {name: seeds[name] for name in seeds if name in rooted.number}
+        laws = self._laws()
+        if laws is None:
+            drawn: Any = rooted(reached, bias=self._biases(), generator=generator)
+            drawn = replace(drawn, edge=named_edges(self.adjs, drawn.edge))
+        else:
+            batch = rooted.batch(reached, laws, False, generator, trusted=True)
+            drawn = rooted.named(rooted.draw(batch))
+        counts = drawn.num_sampled_nodes
+        for name in seeds:
+            if name not in rooted.number:  # no edge has an end there
+                drawn.node[name] = seeds[name]
+                counts[name] = [len(seeds[name])] + [0] * len(hops)
+        found: HeteroSubgraph = drawn
+        return found
+
+    def _rooted(self, hops: Sequence[list[int]]) -> RootedSampler:
+        """The engine's sampler for these rows, kept as long as they are."""
+        place = "rooted", self.choice.replace, str(hops)
+
+        def make() -> RootedSampler:
+            fanouts = {
+                kind: [hop[number] for hop in hops]
+                for number, kind in enumerate(self.adjs)
+            }
+            return RootedSampler(self.adjs, fanouts, replace=self.choice.replace)
+
+        return kept_of(self.adjs).get(place, make)
+
+    def _laws(self) -> list[Law | None] | None:
+        """What every relation is drawn by; None if that takes a function."""
+        if self.choice.bias is not None:
+            return None
+        laws: list[Law | None] = []
+        for kind, adj in self.adjs.items():
+            law: Law | None = UNIFORM
+            if adj.edge_weight is not None:
+                law = EdgeWeightBias().law(adj)
+            if law is not None and kind in self.excluded:
+                law = law.both(ExcludeBias(self.excluded[kind]).law(adj))
+            if law is None:
+                return None
+            laws.append(law)
+        return laws
 
     def _biases(self) -> dict[EdgeType, BiasFn]:
         """The product of all that was asked for, per edge type."""
@@ -183,6 +195,27 @@ def typed(drawn: Subgraph, name: str, kind: EdgeType) -> HeteroSubgraph:
         {name: drawn.num_sampled_nodes or []},
         {kind: drawn.num_sampled_edges or []},
     )
+
+
+class Rows(dict[EdgeType, CompactAdj]):
+    """The rows of every edge type; a class of its own to be referred to weakly."""
+
+
+def _rows(g: DGLGraph, choice: Choice, heavy: Sequence[EdgeType]) -> Rows:
+    """The rows of every edge type, with weights where the data are named."""
+    adjs, direction = Rows(), "in" if choice.edge_dir == "in" else "turned"
+    for kind in g.canonical_etypes:
+        named = (choice.prob, choice.mask) if kind in heavy else (None, None)
+        adj = weighted_rows(g, kind, direction, *named)
+        adjs[_turned(kind, choice.edge_dir)] = adj
+    return adjs
+
+
+def named_edges(
+    adjs: Mapping[EdgeType, CompactAdj], edges: Mapping[EdgeType, Tensor]
+) -> dict[EdgeType, Tensor]:
+    """DGL's ids of positions in the rows, per edge type."""
+    return {kind: adj.original_edge(edges[kind]) for kind, adj in adjs.items()}
 
 
 def _turned(kind: EdgeType, edge_dir: str) -> EdgeType:

@@ -100,11 +100,11 @@ def sample_neighbors(
     randomness = _check.randomness(generator)
     drawn = source.draw(_check.seeds(g, seeds, "nodes"), hops, randomness)
     ends, eids = [], []
-    for kind, adj in source.adjs.items():
+    for kind in source.adjs:
         sender = drawn.node[kind[0]][drawn.row[kind]]
         receiver = drawn.node[kind[2]][drawn.col[kind]]
         ends.append((sender, receiver) if edge_dir == "in" else (receiver, sender))
-        eids.append(adj.original_edge(drawn.edge[kind]))
+        eids.append(drawn.edge[kind])
     copied = bool(copy_ndata), bool(copy_edata)
     frontier = make_graph(g, g.canonical_etypes, ends, eids, None, *copied)
     return frontier if device is None else frontier.to(device)

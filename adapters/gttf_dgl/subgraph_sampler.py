@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dgl import NID, DGLGraph
@@ -12,7 +13,7 @@ from dgl.dataloading.base import set_edge_lazy_features, set_node_lazy_features
 from gttf_dgl import _blocks, _check, _frames, _keys
 from gttf_dgl._blocks import graph_of, output_device
 from gttf_dgl._keys import load_kernels, number_of_batch
-from gttf_dgl._source import Choice, Source, typed
+from gttf_dgl._source import Choice, Source, named_edges, typed
 from gttf_dgl.loader import seen_by_loaders
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph
 from gttf_sampler._loading.keys import BatchKeys
@@ -148,4 +149,5 @@ def from_subgraph(
         for ids, end in ((subgraph.row[kind], kind[0]), (subgraph.col[kind], kind[2])):
             size = len(subgraph.node.get(end, ()))
             _check.ids("subgraph.row and .col", ids, size, g.device, "its nodes")
+    subgraph = replace(subgraph, edge=named_edges(source.adjs, subgraph.edge))
     return graph_of(source, subgraph, None)

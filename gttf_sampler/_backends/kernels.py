@@ -205,6 +205,48 @@ def forest_uniform(
 
 
 @_compiled
+def both_ways(row, col, num_nodes, out_row, out_col, out_at):
+    """Sorts edges and reverses by counting: by sender, then stably by receiver.
+
+    A node sends as often as it receives, so that both passes have the same counts.
+    """
+    edges = row.size
+    start = np.zeros(num_nodes + 1, np.int64)
+    for e in range(edges):
+        start[uint64(row[e]) + _1] += 1
+        start[uint64(col[e]) + _1] += 1
+    for node in range(num_nodes):
+        start[node + 1] += start[node]
+    free = start.copy()
+    by_sender, by_receiver = (
+        np.empty(2 * edges, np.int64),
+        np.empty(2 * edges, np.int64),
+    )
+    for e in range(2 * edges):
+        sender = uint64(row[e] if e < edges else col[e - edges])
+        by_sender[uint64(free[sender])] = e
+        free[sender] += 1
+    free[:] = start
+    for i in range(2 * edges):
+        e = by_sender[uint64(i)]
+        receiver = uint64(col[uint64(e)] if e < edges else row[uint64(e - edges)])
+        by_receiver[uint64(free[receiver])] = e
+        free[receiver] += 1
+    count, last_row, last_col = int64(0), int64(-1), int64(-1)
+    for i in range(2 * edges):
+        e = by_receiver[uint64(i)]
+        at = uint64(e if e < edges else e - edges)
+        sender, receiver = row[at], col[at]
+        if e >= edges:
+            sender, receiver = receiver, sender
+        if sender != last_row or receiver != last_col:
+            out_row[uint64(count)], out_col[uint64(count)] = sender, receiver
+            out_at[uint64(count)] = int64(at)
+            last_row, last_col, count = sender, receiver, count + 1
+    return count
+
+
+@_compiled
 def first_position(ids, cell, floor, out):
     limit, last = floor + ids.size, cell.size - 1
     for i in range(ids.size):

@@ -71,6 +71,17 @@ def forest_uniform(
     ]
 
 
+def both_ways(
+    row: Tensor, col: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges and their reverses, each pair once, by counting; see `torch_ops`."""
+    ends = row.contiguous().numpy(), col.contiguous().numpy()
+    out = [borrow(2 * row.numel()) for _ in range(3)]
+    size = kernels.both_ways(*ends, num_nodes, *out)
+    found = [lend(array, size) for array in out]
+    return found[0], found[1], found[2]
+
+
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     """Where each id stands first; see `torch_ops`."""
     out = torch.empty_like(ids)

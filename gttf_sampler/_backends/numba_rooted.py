@@ -6,8 +6,6 @@ done in order, the next ones are drawn. Relations without a frontier take no par
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends import rooted_kernels as kernels
 from gttf_sampler._backends.memory import borrow, give_back, lend
 from gttf_sampler._backends.plan import Batch, Plan, Rooted
-from gttf_sampler._backends.scratch import NO_TREES, TreeTable
+from gttf_sampler._backends.scratch import NO_TREES, TREES
 from gttf_sampler._backends.threads import parallel, start
 from gttf_sampler.random import WORD, Key, fold
 
@@ -46,12 +44,13 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     relations, _kept = found
     if plan.usual.get("edges", plan.most_edges(batch.seeds)) < FEW_EDGES:
         return _sample_at_once(plan, batch, relations)
-    with _tables(plan, batch) as tables:
-        reached, taken = _Reached(plan, batch, *tables), _Taken(plan)
-        for hop in range(plan.depth):
-            _sample_hop(plan, batch, hop, relations, reached, taken)
-        ends = taken.result(relations)
-        return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
+    tables = _Tables(plan, batch)
+    reached, taken = _Reached(plan, batch, tables), _Taken(plan)
+    for hop in range(plan.depth):
+        _sample_hop(plan, batch, hop, relations, reached, taken)
+    tables.give_back()
+    ends = taken.result(relations)
+    return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
 
 
 def _sample_at_once(plan: Plan, batch: Batch, relations: Array) -> Rooted:
@@ -64,12 +63,13 @@ def _sample_at_once(plan: Plan, batch: Batch, relations: Array) -> Rooted:
         fanouts = np.array(every, np.int64).reshape(len(every), plan.depth)
         plan.usual["fanouts"] = fanouts
     how = word(batch.key), plan.replace, batch.apart
-    with _tables(plan, batch) as (nodes, trees):
-        ids, roots, index, edge, hops, taken, slots = kernels.sample(
-            *(relations, fanouts, nodes, seeds.numpy(), np.array(counts)),
-            *(np.array(batch.first_root), *how, *trees.begin()),
-        )
-        trees.keep(slots)
+    tables = _Tables(plan, batch)
+    ids, roots, index, edge, hops, taken, slots = kernels.sample(
+        *(relations, fanouts, tables.rows, seeds.numpy(), np.array(counts)),
+        *(np.array(batch.first_root), *how, *tables.trees.begin()),
+    )
+    tables.trees.keep(slots)
+    tables.give_back()
     plan.usual["edges"] = edge.size + edge.size // 8
     nodes_of = torch.from_numpy(ids).split(hops.sum(1).tolist())
     trees_of = None
@@ -88,26 +88,37 @@ def _ends(index: Tensor, sizes: list[int]) -> tuple[list[Tensor], list[Tensor]]:
     return list(both[::2]), list(both[1::2])
 
 
-@contextmanager
-def _tables(plan: Plan, batch: Batch) -> Iterator[tuple[Array, TreeTable]]:
-    """A row per node type for the kernels, and a table of trees."""
-    table = np.zeros((len(plan.sizes), kernels.NODE_COLUMNS), np.int64)
-    table[:, kernels.SIZE] = plan.sizes
-    if batch.apart:
-        with plan.borrow_trees() as trees:
-            yield table, trees
-        return
-    most = plan.most_edges(batch.seeds) + 1
-    with plan.borrow_tables() as cells:
-        for row, size, seeds, own in zip(
-            table, plan.sizes, batch.seeds, cells, strict=True
-        ):
-            numbers = seeds.numel() + min(size, most)
+class _Tables:
+    """Scratch tables of a batch, which are lost if it ends in an error.
+
+    Attributes:
+        rows: a row per node type for the kernels.
+        trees: the table of trees, empty if they are not apart.
+    """
+
+    def __init__(self, plan: Plan, batch: Batch) -> None:
+        self.plan, self.cells = plan, []
+        self.rows = np.zeros((len(plan.sizes), kernels.NODE_COLUMNS), np.int64)
+        self.rows[:, kernels.SIZE] = plan.sizes
+        self.trees = NO_TREES
+        if batch.apart:
+            self.trees = plan.pools[0].take_trees()
+            return
+        self.cells = plan.take_tables()
+        most = plan.most_edges(batch.seeds) + 1
+        for row, seeds, own in zip(self.rows, batch.seeds, self.cells, strict=True):
+            numbers = seeds.numel() + min(int(row[kernels.SIZE]), most)
             floor = own.reserve(numbers)
             row[kernels.CELL] = own.cell.data_ptr()
             row[kernels.WIDE_CELL] = WIDE[own.cell.dtype]
             row[kernels.FLOOR], row[kernels.LIMIT] = floor, floor + numbers
-        yield table, NO_TREES
+
+    def give_back(self) -> None:
+        """Lets others have the tables."""
+        if self.cells:
+            self.plan.give_back(self.cells)
+        else:
+            self.plan.pools[0].give_back(TREES, self.trees)
 
 
 def word(key: Key) -> Any:
@@ -178,7 +189,8 @@ def _sample_hop(
     rows = [array[:width] for array in scratch]  # start, count, end
     end = rows[2]
     table = relations, segments, reached.table
-    parallel(kernels.measure, width, 8 * width, *table, plan.replace, *rows)
+    searches = 4 if relations[:, kernels.KIND].any() else 1
+    parallel(kernels.measure, width, searches * width, *table, plan.replace, *rows)
     np.cumsum(end, out=end)
     drawn = int(end[-1])
     _check.fits("fanouts", 24 * drawn)
@@ -209,10 +221,8 @@ class _Reached:
         hops: per node type, how many were new in each hop.
     """
 
-    def __init__(
-        self, plan: Plan, batch: Batch, table: Array, trees: TreeTable
-    ) -> None:
-        self.apart, self.table, self.trees = batch.apart, table, trees
+    def __init__(self, plan: Plan, batch: Batch, tables: _Tables) -> None:
+        self.apart, self.table, self.trees = batch.apart, tables.rows, tables.trees
         counts = [seeds.numel() for seeds in batch.seeds]
         self.known = np.array(counts, np.int64)
         self.hops = [[count] for count in counts]
@@ -229,7 +239,7 @@ class _Reached:
                 self.roots.append(borrow(expected))
                 self.roots[kind][:count] = np.arange(first, first + count)
             self._note(kind)
-        self.tree = trees.begin()
+        self.tree = self.trees.begin()
         self._enter(sum(counts), anew=True)
 
     def _note(self, kind: int) -> None:

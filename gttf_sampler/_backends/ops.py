@@ -19,6 +19,7 @@ __all__ = [
     "Reverse",
     "SecondOrder",
     "arrive",
+    "both_ways",
     "compress",
     "draw_node2vec",
     "draw_uniform",
@@ -60,6 +61,7 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
 
 
 arrive = _door(torch_ops.arrive)
+both_ways = _door(torch_ops.both_ways)
 compress = _door(torch_ops.compress)
 draw_node2vec = _door(torch_ops.draw_node2vec)
 draw_uniform = _door(torch_ops.draw_uniform)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:  # graphs are made with the help of backends
-    from gttf_sampler._backends.scratch import NodeTable, ScratchPool, TreeTable
+    from gttf_sampler._backends.scratch import NodeTable, ScratchPool
     from gttf_sampler.bias.base import Bias
     from gttf_sampler.graph.compact import CompactAdj
     from gttf_sampler.random import Key
@@ -102,17 +102,19 @@ class Plan:
     @contextmanager
     def borrow_tables(self) -> Iterator[list[NodeTable]]:
         """A table per node type that nobody else holds."""
-        with ExitStack() as stack:
-            yield [
-                stack.enter_context(pool.borrow(size, self.device))
-                for pool, size in zip(self.pools, self.sizes, strict=True)
-            ]
+        tables = self.take_tables()
+        yield tables
+        self.give_back(tables)
 
-    @contextmanager
-    def borrow_trees(self) -> Iterator[TreeTable]:
-        """A table for (tree, node) that nobody else holds."""
-        with self.pools[0].borrow_trees() as table:
-            yield table
+    def take_tables(self) -> list[NodeTable]:
+        """A table per node type, to be given back."""
+        pairs = zip(self.pools, self.sizes, strict=True)
+        return [pool.take(size, self.device) for pool, size in pairs]
+
+    def give_back(self, tables: list[NodeTable]) -> None:
+        """Lets others have the tables."""
+        for pool, size, table in zip(self.pools, self.sizes, tables, strict=True):
+            pool.give_back(size, table)
 
     def most_edges(self, seeds: Sequence[Tensor]) -> int:
         """No batch from these seeds takes more edges; large if a hop takes all."""

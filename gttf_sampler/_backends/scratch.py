@@ -1,8 +1,8 @@
 """Node-sized scratch tables, stamped instead of cleared: cost follows the batch."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +11,9 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import memory, ops
 
-T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 FEW_NODES = 1 << 10  # no table of trees is smaller
+TREES = -1  # stands for tables of trees where others have a size
 
 
 class NodeTable:
@@ -85,32 +85,39 @@ class ScratchPool:
     """Tables that wait for their next use; safe to share among threads."""
 
     def __init__(self) -> None:
-        self._idle: dict[Any, list[Any]] = {}
+        self._idle: dict[int, list[Any]] = {}
 
     def __reduce__(self) -> tuple[type["ScratchPool"], tuple[()]]:
         """Copies and pickles start empty: scratch is never worth carrying along."""
         return ScratchPool, ()
 
-    def borrow(
-        self, num_nodes: int, device: torch.device
-    ) -> AbstractContextManager[NodeTable]:
-        """A table with a cell per node that nobody else holds."""
-        return self._lent(num_nodes, lambda: NodeTable(num_nodes, device))
-
-    def borrow_trees(self) -> AbstractContextManager[TreeTable]:
-        """A table of trees that nobody else holds."""
-        return self._lent("trees", TreeTable)
-
     @contextmanager
-    def _lent(self, name: Any, make: Callable[[], T]) -> Iterator[T]:
-        """An idle table or a new one; it returns to the pool unless the user raised."""
-        idle = self._idle.setdefault(name, [])
-        try:
-            table = idle.pop()  # atomic, so that no two threads get the same
-        except IndexError:
-            table = make()
+    def borrow(self, num_nodes: int, device: torch.device) -> Iterator[NodeTable]:
+        """A table nobody else holds; it returns to the pool unless the user raised."""
+        table = self.take(num_nodes, device)
         yield table
-        idle.append(table)
+        self.give_back(num_nodes, table)
+
+    def take(self, num_nodes: int, device: torch.device) -> NodeTable:
+        """A table with a cell per node, to be given back."""
+        table: NodeTable | None = self._idle_one(num_nodes)
+        return NodeTable(num_nodes, device) if table is None else table
+
+    def take_trees(self) -> TreeTable:
+        """A table of trees, to be given back."""
+        table: TreeTable | None = self._idle_one(TREES)
+        return TreeTable() if table is None else table
+
+    def give_back(self, name: int, table: NodeTable | TreeTable) -> None:
+        """Keeps a table for its next use; `name` is its size, or TREES."""
+        self._idle.setdefault(name, []).append(table)
+
+    def _idle_one(self, name: int) -> Any:
+        """A table that waits, if there is one."""
+        try:
+            return self._idle[name].pop()  # atomic: no two threads get the same
+        except (KeyError, IndexError):
+            return None
 
 
 def relabel(

@@ -48,6 +48,23 @@ def group_by_row(
     return rowptr, col.index_select(0, order), order
 
 
+def both_ways(
+    row: Tensor, col: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges and their reverses, each pair of nodes once, sorted by (col, row).
+
+    With them comes which edge [e] each was; of several, the first one that was given in
+    its own direction.
+    """
+    edge = torch.arange(row.numel(), device=row.device).repeat(2)
+    row, col = torch.cat([row, col]), torch.cat([col, row])
+    pair, order = (col * num_nodes + row).sort(stable=True)
+    first = torch.ones_like(pair, dtype=torch.bool)
+    first[1:] = pair[1:] != pair[:-1]
+    order = order[first]
+    return row[order], col[order], edge[order]
+
+
 def expand(start: Tensor, count: Tensor, total: int) -> tuple[Tensor, Tensor]:
     """The ranges [start, start + count) end to end: owner [e] and position [e]."""
     owner = torch.arange(start.numel(), device=start.device)

@@ -167,7 +167,8 @@ def _position(log: Tensor, mark: int) -> int:
     Workers of one epoch may come here at once: they write the same number to the same
     place.
     """
-    found = ((log == mark) | (log == 0)).nonzero()
+    now = log.clone()  # seen once: else another may write between two looks
+    found = ((now == mark) | (now == 0)).nonzero()
     if found.numel() == 0:
         log.zero_()
     place = int(found[0]) if found.numel() else 0

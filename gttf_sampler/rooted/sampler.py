@@ -37,6 +37,7 @@ class RootedSampler:
     Attributes:
         node_types: the types of nodes, in the order in which `draw` takes seeds.
         edge_types: the types of edges, in the order in which `draw` takes laws.
+        number: the place of every node type among them.
         plan: what a backend is given.
     """
 
@@ -60,7 +61,7 @@ class RootedSampler:
             adjs = {only: adj}
         self.node_types: list[str] = list(sizes)
         self.edge_types: list[EdgeType] = list(adjs)
-        number = {name: i for i, name in enumerate(sizes)}
+        self.number = number = {name: i for i, name in enumerate(sizes)}
         relations = tuple(
             Relation(each, number[to], number[by], _useful(hops[kind], each, replace))
             for kind, each in adjs.items()
@@ -90,7 +91,10 @@ class RootedSampler:
         randomness = _check.randomness(generator)
         every = torch.cat([starts[number] for number in order])
         first = _first_roots(starts, order)
-        found = self._sample(starts, first, biases, every, randomness)
+        return self.named(self._sample(starts, first, biases, every, randomness))
+
+    def named(self, found: Rooted) -> HeteroSubgraph:
+        """What was drawn, by the names of the types."""
         kinds, names, roots = self.edge_types, self.node_types, found.root
         return HeteroSubgraph(
             dict(zip(names, found.node, strict=True)),
@@ -107,7 +111,8 @@ class RootedSampler:
         seeds: Mapping[str, Any],
         laws: list[Law | None],
         apart: bool,
-        key: int,
+        key: random.Randomness,
+        trusted: bool = False,
     ) -> Batch:
         """A batch to `draw` by laws, with edges named as by the caller of the graph.
 
@@ -116,8 +121,9 @@ class RootedSampler:
             laws: per relation.
             apart: whether trees are disjoint.
             key: from which the key of the batch is made.
+            trusted: whether the seeds are known to be sound.
         """
-        starts, order = self._typed_seeds(seeds)
+        starts, order = self._typed_seeds(seeds, trusted)
         first = _first_roots(starts, order)
         none: list[Bias | None] = [None] * len(laws)
         own = random.new_key(key, self.plan.device, random.ROOTED)
@@ -175,20 +181,24 @@ class RootedSampler:
             _check.fail("bias", rule, bias)
         return found
 
-    def _typed_seeds(self, seeds: Any) -> tuple[list[Tensor], Sequence[int]]:
+    def _typed_seeds(
+        self, seeds: Any, trusted: bool = False
+    ) -> tuple[list[Tensor], Sequence[int]]:
         """The seeds of every node type, and the order in which trees are numbered."""
         if not isinstance(seeds, Mapping):
             rule = "must map node types to ids, as there are several types"
             _check.mistyped("seeds", rule, type(seeds).__name__)
         names, device = self.node_types, self.plan.device
-        _check.known_types("seeds", seeds, names, "node types")
+        if not trusted:
+            _check.known_types("seeds", seeds, names, "node types")
         none = torch.empty(0, dtype=torch.int64, device=device)
-        starts = [none] * len(names)
-        order = [names.index(name) for name in seeds]
+        starts, order = [none] * len(names), [self.number[name] for name in seeds]
         for number, ids in zip(order, seeds.values(), strict=True):
-            name, size = names[number], self.plan.sizes[number]
-            named = f"seeds[{name}]" if self.typed else "seeds"
-            starts[number] = _check.seeds(ids, size, device, named)
+            if trusted:
+                starts[number] = ids
+                continue
+            named = f"seeds[{names[number]}]" if self.typed else "seeds"
+            starts[number] = _check.seeds(ids, self.plan.sizes[number], device, named)
         return starts, order or range(len(names))
 
 

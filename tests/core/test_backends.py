@@ -1,6 +1,7 @@
 """The fast backend gives the bits of the reference, function by function and whole."""
 
 import contextlib
+import dataclasses
 import inspect
 from importlib import import_module
 
@@ -13,6 +14,7 @@ import gttf_sampler
 import strategies as own
 from gttf_sampler import (
     EdgeWeightBias,
+    ExcludeBias,
     Node2VecBias,
     NoRevisitBias,
     TemporalBias,
@@ -28,6 +30,7 @@ from gttf_sampler.random import FOREST, new_key, stream
 
 pytest.importorskip("numba", reason="there is nothing to compare without numba")
 numba_ops = import_module("gttf_sampler._backends.numba_ops")
+numba_rooted = import_module("gttf_sampler._backends.numba_rooted")
 
 CPU, TOP = torch.device("cpu"), (1 << 63) - 1
 
@@ -70,6 +73,20 @@ def both(call):
     return results
 
 
+def all_ways(call):
+    """The same for rooted sampling, which numba also does in parts, on all threads."""
+    few, part = numba_rooted.FEW_EDGES, numba_rooted.PART
+    numba_rooted.FEW_EDGES, numba_rooted.PART = 0, 3
+    try:
+        with use_backend("numba"):
+            in_parts = call()
+    finally:
+        numba_rooted.FEW_EDGES, numba_rooted.PART = few, part
+    reference, at_once = both(call)
+    assert same(in_parts, reference)
+    return reference, at_once
+
+
 def same(left, right) -> bool:
     """Whether two results are equal in every tensor and number."""
     if isinstance(left, torch.Tensor):
@@ -99,7 +116,7 @@ def test_sample_rooted_is_bit_identical(graph, data):
             for sub in (found, *more)
         ]
 
-    assert same(*both(call))
+    assert same(*all_ways(call))
 
 
 @settings(max_examples=150, deadline=None)
@@ -135,7 +152,49 @@ def test_hetero_is_bit_identical(hetero, replace, disjoint):
         )
         return [list(part.values()) for part in (found.node, found.row, found.edge)]
 
-    assert same(*both(call))
+    assert same(*all_ways(call))
+
+
+LAWS = {
+    "uniform": lambda time, hidden: None,
+    "weight": lambda time, hidden: EdgeWeightBias(),
+    "time": lambda time, hidden: TemporalBias(time),
+    "last": lambda time, hidden: TemporalBias(time, strategy="last"),
+    "window": lambda time, hidden: TemporalBias(time, window=9),
+    "time and weight": lambda time, hidden: TemporalBias(time, weighted=True),
+    "hidden": lambda time, hidden: ExcludeBias(hidden),
+    "hidden and time": lambda time, hidden: ExcludeBias(hidden) * TemporalBias(time),
+    "window times weight": lambda time, hidden: (
+        TemporalBias(time, window=9) * EdgeWeightBias()
+    ),
+    "hidden and weight": lambda time, hidden: EdgeWeightBias() * ExcludeBias(hidden),
+    "function": lambda time, hidden: ones,
+}
+TIMES = [torch.int32, torch.int64, torch.float32, torch.float64, torch.int16]
+
+
+@settings(max_examples=150, deadline=None)
+@given(own.hetero(), st.data(), st.booleans(), st.booleans())
+def test_relations_of_all_laws_are_bit_identical(hetero, data, replace, disjoint):
+    adjs, biases = {}, {}
+    seeds = sum(len(ids) for ids in hetero.seeds.values())
+    dtype = data.draw(st.sampled_from(TIMES))
+    time = (torch.arange(seeds) * 7 % 23).to(dtype)
+    for kind, adj in hetero.adjs().items():
+        number = torch.arange(adj.num_edges)
+        columns = {"edge_time": number.to(dtype), "edge_weight": number % 4 / 3}
+        adjs[kind] = dataclasses.replace(adj, **columns).trusted()
+        law = data.draw(st.sampled_from(sorted(LAWS)))
+        biases[kind] = LAWS[law](time, number[::3])
+    fanouts = data.draw(st.lists(st.integers(-1, 4), max_size=3))
+    how = {"replace": replace, "disjoint": disjoint, "generator": 1}
+
+    def call():
+        found = sample_rooted(adjs, hetero.seeds, fanouts, bias=biases, **how)
+        parts = found.node, found.row, found.col, found.edge, found.batch or {}
+        return [list(part.values()) for part in parts]
+
+    assert same(*all_ways(call))
 
 
 @settings(max_examples=60, deadline=None)
@@ -211,6 +270,7 @@ def make_arguments(name: str, size: int) -> tuple:
         "has_edge": (rowptr, ordered, node.clamp(min=0), numbers(max(size, 1)), 9),
         "take_or_none": (ends, numbers(edges + 1) - 1 if edges else zero - 1),
         "compress": (col % 2 == 0, int((col % 2 == 0).sum())),
+        "both_ways": (last, node.clamp(min=0), max(size, 1)),
         "first_position": (node, cell.cell, cell.reserve(size)),
         "group_by_row": (ends, col, size, size),
         "group_by_row sorted": (ordered.sort().values, col, size, size),

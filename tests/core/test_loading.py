@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from gttf_sampler._loading.asked import fetch_under_way
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
-from gttf_sampler._loading.keys import BatchKeys
+from gttf_sampler._loading.keys import BatchKeys, _position
 
 
 def pairs(batch):
@@ -146,3 +146,28 @@ def test_loader_with_workers_goes_as_soon_as_nobody_holds_it():
         assert gone() is None
     finally:
         gc.enable()
+
+
+class Written:
+    """A log into which another worker writes as soon as somebody looks at it."""
+
+    def __init__(self, cells, mark):
+        self.cells, self.mark = cells, mark
+
+    def clone(self):
+        return self.cells.clone()
+
+    def __eq__(self, value):
+        found = self.cells == value
+        self.cells[1] = self.mark
+        return found
+
+    def __setitem__(self, place, value):
+        self.cells[place] = value
+
+
+def test_workers_that_note_an_epoch_at_once_give_it_one_number():
+    log = Written(torch.tensor([5, 0, 0]), 7)
+    assert _position(log, 7) == 1
+    assert _position(log, 7) == 1
+    assert log.cells.tolist() == [5, 7, 0]

@@ -1,6 +1,7 @@
 """A thread in the place of DGL's worker processes: when, and in which order."""
 
 import copy
+import gc
 import multiprocessing
 import pickle
 import threading
@@ -27,6 +28,12 @@ def g():
     made.ndata["feat"] = torch.rand(NODES, 70)
     made.edata["age"] = torch.rand(600)
     return made
+
+
+@pytest.fixture(autouse=True)
+def no_workers_of_earlier_tests():
+    """Torch waits for processes wherever the collector finds them: not in a thread."""
+    gc.collect()
 
 
 def threads():

@@ -50,6 +50,12 @@ class OwnNegatives(NegativeSampling):
         return torch.zeros(num_samples, dtype=torch.int64)
 
 
+@pytest.fixture(autouse=True)
+def no_workers_of_earlier_tests():
+    """Torch waits for processes wherever the collector finds them: not in a thread."""
+    gc.collect()
+
+
 def threads():
     return [thread for thread in threading.enumerate() if thread.name == "gttf-loader"]
 

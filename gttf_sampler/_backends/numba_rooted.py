@@ -15,7 +15,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import rooted_kernels as kernels
 from gttf_sampler._backends.memory import borrow, give_back, lend
-from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
 from gttf_sampler._backends.scratch import NO_TREES, TREES
 from gttf_sampler._backends.threads import parallel, start
 from gttf_sampler.random import WORD, Key, fold
@@ -42,7 +42,10 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     if found is None:
         return None
     relations, _kept = found
-    if plan.usual.get("edges", plan.most_edges(batch.seeds)) < FEW_EDGES:
+    expected = plan.usual.get("edges")
+    if expected is None:
+        expected = plan.most_edges(batch.seeds)
+    if expected < FEW_EDGES:
         return _sample_at_once(plan, batch, relations)
     tables = _Tables(plan, batch)
     reached, taken = _Reached(plan, batch, tables), _Taken(plan)
@@ -71,15 +74,17 @@ def _sample_at_once(plan: Plan, batch: Batch, relations: Array) -> Rooted:
     tables.trees.keep(slots)
     tables.give_back()
     plan.usual["edges"] = edge.size + edge.size // 8
-    nodes_of = torch.from_numpy(ids).split(hops.sum(1).tolist())
-    trees_of = None
-    if batch.apart:
-        trees_of = list(torch.from_numpy(roots).split(hops.sum(1).tolist()))
-    sizes = taken.sum(1).tolist()
+    sizes, widths = taken.sum(1).tolist(), hops.sum(1).tolist()
     rows, cols = _ends(torch.from_numpy(index), sizes)
-    edges = list(torch.from_numpy(edge).split(sizes))
-    counted = hops.tolist(), taken.tolist()
-    return Rooted(list(nodes_of), trees_of, rows, cols, edges, *counted)
+    return Rooted(
+        node=list(torch.from_numpy(ids).split(widths)),
+        root=list(torch.from_numpy(roots).split(widths)) if batch.apart else None,
+        row=rows,
+        col=cols,
+        edge=list(torch.from_numpy(edge).split(sizes)),
+        num_nodes=hops.tolist(),
+        num_edges=taken.tolist(),
+    )
 
 
 def _ends(index: Tensor, sizes: list[int]) -> tuple[list[Tensor], list[Tensor]]:
@@ -131,44 +136,50 @@ def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
 
     None if there is a relation that they cannot read.
     """
-    rows, kept = [], []
+    rows: list[tuple[int, ...]] = []
+    kept: list[Tensor] = []
     for (adj, to, by, _), law in zip(plan.relations, batch.laws, strict=True):
-        if law is None or not _readable(adj):
+        if law is None or not _readable(adj, law):
             return None
-        wide, kind, before = WIDE[adj.col.dtype], 0, None
-        addresses = [0, 0, 0, 0]  # of mass, time, latest, before
-        hides, hidden = 0, 0
-        if law.mass is not None:
-            addresses[0] = law.mass.data_ptr()
-        if law.time is not None and law.latest is not None:
-            kind = KINDS.get(law.time.dtype, 0)
-            if kind == 0 or not law.time.is_contiguous():
-                return None
-            dtype = torch.float64 if law.time.is_floating_point() else torch.int64
-            latest = law.latest.to("cpu", dtype).contiguous()
-            addresses[1:3] = law.time.data_ptr(), latest.data_ptr()
-            kept.append(latest)
-            if law.before is not None:
-                before = law.before.to("cpu", dtype).contiguous()
-                addresses[3] = before.data_ptr()
-                kept.append(before)
-        if law.hidden is not None and law.hidden.numel():
-            own = law.hidden.to("cpu", torch.int64).contiguous()
-            hidden, hides = own.data_ptr(), own.numel()
-            kept.append(own)
-        names, wide_names = 0, 0
+        mass = 0 if law.mass is None else law.mass.data_ptr()
+        time, kind, latest, before = _times(law, kept)
+        hidden, hides = 0, 0 if law.hidden is None else law.hidden.numel()
+        if hides and law.hidden is not None:
+            hidden = _address_of(law.hidden, torch.int64, kept)
+        names, wide = 0, 0
         if batch.original and adj.edge_id is not None:
-            names, wide_names = adj.edge_id.data_ptr(), WIDE[adj.edge_id.dtype]
-        mass, time, latest_at, before_at = addresses
+            names, wide = adj.edge_id.data_ptr(), WIDE[adj.edge_id.dtype]
         rows.append(
             (
-                *(adj.rowptr.data_ptr(), adj.col.data_ptr(), wide, mass, law.gaps),
-                *(time, kind, latest_at, before_at, law.last, hidden, hides, to, by),
-                *(names, wide_names),
+                *(adj.rowptr.data_ptr(), adj.col.data_ptr(), WIDE[adj.col.dtype]),
+                *(mass, law.gaps, time, kind, latest, before, law.last),
+                *(hidden, hides, to, by, names, wide),
             )
         )
     shape = (len(rows), kernels.RELATION_COLUMNS)
     return np.array(rows, np.int64).reshape(shape), kept
+
+
+def _readable(adj: CompactAdj, law: Law) -> bool:
+    """Whether kernels can read the rows and the times by their addresses."""
+    times = law.time is None or (law.time.dtype in KINDS and law.time.is_contiguous())
+    return times and adj.col.dtype in WIDE and adj.col.is_contiguous()
+
+
+def _times(law: Law, kept: list[Tensor]) -> tuple[int, int, int, int]:
+    """Addresses of the edges' times, of the latest and of those too old; and a kind."""
+    if law.time is None or law.latest is None:
+        return 0, 0, 0, 0
+    dtype = torch.float64 if law.time.is_floating_point() else torch.int64
+    latest = _address_of(law.latest, dtype, kept)
+    before = 0 if law.before is None else _address_of(law.before, dtype, kept)
+    return law.time.data_ptr(), KINDS[law.time.dtype], latest, before
+
+
+def _address_of(values: Tensor, dtype: torch.dtype, kept: list[Tensor]) -> int:
+    """Where values of that type are; `kept` holds on to them."""
+    kept.append(values.to("cpu", dtype).contiguous())
+    return kept[-1].data_ptr()
 
 
 def _sample_hop(
@@ -349,11 +360,6 @@ class _Taken:
             give_back(array)
         rows, cols = _ends(lend(index, 2 * used), sizes)
         return rows, cols, list(lend(edge, used).split(sizes))
-
-
-def _readable(adj: CompactAdj) -> bool:
-    """Whether kernels can read the rows by their addresses."""
-    return adj.col.dtype in WIDE and adj.col.is_contiguous()
 
 
 def _address(array: Array) -> int:

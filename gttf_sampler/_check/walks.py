@@ -13,6 +13,7 @@ from gttf_sampler._check.tensors import (
     dense,
     fits,
     integers,
+    length,
     positions,
     real,
     tensor,
@@ -125,3 +126,27 @@ def traversed(forest: T | None) -> T:
         cure = "pass it to 'traverse' as 'accumulate' first"
         fail("result", "needs a traversal", "none", cure)
     return forest
+
+
+def law(value: Any, edges: int, trees: int) -> None:
+    """Refuses a law whose arrays do not fit the graph and the seeds.
+
+    Compiled code reads them without looking. On accelerators nobody waits for answers.
+    """
+    sizes = {"mass": edges, "time": edges, "latest": trees, "before": trees}
+    for name, size in sizes.items():
+        array = getattr(value, name)
+        if array is not None:
+            of = "edge" if name in ("mass", "time") else "seed"
+            length(f"law.{name}", dense(f"law.{name}", array), size, of)
+    if value.mass is not None and value.mass.dtype != torch.int64:
+        mistyped("law.mass", "must have dtype int64", value.mass.dtype)
+    if (value.time is None) != (value.latest is None):
+        fail("law.latest", "must be given where 'law.time' is, and only there", value)
+    if value.hidden is None:
+        return
+    hidden = integers("law.hidden", value.hidden)
+    if hidden.device.type == "cpu":
+        within("law.hidden", hidden, edges, "edges")
+        if not bool((hidden[1:] > hidden[:-1]).all()):
+            fail("law.hidden", "must ascend", hidden, "sort it")

@@ -165,7 +165,10 @@ class RootedSampler:
                 continue
             bias.begin(relation.adj, every)
             apart = apart or bias.separates_trees
-            laws.append(bias.law(relation.adj))
+            law = bias.law(relation.adj)
+            if law is not None:
+                _check.law(law, relation.adj.num_edges, every.numel())
+            laws.append(law)
         key = random.new_key(randomness, self.plan.device, random.ROOTED)
         return self.draw(Batch(starts, first_root, apart, laws, biases, key))
 

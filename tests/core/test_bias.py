@@ -21,6 +21,7 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
 )
+from gttf_sampler.bias import Law
 from gttf_sampler.bias.base import TRAITS, Bias, as_bias
 from strategies import graphs, seeds
 
@@ -513,3 +514,46 @@ def test_old_names_of_traits_are_not_passed_over():
 
     with pytest.raises(ValueError, match=r"'per_root' by its new name .*separates"):
         as_bias(Old())
+
+
+class Lawful(Bias):
+    """A bias that says what it is told to say."""
+
+    def __init__(self, **law):
+        self.own = Law(**law)
+
+    def __call__(self, path, node, neighborhood):
+        return torch.ones(neighborhood.edge.numel())
+
+    def law(self, adj):
+        return self.own
+
+
+@pytest.mark.parametrize(
+    ("law", "match"),
+    [
+        ({"mass": torch.ones(3).long()}, r"'law.mass' must have one entry per edge"),
+        ({"mass": torch.ones(10)}, r"'law.mass' must have dtype int64"),
+        ({"time": torch.arange(10)}, r"'law.latest' must be given where 'law.time' is"),
+        (
+            {"time": torch.arange(10), "latest": torch.arange(3)},
+            r"'law.latest' must have one entry per seed, 2 in all \(got 3\)",
+        ),
+        ({"hidden": torch.tensor([10])}, r"'law.hidden' must hold ids below .* edges"),
+        ({"hidden": torch.tensor([2, 1])}, r"'law.hidden' must ascend .* sort it"),
+    ],
+)
+def test_law_that_does_not_fit_is_refused(toy, law, match):
+    with pytest.raises((TypeError, ValueError), match=match):
+        sample_rooted(toy, [4, 0], [2], bias=Lawful(**law))
+
+
+def test_law_is_not_inherited_by_who_weighs_otherwise(toy):
+    class Other(Lawful):
+        def __call__(self, path, node, neighborhood):
+            return (neighborhood.neighbor == 1).float()
+
+    everything = Lawful(hidden=torch.arange(10))
+    assert sample_rooted(toy, [4], [3], bias=everything).num_edges == 0
+    found = sample_rooted(toy, [4], [3], bias=Other(hidden=torch.arange(10)))
+    assert found.node.tolist() == [4, 1]

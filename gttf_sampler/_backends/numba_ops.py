@@ -23,6 +23,7 @@ from gttf_sampler.random import Key, fold
 Array = np.ndarray[Any, Any]
 
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
+LONG_ROW = 1 << 10  # bytes, of which the hardware knows what comes next
 WORDS = {8: np.int64, 4: np.int32}  # by which features are copied
 BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
 
@@ -95,7 +96,8 @@ def gather(values: Tensor, index: Tensor, out: Tensor) -> Tensor:
     row = values.shape[1:].numel() * values.element_size()
     word = next((size for size in WORDS if row % size == 0), None)
     plain = values.is_contiguous() and out.is_contiguous() and index.is_contiguous()
-    if word is None or row == 0 or not plain or index.dtype != torch.int64:
+    plain &= index.dtype == torch.int64 and 0 < row <= LONG_ROW
+    if word is None or not plain:
         return torch_ops.gather(values, index, out)
     flat = (
         x.view(-1).view(torch.uint8).numpy().view(WORDS[word]) for x in (values, out)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import FEATURES
 
 
@@ -40,7 +41,7 @@ def _gathered(values: Tensor, index: Tensor) -> Tensor:
     # lent first: an index out of range must not lose the buffer
     rows = FEATURES.lend(FEATURES.borrow(size), size)
     rows = rows.view(values.dtype).view(-1, *values.shape[1:])
-    return torch.index_select(values.detach(), 0, index, out=rows)
+    return ops.gather(values.detach(), index, rows)
 
 
 def _check_rows(values: Any, index: Any) -> None:

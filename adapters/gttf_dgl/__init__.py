@@ -28,6 +28,7 @@ from gttf_dgl.drop_in import (
     NeighborSampler,
     sample_neighbors,
 )
+from gttf_dgl.loader import DataLoader
 from gttf_dgl.sampler import GTTFSampler
 from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
 from gttf_dgl.unbiased import unbiased
@@ -35,6 +36,7 @@ from gttf_dgl.walks import node2vec_random_walk, random_walk
 from gttf_sampler.estimate import SampledDegreeWarning
 
 __all__ = [
+    "DataLoader",
     "GTTFSampler",
     "GTTFSubgraphSampler",
     "MultiLayerFullNeighborSampler",

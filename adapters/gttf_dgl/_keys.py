@@ -8,7 +8,7 @@ from dgl.dataloading.dataloader import _TensorizedDatasetIter
 from torch.utils.data import get_worker_info
 
 from gttf_sampler import CompactAdj, EdgeWeightBias, ExcludeBias, sample_rooted
-from gttf_sampler._loading.asked import single_process_iterator
+from gttf_sampler._loading.asked import fetch_under_way
 
 
 def number_of_batch(fetcher: Any, worker: Any) -> int | None:
@@ -28,7 +28,8 @@ def gathers_here() -> bool:
     """Whether features of the batch are wanted in this process, on the CPU."""
     if get_worker_info() is not None:
         return False
-    collate = getattr(single_process_iterator(), "_collate_fn", None)
+    fetch = fetch_under_way()
+    collate = None if fetch is None else getattr(fetch.fetcher, "collate_fn", None)
     device = getattr(collate, "device", None)
     return device is not None and torch.device(device).type == "cpu"
 

@@ -1,5 +1,6 @@
 """Says so, once per sampler, when a layer divides by the degrees of a sample."""
 
+import threading
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +22,10 @@ class FirstBatch:
 
     def watch(self, batch: Any) -> None:
         """Watches the modules that are called while this batch is out."""
-        if self._seen or get_worker_info() is not None:
+        here = threading.current_thread() is threading.main_thread()
+        if get_worker_info() is not None or not here:
+            return  # what is made ahead is used elsewhere, and later
+        if self._seen:
             Watch.end()
             return
         self._seen = True

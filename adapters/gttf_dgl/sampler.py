@@ -21,6 +21,7 @@ from gttf_dgl._degrees import Wanted
 from gttf_dgl._keys import load_kernels, number_of_batch
 from gttf_dgl._source import Choice, Source
 from gttf_dgl._warn import FirstBatch
+from gttf_dgl.loader import seen_by_loaders
 from gttf_sampler import BiasFn, random
 from gttf_sampler._loading.keys import BatchKeys
 
@@ -62,6 +63,8 @@ class GTTFSampler(BlockSampler):
             at a time, or whole paths if `rooted`.
         generator: a torch.Generator, of which one number is taken now, or an integer.
         seed: the same for an integer.
+        thread_workers: whether a thread stands in for the loader's `num_workers`; see
+            `DataLoader`.
         rooted: draw once for all layers, every node when it is first reached: the
             paper's Ã, of which the layers see ever larger parts.
         normalize: "both", "right", "left" or "none" put weights into
@@ -87,6 +90,7 @@ class GTTFSampler(BlockSampler):
         seed: int | None = None,
         rooted: bool = False,
         normalize: str | None = None,
+        thread_workers: bool | None = None,
     ) -> None:
         output_device = _check.device_or_none("output_device", output_device)
         _check.columns("prefetch_node_feats", prefetch_node_feats)
@@ -102,6 +106,9 @@ class GTTFSampler(BlockSampler):
         self.fused = fused
         self.rooted = bool(rooted)
         self.normalize = _blocks.check(normalize, choice.uniform, prefetch_edge_feats)
+        if thread_workers is not None:
+            _check.yes_or_no("thread_workers", thread_workers)
+        self.thread_workers = thread_workers
         self._keys = BatchKeys(generator, seed, number_of_batch)
         self._wanted, self._first = Wanted(), FirstBatch(self.fanouts)
         load_kernels(bool(self.replace))
@@ -121,6 +128,7 @@ class GTTFSampler(BlockSampler):
                 set_edge_lazy_features(block, self.prefetch_edge_feats)
         return result
 
+    @seen_by_loaders
     def sample(
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, list[DGLBlock]]:

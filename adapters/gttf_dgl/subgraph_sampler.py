@@ -16,6 +16,7 @@ from gttf_dgl._degrees import Wanted
 from gttf_dgl._keys import load_kernels, number_of_batch
 from gttf_dgl._source import Choice, Source, named_edges, typed
 from gttf_dgl._warn import FirstBatch
+from gttf_dgl.loader import seen_by_loaders
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph
 from gttf_sampler._loading.keys import BatchKeys
 
@@ -49,6 +50,7 @@ class GTTFSubgraphSampler(Sampler):
         bias: a BiasFn, or one per edge type.
         generator: a torch.Generator, of which one number is taken now, or an integer.
         seed: the same for an integer.
+        thread_workers: whether a thread stands in for workers; see `DataLoader`.
         normalize: weights in `edata["norm"]`, for an unbiased `GraphConv`.
     """
 
@@ -68,6 +70,7 @@ class GTTFSubgraphSampler(Sampler):
         generator: Any = None,
         seed: int | None = None,
         normalize: str | None = None,
+        thread_workers: bool | None = None,
     ) -> None:
         super().__init__()
         self.fanouts = _check.fanouts(fanouts)
@@ -79,10 +82,14 @@ class GTTFSubgraphSampler(Sampler):
         self.prefetch_labels = columns("prefetch_labels", prefetch_labels)
         self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
         self.output_device = _check.device_or_none("output_device", output_device)
+        if thread_workers is not None:
+            _check.yes_or_no("thread_workers", thread_workers)
+        self.thread_workers = thread_workers
         self._keys = BatchKeys(generator, seed, number_of_batch)
         self._wanted, self._first = Wanted(), FirstBatch(self.fanouts)
         load_kernels(bool(self.replace))
 
+    @seen_by_loaders
     def sample(
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, DGLGraph]:

@@ -181,7 +181,7 @@ def handed_on(given: Mapping[str, Any], sampler: Any) -> dict[str, Any]:
     alike = ("time_attr", "transform_sampler_output", "filter_per_worker")
     ours = (given[name] for name in ("normalize", "device", "transform"))
     return {
-        **{name: given[name] for name in alike},
+        **{name: given[name] for name in (*alike, "thread_workers")},
         "transform": finish(given["data"], sampler, *ours),
         "neighbor_sampler": sampler,
         **_seeded(given["kwargs"], given["seed"]),

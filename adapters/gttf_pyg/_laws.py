@@ -50,7 +50,7 @@ def of_batch(
         hidden: the positions of edges that are hidden in this batch.
     """
     found: list[Law | None] = []
-    bounds: dict[Any, Any] = {}  # times of one dtype share them
+    known: dict[Any, Law] = {}  # times of one dtype have the same bounds
     for (kind, adj), law in zip(adjs.items(), laws, strict=True):
         if law is not None and kind in hidden and hidden[kind].numel():
             law = law.both(ExcludeBias(hidden[kind]).law(adj))
@@ -58,10 +58,9 @@ def of_batch(
             return None
         time = adj.edge_time
         if timed is not None and time is not None:
-            if time.dtype not in bounds:
-                bounds[time.dtype] = timed.bounds(time)
-            latest, before = bounds[time.dtype]
-            last = timed.strategy == "last"
+            if time.dtype not in known:
+                known[time.dtype] = timed.law(adj)
+            _, _, _, latest, before, last, _ = known[time.dtype]
             law = law._replace(time=time, latest=latest, before=before, last=last)
         found.append(law)
     return found

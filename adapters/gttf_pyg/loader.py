@@ -22,11 +22,12 @@ from gttf_pyg._attach import Handed, Origin
 from gttf_pyg._attached import detached
 from gttf_pyg._filter import can_join, join, tell_of_links, tell_of_nodes
 from gttf_pyg._keys import KeyedCollate
-from gttf_pyg._prefetch import Ahead
+from gttf_pyg._threads import only_ours
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import BiasFn
 from gttf_sampler._check import finite, mistyped, shown
 from gttf_sampler._loading.keyed import KeyedLoader
+from gttf_sampler._loading.threaded import ThreadedIter, fetch_of
 
 
 class Batches:
@@ -44,13 +45,26 @@ class Batches:
         self.origin = Origin(self.data, sampler)
 
     def __iter__(self) -> Any:
-        batches = super().__iter__()  # type: ignore[misc]
-        batches = Ahead(batches, self.prefetch) if self.prefetch else batches
-        return Handed(batches, self.origin)
+        return Handed(super().__iter__(), self.origin)  # type: ignore[misc]
 
     def __call__(self, index: Any) -> Any:
         """The batch of some seeds, by their positions among all seeds."""
         return self.origin.mark(super().__call__(index))  # type: ignore[misc]
+
+    def runs_only_ours(self) -> bool:
+        """Whether workers would run nothing but code that is safe in a thread."""
+        own: Any = type(self).filter_fn
+        return own is Batches.filter_fn and only_ours(self)
+
+    def _get_iterator(self) -> Any:
+        loader: Any = self
+        if not self.prefetch and not loader.in_thread():
+            return super()._get_iterator()  # type: ignore[misc]
+        workers = loader.num_workers * (loader.prefetch_factor or 1)
+        sample = fetch_of(loader)
+        per_worker = loader.filter_per_worker
+        make = sample if per_worker else lambda index: self.filter_fn(sample(index))
+        return ThreadedIter(loader, self.prefetch or workers, make)
 
     def filter_fn(self, out: Any) -> Any:
         """Joins what was sampled with its features."""
@@ -100,6 +114,9 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
             features are there.
         prefetch: how many batches a thread in the background makes ahead. A random
             `transform` then shares torch's generator with whatever runs meanwhile.
+        thread_workers: whether a thread stands in for the `num_workers`. By default it
+            does unless they would run code of yours, see "In workers" in docs/pyg.md;
+            False asks for processes.
         normalize: "unbiased" or "paper" adds `edge_weight` and self-loops, so that
             `GCNConv(normalize=False)` computes that estimator of the GCN.
             `gttf_pyg.unbiased(model)` does without both.
@@ -134,6 +151,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         time_window: float | None = None,
         device: torch.device | str | None = None,
         prefetch: int = 0,
+        thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,
         **kwargs: Any,
@@ -204,6 +222,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         time_window: float | None = None,
         device: torch.device | str | None = None,
         prefetch: int = 0,
+        thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,
         **kwargs: Any,

@@ -123,8 +123,12 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
     def loader(self, **kwargs: Any) -> DataLoader[tuple[Tensor, Tensor]]:
         """A loader of (positive, negative) walks for batches of all nodes.
 
+        With workers a thread walks ahead, unless there is a `worker_init_fn` or this
+        is a subclass.
+
         Args:
-            **kwargs: arguments of torch's DataLoader.
+            **kwargs: arguments of torch's DataLoader; and `thread_workers`, of which
+                False asks for processes, True for the thread.
         """
         kwargs.setdefault("generator", self.generator)
         walker = self
@@ -136,7 +140,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
             warm._key = 0
             warm.sample(torch.empty(0, dtype=torch.int64))
         nodes: Any = range(self.num_nodes)
-        return KeyedLoader(nodes, collate_fn=walker.sample, **kwargs)
+        return WalkLoader(nodes, collate_fn=walker.sample, **kwargs)
 
     def sample(self, batch: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         """Positive and negative walks of a batch of nodes, on the graph's device."""
@@ -205,6 +209,15 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         if device != self.adj.device and device.type != "meta":
             self.adj = self.adj.to(device)
         return self
+
+
+class WalkLoader(KeyedLoader):
+    """The loader of a `Node2Vec`."""
+
+    def runs_only_ours(self) -> bool:
+        """Whether workers would run nothing but code that is safe in a thread."""
+        walker = getattr(self.collate_fn, "__self__", None)
+        return type(walker) is Node2Vec and self.worker_init_fn is None
 
 
 def _graph(

@@ -26,6 +26,8 @@ _LOW32, _32 = np.uint64(LOW32), np.uint64(32)
 _30, _27, _31, _1 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(1)
 _29, _63 = np.uint64(29), np.uint64(63)
 _AHEAD = np.uint64(48)  # how many entries ahead memory is asked for what it holds
+_ROWS_AHEAD = 16  # the same for rows of features
+_SHORT = 64  # rows of which it is faster to read all than to search in them
 _BLOCK = 64  # seeds that walk side by side, to wait for memory together
 _CROWD = 128  # the same for node2vec, whose walkers are not done all at once
 
@@ -266,6 +268,28 @@ def take_or_none(lo, hi, values, index, out):
 
 
 @_compiled
+def gather(lo, hi, values, index, rows, width, out, wrong):
+    """Copies rows of `width` words; notes in `wrong` if one is not there.
+
+    Rows are asked for ahead of time, which the hardware cannot do at random places.
+    """
+    line = 64 // values.itemsize
+    asked = min(width, 16 * line)
+    for i in range(lo, hi):
+        soon = min(i + _ROWS_AHEAD, hi - 1)
+        if 0 <= index[soon] < rows:
+            first = uint64(index[soon]) * uint64(width)
+            for word in range(0, asked, line):
+                _prefetch(values, first + uint64(word))
+        if index[i] < 0 or index[i] >= rows:
+            wrong[0] = True
+            continue
+        source, target = uint64(index[i]) * uint64(width), uint64(i) * uint64(width)
+        for word in range(uint64(width)):
+            out[target + word] = values[source + word]
+
+
+@_compiled
 def compress(mask, out):
     count = 0
     for i in range(uint64(mask.size)):
@@ -303,17 +327,51 @@ def _prefetch_row(table, low, high):
 
 
 @_compiled
+def _cells(fanout):
+    """How many cells of scratch `_draw_row_weighted` needs."""
+    return max(fanout, _SHORT)
+
+
+@_compiled
+def _draw_short_weighted(stream, row, first, base, fanout, left, taken, out, at):
+    """The same draws from the masses of a short row, which are read one by one."""
+    total = row[row.size - 1] - base
+    for p in range(uint64(row.size)):
+        left[p], taken[p] = row[p] - base, 0
+        base = row[p]
+    drawn = int64(0)
+    while drawn < fanout and total > 0:
+        word = _bits(stream, uint64(drawn))
+        target, p = int64(_below_wide(word, uint64(total))), uint64(0)
+        reached = left[p]
+        while reached <= target:
+            p += _1
+            reached += left[p]
+        total -= left[p]
+        left[p], taken[p] = 0, 1
+        drawn += 1
+    for p in range(uint64(row.size)):
+        if taken[p]:
+            out[at] = first + int64(p)
+            at += 1
+    return drawn
+
+
+@_compiled
 def _draw_row_weighted(
     stream, table, low, high, base, fanout, replace, scratch, out, at
 ):
     """Writes the edges drawn from one row by mass; returns how many there are.
 
-    `scratch` [2, fanout] holds what is gone; see `torch_ops`.
+    `scratch` [2, `_cells`] holds what is gone; see `torch_ops`.
     """
     total = table[uint64(high - 1)] - base if high > low else 0
     if total == 0:
         return int64(0)
     gone, mass = scratch[0], scratch[1]
+    if not replace and high - low <= _SHORT:
+        row = table[low:high]
+        return _draw_short_weighted(stream, row, low, base, fanout, gone, mass, out, at)
     for j in range(fanout):
         word = _bits(stream, uint64(j))
         target = int64(_below_wide(word, uint64(total)))
@@ -343,7 +401,7 @@ def _draw_row_weighted(
 @_compiled
 def draw_weighted(lo, hi, stream, table, low, high, before, fanout, replace, out):
     """Draws by mass, with gaps of -1 where there is none left; see `torch_ops`."""
-    scratch = np.empty((2, fanout), np.int64)
+    scratch = np.empty((2, _cells(fanout)), np.int64)
     for i in range(lo, hi):
         soon = min(i + 2, hi - 1)
         _prefetch_row(table, low[soon], high[soon])

@@ -23,6 +23,8 @@ from gttf_sampler.random import Key, fold
 Array = np.ndarray[Any, Any]
 
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
+LONG_ROW = 1 << 10  # bytes, of which the hardware knows what comes next
+WORDS = {8: np.int64, 4: np.int32}  # by which features are copied
 BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
 
 
@@ -86,6 +88,26 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     """Where each id stands first; see `torch_ops`."""
     out = torch.empty_like(ids)
     kernels.first_position(ids.numpy(), table.numpy(), floor, out.numpy())
+    return out
+
+
+def gather(values: Tensor, index: Tensor, out: Tensor) -> Tensor:
+    """Rows written to `out`, with memory asked ahead of time; see `torch_ops`."""
+    row = values.shape[1:].numel() * values.element_size()
+    word = next((size for size in WORDS if row % size == 0), None)
+    plain = values.is_contiguous() and out.is_contiguous() and index.is_contiguous()
+    plain &= index.dtype == torch.int64 and 0 < row <= LONG_ROW
+    if word is None or not plain:
+        return torch_ops.gather(values, index, out)
+    flat = (
+        x.view(-1).view(torch.uint8).numpy().view(WORDS[word]) for x in (values, out)
+    )
+    source, target = flat
+    wrong, width = np.zeros(1, np.bool_), row // word
+    args = source, index.numpy(), values.shape[0], width, target, wrong
+    parallel(kernels.gather, index.numel(), index.numel() * width // 4, *args)
+    if wrong[0]:
+        raise IndexError("an index is out of range")  # `gather_rows` words it
     return out
 
 

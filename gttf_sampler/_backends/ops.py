@@ -29,6 +29,7 @@ __all__ = [
     "first_position",
     "first_position_sorted",
     "forest_uniform",
+    "gather",
     "group_by_row",
     "has_edge",
     "id_dtype",
@@ -71,6 +72,7 @@ expand = _door(torch_ops.expand)
 first_position = _door(torch_ops.first_position)
 first_position_sorted = _door(torch_ops.first_position_sorted)
 forest_uniform = _door(torch_ops.forest_uniform)
+gather = _door(torch_ops.gather)
 group_by_row = _door(torch_ops.group_by_row)
 has_edge = _door(torch_ops.has_edge)
 rooted = _door(torch_rooted.rooted)

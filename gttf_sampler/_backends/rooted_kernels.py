@@ -18,6 +18,7 @@ from gttf_sampler._backends.kernels import (
     _GOLDEN,
     _1,
     _bisect,
+    _cells,
     _compiled,
     _draw_row,
     _draw_row_weighted,
@@ -228,8 +229,8 @@ def draw(
         here = nodes[own[TO]]
         ids, roots, apart_by = _longs(here[IDS]), _longs(here[ROOTS]), here[SIZE]
         rowptr, table = _longs(own[ROWPTR]), _longs(own[MASS])
-        cells = min(fanout, segments[s, FANOUT]) if own[MASS] else 0
-        gone = np.empty((2, max(cells, 0)), np.int64)
+        cells = _cells(segments[s, FANOUT]) if own[MASS] else 0
+        gone = np.empty((2, cells), np.int64)
         for i in range(first, stop):
             at, local = end[i - 1] if i else 0, uint64(i + begin)
             who = ids[local]

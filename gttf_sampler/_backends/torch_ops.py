@@ -274,6 +274,11 @@ def take(values: Tensor, index: Tensor) -> Tensor:
     return values.index_select(0, index.reshape(-1)).view(index.shape)
 
 
+def gather(values: Tensor, index: Tensor, out: Tensor) -> Tensor:
+    """Rows [k, ...] of `values` [n, ...], written to `out`."""
+    return torch.index_select(values, 0, index, out=out)
+
+
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     """values[index] as int64, and -1 where the index is -1."""
     if values.numel() == 0:

@@ -131,7 +131,7 @@ def traversed(forest: T | None) -> T:
 def law(value: Any, edges: int, trees: int) -> None:
     """Refuses a law whose arrays do not fit the graph and the seeds.
 
-    Compiled code reads them without looking; on accelerators nobody waits for an answer.
+    Compiled code reads them without looking. On accelerators nobody waits for answers.
     """
     sizes = {"mass": edges, "time": edges, "latest": trees, "before": trees}
     for name, size in sizes.items():

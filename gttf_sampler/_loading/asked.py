@@ -3,10 +3,14 @@
 A host may hand a sampler the ids of a batch and nothing else, in whichever process it
 likes. What makes an epoch the same for any number of workers is the base seed, which
 torch's DataLoader draws in the main process when an iteration starts, and the number of
-the batch in its epoch; both are found further up the stack.
+the batch in its epoch; both are found further up the stack, unless a thread of ours
+makes the batch and has told them.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -35,8 +39,24 @@ class Fetch(NamedTuple):
     number: int | None
 
 
+_told: ContextVar[Fetch | None] = ContextVar("gttf_fetch", default=None)
+
+
+@contextmanager
+def telling(fetch: Fetch) -> Iterator[None]:
+    """What this thread samples inside is asked for by `fetch`."""
+    token = _told.set(fetch)
+    try:
+        yield
+    finally:
+        _told.reset(token)
+
+
 def fetch_under_way() -> Fetch | None:
     """The batch that is being asked for; None if there is no DataLoader."""
+    told = _told.get()
+    if told is not None:
+        return told
     fetcher, worker = _caller(FETCH), get_worker_info()
     if fetcher is None:  # nobody asks for a batch: a call from a worker's own code
         return None
@@ -44,15 +64,10 @@ def fetch_under_way() -> Fetch | None:
         base = worker.seed - worker.id  # worker i has the seed base + i
         loop = _frame(WORK) if isinstance(fetcher, _MapDatasetFetcher) else None
         return Fetch(base, fetcher, None if loop is None else loop.f_locals["idx"])
-    iterator = single_process_iterator()
+    iterator = _caller(NEXT)
     if iterator is None:
         return None
     return Fetch(iterator._base_seed, fetcher, iterator._num_yielded)
-
-
-def single_process_iterator() -> Any:
-    """The iterator of a DataLoader without workers that is at work; None if none is."""
-    return _caller(NEXT)
 
 
 def _caller(codes: tuple[CodeType, ...]) -> Any:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import Dataset, get_worker_info
 
+from gttf_sampler import _check
+from gttf_sampler._loading.threaded import ThreadedLoader
 from gttf_sampler.random import BATCH, draw, fold, new_key
 
 CPU = torch.device("cpu")
@@ -30,7 +32,7 @@ class KeyedIndex(NamedTuple):
         return index if isinstance(index, KeyedIndex) else cls(index, None)
 
 
-class KeyedLoader(DataLoader[Any]):
+class KeyedLoader(ThreadedLoader):
     """A DataLoader whose batches have keys: that of the epoch and their number in it.
 
     Where a host's loader has a constructor of its own, it stands before this class:
@@ -41,7 +43,16 @@ class KeyedLoader(DataLoader[Any]):
 
     draws_keys = False  # True takes the key of an epoch out of the generator
 
-    def __init__(self, dataset: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        *args: Any,
+        thread_workers: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if thread_workers is not None:
+            _check.yes_or_no("thread_workers", thread_workers)
+        self.thread_workers = thread_workers
         self._epoch = Epoch()
         super().__init__(_Indices(dataset), *args, **kwargs)
 

@@ -1,6 +1,7 @@
 """BatchKeys: the key of every batch that somebody else's DataLoader asks for."""
 
 import os
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -12,13 +13,27 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from gttf_sampler import _check, random
-from gttf_sampler._loading.asked import fetch_under_way
+from gttf_sampler._loading.asked import Fetch, fetch_under_way
 from gttf_sampler.random import WORD
 
 NumberOf = Callable[[Any, Any], int | None]
 
 CPU = torch.device("cpu")
 EPOCHS = 1 << 14  # after so many, numbers of epochs start again
+
+
+# Several threads may ask at once. A forked child gets a lock that nobody holds.
+_lock = threading.Lock()
+
+
+def _unlock() -> None:
+    """Forgets a lock that another thread of the parent process may hold."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 # What samplers without a seed have asked for, per pass over the data: how often a key
@@ -78,11 +93,25 @@ class BatchKeys:
         number = fetch.number
         if number is None:
             number = self._number_of(fetch.fetcher, get_worker_info())
+        with _lock:
+            return self._key(fetch, number, ids)
+
+    def begin(self, base: int) -> None:
+        """Counts the epoch with this base seed, before a thread asks for a batch."""
+        with _lock:
+            self._enter(base)
+
+    def _enter(self, base: int) -> None:
+        """Makes the epoch with this base seed the one under way."""
+        self._base, self._pass, self._process = base, 0, os.getpid()
+        if self._bases is not None:
+            mark = ~base  # never 0, which is a free place
+            self._number = _position(self._bases, mark)
+
+    def _key(self, fetch: Fetch, number: int | None, ids: Iterable[Tensor]) -> int:
+        """The key of a batch, in its epoch."""
         if fetch.base != self._base or self._process != os.getpid():
-            self._base, self._pass, self._process = fetch.base, 0, os.getpid()
-            if self._bases is not None:
-                mark = ~fetch.base  # never 0, which is a free place
-                self._number = _position(self._bases, mark)
+            self._enter(fetch.base)
         elif get_worker_info() and self._fetcher and self._fetcher() != fetch.fetcher:
             self._pass += 1  # of workers that persist
         self._fetcher = weakref.ref(fetch.fetcher)
@@ -138,7 +167,8 @@ def _position(log: Tensor, mark: int) -> int:
     Workers of one epoch may come here at once: they write the same number to the same
     place.
     """
-    found = ((log == mark) | (log == 0)).nonzero()
+    now = log.clone()  # seen once: else another may write between two looks
+    found = ((now == mark) | (now == 0)).nonzero()
     if found.numel() == 0:
         log.zero_()
     place = int(found[0]) if found.numel() else 0

@@ -83,13 +83,13 @@ class TemporalBias(Bias):
     def law(self, adj: CompactAdj) -> Law:
         """The range of times of every seed, found in O(log δ)."""
         time = tables.sorted_time(adj)
-        latest, before = self.bounds(time)
+        latest, before = self._bounds(time)
         law = Law(time=time, latest=latest, before=before, last=self.strategy == "last")
         if not self.needs_weights:
             return law
         return law._replace(mass=tables.weight_table(adj), gaps=tables.has_gaps(adj))
 
-    def bounds(self, time: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _bounds(self, time: Tensor) -> tuple[Tensor, Tensor | None]:
         """Per seed the latest admitted time, and the latest that is too old, if any.
 
         They are comparable with `time`, the times of edges.

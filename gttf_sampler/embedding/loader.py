@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
+from gttf_sampler._loading.safe import safe_biases
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
@@ -21,13 +22,15 @@ Levels = tuple[list[Tensor], list[Tensor]]
 class ForestLoader(KeyedLoader):
     """Yields one `WalkForest` per batch of nodes.
 
-    Workers send the levels of a forest and never the graph.
+    With workers a thread walks ahead, unless the bias is a function or there is a
+    `worker_init_fn`; worker processes send the levels of a forest, never the graph.
 
     Args:
         adj: where to walk.
         fanouts: how many walkers each walker becomes, per depth.
         bias: weights of the neighbours; None draws uniformly.
-        kwargs: of `torch.utils.data.DataLoader`, except those that are used here.
+        kwargs: of `torch.utils.data.DataLoader`, except those that are used here; and
+            `thread_workers`, of which False asks for processes, True for the thread.
     """
 
     draws_keys = True
@@ -44,11 +47,15 @@ class ForestLoader(KeyedLoader):
                 _check.fail(name, "must be left to this loader", repr(kwargs[name]))
         if kwargs.get("batch_size", 1) is None:
             _check.fail("batch_size", "must be a number of nodes", None)
-        self.adj, self.fanouts = adj, fanouts
+        self.adj, self.fanouts, self.bias = adj, fanouts, bias
         walk = _Walk(adj, fanouts, bias)
         if kwargs.get("num_workers", 0):
             walk(KeyedIndex([], 0))  # loads what workers would load each by itself
         super().__init__(range(adj.num_rows), collate_fn=walk, **kwargs)
+
+    def runs_only_ours(self) -> bool:
+        """Whether workers would run nothing but code that is safe in a thread."""
+        return self.worker_init_fn is None and safe_biases(self.bias)
 
     def __iter__(self) -> Iterator[WalkForest]:  # type: ignore[override]
         """One epoch of forests."""

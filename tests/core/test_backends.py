@@ -232,6 +232,7 @@ def make_arguments(name: str, size: int) -> tuple:
     weight = torch.rand(edges, generator=generator) * (col % 3)
     table = torch_ops.weight_table(weight, rowptr)
     words = stream(new_key(5, CPU, FOREST), torch.arange(size))
+    features = torch.rand(max(size, 1), 6, generator=generator)
     low, high = rowptr[:-1], rowptr[1:]
     zero = torch.zeros_like(low)
     node = numbers(max(size, 1)) - 1 if size else degree
@@ -271,6 +272,15 @@ def make_arguments(name: str, size: int) -> tuple:
         "take_or_none": (ends, numbers(edges + 1) - 1 if edges else zero - 1),
         "compress": (col % 2 == 0, int((col % 2 == 0).sum())),
         "both_ways": (last, node.clamp(min=0), max(size, 1)),
+        "gather": (features, last, torch.empty(size, 6)),
+        "gather wide": (
+            *(features.double().view(-1, 2, 3), last),
+            torch.empty(size, 2, 3).double(),
+        ),
+        "gather odd": (
+            *(torch.arange(max(size, 1) * 3).view(-1, 3).to(torch.int8), last),
+            torch.empty(size, 3, dtype=torch.int8),
+        ),
         "first_position": (node, cell.cell, cell.reserve(size)),
         "group_by_row": (ends, col, size, size),
         "group_by_row sorted": (ordered.sort().values, col, size, size),

@@ -85,7 +85,9 @@ def test_loaders_yield_the_same_with_workers(name):
     assert len(alone) == 3
     assert len(set(alone)) == 3
     for options in ({"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}):
-        assert epoch(model, batch_size=2, shuffle=True, **options) == alone
+        for thread in (None, False):
+            how = {"batch_size": 2, "shuffle": True, "thread_workers": thread}
+            assert epoch(model, **how, **options) == alone
 
 
 def test_loaders_take_the_arguments_of_a_data_loader():
@@ -291,5 +293,7 @@ def test_loader_with_persistent_workers_is_the_same():
         return [[f.path(5).tolist() for f in loader] for _ in range(3)]
 
     expected = run()
-    assert run(num_workers=2) == expected
-    assert run(num_workers=2, persistent_workers=True) == expected
+    for thread in (None, False):
+        how = {"num_workers": 2, "thread_workers": thread}
+        assert run(**how) == expected
+        assert run(persistent_workers=True, **how) == expected

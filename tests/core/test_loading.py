@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from gttf_sampler._loading.asked import fetch_under_way, single_process_iterator
+from gttf_sampler._loading.asked import fetch_under_way
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
-from gttf_sampler._loading.keys import BatchKeys
+from gttf_sampler._loading.keys import BatchKeys, _position
 
 
 def pairs(batch):
@@ -118,7 +118,6 @@ def test_torch_knows_no_number_in_a_stream_of_workers():
 
 def test_nobody_asks_outside_a_loader():
     assert fetch_under_way() is None
-    assert single_process_iterator() is None
 
 
 def test_host_tells_the_number_that_torch_does_not_know():
@@ -147,3 +146,28 @@ def test_loader_with_workers_goes_as_soon_as_nobody_holds_it():
         assert gone() is None
     finally:
         gc.enable()
+
+
+class Written:
+    """A log into which another worker writes as soon as somebody looks at it."""
+
+    def __init__(self, cells, mark):
+        self.cells, self.mark = cells, mark
+
+    def clone(self):
+        return self.cells.clone()
+
+    def __eq__(self, value):
+        found = self.cells == value
+        self.cells[1] = self.mark
+        return found
+
+    def __setitem__(self, place, value):
+        self.cells[place] = value
+
+
+def test_workers_that_note_an_epoch_at_once_give_it_one_number():
+    log = Written(torch.tensor([5, 0, 0]), 7)
+    assert _position(log, 7) == 1
+    assert _position(log, 7) == 1
+    assert log.cells.tolist() == [5, 7, 0]

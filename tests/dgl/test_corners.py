@@ -21,9 +21,10 @@ def typed_graph():
     return g
 
 
-def first_batch(g, workers):
+def first_batch(g, workers, thread):
     weights = {kind: ["w"] for kind in g.canonical_etypes}
-    sampler = GTTFSampler([-1], edge_dir="out", prefetch_edge_feats=weights)
+    how = {"edge_dir": "out", "thread_workers": thread}
+    sampler = GTTFSampler([-1], prefetch_edge_feats=weights, **how)
     ids = {"u": torch.arange(3), "i": torch.arange(2)}
     loader = dgl.dataloading.DataLoader(
         *(g, ids, sampler), batch_size=5, num_workers=workers
@@ -31,10 +32,10 @@ def first_batch(g, workers):
     return next(iter(loader))[2][0]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_turned_edges_have_the_data_of_their_own(workers):
+@pytest.mark.parametrize(("workers", "thread"), [(0, None), (1, None), (1, False)])
+def test_turned_edges_have_the_data_of_their_own(workers, thread):
     g = typed_graph()
-    block = first_batch(g, workers)
+    block = first_batch(g, workers, thread)
     for source, relation, target in block.canonical_etypes:
         kind = source, relation, target
         eids = block.edges[kind].data[dgl.EID]
@@ -82,12 +83,13 @@ def test_sampling_in_the_start_of_a_worker_works():
     assert len(list(loader)) == 1
 
 
+@pytest.mark.parametrize("thread", [None, False])
 @pytest.mark.parametrize("persistent", [False, True])
-def test_seeded_epochs_do_not_depend_on_workers_that_persist(persistent):
+def test_seeded_epochs_do_not_depend_on_workers_that_persist(persistent, thread):
     g = dgl.rand_graph(60, 600)
 
     def epochs(**how):
-        sampler = GTTFSampler([2, 2], seed=7)
+        sampler = GTTFSampler([2, 2], seed=7, thread_workers=thread)
         loader = dgl.dataloading.DataLoader(
             *(g, torch.arange(60), sampler), batch_size=20, **how
         )

@@ -46,8 +46,8 @@ def test_epochs_are_the_same_for_any_number_of_workers(given_as, options):
     first = epochs(GTTFSampler([3, 3], **given_as, **options), seed=1)
     assert len(first[0]) == 4
     assert all(first[0][name] != first[1][name] for name in first[0])
-    for workers in (1, 2):
-        sampler = GTTFSampler([3, 3], **given_as, **options)
+    for workers, thread in ((1, None), (2, None), (2, False)):
+        sampler = GTTFSampler([3, 3], thread_workers=thread, **given_as, **options)
         assert epochs(sampler, seed=1, num_workers=workers) == first
 
 
@@ -73,11 +73,12 @@ def test_epochs_follow_the_generator_of_the_loader():
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("thread", [None, False])
 @pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
-def test_persistent_workers_draw_anew(given_as):
+def test_persistent_workers_draw_anew(given_as, thread):
     found = [
         epochs(
-            GTTFSampler([3, 3], **given_as),
+            GTTFSampler([3, 3], thread_workers=thread, **given_as),
             count=3,
             seed=1,
             num_workers=workers,
@@ -124,7 +125,7 @@ def test_numbers_of_epochs_start_again_when_they_run_out(monkeypatch):
 
 def test_spawned_workers_draw_the_same():
     """They get the sampler and the graph by pickle, and share the count of epochs."""
-    g, sampler = make_graph(), GTTFSampler([3, 3], seed=3)
+    g, sampler = make_graph(), GTTFSampler([3, 3], seed=3, thread_workers=False)
     first = epochs(GTTFSampler([3, 3], seed=3), g=g)
     options = {"num_workers": 1, "multiprocessing_context": "spawn"}
     assert epochs(sampler, count=1, g=g, **options) == first[:1]

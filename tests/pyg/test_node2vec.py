@@ -280,9 +280,9 @@ def test_node2vec_batches_do_not_depend_on_workers(shuffle, p):
     model = karate(p=p)
     alone = batches(model, epochs=2, shuffle=shuffle)
     assert batches(model, epochs=2, shuffle=shuffle) == alone
-    for workers in (1, 2):
-        found = batches(model, epochs=2, shuffle=shuffle, num_workers=workers)
-        assert found == alone
+    for workers, thread in ((1, None), (2, None), (2, False)):
+        how = {"num_workers": workers, "thread_workers": thread}
+        assert batches(model, epochs=2, shuffle=shuffle, **how) == alone
     half = len(alone) // 2
     assert all(a != b for a, b in zip(alone[:half], alone[half:], strict=True))
 
@@ -291,11 +291,14 @@ def test_node2vec_batches_do_not_depend_on_how_workers_start():
     model = karate(q=0.5, edge_weight=torch.rand(156))
     options = {"num_workers": 1, "multiprocessing_context": "spawn"}
     assert batches(model, **options) == batches(model)
+    options["thread_workers"] = False
+    assert batches(model, **options) == batches(model)
 
 
 def test_node2vec_persistent_workers_go_on():
-    found = batches(karate(), epochs=2, num_workers=2, persistent_workers=True)
-    assert found == batches(karate(), epochs=2)
+    for thread in (None, False):
+        how = {"num_workers": 2, "persistent_workers": True, "thread_workers": thread}
+        assert batches(karate(), epochs=2, **how) == batches(karate(), epochs=2)
 
 
 def test_node2vec_batches_differ_within_an_epoch():

@@ -51,17 +51,21 @@ def hetero_loader(**options: Any) -> GTTFLoader:
 MAKERS = [node_loader, link_loader, hetero_loader]
 
 
-ALONE = {"num_workers": 0, "prefetch": 2}
+AHEAD = {"num_workers": 0, "prefetch": 2}
 ONE = {"num_workers": 1, "filter_per_worker": False}
 TWO = {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 1}
+FOUR = {"num_workers": 4, "timeout": 60, "multiprocessing_context": "spawn"}
+PROCESSES = [{**way, "thread_workers": False} for way in (ONE, TWO)]
+WAYS = [{}, ONE, TWO, FOUR, *PROCESSES]
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")
 @pytest.mark.parametrize(
     ("make", "ways"),
     [
-        (node_loader, [{}, ALONE, ONE, TWO]),
-        (link_loader, [{}, TWO]),
-        (hetero_loader, [{}, TWO]),
+        (node_loader, [*WAYS, AHEAD]),
+        (link_loader, WAYS),
+        (hetero_loader, WAYS),
     ],
 )
 def test_workers_give_the_same_batches(make, ways):
@@ -80,7 +84,8 @@ def test_workers_that_are_spawned():
     torch.manual_seed(7)
     expected = epochs(node_loader(), 1)
     torch.manual_seed(7)
-    loader = node_loader(num_workers=1, multiprocessing_context="spawn")
+    how = {"multiprocessing_context": "spawn", "thread_workers": False}
+    loader = node_loader(num_workers=1, **how)
     assert epochs(loader, 1) == expected
 
 

@@ -24,6 +24,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,21 +163,29 @@ def batches(loader: object, count: int) -> Iterator[int]:
 def soak(count: int) -> Iterator[Row]:
     """How much memory grows, from a tenth of the batches to the last of them."""
     process = psutil.Process()
-    for name, make in LOADERS.items():
-        loader, sizes = make(), []
+    for name, number_of_workers in product(LOADERS, (0, 2)):
+        loader, sizes = LOADERS[name](num_workers=number_of_workers), []
         for number in batches(loader, count):
             if number >= count // 10 and number % (count // 20) == 0:
                 gc.collect()
                 sizes.append(process.memory_info().rss)
         growth = (max(sizes[len(sizes) // 2 :]) / max(sizes[: len(sizes) // 2])) - 1
         result = f"{growth:+.1%} of {sizes[0] / 1e6:.0f} MB"
-        yield f"memory, {name} loader", f"{count} batches", result
+        how = f"{count} batches, num_workers={number_of_workers}"
+        yield f"memory, {name} loader", how, result
         del loader
+
+
+def with_processes(name: str, **options: object) -> object:
+    """A loader whose workers can be killed."""
+    loader = LOADERS[name](num_workers=2, timeout=120, **options)
+    loader.thread_workers = False  # type: ignore[attr-defined]
+    return loader
 
 
 def killed(name: str, **options: object) -> str:
     """What happens to an epoch whose worker is killed, and to the next one."""
-    loader = LOADERS[name](num_workers=2, timeout=120, **options)
+    loader = with_processes(name, **options)
     iterator = iter(loader)  # type: ignore[call-overload]
     next(iterator)
     workers = multiprocessing.active_children()
@@ -191,7 +200,7 @@ def killed(name: str, **options: object) -> str:
         outcome = f"{kind} after {time.monotonic() - begin:.1f} s"
     del iterator
     if options.get("persistent_workers"):  # torch keeps what is broken with the loader
-        loader = LOADERS[name](num_workers=2, timeout=120, **options)
+        loader = with_processes(name, **options)
     whole = sum(1 for _ in loader)  # type: ignore[attr-defined]
     missing = -(-50_000 // 256) - whole
     return f"{outcome}; next epoch {f'lacks {missing}' if missing else 'whole'}"

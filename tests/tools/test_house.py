@@ -20,10 +20,12 @@ FOR_ADAPTERS = {
         "real shown size steps weights within yes_or_no"
     ),
     "gttf_sampler._backends.memory": "IDS",
-    "gttf_sampler._loading.asked": "single_process_iterator",
+    "gttf_sampler._loading.asked": "fetch_under_way",
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
     "gttf_sampler._loading.keys": "BatchKeys",
     "gttf_sampler._loading.watch": "Watch",
+    "gttf_sampler._loading.safe": "safe_biases",
+    "gttf_sampler._loading.threaded": "ThreadedIter ThreadedLoader fetch_of",
     "gttf_sampler.bias.base": "as_bias",
     "gttf_sampler.estimate": "SampledDegreeWarning share",
     "gttf_sampler.graph.kept": "kept_of",
@@ -54,7 +56,7 @@ MAY_IMPORT = {
     "objectives": WALKS,
     "embedding": {*WALKS, "objectives", "_loading"},
     "plot": {*BASE, "graph", "forest"},
-    "_loading": BASE,
+    "_loading": {*BASE, "bias"},
 }
 
 

@@ -1,0 +1,142 @@
+"""DataLoader: DGL's, whose workers are a thread where nothing forbids it."""
+
+from collections.abc import Callable, Iterator
+from functools import update_wrapper
+from sys import _getframe
+from types import MethodType
+from typing import Any
+
+import dgl.dataloading
+from dgl import DGLGraph
+from dgl.dataloading.base import EdgePredictionSampler
+from dgl.dataloading.dataloader import (
+    CollateWrapper,
+    DDPTensorizedDataset,
+    TensorizedDataset,
+    WorkerInitWrapper,
+)
+
+from gttf_dgl import _check
+from gttf_sampler._loading.keys import BatchKeys
+from gttf_sampler._loading.safe import safe_biases
+from gttf_sampler._loading.threaded import ThreadedIter, ThreadedLoader
+
+DATASETS = (TensorizedDataset, DDPTensorizedDataset)
+TAKES_SAMPLER = dgl.dataloading.DataLoader.__init__.__code__
+
+
+class DataLoader(dgl.dataloading.DataLoader, ThreadedLoader):
+    """DGL's `DataLoader`: the same arguments, batches and order, faster workers.
+
+    >>> import dgl, torch
+    >>> from gttf_dgl import DataLoader, GTTFSampler
+    >>> g, ids = dgl.rand_graph(100, 1000), torch.arange(100)
+    >>> loader = DataLoader(g, ids, GTTFSampler([5]), batch_size=20, num_workers=2)
+    >>> len(loader)
+    5
+
+    With `num_workers` a thread of this process makes the batches ahead; it starts at
+    once and copies nothing. Processes are used where workers would run code of yours: a
+    `worker_init_fn` (also that of `enable_cpu_affinity`), a function as `bias`, a
+    negative sampler, a sampler or a dataset of your own. A sampler of `gttf_dgl` makes
+    every `dgl.dataloading.DataLoader` that is given it one of these.
+
+    Args:
+        args: and `kwargs`: see DGL's `DataLoader`.
+        thread_workers: False for processes and True for a thread whatever workers would
+            run; None does as the sampler says.
+    """
+
+    def __init__(
+        self, *args: Any, thread_workers: bool | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        if thread_workers is not None:
+            _check.yes_or_no("thread_workers", thread_workers)
+            self.thread_workers = thread_workers
+        else:
+            self.thread_workers = getattr(_inner(self), "thread_workers", None)
+
+    def runs_only_ours(self) -> bool:
+        """Whether workers would run nothing but code that is safe in a thread."""
+        sampler, start = self.graph_sampler, self.worker_init_fn
+        if type(sampler) is EdgePredictionSampler and (
+            sampler.negative_sampler is not None or callable(sampler.exclude)
+        ):
+            return False
+        return (
+            type(_inner(self)).__module__.split(".")[0] == "gttf_dgl"
+            and safe_biases(_inner(self).bias)
+            and isinstance(start, WorkerInitWrapper)
+            and start.func is None
+            and isinstance(self.collate_fn, CollateWrapper)
+            and isinstance(self.graph, DGLGraph)
+            and type(self.dataset) in DATASETS
+        )
+
+    def begin(self, base: int) -> None:
+        """Counts the epoch, in the order in which iterations start."""
+        keys = getattr(_inner(self), "_keys", None)
+        if isinstance(keys, BatchKeys):
+            keys.begin(base)
+
+    def threaded(self) -> Any:
+        """An iterator whose batches a thread makes, in the order of DGL's workers."""
+        if type(self.dataset) not in DATASETS:
+            return super().threaded()
+        depth = (self.prefetch_factor or 1) * self.num_workers
+        indices = _as_from_workers(self.dataset, self.num_workers)
+        return ThreadedIter(self, depth, self.collate_fn, indices)
+
+
+def _inner(loader: Any) -> Any:
+    """The sampler that draws, also where another one asks it."""
+    sampler = loader.graph_sampler
+    if type(sampler) is EdgePredictionSampler:
+        sampler = sampler.sampler
+    return sampler
+
+
+def _as_from_workers(dataset: Any, workers: int) -> Iterator[tuple[int, Any]]:
+    """The batches of a dataset and their numbers, in the order of DGL's workers.
+
+    It gives every worker a run of batches, the first ones one more, and they take
+    turns.
+    """
+    batches = iter(dataset)  # a copy of the ids: the next epoch may shuffle them
+    each, more = divmod(len(dataset), workers)
+    firsts = [each * worker + min(more, worker) for worker in range(workers)]
+    lasts = [*firsts[1:], len(dataset)]
+
+    def taken() -> Iterator[tuple[int, Any]]:
+        for turn in range(each + 1):
+            for first, last in zip(firsts, lasts, strict=True):
+                if first + turn < last:
+                    batches.index = (first + turn) * batches.batch_size
+                    yield first + turn, next(batches)
+
+    return taken()
+
+
+class seen_by_loaders:  # noqa: N801 - a decorator
+    """A method `sample` that makes the loader which takes it a `DataLoader` of ours.
+
+    DGL's loader asks its sampler for `sample` once, in its constructor, and has no
+    other hook by which a sampler could say how it wants to be run. Loaders of other
+    classes, and methods that override this one, are left as they are.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+        update_wrapper(self, method)  # type: ignore[arg-type]
+
+    def __get__(self, sampler: Any, owner: type | None = None) -> Any:
+        if sampler is None:
+            return self.method
+        caller = _getframe(1)
+        if caller.f_code is TAKES_SAMPLER:
+            loader = caller.f_locals["self"]
+            if type(loader) is dgl.dataloading.DataLoader:
+                loader.__class__ = DataLoader
+                loader.thread_workers = sampler.thread_workers
+        return MethodType(self.method, sampler)

@@ -1,0 +1,233 @@
+"""ThreadedIter: the batches of a DataLoader, made ahead by a thread of this process."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
+
+from gttf_sampler._loading.asked import Fetch, telling
+
+Make = Callable[[Any], Any]
+
+# The threads at work and their desks: none may be in the middle of a kernel when the
+# interpreter goes.
+_working: dict[threading.Thread, _Desk] = {}
+
+
+class ThreadedIter(_BaseDataLoaderIter):
+    """Batches in their order, of which the next `depth` are made while one is in use.
+
+    Indices are taken where batches are asked for, as torch takes them for its workers:
+    samplers never run in the thread. One thread, which itself works on all cores, is
+    not slower than none; several would only take turns. It knows nothing of its reader,
+    and ends when that is gone. A fork copies no threads, so there the child makes what
+    is left when it is asked for.
+
+    Args:
+        loader: whose indices, generator, timeout and pinning are used.
+        depth: how many batches are made ahead.
+        make: index → batch; by default what the loader's workers would do.
+        indices: to use instead of the loader's, with the number of every batch.
+    """
+
+    def __init__(
+        self,
+        loader: ThreadedLoader,
+        depth: int,
+        make: Make | None = None,
+        indices: Iterator[tuple[int, Any]] | None = None,
+    ) -> None:
+        self._desk = _Desk(make or fetch_of(loader), loader.collate_fn)
+        super().__init__(loader)
+        self._sampler_iter = indices or enumerate(self._sampler_iter)
+        self._desk.base = int(self._base_seed)
+        loader.begin(self._desk.base)
+        if self._pin_memory:
+            self._desk.pin = partial(pin_memory, device=self._pin_memory_device)
+        self._depth, self._process = depth, os.getpid()
+        self._asked: deque[Any] = deque()
+        self._ended = False
+        if self._num_workers:  # torch looks ahead now, and without workers later
+            self._ask()
+
+    def _ask(self) -> None:
+        """Hands the indices of the next batches to the thread."""
+        while len(self._asked) < self._depth and not self._ended:
+            task: Any
+            try:
+                task = next(self._sampler_iter)
+            except StopIteration:
+                self._ended = True
+                break
+            except Exception as error:  # to be raised in its turn
+                task = _Failed(error)
+            self._asked.append(task)
+            self._desk.tasks.put(task)
+        if self._asked:
+            self._desk.employ()
+
+    def _next_data(self) -> Any:
+        if not self._asked:
+            self._ask()
+        if not self._asked or not self._desk.open:
+            self.close()
+            raise StopIteration
+        if self._process != os.getpid():
+            done = self._desk.done_with(self._asked[0])
+        else:
+            try:
+                done = self._desk.done.get(timeout=self._timeout or None)
+            except Empty:
+                raise RuntimeError(
+                    f"DataLoader timed out after {self._timeout} seconds"
+                ) from None
+        self._asked.popleft()
+        self._ask()
+        if not isinstance(done, _Failed):
+            return done
+        try:
+            raise done.error
+        finally:
+            del done  # else the error and this frame would keep each other
+
+    def close(self) -> None:
+        """Ends the thread after the batch that it is making; nothing more comes."""
+        self._desk.close()
+
+    def __del__(self) -> None:
+        self._desk.close()
+
+
+class _Failed(NamedTuple):
+    """Stands where a batch or its indices should be."""
+
+    error: BaseException
+
+
+class _Desk:
+    """What the thread and its reader share: indices in, batches out.
+
+    To samplers that ask who wants a batch, it is what fetches the batches of this pass.
+    """
+
+    def __init__(self, make: Make, collate_fn: Make) -> None:
+        self.make, self.collate_fn, self.base = make, collate_fn, 0
+        self.with_grad = torch.is_grad_enabled()
+        self.pin: Make | None = None
+        used = torch.cuda.is_initialized()
+        self.gpu = torch.cuda.current_device() if used else None
+        self.tasks: SimpleQueue[Any] = SimpleQueue()
+        self.done: SimpleQueue[Any] = SimpleQueue()
+        self.open, self.employed = True, False
+
+    def employ(self) -> None:
+        """Starts the thread, once."""
+        if self.employed:
+            return
+        self.employed = True
+        _watch_exit()
+        thread = threading.Thread(
+            target=_work, args=(self,), name="gttf-loader", daemon=True
+        )
+        _working[thread] = self
+        thread.start()
+
+    def done_with(self, task: Any) -> Any:
+        """The batch of a numbered index, or what went wrong."""
+        if isinstance(task, _Failed):
+            return task
+        number, index = task
+        try:
+            with telling(Fetch(self.base, self, number)):
+                batch = self.make(index)
+            return batch if self.pin is None else self.pin(batch)
+        except BaseException as error:  # the reader's to see
+            return _Failed(error)
+
+    def close(self) -> None:
+        """Ends the thread; safe to call from the collector, wherever it runs."""
+        self.open = False
+        self.tasks.put(None)
+
+
+def _work(desk: _Desk) -> None:
+    """Makes batches as long as somebody wants them."""
+    torch.set_grad_enabled(desk.with_grad)
+    if desk.gpu is not None:  # every thread has a current one
+        torch.cuda.set_device(desk.gpu)
+    try:
+        while (task := desk.tasks.get()) is not None and desk.open:
+            desk.done.put(desk.done_with(task))
+    finally:
+        del _working[threading.current_thread()]
+
+
+def fetch_of(loader: Any) -> Make:
+    """What a worker of this loader does with an index."""
+    how = loader._auto_collation, loader.collate_fn, loader.drop_last
+    fetcher = _DatasetKind.create_fetcher(loader._dataset_kind, loader.dataset, *how)
+    return fetcher.fetch  # type: ignore[no-any-return]
+
+
+@cache
+def _watch_exit() -> None:
+    """Has all threads ended before the interpreter goes; once is enough."""
+    atexit.register(_end_all)
+
+
+def _end_all() -> None:
+    """Ends every thread, and waits for the batches that they are making."""
+    working = list(_working.items())
+    for _, desk in working:
+        desk.close()
+    for thread, _ in working:
+        thread.join()
+
+
+class ThreadedLoader(DataLoader[Any]):
+    """A DataLoader that has a thread for its workers where it runs no code of a user.
+
+    Where a host's loader has a constructor of its own, it stands before this class.
+
+    Attributes:
+        thread_workers: True for a thread and False for processes whatever they run;
+            None decides.
+    """
+
+    thread_workers: bool | None = None
+
+    def runs_only_ours(self) -> bool:
+        """Whether workers would run nothing but code that is safe in a thread."""
+        return False
+
+    def in_thread(self) -> bool:
+        """Whether a thread makes the batches."""
+        if self.num_workers == 0 or self.thread_workers is False:
+            return False
+        return self.thread_workers is True or self.runs_only_ours()
+
+    def begin(self, base: int) -> None:
+        """Called when an iteration with this base seed starts in a thread."""
+
+    def threaded(self) -> Any:
+        """An iterator whose batches a thread makes."""
+        return ThreadedIter(self, (self.prefetch_factor or 1) * self.num_workers)
+
+    def _get_iterator(self) -> Any:
+        return self.threaded() if self.in_thread() else super()._get_iterator()
+
+    def __iter__(self) -> Any:
+        if self.in_thread():  # which is made anew at no cost: none has to persist
+            return self._get_iterator()
+        return super().__iter__()

@@ -1,0 +1,206 @@
+"""A thread in the place of DGL's worker processes: when, and in which order."""
+
+import copy
+import gc
+import multiprocessing
+import pickle
+import threading
+import time
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from dgl.dataloading import as_edge_prediction_sampler, negative_sampler
+
+from cases import as_table
+from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler, NeighborSampler
+from gttf_sampler import LADIESBias, Node2VecBias, NoRevisitBias
+
+THEIRS = dgl.dataloading.DataLoader
+NODES = 60
+
+
+@pytest.fixture(scope="module")
+def g():
+    torch.manual_seed(0)
+    made = dgl.graph(tuple(torch.randint(NODES, (2, 600))), num_nodes=NODES)
+    made.ndata["feat"] = torch.rand(NODES, 70)
+    made.edata["age"] = torch.rand(600)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def no_workers_of_earlier_tests():
+    """Torch waits for processes wherever the collector finds them: not in a thread."""
+    gc.collect()
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "gttf-loader"]
+
+
+def gone():
+    """Whether all threads of loaders end soon."""
+    deadline = time.monotonic() + 10
+    while threads() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not threads()
+
+
+def uniform(path, node, neighborhood):
+    return torch.ones(neighborhood.edge.numel())
+
+
+def nothing(worker):
+    pass
+
+
+class OwnSampler(GTTFSampler):
+    def sample(self, g, seed_nodes, exclude_eids=None):
+        return super().sample(g, seed_nodes, exclude_eids)
+
+
+class OwnBlocks(GTTFSampler):
+    def sample_blocks(self, g, seed_nodes, exclude_eids=None):
+        return super().sample_blocks(g, seed_nodes, exclude_eids)
+
+
+class OwnLoader(dgl.dataloading.DataLoader):
+    pass
+
+
+def edges(sampler=None, **options):
+    return as_edge_prediction_sampler(sampler or GTTFSampler([2]), **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sampler", "options", "thread"),
+    [
+        (THEIRS, GTTFSampler([2]), {}, True),
+        (THEIRS, GTTFSampler([2], prob="age"), {}, True),
+        (THEIRS, NeighborSampler([2]), {"persistent_workers": True}, True),
+        (THEIRS, GTTFSubgraphSampler([2]), {"shuffle": True}, True),
+        (THEIRS, GTTFSampler([2], thread_workers=False), {}, False),
+        (THEIRS, GTTFSampler([2], bias=uniform), {}, False),
+        (THEIRS, GTTFSampler([2], bias=uniform, thread_workers=True), {}, True),
+        (THEIRS, OwnSampler([2]), {}, False),
+        (THEIRS, OwnBlocks([2]), {}, False),
+        (THEIRS, GTTFSampler([2]), {"worker_init_fn": nothing}, False),
+        (THEIRS, edges(), {}, False),  # DGL's own, which cannot say so
+        (OwnLoader, GTTFSampler([2]), {}, False),
+        (DataLoader, GTTFSampler([2]), {}, True),
+        (DataLoader, GTTFSampler([2]), {"thread_workers": False}, False),
+        (DataLoader, edges(exclude="self"), {}, True),
+        (DataLoader, edges(GTTFSampler([2], thread_workers=False)), {}, False),
+        (DataLoader, edges(exclude=lambda ids: ids), {}, False),
+        (DataLoader, edges(negative_sampler=negative_sampler.Uniform(1)), {}, False),
+        (DataLoader, dgl.dataloading.NeighborSampler([2]), {}, False),
+    ],
+)
+def test_a_thread_unless_workers_run_other_code(g, kind, sampler, options, thread):
+    how = {"batch_size": 16, "num_workers": 2, **options}
+    loader = kind(g, torch.arange(NODES), sampler, **how)
+    assert isinstance(loader, THEIRS)
+    before = set(multiprocessing.active_children())  # an earlier test's may linger
+    batches = iter(loader)
+    next(batches)
+    assert bool(threads()) == thread
+    assert bool(set(multiprocessing.active_children()) - before) != thread
+    loader._iterator = None
+    del batches
+    assert gone()
+
+
+def test_biases_that_note_something_have_processes(g):
+    for bias in (NoRevisitBias(), LADIESBias(3)):
+        sampler = GTTFSampler([2], bias=bias, rooted=True)
+        assert not THEIRS(g, torch.arange(4), sampler, num_workers=1).in_thread()
+    sampler = GTTFSampler([2], bias=Node2VecBias(0.5, 2.0), rooted=True)
+    assert THEIRS(g, torch.arange(4), sampler, num_workers=1).in_thread()
+
+
+def test_validate(g):
+    for make in (GTTFSampler, GTTFSubgraphSampler):
+        with pytest.raises(TypeError, match="'thread_workers' must be"):
+            make([2], thread_workers="no")
+    with pytest.raises(TypeError, match="'thread_workers' must be"):
+        DataLoader(g, torch.arange(4), GTTFSampler([2]), thread_workers="no")
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 37, 60])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_batches_and_their_order_are_those_of_processes(g, workers, count, drop_last):
+    found = []
+    for thread in (None, False):
+        torch.manual_seed(1)
+        np.random.seed(1)
+        sampler = GTTFSampler(
+            [3, 3], prefetch_node_feats=["feat"], thread_workers=thread
+        )
+        how = {"batch_size": 8, "shuffle": True, "drop_last": drop_last}
+        loader = THEIRS(g, torch.arange(count), sampler, num_workers=workers, **how)
+        found.append(
+            [
+                (ids.tolist(), as_table(blocks), blocks[0].srcdata["feat"].tolist())
+                for _ in range(2)
+                for _, ids, blocks in loader
+            ]
+        )
+    assert found[0] == found[1]
+    assert gone()
+
+
+def test_batches_of_types_and_their_order_are_those_of_processes():
+    ends = {("u", "r", "i"): (torch.arange(9), torch.arange(9) % 4)}
+    typed = dgl.heterograph(ends)
+    ids = {"u": torch.arange(9), "i": torch.arange(4)}
+    found = []
+    for thread in (None, False):
+        torch.manual_seed(1)
+        sampler = GTTFSampler([2, 2], thread_workers=thread)
+        loader = THEIRS(typed, ids, sampler, batch_size=3, num_workers=2)
+        found.append([(str(seeds), as_table(blocks)) for _, seeds, blocks in loader])
+    assert found[0] == found[1]
+
+
+def test_loaders_that_start_together_count_their_epochs_in_order(g):
+    """The thread that happens to be faster must not decide."""
+
+    def run(workers):
+        sampler = GTTFSampler([3], seed=5)
+        how = {"batch_size": 20, "num_workers": workers}
+        loaders = [THEIRS(g, torch.arange(NODES), sampler, **how) for _ in range(4)]
+        return [
+            [as_table(part[2]) for part in parts]
+            for parts in zip(*loaders, strict=True)
+        ]
+
+    assert run(1) == run(1) == run(0)
+
+
+def test_errors_come_in_their_turn_and_the_rest_after_them(g):
+    def fail(path, node, neighborhood):
+        if 20 in node.tolist():
+            raise LookupError("broken bias")
+        return torch.ones(neighborhood.edge.numel())
+
+    sampler = GTTFSampler([2], bias=fail, thread_workers=True)
+    how = {"batch_size": 10, "num_workers": 1}
+    batches = iter(THEIRS(g, torch.arange(NODES), sampler, **how))
+    assert [int(next(batches)[1][0]) for _ in range(2)] == [0, 10]
+    with pytest.raises(LookupError, match="broken bias"):
+        next(batches)
+    assert [int(ids[0]) for _, ids, _ in batches] == [30, 40, 50]
+    assert gone()
+
+
+def test_loader_travels(g):
+    how = {"batch_size": 20, "num_workers": 1}
+    loader = THEIRS(g, torch.arange(NODES), GTTFSampler([3], seed=1), **how)
+    expected = [as_table(blocks) for _, _, blocks in copy.deepcopy(loader)]
+    again = pickle.loads(pickle.dumps(loader))
+    assert again.in_thread()
+    assert [as_table(blocks) for _, _, blocks in again] == expected

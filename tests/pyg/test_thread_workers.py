@@ -1,0 +1,344 @@
+"""A thread in the place of worker processes: when, and what it leaves behind."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+import weakref
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, SequentialSampler
+from torch_geometric.data import Data
+from torch_geometric.datasets import KarateClub
+from torch_geometric.sampler import NegativeSampling
+
+from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
+from gttf_sampler import (
+    AttentionBias,
+    EdgeWeightBias,
+    LADIESBias,
+    NoRevisitBias,
+)
+
+KARATE = KarateClub()[0]
+TWO = {"num_workers": 2, "batch_size": 5}
+
+
+def same(batch):
+    return batch
+
+
+def uniform(path, node, neighborhood):
+    return torch.ones(neighborhood.edge.numel())
+
+
+class OwnLoader(GTTFLoader):
+    def filter_fn(self, out):
+        return super().filter_fn(out)
+
+
+class OwnSampler(GTTFSampler):
+    pass
+
+
+class OwnNegatives(NegativeSampling):
+    def sample(self, num_samples, endpoint, num_nodes=None):
+        return torch.zeros(num_samples, dtype=torch.int64)
+
+
+@pytest.fixture(autouse=True)
+def no_workers_of_earlier_tests():
+    """Torch waits for processes wherever the collector finds them: not in a thread."""
+    gc.collect()
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "gttf-loader"]
+
+
+def gone():
+    """Whether all threads of loaders end soon."""
+    deadline = time.monotonic() + 10
+    while threads() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not threads()
+
+
+def weighted():
+    data = KARATE.clone()
+    data.w = torch.rand(156)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("options", "thread"),
+    [
+        ({}, True),
+        ({"normalize": "unbiased"}, True),
+        ({"device": "cpu", "persistent_workers": True}, True),
+        ({"multiprocessing_context": "spawn", "prefetch_factor": 1}, True),
+        ({"sampler": SequentialSampler(range(34))}, True),
+        ({"neighbor_sampler": GTTFSampler(KARATE, [2])}, True),
+        ({"exclude_edges": [0, 1]}, True),
+        ({"transform": same}, False),
+        ({"transform": same, "normalize": "paper"}, False),
+        ({"transform_sampler_output": same}, False),
+        ({"worker_init_fn": same}, False),
+        ({"bias": uniform}, False),
+        ({"bias": AttentionBias(lambda u, v: torch.ones(len(u)))}, False),
+        ({"bias": NoRevisitBias()}, False),  # these two note what they have seen
+        ({"bias": LADIESBias(3)}, False),
+        ({"neighbor_sampler": OwnSampler(KARATE, [2])}, False),
+        ({"thread_workers": False}, False),
+        ({"transform": same, "thread_workers": True}, True),
+        ({"bias": uniform, "thread_workers": True}, True),
+    ],
+)
+def test_a_thread_unless_workers_run_code_of_the_user(options, thread):
+    before = set(multiprocessing.active_children())  # an earlier test's may linger
+    loader = GTTFLoader(KARATE, [2], **TWO, **options)
+    batches = iter(loader)
+    next(batches)
+    assert bool(threads()) == thread
+    assert bool(set(multiprocessing.active_children()) - before) != thread
+    loader._iterator = None
+    del batches
+    assert gone()
+
+
+def test_which_loaders_have_a_thread():
+    assert GTTFLoader(weighted(), [2], weight_attr="w", **TWO).in_thread()
+    bias = EdgeWeightBias() * EdgeWeightBias()
+    assert GTTFLoader(weighted(), [2], weight_attr="w", bias=bias, **TWO).in_thread()
+    assert not OwnLoader(KARATE, [2], **TWO).in_thread()
+    assert not GTTFLoader(KARATE, [2]).in_thread()
+    for negatives, thread in (("binary", True), (OwnNegatives("triplet"), False)):
+        loader = GTTFLinkLoader(KARATE, [2], neg_sampling=negatives, **TWO)
+        assert loader.in_thread() == thread
+    loader = GTTFLoader(KARATE, [2], **TWO)
+    assert loader.in_thread()
+    with loader.enable_memory_log():
+        assert not loader.in_thread()
+    assert loader.in_thread()
+    loader.transform = same
+    assert not loader.in_thread()
+
+
+def test_validate():
+    with pytest.raises(TypeError, match=r"'thread_workers' must be .* \(got 'no'\)"):
+        GTTFLoader(KARATE, [2], thread_workers="no", **TWO)
+
+
+@pytest.mark.parametrize("prefetch_factor", [1, 3])
+def test_works_ahead_and_no_further(prefetch_factor):
+    made = []
+
+    def note(batch):
+        made.append(int(batch.input_id[0]))
+        return batch
+
+    how = {"prefetch_factor": prefetch_factor, "thread_workers": True}
+    loader = GTTFLoader(KARATE, [2], batch_size=1, num_workers=2, transform=note, **how)
+    batches = iter(loader)
+    for taken in (0, 1):
+        deadline = time.monotonic() + 5
+        expected = 2 * prefetch_factor + taken
+        while len(made) < expected and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(0.05)
+        assert made == list(range(expected))
+        next(batches)
+
+
+def test_early_break_and_end_leave_no_thread():
+    loader = GTTFLoader(KARATE, [2], **TWO)
+    for _ in loader:
+        break
+    assert gone()
+    held = iter(loader)
+    assert len(list(held)) == 7
+    assert gone()
+    assert next(held, None) is None
+
+
+def slow(batch):
+    time.sleep(1)
+    return batch
+
+
+def test_interrupt_while_waiting():
+    how = {"transform": slow, "thread_workers": True}
+    batches = iter(GTTFLoader(KARATE, [2], **how, **TWO))
+    main = threading.get_ident()
+    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert time.monotonic() - begin < 0.9  # at once, not after the batch
+    timer.join()
+    del batches
+    assert gone()
+
+
+def test_loader_goes_with_its_iterator():
+    loader = GTTFLoader(KARATE, [2], persistent_workers=True, **TWO)
+    batches = iter(loader)
+    next(batches)
+    alive = weakref.ref(loader)
+    del loader, batches
+    assert gone()
+    gc.collect()  # PyG's loader and its collate_fn hold each other
+    assert alive() is None
+
+
+def fails_at_ten(batch):
+    if int(batch.input_id[0]) == 10:
+        raise LookupError("broken transform")
+    return batch
+
+
+def test_errors_come_in_their_turn_and_the_rest_after_them():
+    """As torch has it; the error is the one that was raised, with its traceback."""
+    how = {"transform": fails_at_ten, **TWO}
+    found = []
+    for thread in (True, False):
+        batches = iter(GTTFLoader(KARATE, [2], thread_workers=thread, **how))
+        first = [next(batches).input_id[0].item() for _ in range(2)]
+        with pytest.raises(LookupError, match="broken transform") as error:
+            next(batches)
+        told = "".join(traceback.format_exception(error.value))
+        assert "fails_at_ten" in told
+        rest = [batch.input_id[0].item() for batch in batches]
+        found.append((first, rest))
+        del batches, error
+    assert found[0] == found[1] == ([0, 5], [15, 20, 25, 30])
+    assert gone()
+
+
+def failing_sampler():
+    yield from [0, 1, 2]
+    raise LookupError("no more numbers")
+
+
+def test_error_of_a_sampler_comes_in_its_turn():
+    class Numbers:
+        def __iter__(self):
+            return failing_sampler()
+
+        def __len__(self):
+            return 4
+
+    loader = GTTFLoader(KARATE, [2], sampler=Numbers(), num_workers=2)
+    batches = iter(loader)
+    assert [int(next(batches).input_id) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(LookupError, match="no more numbers"):
+        next(batches)
+    assert next(batches, None) is None
+    assert gone()
+
+
+def test_timeout():
+    how = {"transform": slow, "thread_workers": True, "timeout": 0.05}
+    batches = iter(GTTFLoader(KARATE, [2], **how, **TWO))
+    with pytest.raises(RuntimeError, match=r"timed out after 0\.05 seconds"):
+        next(batches)
+    del batches
+    assert gone()
+
+
+def test_several_iterators_at_once():
+    torch.manual_seed(0)
+    one, other = [list(GTTFLoader(KARATE, [2], seed=s, **TWO)) for s in (1, 2)]
+    loaders = [GTTFLoader(KARATE, [2], seed=seed, **TWO) for seed in (1, 2)]
+    turns = list(zip(*loaders, strict=True))
+    for (a, b), c, d in zip(turns, one, other, strict=True):
+        assert torch.equal(a.e_id, c.e_id)
+        assert torch.equal(b.e_id, d.e_id)
+    loader = GTTFLoader(KARATE, [2], persistent_workers=True, **TWO)
+    pairs = list(zip(loader, loader, strict=True))  # with processes they are one
+    assert len(pairs) == 7
+    assert any(not torch.equal(a.e_id, b.e_id) for a, b in pairs)
+
+
+def test_pinning_without_an_accelerator_only_warns():
+    loader = GTTFLoader(KARATE, [2], pin_memory=True, **TWO)
+    with pytest.warns(UserWarning, match="pin_memory"):
+        assert len(list(loader)) == 7
+
+
+def test_gradients_as_where_the_loop_is():
+    data = KARATE.clone()
+    data.x.requires_grad_()
+    loader = GTTFLoader(data, [2], **TWO)
+    assert next(iter(loader)).x.requires_grad
+    with torch.no_grad():
+        assert not next(iter(loader)).x.requires_grad
+
+
+class Loads(torch.utils.data.Dataset):
+    """Iterates over a loader of ours inside a worker process."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        loader = GTTFLoader(KARATE, [2], seed=1, **TWO)
+        return torch.cat([batch.e_id for batch in loader])
+
+
+def test_loader_inside_a_worker():
+    """Which may not start processes."""
+    (found,) = DataLoader(Loads(), batch_size=None, num_workers=1)
+    assert torch.equal(found, Loads()[0])
+
+
+def rest_of(batches, queue):
+    queue.put([batch.e_id.tolist() for batch in batches])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_iterator_in_a_forked_child_goes_on():
+    def start():
+        batches = iter(GTTFLoader(KARATE, [3], seed=4, **TWO))
+        next(batches)
+        return batches
+
+    batches, context = start(), multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=rest_of, args=(batches, queue))
+    child.start()
+    found = queue.get()
+    child.join(20)
+    assert child.exitcode == 0
+    assert found == [batch.e_id.tolist() for batch in start()]
+    assert found == [batch.e_id.tolist() for batch in batches]
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
+def test_epochs_that_are_left_early_do_not_fill_the_memory():
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randint(0, 3000, (2, 30_000), generator=generator)
+    data = Data(x=torch.zeros(3000, 64), edge_index=index)
+    loader = GTTFLoader(data, [9], batch_size=200, seed=0, num_workers=2)
+
+    def run(times):
+        for _ in range(times):
+            for _ in loader:
+                break
+        assert gone()
+        gc.collect()
+
+    run(30)
+    before = resident()
+    run(150)
+    assert resident() - before < 8 << 20

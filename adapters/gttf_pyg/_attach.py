@@ -48,8 +48,9 @@ class Handed(Iterator[Any]):
 class Origin:
     """What the batches of one loader come from."""
 
-    def __init__(self, data: Any, sampler: Any) -> None:
+    def __init__(self, data: Any, sampler: Any, weighted: bool) -> None:
         self.data, self.sampler = data, sampler
+        self.weighted = weighted  # by the loader's `normalize`, with loops among edges
         self._whole: dict[Any, Whole] = {}
         self._watched = False
 
@@ -59,6 +60,8 @@ class Origin:
         The first batch of a loader is watched: if it goes into a layer that divides by
         the degrees of the sample, its user is told so.
         """
+        if self.weighted:
+            return batch
         if not self._watched and isinstance(batch, Data | HeteroData):
             self._watched = True
             # where all neighbours are taken, the user may have added a hop for degrees

@@ -22,6 +22,7 @@ from gttf_pyg._attach import Handed, Origin
 from gttf_pyg._attached import detached
 from gttf_pyg._filter import can_join, join, tell_of_links, tell_of_nodes
 from gttf_pyg._keys import KeyedCollate
+from gttf_pyg._normalize import GCNWeights
 from gttf_pyg._threads import only_ours
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import BiasFn
@@ -37,12 +38,14 @@ class Batches:
     collate_fn: Callable[[Any], Any]
     data: Any
     link_sampler: Any
+    transform: Any
 
     def use_keys(self) -> None:
         """Has every batch drawn with its key; for the end of a constructor."""
         self.collate_fn = KeyedCollate(self)
         sampler = getattr(self, "node_sampler", None) or self.link_sampler
-        self.origin = Origin(self.data, sampler)
+        weights = getattr(self.transform, "weights", None)
+        self.origin = Origin(self.data, sampler, isinstance(weights, GCNWeights))
 
     def __iter__(self) -> Any:
         return Handed(super().__iter__(), self.origin)  # type: ignore[misc]

@@ -110,17 +110,18 @@ def draw_edges(
 def draw_by_law(walkers: Walkers, law: Law, fanout: int, replace: bool) -> Tensor:
     """Draws from the admitted part of every row: O(log δ) per walker and per draw."""
     start, count = admitted(walkers, law)
+    own = None if law.hidden is None else law.hidden.to(start.device)
+    if own is not None:  # rows as they would stand if hidden edges were gone
+        low, high = (torch.searchsorted(own, end) for end in (start, start + count))
+        start, count = start - low, count - (high - low)
     if law.last:
         skipped = (count - fanout).clamp_(min=0)
         start, count = start + skipped, count - skipped
     if law.mass is not None:
         return _draw_within_weighted(walkers, law.mass, start, count, fanout, replace)
-    if law.hidden is None or law.hidden.numel() == 0:
-        return draw_within(walkers, start, count, fanout, replace)
-    # the row as it would stand if all hidden edges were gone from the graph
-    own = law.hidden.to(start.device)
-    low, high = (torch.searchsorted(own, end) for end in (start, start + count))
-    kept = draw_within(walkers, start - low, count - (high - low), fanout, replace)
+    kept = draw_within(walkers, start, count, fanout, replace)
+    if own is None:
+        return kept
     low, high = (x[:, None].expand_as(kept) for x in (low, high))
     kept_before = own - torch.arange(own.numel(), device=own.device)
     passed = ops.upper_bound(kept_before, low, high, kept, own.numel())

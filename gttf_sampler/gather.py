@@ -57,4 +57,5 @@ def _plain(values: Tensor) -> bool:
     """Whether the rows are ordinary numbers in the memory of the CPU."""
     tracked = values.requires_grad and torch.is_grad_enabled()
     strided = values.layout is torch.strided and not values.is_quantized
+    strided = strided and not values.is_conj() and not values.is_neg()
     return values.device.type == "cpu" and strided and not tracked

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from gttf_pyg._layers import CURES
 from gttf_pyg._rows import ONLY
 from gttf_pyg._sample import Sample
 from gttf_pyg._sampled import SampledEdgeIndex
@@ -13,14 +14,6 @@ from gttf_pyg._warn import watch
 from gttf_pyg._whole import Whole
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._loading.watch import Watch
-
-_wanted = False  # whether a model of this process asks for samples
-
-
-def carry_samples() -> None:
-    """From now on, the batches of all loaders carry their samples."""
-    global _wanted
-    _wanted = True
 
 
 class Handed(Iterator[Any]):
@@ -42,6 +35,8 @@ class Handed(Iterator[Any]):
         return len(self._batches)
 
     def __getattr__(self, name: str) -> Any:  # of torch's iterator, or PyG's
+        if name == "_batches":  # in a copy that is still empty
+            raise AttributeError(name)
         return getattr(self._batches, name)
 
 
@@ -71,7 +66,7 @@ class Origin:
                 watch(batch)
         else:
             Watch.end()
-        wanted = _wanted or getattr(self.sampler, "layerwise", False)
+        wanted = bool(CURES) or getattr(self.sampler, "layerwise", False)
         if wanted and isinstance(self.sampler, GTTFSampler):
             if isinstance(batch, Data):
                 self._mark(batch, batch, batch, batch, ONLY)

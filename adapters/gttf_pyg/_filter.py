@@ -19,8 +19,11 @@ from gttf_sampler._backends.memory import IDS
 
 
 def can_join(data: Any) -> bool:
-    """Whether this module knows the data; stores and sparse matrices are PyG's."""
-    if not isinstance(data, Data | HeteroData):
+    """Whether this module knows the data; stores and sparse matrices are PyG's.
+
+    A subclass may have properties that are set in ways of their own.
+    """
+    if type(data) not in (Data, HeteroData):
         return False
     return not any("adj_t" in store for store in data.edge_stores)
 

@@ -3,6 +3,7 @@
 import inspect
 from functools import cache
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from gttf_sampler._check import shown
 from gttf_sampler.estimate import share
 
 EDGE_ARGUMENTS = ("edge_weight", "edge_attr")
+
+# Those that are in use. As long as there is one, batches carry their samples.
+CURES: "WeakSet[Cure]" = WeakSet()
 
 
 class Cure:
@@ -29,13 +33,19 @@ class Cure:
 
     def __init__(self, scale: str | None) -> None:
         self.scale = scale
+        CURES.add(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Notes copies and what was pickled, too."""
+        self.__dict__.update(state)
+        CURES.add(self)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def before(self, layer: Any, args: Any, kwargs: Any) -> Any:
         """Prepares a layer for edges that were sampled; a forward pre-hook."""
         named = dict(zip(_parameters(layer.__class__), args, strict=False)) | kwargs
         edges = named.get("edge_index")
-        if not isinstance(edges, SampledEdgeIndex):
+        if not isinstance(edges, SampledEdgeIndex) or not edges.as_drawn:
             return None
         stand_in: StandIn
         operator = operator_of(layer)

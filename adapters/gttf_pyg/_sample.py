@@ -73,6 +73,11 @@ class Sample:
         """
         if self.hops is None:
             return 0, num_edges
+        if torch._C._current_graph_task_id() != -1:  # in the middle of `backward`
+            raise RuntimeError(
+                "'layerwise' must be False where layers are computed again, as with "
+                "torch.utils.checkpoint (got True); whose turn it is is not known then"
+            )
         ends = torch.tensor(self.hops).cumsum(0).tolist()
         there = sum(end <= num_edges for end in ends)
         wanted = min(len(ends) - 1 - self.step % len(ends), max(there, 1) - 1)

@@ -31,13 +31,20 @@ class SampledEdgeIndex(Tensor):
     """
 
     sample: Sample
+    version: int | None
 
     @staticmethod
     def of(edge_index: Tensor, sample: Sample) -> SampledEdgeIndex:
         """These edges with their sample."""
         found = edge_index.as_subclass(SampledEdgeIndex)
         found.sample = sample
+        found.version = None if found.is_inference() else found._version
         return found
+
+    @property
+    def as_drawn(self) -> bool:
+        """Whether nobody has changed the edges in place, where torch counts that."""
+        return self.version is None or self.version == self._version
 
     @property
     def plain(self) -> Tensor:

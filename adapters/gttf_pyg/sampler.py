@@ -83,7 +83,9 @@ class GTTFSampler(sampler.NeighborSampler):
         layerwise: draw anew for every layer, all nodes that it needs; see `GTTFLoader`.
     """
 
-    _made: Any = None  # (settings, RootedSampler), once the first batch was asked for
+    _made: Any = (
+        None  # (fanouts, rows, how to draw, RootedSampler), from the first batch on
+    )
 
     def __init__(
         self,
@@ -305,7 +307,7 @@ class GTTFSampler(sampler.NeighborSampler):
         return _output.from_hetero_subgraph(tree, self.adjs, self._backward)
 
     def _engine(self) -> RootedSampler:
-        """The engine's sampler; made anew when a setting was changed."""
+        """The engine's sampler, made anew if fanouts, rows or the law change."""
         fanouts, rows, made = self._fanouts, self.adjs, self._made
         how = self.replace, self.disjoint
         same = made is not None and made[0] is fanouts and made[1] is rows

@@ -5,7 +5,6 @@ from typing import Any, TypeVar
 from torch import nn
 from torch_geometric.nn import ClusterGCNConv, EGConv, MessagePassing
 
-from gttf_pyg import _attach
 from gttf_pyg._layers import Cure, cure_of
 from gttf_pyg._operators import SUMS, UNCOVERED, operator_of
 from gttf_pyg._sampled import SampledEdgeIndex
@@ -65,7 +64,6 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
     known = restart in model._forward_pre_hooks.values()
     if not (known or isinstance(model, MessagePassing)):
         model.register_forward_pre_hook(restart, with_kwargs=True)
-    _attach.carry_samples()
     return model
 
 

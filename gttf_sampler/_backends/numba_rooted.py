@@ -6,6 +6,7 @@ done in order, the next ones are drawn. Relations without a frontier take no par
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from gttf_sampler._backends import rooted_kernels as kernels
 from gttf_sampler._backends.memory import borrow, give_back, lend
 from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
 from gttf_sampler._backends.scratch import NO_TREES, TREES
-from gttf_sampler._backends.threads import parallel, start
+from gttf_sampler._backends.threads import Parts, parallel
 from gttf_sampler.random import WORD, Key, fold
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     if expected is None:
         expected = plan.most_edges(batch.seeds)
     if expected < FEW_EDGES:
-        return _sample_at_once(plan, batch, relations)
+        at_once = _sample_at_once(plan, batch, relations)
+        if at_once is not None:
+            return at_once
     tables = _Tables(plan, batch)
     reached, taken = _Reached(plan, batch, tables), _Taken(plan)
     for hop in range(plan.depth):
@@ -56,8 +59,8 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
 
 
-def _sample_at_once(plan: Plan, batch: Batch, relations: Array) -> Rooted:
-    """A batch of a few edges, in one call."""
+def _sample_at_once(plan: Plan, batch: Batch, relations: Array) -> Rooted | None:
+    """A batch of a few edges, in one call; None if there are many after all."""
     counts = [part.numel() for part in batch.seeds]
     seeds = batch.seeds[0] if len(counts) == 1 else torch.cat(batch.seeds)
     fanouts = plan.usual.get("fanouts")
@@ -69,10 +72,12 @@ def _sample_at_once(plan: Plan, batch: Batch, relations: Array) -> Rooted:
     tables = _Tables(plan, batch)
     ids, roots, index, edge, hops, taken, slots = kernels.sample(
         *(relations, fanouts, tables.rows, seeds.numpy(), np.array(counts)),
-        *(np.array(batch.first_root), *how, *tables.trees.begin()),
+        *(np.array(batch.first_root), *how, *tables.tree(), 4 * FEW_EDGES),
     )
     tables.trees.keep(slots)
     tables.give_back()
+    if hops.size == 0:
+        return None
     plan.usual["edges"] = edge.size + edge.size // 8
     sizes, widths = taken.sum(1).tolist(), hops.sum(1).tolist()
     rows, cols = _ends(torch.from_numpy(index), sizes)
@@ -118,11 +123,15 @@ class _Tables:
             row[kernels.WIDE_CELL] = WIDE[own.cell.dtype]
             row[kernels.FLOOR], row[kernels.LIMIT] = floor, floor + numbers
 
+    def tree(self) -> tuple[Array, int]:
+        """The slots of the table of trees, and a base for this batch."""
+        return self.trees.begin() if self.trees is not NO_TREES else (NO_TREES.slots, 0)
+
     def give_back(self) -> None:
         """Lets others have the tables."""
         if self.cells:
             self.plan.give_back(self.cells)
-        else:
+        elif self.trees is not NO_TREES:
             self.plan.pools[0].give_back(TREES, self.trees)
 
 
@@ -212,10 +221,10 @@ def _sample_hop(
     parts = max(1, min(PARTS, drawn // PART))
     bounds = [width * part // parts for part in range(parts + 1)]
     how = word(fold(batch.key, hop)), plan.replace, batch.apart
-    waits = start(kernels.draw, bounds, *table, *how, *rows, *new)
-    for wait, lo, hi in zip(waits, bounds, bounds[1:], strict=False):
-        wait()  # for this part; the next ones are drawn while it is numbered
-        kernels.number(lo, hi, *table, *reached.tree, reached.known, end, *new[1:])
+    with Parts(kernels.draw, bounds, *table, *how, *rows, *new) as drawing:
+        for part, (lo, hi) in enumerate(pairwise(bounds)):
+            drawing.wait(part)  # the next ones are drawn while it is numbered
+            kernels.number(lo, hi, *table, *reached.tree, reached.known, end, *new[1:])
     for array in scratch:
         give_back(array)
     reached.close_hop()
@@ -250,7 +259,7 @@ class _Reached:
                 self.roots.append(borrow(expected))
                 self.roots[kind][:count] = np.arange(first, first + count)
             self._note(kind)
-        self.tree = self.trees.begin()
+        self.tree = tables.tree()
         self._enter(sum(counts), anew=True)
 
     def _note(self, kind: int) -> None:

@@ -229,7 +229,7 @@ def draw(
         here = nodes[own[TO]]
         ids, roots, apart_by = _longs(here[IDS]), _longs(here[ROOTS]), here[SIZE]
         rowptr, table = _longs(own[ROWPTR]), _longs(own[MASS])
-        cells = _cells(segments[s, FANOUT]) if own[MASS] else 0
+        cells = _cells(fanout) if own[MASS] and not again and fanout < _EVERY else 0
         gone = np.empty((2, cells), np.int64)
         for i in range(first, stop):
             at, local = end[i - 1] if i else 0, uint64(i + begin)
@@ -440,7 +440,18 @@ def _grown(array, used, needed):
 
 @_compiled
 def sample(
-    relations, fanouts, nodes, seeds, counts, roots, key, replace, apart, slots, base
+    relations,
+    fanouts,
+    nodes,
+    seeds,
+    counts,
+    roots,
+    key,
+    replace,
+    apart,
+    slots,
+    base,
+    limit,
 ):
     """A whole batch on one thread, for batches that are not worth waking another.
 
@@ -456,6 +467,7 @@ def sample(
         apart: whether trees are disjoint.
         slots: a table of trees, empty if they are not apart.
         base: all values in `slots` are below.
+        limit: with more edges than this it gives up, and returns empty arrays.
 
     Returns:
         Ids and trees of all nodes type by type; `index` and `ids` as `gather` makes
@@ -510,6 +522,9 @@ def sample(
             moves[moved, 0], moves[moved, 1], moves[moved, 2] = relation, used, count
             more[relations[relation, BY]] += count
             moved, used = moved + 1, used + count
+        if used > limit:
+            none = np.empty(0, np.int64)
+            return none, none, none, none, hops[:0], taken[:0], slots
         needed = int64(0)
         for kind in range(kinds):
             needed = max(needed, known[kind] + more[kind] + 1)

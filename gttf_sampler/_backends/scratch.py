@@ -69,6 +69,8 @@ class TreeTable:
 
     def begin(self) -> tuple[Array, int]:
         """The slots, and the first of 2³² values above all that are in them."""
+        if self._base >= 1 << 62:
+            self.slots[:], self._base = 0, 0
         self._base += 1 << 32
         return self.slots, self._base
 

@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -39,33 +40,60 @@ def ranges(size: int, work: int) -> list[tuple[int, int]]:
 
 def run(calls: Sequence[Callable[[], Any]]) -> None:
     """Makes all calls, the first one on this thread, and waits for them."""
-    waiting = [_submit(call) for call in calls[1:]]
-    calls[0]()
-    for wait in waiting:
-        wait()
+    futures = [_submit(call) for call in calls[1:]]
+    try:
+        calls[0]()
+        for future in futures:
+            future.result()
+    except BaseException:
+        _see_off(futures)
+        raise
 
 
-def start(
-    kernel: Callable[..., Any], bounds: Sequence[int], *args: Any
-) -> list[Callable[[], Any]]:
-    """Starts kernel(lo, hi, *args) for every range; what it returns waits for each.
+class Parts:
+    """Calls kernel(lo, hi, *args) for ranges in their order, some of them ahead.
 
-    The ranges are begun in their order, so that one can go on with the first while
-    others are still under way; whoever waits for one does those that nobody has begun.
+    As a context it waits for all that was begun, whatever happens inside: kernels read
+    memory by its address, which must not be freed under them.
+
+    Args:
+        kernel: what to call.
+        bounds: where the ranges begin and end.
+        args: of all calls.
     """
-    calls = [partial(kernel, lo, hi, *args) for lo, hi in pairwise(bounds)]
-    others = min(torch.get_num_threads(), len(calls)) - 1
-    if others == 0:
-        return list(calls)
-    results: list[Future[Any]] = [Future() for _ in calls]
-    left = deque(zip(results, calls, strict=True))  # its popleft is atomic
 
-    def take() -> bool:
-        if not left:
-            return False
+    def __init__(
+        self, kernel: Callable[..., Any], bounds: Sequence[int], *args: Any
+    ) -> None:
+        calls = [partial(kernel, lo, hi, *args) for lo, hi in pairwise(bounds)]
+        self._results: list[Future[Any]] = [Future() for _ in calls]
+        self._left = deque(zip(self._results, calls, strict=True))  # popleft is atomic
+        others = min(torch.get_num_threads(), len(calls)) - 1
+        self._begun = [_submit(self._work) for _ in range(others)]
+
+    def __enter__(self) -> "Parts":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._left.clear()
+        _see_off(self._begun)
+
+    def wait(self, number: int) -> None:
+        """Waits for a range, and does those that nobody has begun meanwhile."""
+        result = self._results[number]
+        while not result.done() and self._take():
+            pass
+        result.result()
+
+    def _work(self) -> None:
+        while self._take():
+            pass
+
+    def _take(self) -> bool:
+        """Does the next range; False if there is none."""
         try:
-            result, call = left.popleft()
-        except IndexError:  # another thread was faster
+            result, call = self._left.popleft()
+        except IndexError:
             return False
         try:
             result.set_result(call())
@@ -73,18 +101,15 @@ def start(
             result.set_exception(error)
         return True
 
-    def work() -> None:
-        while take():
-            pass
 
-    def wait(result: Future[Any]) -> Any:
-        while not result.done() and take():
-            pass
-        return result.result()
-
-    for _ in range(others):
-        _submit(work)
-    return [partial(wait, result) for result in results]
+def _see_off(futures: Sequence[Future[Any]]) -> None:
+    """Waits until calls are over, whatever became of them; they take milliseconds."""
+    while True:
+        try:
+            wait_for(futures)
+            return
+        except KeyboardInterrupt:  # one more must not leave them alone
+            continue
 
 
 def parallel(kernel: Callable[..., Any], size: int, work: int, *args: Any) -> None:
@@ -92,14 +117,16 @@ def parallel(kernel: Callable[..., Any], size: int, work: int, *args: Any) -> No
     run([partial(kernel, lo, hi, *args) for lo, hi in ranges(size, work)])
 
 
-def _submit(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Starts a call on the pool; what it returns waits for the end."""
+def _submit(call: Callable[[], Any]) -> Future[Any]:
+    """Starts a call on the pool."""
     global _pool, _pool_size
     size = max(1, torch.get_num_threads() - 1)
     if _pool is None or _pool_size < size:
         _pool_size = size
         _pool = ThreadPoolExecutor(_pool_size, thread_name_prefix="gttf")
     try:
-        return _pool.submit(call).result
+        return _pool.submit(call)
     except RuntimeError:  # the interpreter is shutting down and starts no thread
-        return call
+        done: Future[Any] = Future()
+        done.set_result(call())
+        return done

@@ -31,7 +31,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     draws the same.
     """
     one = len(plan.relations) == len(plan.sizes) == 1
-    plain = one and batch.laws[0] is UNIFORM and not batch.apart
+    plain = one and batch.laws[0] == UNIFORM and not batch.apart
     if not plain or plan.device.type != "cpu":
         return None
     (relation,), (seeds,) = plan.relations, batch.seeds

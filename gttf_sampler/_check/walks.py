@@ -131,21 +131,22 @@ def traversed(forest: T | None) -> T:
 def law(value: Any, edges: int, trees: int) -> None:
     """Refuses a law whose arrays do not fit the graph and the seeds.
 
-    Compiled code reads them without looking. On accelerators nobody waits for answers.
+    Compiled code reads them by their addresses. On accelerators, where it does not,
+    nobody waits for an answer.
     """
-    sizes = {"mass": edges, "time": edges, "latest": trees, "before": trees}
+    sizes = {"time": edges, "latest": trees, "before": trees}
     for name, size in sizes.items():
         array = getattr(value, name)
         if array is not None:
-            of = "edge" if name in ("mass", "time") else "seed"
+            of = "edge" if name == "time" else "seed"
             length(f"law.{name}", dense(f"law.{name}", array), size, of)
-    if value.mass is not None and value.mass.dtype != torch.int64:
-        mistyped("law.mass", "must have dtype int64", value.mass.dtype)
     if (value.time is None) != (value.latest is None):
         fail("law.latest", "must be given where 'law.time' is, and only there", value)
     if value.hidden is None:
         return
     hidden = integers("law.hidden", value.hidden)
+    if hidden.numel() and value.mass is not None:
+        fail("law.hidden", "must not be given beside 'law.mass'", hidden)
     if hidden.device.type == "cpu":
         within("law.hidden", hidden, edges, "edges")
         if not bool((hidden[1:] > hidden[:-1]).all()):

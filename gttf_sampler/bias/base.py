@@ -52,8 +52,12 @@ class Bias:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Takes back an inherited law from who weighs or draws in a way of its own."""
         super().__init_subclass__(**kwargs)
-        if {"__call__", "draw"} & cls.__dict__.keys() and "law" not in cls.__dict__:
-            cls.law = Bias.law  # type: ignore[method-assign]
+        for base in cls.__mro__:
+            if "law" in base.__dict__:
+                break
+            if {"__call__", "draw"} & base.__dict__.keys():
+                cls.law = Bias.law  # type: ignore[method-assign]
+                break
 
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 T = TypeVar("T")
+MOST = 128  # results of one object
 
 
 class Kept:
@@ -28,6 +29,8 @@ class Kept:
             same = all(x is y for x, y in zip(before, made_of, strict=True))
             if same and None not in changes and changes == changes_before:
                 return found
+        if len(self._made) >= MOST:  # names that keep changing must not pile up
+            self._made.clear()
         result = make()
         self._made[name] = result, made_of, changes
         return result

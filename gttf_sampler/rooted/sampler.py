@@ -12,6 +12,7 @@ from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation, Rooted
 from gttf_sampler.bias.base import Bias, as_bias
+from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.rooted.hops import sample_hops
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
@@ -118,7 +119,7 @@ class RootedSampler:
 
         Args:
             seeds: per node type, "" if there are no types; trees are in their order.
-            laws: per relation.
+            laws: per relation; they are taken as sound.
             apart: whether trees are disjoint.
             key: from which the key of the batch is made.
             trusted: whether the seeds are known to be sound.
@@ -167,7 +168,8 @@ class RootedSampler:
             apart = apart or bias.separates_trees
             law = bias.law(relation.adj)
             if law is not None:
-                _check.law(law, relation.adj.num_edges, every.numel())
+                _check_law(law, relation.adj, every.numel())
+                apart = apart or law.time is not None  # times are those of trees
             laws.append(law)
         key = random.new_key(randomness, self.plan.device, random.ROOTED)
         return self.draw(Batch(starts, first_root, apart, laws, biases, key))
@@ -203,6 +205,17 @@ class RootedSampler:
             named = f"seeds[{names[number]}]" if self.typed else "seeds"
             starts[number] = _check.seeds(ids, self.plan.sizes[number], device, named)
         return starts, order or range(len(names))
+
+
+def _check_law(law: Law, adj: CompactAdj, trees: int) -> None:
+    """Refuses a law that does not fit, or has masses that nobody has checked."""
+    _check.law(law, adj.num_edges, trees)
+    own = law.mass is None
+    if law.mass is not None and adj.edge_weight is not None:
+        own = law.mass is tables.weight_table(adj)
+    if not own or law.gaps != (law.mass is not None and tables.has_gaps(adj)):
+        rule = "must be the mass and the gaps of EdgeWeightBias().law(adj), or neither"
+        _check.fail("law.mass", rule, f"mass={law.mass}, gaps={law.gaps}")
 
 
 def _first_roots(starts: Sequence[Tensor], order: Sequence[int]) -> list[int]:

@@ -155,6 +155,21 @@ def test_hetero_is_bit_identical(hetero, replace, disjoint):
     assert same(*all_ways(call))
 
 
+class LastButHidden(TemporalBias):
+    """The latest neighbours that are not hidden, as only a law of one's own says."""
+
+    def __init__(self, time, hidden):
+        super().__init__(time, strategy="last")
+        self.hidden = hidden
+
+    def __call__(self, path, node, neighborhood):
+        seen = ~torch.isin(neighborhood.edge, self.hidden)
+        return super().__call__(path, node, neighborhood) * seen
+
+    def law(self, adj):
+        return super().law(adj)._replace(hidden=self.hidden)
+
+
 LAWS = {
     "uniform": lambda time, hidden: None,
     "weight": lambda time, hidden: EdgeWeightBias(),
@@ -168,6 +183,7 @@ LAWS = {
         TemporalBias(time, window=9) * EdgeWeightBias()
     ),
     "hidden and weight": lambda time, hidden: EdgeWeightBias() * ExcludeBias(hidden),
+    "last but hidden": lambda time, hidden: LastButHidden(time, hidden),
     "function": lambda time, hidden: ones,
 }
 TIMES = [torch.int32, torch.int64, torch.float32, torch.float64, torch.int16]

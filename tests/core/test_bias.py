@@ -532,8 +532,12 @@ class Lawful(Bias):
 @pytest.mark.parametrize(
     ("law", "match"),
     [
-        ({"mass": torch.ones(3).long()}, r"'law.mass' must have one entry per edge"),
-        ({"mass": torch.ones(10)}, r"'law.mass' must have dtype int64"),
+        ({"mass": torch.ones(10).long()}, r"'law.mass' must be the mass and the gaps"),
+        ({"gaps": True}, r"'law.mass' must be the mass and the gaps of EdgeWeightBias"),
+        (
+            {"mass": torch.ones(10), "hidden": torch.tensor([1])},
+            r"'law.hidden' must not be given beside 'law.mass'",
+        ),
         ({"time": torch.arange(10)}, r"'law.latest' must be given where 'law.time' is"),
         (
             {"time": torch.arange(10), "latest": torch.arange(3)},
@@ -553,7 +557,22 @@ def test_law_is_not_inherited_by_who_weighs_otherwise(toy):
         def __call__(self, path, node, neighborhood):
             return (neighborhood.neighbor == 1).float()
 
+    class Mixed:
+        def __call__(self, path, node, neighborhood):
+            return (neighborhood.neighbor == 1).float()
+
+    class Both(Mixed, Lawful):
+        pass
+
+    assert Both(hidden=torch.arange(10)).law(toy) is None
     everything = Lawful(hidden=torch.arange(10))
     assert sample_rooted(toy, [4], [3], bias=everything).num_edges == 0
     found = sample_rooted(toy, [4], [3], bias=Other(hidden=torch.arange(10)))
     assert found.node.tolist() == [4, 1]
+
+
+def test_law_with_times_separates_trees(toy):
+    law = Lawful(time=torch.arange(10), latest=torch.tensor([3, 9]))
+    found = sample_rooted(toy, [4, 4], [-1], bias=law)
+    assert found.batch is not None
+    assert bool((found.edge[found.col == 0] <= 3).all())

@@ -5,6 +5,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,6 +36,14 @@ def draw(adj: CompactAdj, number: int) -> list[int]:
     return [int(found.edge.sum()), int(found.row.sum()), int(forest.nodes[2].sum())]
 
 
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 class Batches(torch.utils.data.Dataset):
     """Numbers of batches; a worker turns each into a sample of the graph."""
 
@@ -45,14 +55,6 @@ class Batches(torch.utils.data.Dataset):
 
     def __getitem__(self, number: int) -> list[int]:
         return [*draw(self.adj, number), torch.get_num_threads(), os.getpid()]
-
-
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -180,3 +182,40 @@ def test_missing_cache_directory_only_means_compiling(tmp_path):
     )
     assert done.stdout == "[[0]] numba\n", done.stderr
     assert done.stderr.count("compiling the CPU kernels") == 1
+
+
+def test_parts_are_waited_for_when_the_caller_fails(two_threads):
+    """Kernels read memory by its address: nobody may leave while they run."""
+    begun, ended, go_on = [], [], threading.Event()
+
+    def slow(lo, hi):
+        begun.append(lo)
+        go_on.wait(10)
+        ended.append(lo)
+
+    def interrupted():
+        with threads.Parts(slow, range(9)):
+            while not begun:
+                time.sleep(0.001)
+            threading.Timer(0.05, go_on.set).start()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert begun == ended
+    assert len(begun) < 8  # the others were never begun
+
+
+def test_calls_are_waited_for_when_the_first_fails(two_threads):
+    ended = []
+
+    def fail():
+        raise MemoryError
+
+    def slow():
+        time.sleep(0.05)
+        ended.append(1)
+
+    with pytest.raises(MemoryError):
+        threads.run([fail, slow])
+    assert ended == [1]

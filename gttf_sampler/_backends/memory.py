@@ -101,12 +101,12 @@ class Pool:
         if size >= self.small:
             for _ in range(len(self.idle)):
                 try:
-                    array = self.idle.pop(0)
+                    array = self.idle.pop()  # used last, and so the likeliest in cache
                 except IndexError:
                     break
                 if size <= array.size <= 4 * size:
                     return array
-                self.idle.append(array)
+                self.idle.insert(0, array)
             size += size // 8
         made: Array = empty(size, self.dtype).numpy()
         return made

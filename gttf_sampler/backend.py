@@ -75,5 +75,5 @@ def _numba_ops() -> ModuleType | None:
     from gttf_sampler._backends import kernels, numba_ops
 
     if not kernels.cached():
-        _log.warning("compiling the CPU kernels: a few seconds, once on this machine")
+        _log.warning("compiling the CPU kernels: half a minute, once on this machine")
     return numba_ops

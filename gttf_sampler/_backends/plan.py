@@ -61,6 +61,7 @@ class Law(NamedTuple):
 
 
 UNIFORM = Law()
+"""All neighbours are equally likely."""
 
 
 class Relation(NamedTuple):

@@ -42,7 +42,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     found = _relations(plan, batch)
     if found is None:
         return None
-    relations, _kept = found
+    relations, kept = found
     expected = plan.usual.get("edges")
     if expected is None:
         expected = plan.most_edges(batch.seeds)
@@ -52,8 +52,9 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
             return at_once
     tables = _Tables(plan, batch)
     reached, taken = _Reached(plan, batch, tables), _Taken(plan)
+    owners = plan, batch, kept, tables, reached
     for hop in range(plan.depth):
-        _sample_hop(plan, batch, hop, relations, reached, taken)
+        _sample_hop(plan, batch, hop, relations, reached, taken, owners)
     tables.give_back()
     ends = taken.result(relations)
     return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
@@ -198,8 +199,12 @@ def _sample_hop(
     relations: Array,
     reached: _Reached,
     taken: _Taken,
+    owners: Any,
 ) -> None:
-    """Draws for all frontiers and numbers what they reach."""
+    """Draws for all frontiers and numbers what they reach.
+
+    `owners` have the memory that is read by its address.
+    """
     segments, width = reached.segments(plan, hop)
     if width == 0:
         reached.close_hop()
@@ -210,7 +215,9 @@ def _sample_hop(
     end = rows[2]
     table = relations, segments, reached.table
     searches = 4 if relations[:, kernels.KIND].any() else 1
-    parallel(kernels.measure, width, searches * width, *table, plan.replace, *rows)
+    how_much = width, searches * width
+    measured = *table, plan.replace, *rows
+    parallel(kernels.measure, *how_much, *measured, owners=owners)
     np.cumsum(end, out=end)
     drawn = int(end[-1])
     _check.fits("fanouts", 24 * drawn)
@@ -221,7 +228,8 @@ def _sample_hop(
     parts = max(1, min(PARTS, drawn // PART))
     bounds = [width * part // parts for part in range(parts + 1)]
     how = word(fold(batch.key, hop)), plan.replace, batch.apart
-    with Parts(kernels.draw, bounds, *table, *how, *rows, *new) as drawing:
+    args = *table, *how, *rows, *new
+    with Parts(kernels.draw, bounds, *args, owners=owners) as drawing:
         for part, (lo, hi) in enumerate(pairwise(bounds)):
             drawing.wait(part)  # the next ones are drawn while it is numbered
             kernels.number(lo, hi, *table, *reached.tree, reached.known, end, *new[1:])

@@ -60,12 +60,19 @@ class Parts:
         kernel: what to call.
         bounds: where the ranges begin and end.
         args: of all calls.
+        owners: of memory that the kernel reads by its address; calls hold on to them,
+            as an interrupt may come before anybody waits.
     """
 
     def __init__(
-        self, kernel: Callable[..., Any], bounds: Sequence[int], *args: Any
+        self,
+        kernel: Callable[..., Any],
+        bounds: Sequence[int],
+        *args: Any,
+        owners: Any = None,
     ) -> None:
-        calls = [partial(kernel, lo, hi, *args) for lo, hi in pairwise(bounds)]
+        own = owners, kernel
+        calls = [partial(_held, *own, lo, hi, *args) for lo, hi in pairwise(bounds)]
         self._results: list[Future[Any]] = [Future() for _ in calls]
         self._left = deque(zip(self._results, calls, strict=True))  # popleft is atomic
         others = min(torch.get_num_threads(), len(calls)) - 1
@@ -98,6 +105,8 @@ class Parts:
         try:
             result.set_result(call())
         except BaseException as error:
+            if result.done():  # an interrupt that has come after it
+                raise
             result.set_exception(error)
         return True
 
@@ -112,9 +121,20 @@ def _see_off(futures: Sequence[Future[Any]]) -> None:
             continue
 
 
-def parallel(kernel: Callable[..., Any], size: int, work: int, *args: Any) -> None:
-    """Runs kernel(lo, hi, *args) over all of [0, size), in ranges, on the threads."""
-    run([partial(kernel, lo, hi, *args) for lo, hi in ranges(size, work)])
+def parallel(
+    kernel: Callable[..., Any], size: int, work: int, *args: Any, owners: Any = None
+) -> None:
+    """Runs kernel(lo, hi, *args) over all of [0, size), in ranges, on the threads.
+
+    `owners` are those of memory that it reads by its address; see `Parts`.
+    """
+    own = owners, kernel
+    run([partial(_held, *own, lo, hi, *args) for lo, hi in ranges(size, work)])
+
+
+def _held(owners: Any, kernel: Callable[..., Any], *args: Any) -> Any:
+    """Calls a kernel; as long as it runs, `owners` live."""
+    return kernel(*args)
 
 
 def _submit(call: Callable[[], Any]) -> Future[Any]:

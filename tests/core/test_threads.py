@@ -1,5 +1,6 @@
 """The fast backend among threads, forks, spawned workers and closing interpreters."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -219,3 +221,24 @@ def test_calls_are_waited_for_when_the_first_fails(two_threads):
     with pytest.raises(MemoryError):
         threads.run([fail, slow])
     assert ended == [1]
+
+
+def test_calls_hold_the_owners_of_what_they_read(two_threads):
+    """An interrupt may end the caller before it waits for anybody."""
+
+    class Owner:
+        pass
+
+    owner, seen, go_on = Owner(), [], threading.Event()
+    alive = weakref.ref(owner)
+
+    def slow(lo, hi):
+        go_on.wait(10)
+        seen.append(alive() is not None)
+
+    with threads.Parts(slow, range(3), owners=owner) as parts:
+        del owner
+        gc.collect()
+        go_on.set()
+        parts.wait(1)
+    assert seen == [True, True]

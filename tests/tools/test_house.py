@@ -57,6 +57,7 @@ MAY_IMPORT = {
     "embedding": {*WALKS, "objectives", "_loading"},
     "plot": {*BASE, "graph", "forest"},
     "_loading": {*BASE, "bias"},
+    "distributed": {*WALKS, "rooted", "subgraph", "gather"},
 }
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gttf_sampler._backends import kernels, torch_ops
 from gttf_sampler._backends.memory import borrow, empty, lend
+from gttf_sampler._backends.numba_asked import asked as asked
 from gttf_sampler._backends.numba_rooted import rooted as rooted
 from gttf_sampler._backends.numba_rooted import word
 from gttf_sampler._backends.threads import parallel, ranges, run

@@ -1,5 +1,8 @@
 """A graph whose rows live in several processes, with the batches of one machine."""
 
+from gttf_sampler.distributed.adj import PartitionedAdj
+from gttf_sampler.distributed.exchange import PeerError
+from gttf_sampler.distributed.graph import PartitionedGraph
 from gttf_sampler.distributed.partition import partition
 
-__all__ = ["partition"]
+__all__ = ["PartitionedAdj", "PartitionedGraph", "PeerError", "partition"]

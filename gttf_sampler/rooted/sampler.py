@@ -14,6 +14,7 @@ from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation, Roo
 from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph.remote import RemoteRows
 from gttf_sampler.rooted.hops import sample_hops
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
 
@@ -53,7 +54,8 @@ class RootedSampler:
             hops = _check.typed_fanouts(fanouts, list(adj))
             adjs: dict[Any, CompactAdj] = dict(adj)
         else:
-            _check.of_type("adj", adj, CompactAdj)
+            if not isinstance(adj, RemoteRows):
+                _check.of_type("adj", adj, CompactAdj)
             adj.ensure_sound()
             sizes, only = {"": adj.num_rows}, ("", "", "")
             hops = {only: _check.fanouts(fanouts, allow_all=True)}
@@ -80,6 +82,8 @@ class RootedSampler:
             replace,
             owners[0].device,
         )
+        remote = (r.adj for r in relations if isinstance(r.adj, RemoteRows))
+        self._remote: RemoteRows | None = next(remote, None)
 
     def __call__(
         self, seeds: Any, *, bias: Any = None, generator: random.Randomness = None
@@ -132,6 +136,8 @@ class RootedSampler:
 
     def draw(self, batch: Batch) -> Rooted:
         """A batch that is known to be sound, without any check."""
+        if self._remote is not None:
+            return self._remote.sample(self.plan, batch)
         found = ops.rooted(self.plan, batch)
         return sample_hops(self.plan, batch) if found is None else found
 
@@ -164,11 +170,16 @@ class RootedSampler:
             if bias is None:
                 laws.append(UNIFORM)
                 continue
-            bias.begin(relation.adj, every)
+            adj: Any = relation.adj
+            remote = isinstance(adj, RemoteRows)
+            # it must refuse what has to see the rows before that begins
+            told = adj.told_as_data(bias, every.numel()) if remote else None
+            bias.begin(adj, every)
             apart = apart or bias.separates_trees
-            law = bias.law(relation.adj)
+            law = told if remote else bias.law(adj)
             if law is not None:
-                _check_law(law, relation.adj, every.numel())
+                if not remote:
+                    _check_law(law, adj, every.numel())
                 apart = apart or law.time is not None  # times are those of trees
             laws.append(law)
         key = random.new_key(randomness, self.plan.device, random.ROOTED)

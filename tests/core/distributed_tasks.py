@@ -1,0 +1,133 @@
+"""What processes of a world do in tests of partitioned graphs."""
+
+import torch
+
+from gttf_sampler import (
+    EdgeWeightBias,
+    ExcludeBias,
+    TemporalBias,
+    sample_rooted,
+    traverse,
+    use_backend,
+)
+from gttf_sampler.bias import UNIFORM
+from gttf_sampler.distributed import PartitionedGraph
+from gttf_sampler.rooted import RootedSampler
+from strategies import BACKENDS
+
+
+def fields(sub):
+    """Everything that a subgraph says."""
+    return [getattr(sub, name) for name in sub.__dataclass_fields__]
+
+
+def same(left, right):
+    """Whether two results are equal, bit for bit, wherever there are tensors."""
+    if isinstance(left, torch.Tensor):
+        return left.dtype == right.dtype and left.equal(right)
+    if isinstance(left, dict):
+        keys = list(left) == list(right)
+        return keys and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple):
+        pairs = zip(left, right, strict=True)
+        return len(left) == len(right) and all(same(x, y) for x, y in pairs)
+    return left == right
+
+
+def biases(adj, seeds, key):
+    """A bias of every kind that can be told as data, and None."""
+    found = [None]
+    if adj.edge_weight is not None:
+        found.append(EdgeWeightBias())
+    if adj.num_edges:
+        generator = torch.Generator().manual_seed(key)
+        some = torch.randperm(adj.num_edges, generator=generator)
+        found.append(ExcludeBias(some[: 1 + adj.num_edges // 3]))
+    if adj.edge_time is not None:
+        times = torch.arange(len(seeds)).to(adj.edge_time.dtype) % 5
+        found.append(TemporalBias(times))
+        found.append(TemporalBias(times, strategy="last"))
+        found.append(TemporalBias(times, window=1))
+        if adj.edge_weight is not None:
+            found.append(TemporalBias(times, weighted=True))
+    return found
+
+
+def one_by_one(rank, groups, size, path, whole, seeds, key):
+    """Compares all modes of a homogeneous graph in a group of `size` processes."""
+    if rank >= size:
+        return 0
+    adj, done = whole, 0
+    seeds = [(seed + rank) % adj.num_rows for seed in seeds] if adj.num_rows else []
+    with PartitionedGraph.open(path, groups[size], timeout=120) as graph:
+        for backend in BACKENDS:
+            with use_backend(backend):
+                for number, bias in enumerate(biases(adj, seeds, key)):
+                    if number % size == rank % 2:  # not all have as many batches
+                        done += check(graph.adj, adj, seeds, bias, key + rank)
+                done += check_walks(graph.adj, adj, seeds, key + rank)
+    return done
+
+
+def check(far, near, seeds, bias, key):
+    for replace in (False, True):
+        for disjoint in (False, True):
+            for fanouts in ([2, 3], [-1], [0, 1], []):
+                how = {"replace": replace, "disjoint": disjoint, "bias": bias}
+                given = {**how, "generator": key}
+                left = sample_rooted(far, seeds, fanouts, **given)
+                right = sample_rooted(near, seeds, fanouts, **given)
+                assert same(fields(left), fields(right)), (given, fanouts)
+    sampler = [RootedSampler(x, [2, 2]) for x in (far, near)]
+    start = {"": torch.tensor(seeds, dtype=torch.int64)}
+    drawn = [s.draw(s.batch(start, [UNIFORM], False, key)) for s in sampler]
+    assert same(list(drawn[0]), list(drawn[1]))  # edges by the caller's own numbers
+    return 17
+
+
+def check_walks(far, near, seeds, key):
+    weighted = near.edge_weight is not None
+    for bias in (None, EdgeWeightBias()) if weighted else (None,):
+        for replace in (True, False):
+            for fanouts in ([1, 1, 1], [2, 3]):
+                given = {"bias": bias, "replace": replace, "generator": key}
+                left = traverse(far, seeds, fanouts, **given)
+                right = traverse(near, seeds, fanouts, **given)
+                assert same(left.nodes, right.nodes), given
+                assert same(left.edges, right.edges), given
+    return 4
+
+
+def typed(rank, groups, size, path, whole, seeds, times, key):
+    """Compares all modes of a heterogeneous graph in a group of `size` processes."""
+    if rank >= size:
+        return 0
+    done = 0
+    with PartitionedGraph.open(path, groups[size], timeout=120) as graph:
+        for backend in BACKENDS:
+            for replace in (False, True):
+                for disjoint in (False, True):
+                    for fanouts in ([2, 3], [-1, 1]):
+                        for bias in typed_biases(whole, times):
+                            given = {"replace": replace, "disjoint": disjoint}
+                            given |= {"bias": bias, "generator": key + rank}
+                            with use_backend(backend):
+                                pair = [
+                                    sample_rooted(adjs, seeds, fanouts, **given)
+                                    for adjs in (graph.adjs, whole)
+                                ]
+                            assert same(*map(fields, pair)), given
+                            done += 1
+    return done
+
+
+def typed_biases(adjs, times):
+    """None, and what weights, times and hidden edges allow."""
+    found = [None]
+    if all(adj.edge_weight is not None for adj in adjs.values()):
+        found.append(EdgeWeightBias())
+    if all(adj.edge_time is not None for adj in adjs.values()):
+        found.append(TemporalBias(times))
+    some = {kind: torch.arange(adj.num_edges)[::2] for kind, adj in adjs.items()}
+    found.append({kind: ExcludeBias(edge) for kind, edge in some.items()})
+    return found

@@ -1,0 +1,68 @@
+"""A partitioned graph gives the batches of one machine, bit for bit."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from distributed_tasks import one_by_one, typed
+from gttf_sampler.distributed import partition
+from strategies import graphs, hetero
+from worlds import World
+
+SIZES = (1, 2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    found = World(max(SIZES), tmp_path_factory.mktemp("world"))
+    yield found
+    found.close()
+
+
+def methods(data, size, parts):
+    """Ranges, hashes, or any parts at all."""
+    one = st.integers(0, parts - 1)
+    anyhow = st.lists(one, min_size=size, max_size=size)
+    return data.draw(
+        st.sampled_from(["range", "hash"])
+        | anyhow.map(lambda numbers: np.array(numbers, np.int64))
+    )
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(graph=graphs(), size=st.sampled_from(SIZES), data=st.data())
+def test_batches_are_those_of_one_machine(world, tmp_path_factory, graph, size, data):
+    adj, path = graph.adj(), tmp_path_factory.mktemp("cut")
+    share = data.draw(st.sampled_from([0.0, 0.3]))
+    method = methods(data, adj.num_rows, size)
+    partition(adj, path, size, method=method, replicate=share)
+    one = st.integers(0, max(adj.num_rows - 1, 0))
+    seeds = data.draw(st.lists(one, max_size=6))
+    key = data.draw(st.integers(0, 1 << 40))
+    done = world.run(one_by_one, size, path, adj, seeds, key)
+    assert sum(done) > 0
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    graph=st.booleans().flatmap(lambda t: hetero(timed=t, weighted=t)),
+    size=st.sampled_from(SIZES),
+    share=st.sampled_from([0.0, 0.3]),
+    data=st.data(),
+)
+def test_typed_batches_are_those_of_one_machine(
+    world, tmp_path_factory, graph, size, share, data
+):
+    adjs, path = graph.adjs(), tmp_path_factory.mktemp("cut")
+    ends = {end for kind in adjs for end in (kind[0], kind[2])}
+    method = {end: methods(data, graph.sizes[end], size) for end in sorted(ends)}
+    if any(isinstance(each, str) for each in method.values()):
+        method = "hash"
+    partition(adjs, path, size, method=method, replicate=share)
+    seeds = {kind: ids for kind, ids in graph.seeds.items() if kind in ends}
+    times = torch.arange(sum(map(len, seeds.values()))) % 4
+    key = data.draw(st.integers(0, 1 << 40))
+    done = world.run(typed, size, path, adjs, seeds, times, key)
+    assert sum(done) > 0

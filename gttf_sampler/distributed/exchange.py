@@ -26,10 +26,11 @@ from torch import Tensor
 from gttf_sampler.distributed.wire import pack, unpack
 
 Arrays = Sequence[Tensor]
-Handler = Callable[[list[Tensor]], Arrays]
+Handler = Callable[[list[Tensor]], Arrays | Tensor]
 REQUEST, DONE, FAILED = range(3)
 CALLS, HEAD = 0, 6  # the tag of all heads of requests, and how many numbers they have
 AGES = timedelta(days=3650)  # a process that has nothing to ask is not a failure
+GLANCE = 0.1  # seconds after which a process that waits looks for failures of others
 LAST_WORDS = timedelta(seconds=2)  # which a process that fails has for them
 
 
@@ -84,7 +85,9 @@ class Exchange:
     def serve(self, name: str, handler: Handler) -> int:
         """Takes on a service, in the same order in all processes; returns its number.
 
-        `name` says what is asked for; "{}" in it stands for the detail of a request.
+        `name` says what is asked for; "{}" in it stands for the detail of a request. A
+        handler gets the arrays of a request and returns those of the answer, or the
+        message that they make.
         """
         self._services.append((name, handler))
         return len(self._services) - 1
@@ -222,11 +225,14 @@ class Exchange:
 
     def _await_end(self, peer: int) -> None:
         """Waits until a peer is done, and looks now and then whether it lives."""
-        thread = self._threads[peer]
+        thread, asked = self._threads[peer], time.monotonic()
         while self._failure is None:
-            thread.join(self.timeout / 3)
+            thread.join(GLANCE)
             if not thread.is_alive():
                 return
+            if time.monotonic() < asked + self.timeout / 3:
+                continue
+            asked = time.monotonic()
             try:
                 Pending(self, 0, {peer: []}, 0).answers()
             except PeerError:
@@ -253,7 +259,8 @@ class Exchange:
                 for old in [each for each in under_way if each < first_open]:
                     del under_way[old]  # it has arrived
                 try:
-                    answer = pack(self._services[service][1](unpack(body)))
+                    found = self._services[service][1](unpack(body))
+                    answer = found if isinstance(found, Tensor) else pack(found)
                     size_of = torch.tensor([answer.numel()])
                 except Exception as error:
                     answer = _as_bytes(f"{type(error).__name__}: {error}")

@@ -15,6 +15,7 @@ from gttf_sampler._backends.plan import Plan
 from gttf_sampler.distributed.adj import PartitionedAdj
 from gttf_sampler.distributed.answer import Drawn, answer
 from gttf_sampler.distributed.exchange import Exchange
+from gttf_sampler.distributed.features import PartitionedFeatures
 from gttf_sampler.distributed.meet import meet
 from gttf_sampler.distributed.part import Part, open_part
 from gttf_sampler.distributed.partition import ONLY
@@ -33,6 +34,7 @@ class PartitionedGraph:
         exchange: its link to the others.
         adjs: the graph of every edge type (source, relation, target); ("", "", "") if
             there are no types.
+        features: by (node type, name); the type is "" if there are none.
     """
 
     def __init__(self, part: Part, exchange: Exchange) -> None:
@@ -44,6 +46,9 @@ class PartitionedGraph:
         self._sizes = [book.num_nodes for book in part.books.values()]
         self._rows = exchange.serve("neighbours in hop {}", self._answer_rows)
         self._walks = exchange.serve("steps of walkers", self._answer_walk)
+        self.features: dict[tuple[str, str], PartitionedFeatures] = {
+            key: PartitionedFeatures(self, *key) for key in part.features
+        }
         exchange.start()
 
     @classmethod

@@ -21,29 +21,38 @@ def narrow(ids: Tensor, upper: int) -> Tensor:
 
 def pack(arrays: Sequence[Tensor]) -> Tensor:
     """uint8 [b]: how many arrays, the type and length of each, and their bytes."""
-    about = [len(arrays)]
-    for array in arrays:
-        about += [CODES[array.dtype], array.numel()]
-    parts = [torch.tensor(about), *(array.reshape(-1) for array in arrays)]
-    sizes = [_padded(part.numel() * part.element_size()) for part in parts]
-    message = torch.empty(sum(sizes), dtype=torch.uint8)
-    first = 0
-    for part, size in zip(parts, sizes, strict=True):
-        used = part.numel() * part.element_size()
-        if used:
-            message[first : first + used].view(part.dtype).copy_(part)
-        first += size
+    message, views = blank([(array.dtype, array.numel()) for array in arrays])
+    for view, array in zip(views, arrays, strict=True):
+        view.copy_(array.reshape(-1))
     return message
+
+
+def blank(about: Sequence[tuple[torch.dtype, int]]) -> tuple[Tensor, list[Tensor]]:
+    """A message of arrays with these types and lengths, and where to write them."""
+    head = [len(about)]
+    for dtype, length in about:
+        head += [CODES[dtype], length]
+    used = [8 * len(head), *(length * dtype.itemsize for dtype, length in about)]
+    message = torch.empty(sum(map(_padded, used)), dtype=torch.uint8)
+    message[: used[0]].view(torch.int64).copy_(torch.tensor(head))
+    return message, _views(message, used[0], about)
 
 
 def unpack(message: Tensor) -> list[Tensor]:
     """The arrays of a message, without copies."""
     count = int(message[:8].view(torch.int64))
     head = 8 * (1 + 2 * count)
-    about = message[8:head].view(torch.int64).tolist()
-    arrays, first = [], head
-    for code, length in zip(about[::2], about[1::2], strict=True):
-        dtype = DTYPES[code]
+    said = message[8:head].view(torch.int64).tolist()
+    pairs = zip(said[::2], said[1::2], strict=True)
+    return _views(message, head, [(DTYPES[code], length) for code, length in pairs])
+
+
+def _views(
+    message: Tensor, first: int, about: Sequence[tuple[torch.dtype, int]]
+) -> list[Tensor]:
+    """The arrays inside a message, from byte `first` on."""
+    arrays = []
+    for dtype, length in about:
         used = length * dtype.itemsize
         arrays.append(message[first : first + used].view(dtype))
         first += _padded(used)

@@ -131,3 +131,23 @@ def typed_biases(adjs, times):
     some = {kind: torch.arange(adj.num_edges)[::2] for kind, adj in adjs.items()}
     found.append({kind: ExcludeBias(edge) for kind, edge in some.items()})
     return found
+
+
+def features(rank, groups, path, values, key):
+    """Compares rows of every dtype and shape, cached and not."""
+    generator = torch.Generator().manual_seed(key + rank)
+    told = []
+    with PartitionedGraph.open(path, timeout=120) as graph:
+        for (_, name), found in graph.features.items():
+            whole = values[name]
+            assert found.shape == whole.shape
+            for count in (0, 1, 50, 400):
+                ids = torch.randint(len(whole), (count,), generator=generator)
+                assert same(found[ids], whole[ids])
+            row = max(1, whole[0].numel() * whole.element_size())
+            found.cache(20 * row)
+            for count in (0, 1, 50, 400):
+                ids = torch.randint(len(whole), (count,), generator=generator)
+                assert same(found[ids], whole[ids])
+            told.append((found.hits, found.misses, repr(found)))
+    return told

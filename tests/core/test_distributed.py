@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from distributed_tasks import one_by_one, typed
+from distributed_tasks import features, one_by_one, typed
+from gttf_sampler import CompactAdj
 from gttf_sampler.distributed import partition
 from strategies import graphs, hetero
 from worlds import World
@@ -66,3 +67,28 @@ def test_typed_batches_are_those_of_one_machine(
     key = data.draw(st.integers(0, 1 << 40))
     done = world.run(typed, size, path, adjs, seeds, times, key)
     assert sum(done) > 0
+
+
+@pytest.mark.parametrize("method", ["range", "hash", "one has all"])
+def test_features_are_those_of_one_machine(world, tmp_path, method):
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(0, 300, (2, 3000), generator=generator)
+    adj = CompactAdj.from_edge_index(ends, 300)
+    floats = torch.randn(300, 33, generator=generator)
+    values = {
+        "x": floats,
+        "half": floats.half()[:, :3].contiguous(),
+        "wide": torch.arange(300 * 500, dtype=torch.float64).view(300, 500),
+        "y": torch.arange(300) * 3,
+        "mask": floats[:, 0] > 0,
+        "bytes": torch.arange(300 * 5).to(torch.uint8).view(300, 5),
+        "image": floats[:, :12].reshape(300, 3, 2, 2),
+        "nothing": torch.empty(300, 0),
+    }
+    book = np.zeros(300, np.int64) if method == "one has all" else method
+    partition(adj, tmp_path, max(SIZES), method=book, features=values)
+    for told in world.run(features, tmp_path, values, 7):
+        hits, misses, text = told[0]
+        if misses:
+            assert hits > 0
+            assert f"{hits / (hits + misses):.0%} of others' rows in the cache" in text

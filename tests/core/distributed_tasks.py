@@ -1,17 +1,23 @@
 """What processes of a world do in tests of partitioned graphs."""
 
+import time
+from pathlib import Path
+from threading import Thread
+
+import pytest
 import torch
 
 from gttf_sampler import (
     EdgeWeightBias,
     ExcludeBias,
+    Node2VecBias,
     TemporalBias,
     sample_rooted,
     traverse,
     use_backend,
 )
 from gttf_sampler.bias import UNIFORM
-from gttf_sampler.distributed import PartitionedGraph
+from gttf_sampler.distributed import PartitionedGraph, PeerError
 from gttf_sampler.rooted import RootedSampler
 from strategies import BACKENDS
 
@@ -151,3 +157,105 @@ def features(rank, groups, path, values, key):
                 assert same(found[ids], whole[ids])
             told.append((found.hits, found.misses, repr(found)))
     return told
+
+
+def uneven(rank, groups, path, whole, batches):
+    """As many batches as each process is told to make; some make none."""
+    made = 0
+    with PartitionedGraph.open(path, timeout=120) as graph:
+        for number in range(batches[rank]):
+            seeds = torch.arange(10 * number, 10 * number + 10) % whole.num_rows
+            pair = [
+                sample_rooted(adj, seeds, [5, 5], generator=number)
+                for adj in (graph.adj, whole)
+            ]
+            assert same(*map(fields, pair))
+            made += 1
+    return made
+
+
+def two_at_once(rank, groups, path, whole):
+    """Two graphs open at a time, each asked by two threads."""
+    found, errors = [], []
+
+    def ask(graph, first):
+        try:
+            for number in range(first, first + 5):
+                pair = [
+                    sample_rooted(adj, [number, number + 7], [4, 4], generator=number)
+                    for adj in (graph.adj, whole)
+                ]
+                found.append(same(*map(fields, pair)))
+        except BaseException as error:
+            errors.append(error)
+
+    opened = [PartitionedGraph.open(path, timeout=120) for _ in range(2)]
+    threads = [Thread(target=ask, args=(g, 10 * n)) for g in opened for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for graph in opened:
+        graph.close()
+    assert not errors
+    assert all(found)
+    return len(found)
+
+
+def transform_fails(rank, groups, path):
+    """Rank 1 fails in code of its own; the others are told why."""
+    try:
+        with PartitionedGraph.open(path, timeout=60) as graph:
+            for number in range(1000):
+                sample_rooted(graph.adj, [number % 100], [3, 3], generator=number)
+                if rank == 1 and number == 20:
+                    raise ValueError("a transform has failed")
+    except (PeerError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def refuses(rank, groups, path):
+    """What a partitioned graph cannot do is said in one sentence."""
+    said = []
+    with PartitionedGraph.open(path, timeout=60) as graph:
+        for bias in (Node2VecBias(2.0, 0.5), lambda path, node, hood: hood.edge > 0):
+            for call in (sample_rooted, traverse):
+                with pytest.raises(ValueError, match="must be told as data") as caught:
+                    call(graph.adj, [0], [2], bias=bias)
+                said.append(str(caught.value))
+        with pytest.raises(ValueError, match="in 'traverse' on this graph"):
+            traverse(graph.adj, [0], [2], bias=ExcludeBias([0]))
+        with pytest.raises(ValueError, match="'seeds' must hold ids below"):
+            sample_rooted(graph.adj, [100], [2])
+    with pytest.raises(RuntimeError, match="must be open"):
+        sample_rooted(graph.adj, range(100), [2])
+    return said
+
+
+def opens(rank, groups, paths):
+    """The error of opening a path that may not be the same for all."""
+    try:
+        PartitionedGraph.open(paths[rank], timeout=5).close()
+    except (PeerError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def until_failure(rank, groups, path, whole, timeout, resting):
+    """Batches until somebody fails; how long the last one took, and the error."""
+    graph = PartitionedGraph.open(path, timeout=timeout)
+    start = time.monotonic()
+    try:
+        if rank in resting:
+            graph.close()
+            return 0.0, "no error"
+        for number in range(10**9):
+            start = time.monotonic()
+            drawn = sample_rooted(graph.adj, [number % 100], [3, 3], generator=number)
+            if number == 3:
+                Path(f"{path}-{rank}").touch()  # whoever kills waits for it
+            right = sample_rooted(whole, [number % 100], [3, 3], generator=number)
+            assert same(*map(fields, (drawn, right)))
+    except PeerError as error:
+        return time.monotonic() - start, str(error)

@@ -1,12 +1,23 @@
 """A partitioned graph gives the batches of one machine, bit for bit."""
 
+import shutil
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from distributed_tasks import features, one_by_one, typed
+from distributed_tasks import (
+    features,
+    one_by_one,
+    opens,
+    refuses,
+    transform_fails,
+    two_at_once,
+    typed,
+    uneven,
+)
 from gttf_sampler import CompactAdj
 from gttf_sampler.distributed import partition
 from strategies import graphs, hetero
@@ -92,3 +103,59 @@ def test_features_are_those_of_one_machine(world, tmp_path, method):
         if misses:
             assert hits > 0
             assert f"{hits / (hits + misses):.0%} of others' rows in the cache" in text
+
+
+@pytest.fixture
+def cut(tmp_path):
+    """A graph and its parts."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(0, 100, (2, 1000), generator=generator)
+    adj = CompactAdj.from_edge_index(ends, 100)
+    partition(adj, tmp_path / "cut", max(SIZES), method="hash")
+    return adj, tmp_path / "cut"
+
+
+def test_processes_need_not_have_as_many_batches(world, cut):
+    adj, path = cut
+    assert world.run(uneven, path, adj, [7, 0, 30, 1]) == [7, 0, 30, 1]
+
+
+def test_two_graphs_and_two_threads(world, cut):
+    adj, path = cut
+    assert world.run(two_at_once, path, adj) == [20] * 4
+
+
+def test_an_exception_is_told_to_all(world, cut):
+    told = world.run(transform_fails, cut[1])
+    assert told[1] == "ValueError: a transform has failed"
+    for rank in (0, 2, 3):
+        said = "PeerError: rank 1 has failed: ValueError: a transform has failed"
+        assert told[rank] == said
+
+
+def test_what_needs_the_rows_is_refused(world, cut):
+    for said in world.run(refuses, cut[1]):
+        assert "Node2VecBias" in said[0]
+        assert all(
+            text.endswith("open the whole graph as a CompactAdj") for text in said
+        )
+
+
+def test_wrong_and_missing_parts(world, cut, tmp_path):
+    adj, path = cut
+    other, broken = tmp_path / "other", tmp_path / "broken"
+    partition(adj, other, max(SIZES), method="range")
+    shutil.copytree(path, broken)
+    shutil.rmtree(broken / "part-2")
+    told = world.run(opens, [broken] * 4)
+    assert "must be the header of a part" in told[2]
+    for rank in (0, 1, 3):
+        assert told[rank].startswith("PeerError: rank 2 could not open the graph")
+    told = world.run(opens, [path, path, other, path])
+    assert all("has opened another graph" in said for said in told)
+    few = tmp_path / "few"
+    partition(adj, few, 2)
+    told = world.run(opens, [few] * 4)
+    assert "must be one of the 2 parts" in told[2]
+    assert "must be cut into as many parts" in told[0]
+    assert world.run(opens, [path] * 4) == ["no error"] * 4

@@ -9,7 +9,7 @@ from multiprocessing.connection import wait
 import torch
 import torch.distributed as dist
 
-SECONDS = 240  # more than any test takes, on a machine that is busy
+SECONDS = 120  # more than any test takes, on a machine that is busy
 
 
 class World:
@@ -36,11 +36,14 @@ class World:
             assert kind == "ok", value
         return [value for _, value in results]
 
-    def outcomes(self, function, *args, ranks=None):
+    def outcomes(self, function, *args):
         """("ok", value), ("error", traceback) or ("dead", None) of every process."""
-        ranks = range(len(self.pipes)) if ranks is None else ranks
-        for rank in ranks:
-            self.pipes[rank].send((function, args))
+        for pipe in self.pipes:
+            pipe.send((function, args))
+        return self.collect(range(len(self.pipes)))
+
+    def collect(self, ranks):
+        """What processes have sent, or that they are dead, in the order of `ranks`."""
         found = {}
         while len(found) < len(ranks):
             left = {self.pipes[rank]: rank for rank in ranks if rank not in found}

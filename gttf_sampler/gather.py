@@ -9,6 +9,8 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import FEATURES
 
+MANY, NUMBER = 1 << 12, 8  # torch takes its time for many rows of a single number
+
 
 def gather_rows(values: Tensor, index: Tensor) -> Tensor:
     """`values[index]`: the rows [k, ...] of `values` [n, ...] at `index` [k].
@@ -26,6 +28,8 @@ def gather_rows(values: Tensor, index: Tensor) -> Tensor:
     if type(values) is not Tensor or type(index) is not Tensor:
         _check_rows(values, index)
     try:
+        if values.nbytes < FEATURES.small and index.dim() == 1:
+            return values.index_select(0, index)
         return _gathered(values, index)
     except (IndexError, RuntimeError, NotImplementedError):
         _check_rows(values, index)  # only now: a check reads all of the index
@@ -34,12 +38,14 @@ def gather_rows(values: Tensor, index: Tensor) -> Tensor:
 
 def _gathered(values: Tensor, index: Tensor) -> Tensor:
     """The rows, in memory that was used before where that is worth it."""
-    row = values.shape[1:].numel() * values.element_size()
-    size = row * index.numel()
-    if size < FEATURES.small or not _plain(values) or index.dim() != 1:
+    count = index.numel()
+    row = values.nbytes // max(1, values.shape[0])
+    size = row * count
+    few = size < FEATURES.small and (count < MANY or row > NUMBER)
+    if few or index.dim() != 1 or not _plain(values):
         return values[index] if index.dim() != 1 else values.index_select(0, index)
     # lent first: an index out of range must not lose the buffer
-    rows = FEATURES.lend(FEATURES.borrow(size), size)
+    rows = FEATURES.make(size)
     rows = rows.view(values.dtype).view(-1, *values.shape[1:])
     return ops.gather(values.detach(), index, rows)
 

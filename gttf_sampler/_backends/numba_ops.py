@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler._backends import kernels, torch_ops
-from gttf_sampler._backends.memory import borrow, empty, lend
+from gttf_sampler._backends.memory import IDS, borrow, empty, lend
 from gttf_sampler._backends.numba_rooted import rooted as rooted
 from gttf_sampler._backends.numba_rooted import word
 from gttf_sampler._backends.threads import parallel, ranges, run
@@ -23,7 +23,7 @@ from gttf_sampler.random import Key, fold
 Array = np.ndarray[Any, Any]
 
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
-LONG_ROW = 1 << 10  # bytes, of which the hardware knows what comes next
+NARROW = 32  # bytes; wider rows torch copies as fast
 WORDS = {8: np.int64, 4: np.int32}  # by which features are copied
 BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
 
@@ -50,7 +50,7 @@ def forest_uniform(
     widths = np.cumprod([1, *fanouts], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(widths * seeds.numel())])
     total = int(starts[-1])
-    nodes, edges = lend(borrow(total), total), lend(borrow(total), total)
+    nodes, edges = IDS.make(total), IDS.make(total)
     nodes[: seeds.numel()] = seeds
     parallel(
         kernels.forest_uniform,
@@ -96,7 +96,7 @@ def gather(values: Tensor, index: Tensor, out: Tensor) -> Tensor:
     row = values.shape[1:].numel() * values.element_size()
     word = next((size for size in WORDS if row % size == 0), None)
     plain = values.is_contiguous() and out.is_contiguous() and index.is_contiguous()
-    plain &= index.dtype == torch.int64 and 0 < row <= LONG_ROW
+    plain &= index.dtype == torch.int64 and 0 < row <= NARROW
     if word is None or not plain:
         return torch_ops.gather(values, index, out)
     flat = (
@@ -105,7 +105,7 @@ def gather(values: Tensor, index: Tensor, out: Tensor) -> Tensor:
     source, target = flat
     wrong, width = np.zeros(1, np.bool_), row // word
     args = source, index.numpy(), values.shape[0], width, target, wrong
-    parallel(kernels.gather, index.numel(), index.numel() * width // 4, *args)
+    parallel(kernels.gather, index.numel(), index.numel(), *args)
     if wrong[0]:
         raise IndexError("an index is out of range")  # `gather_rows` words it
     return out
@@ -190,7 +190,7 @@ def walk_node2vec(
 ) -> list[tuple[Tensor, Tensor]] | None:
     """(edges, nodes) of every step; see `torch_ops`."""
     batch, total = seeds.numel(), seeds.numel() * (length + 1)
-    nodes, edges = lend(borrow(total), total), lend(borrow(total), total)
+    nodes, edges = IDS.make(total), IDS.make(total)
     nodes[:batch] = seeds
     keys = np.array([word(fold(key, step)) for step in range(length)], np.uint64)
     how = keys, np.array(graph.envelope, np.int64), graph.rounds

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.memory import borrow, lend
+from gttf_sampler._backends.memory import IDS
 from gttf_sampler._backends.plan import UNIFORM, Batch, Plan, Rooted, named_edges
 from gttf_sampler._backends.torch_ops import (
     draw_uniform,
@@ -34,6 +34,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     plain = one and batch.laws[0] == UNIFORM and not batch.apart
     if not plain or plan.device.type != "cpu":
         return None
+    plan.ensure_nodes(batch)
     (relation,), (seeds,) = plan.relations, batch.seeds
     rowptr, col = relation.adj.rowptr, relation.adj.col
     nodes, rows, cols, edges = [seeds], [], [], []
@@ -122,5 +123,5 @@ def _number(
 def _joined(parts: list[Tensor]) -> Tensor:
     """The tensors of all hops end to end, in memory that was used before."""
     size = sum(part.numel() for part in parts)
-    whole = lend(borrow(size), size)
+    whole = IDS.make(size)
     return torch.cat(parts, out=whole) if parts else whole

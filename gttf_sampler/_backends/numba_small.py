@@ -1,0 +1,119 @@
+"""Rooted batches of a few edges: one call on one thread, nothing allocated but them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from gttf_sampler import _check
+from gttf_sampler._backends import rooted_kernels
+from gttf_sampler._backends import small_kernels as kernels
+from gttf_sampler._backends.memory import IDS
+from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.scratch import TreeTable
+from gttf_sampler.random import WORD
+
+Array = np.ndarray[Any, Any]
+
+FEW_EDGES = 1 << 14  # fewer are not worth waking a thread for
+MOST_EDGES = 4 * FEW_EDGES  # where so many are met after all, threads begin again
+
+
+def sample_small(plan: Plan, batch: Batch, relations: Array) -> Rooted | None:
+    """A batch in one call; None if it has many edges after all."""
+    workspace: Workspace
+    try:
+        workspace = plan.workspaces.pop()  # atomic: no two threads get the same
+    except IndexError:
+        workspace = Workspace(plan)
+    found = workspace.sample(batch, relations)
+    plan.workspaces.append(workspace)  # after an error it is not used again
+    return found
+
+
+class Workspace:
+    """The memory that batches of one plan are drawn in, one after the other."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        kinds, relations = len(plan.sizes), len(plan.relations)
+        every = [relation.fanouts for relation in plan.relations]
+        self.fanouts = np.array(every, np.int64).reshape(relations, plan.depth)
+        self.request = np.zeros(kernels.REQUEST_SIZE, np.int64)
+        self.words = self.request.view(np.uint64)
+        self.nodes = np.zeros((kinds, rooted_kernels.NODE_COLUMNS), np.int64)
+        self.nodes[:, rooted_kernels.SIZE] = plan.sizes
+        self.starts = np.zeros((kinds, kernels.START_COLUMNS), np.int64)
+        columns = rooted_kernels.SEGMENT_COLUMNS
+        self.segments = np.empty((relations, columns), np.int64)
+        self.moves = np.empty((relations * plan.depth, 3), np.int64)
+        self.hops = np.zeros((kinds, plan.depth + 1), np.int64)
+        self.taken = np.zeros((relations, plan.depth), np.int64)
+        self.sizes = np.zeros(2 * kinds + 3 * relations + 1, np.int64)
+        self.table = TreeTable()
+        self.space = np.empty(0, np.int64)
+        self.room = [0, 0, 0]  # for edges, walkers of a hop and nodes of a type
+
+    def sample(self, batch: Batch, relations: Array) -> Rooted | None:
+        """Draws a batch; None if it has too many edges."""
+        request, starts, table = self.request, self.starts, self.table
+        self.words[kernels.KEY] = int(batch.key) & WORD
+        request[kernels.REPLACE] = self.plan.replace
+        request[kernels.APART] = batch.apart
+        request[kernels.MOST] = MOST_EDGES
+        seeds = [part.contiguous() for part in batch.seeds]
+        for kind, part in enumerate(seeds):
+            starts[kind] = part.numel(), part.data_ptr(), batch.first_root[kind]
+        while True:
+            slots, request[kernels.BASE] = table.begin()
+            ended = kernels.sample(
+                *(request, relations, self.fanouts, self.nodes, starts, slots),
+                *(self.space, self.segments, self.moves, self.hops, self.taken),
+                self.sizes,
+            )
+            if ended == kernels.DONE:
+                return self._result(batch, relations)
+            if ended == kernels.TOO_MANY:
+                return None
+            if ended == kernels.NO_NODE:
+                raise IndexError("a seed is out of range")  # the caller words it
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """More room, where the last call has asked for it."""
+        self.table.make_room(int(self.request[kernels.NODES]))
+        asked = self.request[kernels.EDGES : kernels.CELLS + 1]
+        pairs = zip(asked.tolist(), self.room, strict=True)
+        self.room = [now + now // 4 if now > had else had for now, had in pairs]
+        asked[:] = self.room
+        edges, walkers, cells = self.room
+        size = 3 * (edges + walkers) + 2 * len(self.plan.sizes) * cells
+        _check.fits("fanouts", 8 * size)
+        if size > self.space.size:
+            self.space = np.empty(size, np.int64)
+
+    def _result(self, batch: Batch, relations: Array) -> Rooted:
+        """What was drawn, in memory of its own."""
+        kinds, kinds_of_edges = len(self.plan.sizes), len(self.plan.relations)
+        roots = kinds if batch.apart else 0
+        ends = kinds + roots
+        *sizes, total = self.sizes[: ends + 3 * kinds_of_edges + 1].tolist()
+        out = IDS.make(total)
+        self.request[kernels.OUT] = out.data_ptr()
+        place = self.space, self.moves, self.sizes
+        kernels.export(self.request, relations, self.nodes, *place)
+        used = int(self.request[kernels.USED])
+        self.plan.usual["edges"] = used + used // 8
+        parts = list(torch.split_with_sizes(out, sizes))
+        edges = ends + 2 * kinds_of_edges
+        return Rooted(
+            node=parts[:kinds],
+            root=parts[kinds:ends] if roots else None,
+            row=parts[ends:edges:2],
+            col=parts[ends + 1 : edges : 2],
+            edge=parts[edges:],
+            num_nodes=self.hops.tolist(),
+            num_edges=self.taken.tolist(),
+        )

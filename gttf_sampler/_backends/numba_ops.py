@@ -6,25 +6,26 @@ does not know, is left to `torch_ops`.
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends import kernels, torch_ops
+from gttf_sampler._backends import gather_kernels, kernels, torch_ops
 from gttf_sampler._backends.memory import IDS, borrow, empty, lend
 from gttf_sampler._backends.numba_rooted import rooted as rooted
 from gttf_sampler._backends.numba_rooted import word
-from gttf_sampler._backends.threads import parallel, ranges, run
-from gttf_sampler._backends.types import MASS_BITS, SecondOrder
+from gttf_sampler._backends.threads import held, parallel, ranges, run
+from gttf_sampler._backends.types import MASS_BITS, Moves, SecondOrder
 from gttf_sampler.random import Key, fold
 
 Array = np.ndarray[Any, Any]
 
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
-NARROW = 32  # bytes; wider rows torch copies as fast
-WORDS = {8: np.int64, 4: np.int32}  # by which features are copied
+PIECE = 1 << 16  # bytes of features, fewer are not worth another thread
+LONG_ROW = 1 << 10  # bytes, of which the hardware knows what comes next
 BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
 
 
@@ -91,24 +92,27 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     return out
 
 
-def gather(values: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """Rows written to `out`, with memory asked ahead of time; see `torch_ops`."""
-    row = values.shape[1:].numel() * values.element_size()
-    word = next((size for size in WORDS if row % size == 0), None)
-    plain = values.is_contiguous() and out.is_contiguous() and index.is_contiguous()
-    plain &= index.dtype == torch.int64 and 0 < row <= NARROW
-    if word is None or not plain:
-        return torch_ops.gather(values, index, out)
-    flat = (
-        x.view(-1).view(torch.uint8).numpy().view(WORDS[word]) for x in (values, out)
-    )
-    source, target = flat
-    wrong, width = np.zeros(1, np.bool_), row // word
-    args = source, index.numpy(), values.shape[0], width, target, wrong
-    parallel(kernels.gather, index.numel(), index.numel(), *args)
+def gather(moves: Moves) -> None:
+    """Rows of all columns, with memory asked ahead of time; see `torch_ops`."""
+    table, total = [], 0
+    for values, index, out in moves.columns:
+        size, count = out.nbytes, index.numel()
+        if size > LONG_ROW * count:
+            torch.index_select(values, 0, index, out=out)
+        elif size:
+            ends = values.data_ptr(), values.shape[0], size // count
+            table.append((*ends, index.data_ptr(), count, out.data_ptr(), total))
+            total += size
+    if not table:
+        return
+    wrong = np.zeros(1, np.bool_)
+    args = np.array(table, np.int64), wrong
+    parts = max(1, min(2 * torch.get_num_threads(), total // PIECE))
+    bounds = [total * part // parts for part in range(parts + 1)]
+    calls = [partial(gather_kernels.gather, *part, *args) for part in pairwise(bounds)]
+    run([partial(held, moves, call) for call in calls])
     if wrong[0]:
         raise IndexError("an index is out of range")  # `gather_rows` words it
-    return out
 
 
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from gttf_sampler.random import WORD
 
 Array = np.ndarray[Any, Any]
 
-FEW_EDGES = 1 << 14  # fewer are not worth waking a thread for
+FEW_EDGES = 1 << 15  # fewer are not worth waking a thread for
 MOST_EDGES = 4 * FEW_EDGES  # where so many are met after all, threads begin again
 
 

@@ -38,7 +38,7 @@ RELATION, FIRST, STOP, BEGIN, FANOUT, SEGMENT_COLUMNS = range(6)
 INT32, INT64, FLOAT32, FLOAT64 = range(1, 5)
 
 _EVERY = 1 << 31  # longer than any row
-_ROWS_AHEAD = 8  # how many rows ahead memory is asked for the times in a row
+_ROWS_AHEAD = 16  # how many rows ahead memory is asked for the times in a row
 _TREES_AHEAD = np.uint64(16)  # the same for the slots of a table of trees
 
 
@@ -91,6 +91,8 @@ def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
         begin = segments[s, BEGIN] - segments[s, FIRST]  # walker i is node i + begin
         ids, rowptr = _longs(nodes[own[TO], IDS]), _longs(own[ROWPTR])
         for i in range(first, stop):
+            soon = uint64(min(i + _ROWS_AHEAD, stop - 1) + begin)
+            _prefetch(rowptr, uint64(ids[soon]))
             here = uint64(ids[uint64(i + begin)])
             start[i] = rowptr[here]
             count[i] = rowptr[here + _1] - start[i]

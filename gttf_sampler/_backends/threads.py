@@ -139,7 +139,7 @@ class Parts(Calls):
     ) -> None:
         own = owners, kernel
         super().__init__(
-            [partial(_held, *own, lo, hi, *args) for lo, hi in pairwise(bounds)]
+            [partial(held, *own, lo, hi, *args) for lo, hi in pairwise(bounds)]
         )
 
 
@@ -154,10 +154,10 @@ def parallel(
         kernel(0, size, *args)
         return
     own = owners, kernel
-    run([partial(_held, *own, lo, hi, *args) for lo, hi in ranges(size, work)])
+    run([partial(held, *own, lo, hi, *args) for lo, hi in ranges(size, work)])
 
 
-def _held(owners: Any, kernel: Callable[..., Any], *args: Any) -> Any:
+def held(owners: Any, kernel: Callable[..., Any], *args: Any) -> Any:
     """Calls a kernel; as long as it runs, `owners` live."""
     return kernel(*args)
 

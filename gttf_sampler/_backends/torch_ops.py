@@ -15,6 +15,7 @@ from gttf_sampler._backends.types import (
     MASS_BITS,
     REFUSED,
     Envelope,
+    Moves,
     Reverse,
     SecondOrder,
 )
@@ -274,9 +275,10 @@ def take(values: Tensor, index: Tensor) -> Tensor:
     return values.index_select(0, index.reshape(-1)).view(index.shape)
 
 
-def gather(values: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """Rows [k, ...] of `values` [n, ...], written to `out`."""
-    return torch.index_select(values, 0, index, out=out)
+def gather(moves: Moves) -> None:
+    """Rows [k, ...] of every column's values [n, ...], written to where they belong."""
+    for values, index, out in moves.columns:
+        torch.index_select(values, 0, index, out=out)
 
 
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:

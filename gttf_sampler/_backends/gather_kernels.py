@@ -14,7 +14,7 @@ from gttf_sampler._backends.rooted_kernels import _longs
 VALUES, ROWS, WIDTH, INDEX, COUNT, OUT, FIRST, COLUMNS = range(8)
 
 _LINE = 64  # bytes that memory hands out at once
-_AHEAD = 16  # how many rows ahead they are asked for, which the hardware cannot guess
+_AHEAD = 1 << 12  # bytes that are asked for ahead, as the hardware cannot guess rows
 
 
 def _copying(size):
@@ -62,9 +62,9 @@ def gather(lo, hi, columns, wrong):
         first = max(int64(0), (lo - before + width - 1) // width)
         stop = min(columns[c, COUNT], (hi - before + width - 1) // width)
         values, out = columns[c, VALUES], columns[c, OUT]
-        index = _longs(columns[c, INDEX])
+        index, ahead = _longs(columns[c, INDEX]), max(1, _AHEAD // width)
         for i in range(first, stop):
-            soon = values + index[min(i + _AHEAD, stop - 1)] * width
+            soon = values + index[min(i + ahead, stop - 1)] * width
             for byte in range(0, width, _LINE):
                 _ask(soon + byte)
             if index[i] < 0 or index[i] >= rows:
@@ -72,6 +72,10 @@ def gather(lo, hi, columns, wrong):
                 continue
             source, target = values + index[i] * width, out + i * width
             end = target + width
+            while target + 128 <= end:
+                for part in range(0, 128, 32):
+                    _copy_32(source + part, target + part)
+                source, target = source + 128, target + 128
             while target + 32 <= end:
                 _copy_32(source, target)
                 source, target = source + 32, target + 32

@@ -25,7 +25,6 @@ Array = np.ndarray[Any, Any]
 
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
 PIECE = 1 << 16  # bytes of features, fewer are not worth another thread
-LONG_ROW = 1 << 10  # bytes, of which the hardware knows what comes next
 BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
 
 
@@ -97,9 +96,7 @@ def gather(moves: Moves) -> None:
     table, total = [], 0
     for values, index, out in moves.columns:
         size, count = out.nbytes, index.numel()
-        if size > LONG_ROW * count:
-            torch.index_select(values, 0, index, out=out)
-        elif size:
+        if size:
             ends = values.data_ptr(), values.shape[0], size // count
             table.append((*ends, index.data_ptr(), count, out.data_ptr(), total))
             total += size

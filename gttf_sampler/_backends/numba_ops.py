@@ -91,7 +91,7 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     return out
 
 
-def gather(moves: Moves) -> None:
+def gather(moves: Moves) -> list[Tensor]:
     """Rows of all columns, with memory asked ahead of time; see `torch_ops`."""
     table, total = [], 0
     for values, index, out in moves.columns:
@@ -100,8 +100,9 @@ def gather(moves: Moves) -> None:
             ends = values.data_ptr(), values.shape[0], size // count
             table.append((*ends, index.data_ptr(), count, out.data_ptr(), total))
             total += size
+    outs = [out for _, _, out in moves.columns]
     if not table:
-        return
+        return outs
     wrong = np.zeros(1, np.bool_)
     args = np.array(table, np.int64), wrong
     parts = max(1, min(2 * torch.get_num_threads(), total // PIECE))
@@ -110,6 +111,7 @@ def gather(moves: Moves) -> None:
     run([partial(held, moves, call) for call in calls])
     if wrong[0]:
         raise IndexError("an index is out of range")  # `gather_rows` words it
+    return outs
 
 
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:

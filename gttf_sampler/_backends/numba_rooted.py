@@ -36,7 +36,7 @@ REALS = kernels.FLOAT32, kernels.FLOAT64
 
 
 def rooted(plan: Plan, batch: Batch) -> Rooted | None:
-    """Rooted sampling by laws; None where one has none; see `torch_rooted`."""
+    """Rooted sampling by laws; None where one has none; see `torch_ops`."""
     found = _relations(plan, batch)
     if found is None:
         return None

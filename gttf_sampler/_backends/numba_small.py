@@ -51,7 +51,7 @@ class Workspace:
         self.moves = np.empty((relations * plan.depth, 3), np.int64)
         self.hops = np.zeros((kinds, plan.depth + 1), np.int64)
         self.taken = np.zeros((relations, plan.depth), np.int64)
-        self.sizes = np.zeros(2 * kinds + 3 * relations + 1, np.int64)
+        self.sizes = np.zeros(2 * kinds + relations, np.int64)
         self.table = TreeTable()
         self.space = np.empty(0, np.int64)
         self.room = [0, 0, 0]  # for edges, walkers of a hop and nodes of a type
@@ -95,25 +95,32 @@ class Workspace:
             self.space = np.empty(size, np.int64)
 
     def _result(self, batch: Batch, relations: Array) -> Rooted:
-        """What was drawn, in memory of its own."""
-        kinds, kinds_of_edges = len(self.plan.sizes), len(self.plan.relations)
-        roots = kinds if batch.apart else 0
-        ends = kinds + roots
-        *sizes, total = self.sizes[: ends + 3 * kinds_of_edges + 1].tolist()
-        out = IDS.make(total)
-        self.request[kernels.OUT] = out.data_ptr()
+        """What was drawn, in memory of its own.
+
+        Nodes, ends and edges do not share it: hosts take the ends by their address,
+        and torch moves all of a memory when a tensor of it goes to another process.
+        """
+        request, kinds = self.request, len(self.plan.sizes)
+        count = 2 * kinds if batch.apart else kinds
+        sizes = self.sizes[: count + len(relations)].tolist()
+        used = int(request[kernels.USED])
+        nodes, ends = IDS.make(sum(sizes[:count])), IDS.make(2 * used)
+        edges = IDS.make(used)
+        request[kernels.OUT_NODES] = nodes.data_ptr()
+        request[kernels.OUT_ENDS] = ends.data_ptr()
+        request[kernels.OUT_EDGES] = edges.data_ptr()
         place = self.space, self.moves, self.sizes
-        kernels.export(self.request, relations, self.nodes, *place)
-        used = int(self.request[kernels.USED])
+        kernels.export(request, relations, self.nodes, *place)
         self.plan.usual["edges"] = used + used // 8
-        parts = list(torch.split_with_sizes(out, sizes))
-        edges = ends + 2 * kinds_of_edges
+        per_kind = list(torch.split_with_sizes(nodes, sizes[:count]))
+        pairs = [size for size in sizes[count:] for _ in range(2)]
+        both = torch.split_with_sizes(ends, pairs)
         return Rooted(
-            node=parts[:kinds],
-            root=parts[kinds:ends] if roots else None,
-            row=parts[ends:edges:2],
-            col=parts[ends + 1 : edges : 2],
-            edge=parts[edges:],
+            node=per_kind[:kinds],
+            root=per_kind[kinds:] if batch.apart else None,
+            row=list(both[::2]),
+            col=list(both[1::2]),
+            edge=list(torch.split_with_sizes(edges, sizes[count:])),
             num_nodes=self.hops.tolist(),
             num_edges=self.taken.tolist(),
         )

@@ -30,7 +30,7 @@ from gttf_sampler._backends.rooted_kernels import (
 
 # what `request` asks, what room there is, and what was found
 KEY, REPLACE, APART, BASE, MOST, EDGES, WALKERS, CELLS, NODES = range(9)
-OUT, USED, MOVED, REQUEST_SIZE = range(9, 13)
+OUT_NODES, OUT_ENDS, OUT_EDGES, USED, MOVED, REQUEST_SIZE = range(9, 15)
 # columns of `starts`
 COUNT, SEEDS, ROOT, START_COLUMNS = range(4)
 # how it ended
@@ -165,34 +165,28 @@ def sample(
 
 @_compiled
 def _note_sizes(known, taken, apart, sizes):
-    """Nodes of every type, their trees, senders and receivers, edges; and the sum."""
-    at, kinds, total = 0, known.size, int64(0)
-    for _ in range(2 if apart else 1):
-        for kind in range(kinds):
-            sizes[at] = known[kind]
-            at += 1
-    relations = taken.shape[0]
-    for relation in range(relations):
-        size = taken[relation].sum()
-        sizes[at + 2 * relation] = sizes[at + 2 * relation + 1] = size
-        sizes[at + 2 * relations + relation] = size
-    at += 3 * relations
-    for i in range(at):
-        total += sizes[i]
-    sizes[at] = total
+    """How many nodes of every type there are, how many trees of them, and edges."""
+    kinds = known.size
+    for kind in range(kinds):
+        sizes[kind] = known[kind]
+        if apart:
+            sizes[kinds + kind] = known[kind]
+    for relation in range(taken.shape[0]):
+        at = relation + (2 * kinds if apart else kinds)
+        sizes[at] = taken[relation].sum()
 
 
 @_compiled
 def export(request, relations, nodes, space, moves, sizes):
-    """Copies what was drawn to the address OUT, in the order of `sizes`."""
-    out, at, kinds, edges = _longs(request[OUT]), 0, nodes.shape[0], request[EDGES]
+    """Copies what was drawn to the addresses in `request`: nodes, ends and edges."""
+    out, at, kinds = _longs(request[OUT_NODES]), 0, nodes.shape[0]
     for part in range(2 if request[APART] else 1):
         for kind in range(kinds):
             source = _longs(nodes[kind, ROOTS if part else IDS])
             for i in range(uint64(sizes[kind])):
                 out[uint64(at) + i] = source[i]
             at += sizes[kind]
-    used = request[USED]
+    edges = request[EDGES]
     edge, to, by = space[:edges], space[edges : 2 * edges], space[2 * edges :]
-    index, names = out[at : at + 2 * used], out[at + 2 * used : at + 3 * used]
+    index, names = _longs(request[OUT_ENDS]), _longs(request[OUT_EDGES])
     gather(moves[: request[MOVED]], relations, edge, to, by, index, names)

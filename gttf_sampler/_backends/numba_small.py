@@ -7,34 +7,36 @@ from typing import Any
 import numpy as np
 import torch
 
-from gttf_sampler import _check
 from gttf_sampler._backends import rooted_kernels
 from gttf_sampler._backends import small_kernels as kernels
 from gttf_sampler._backends.memory import IDS
 from gttf_sampler._backends.plan import Batch, Plan, Rooted
-from gttf_sampler._backends.scratch import TreeTable
+from gttf_sampler._backends.scratch import Workspace
 from gttf_sampler.random import WORD
 
 Array = np.ndarray[Any, Any]
 
 FEW_EDGES = 1 << 15  # fewer are not worth waking a thread for
+ROOM = slice(kernels.EDGES, kernels.CELLS + 1)
 MOST_EDGES = 4 * FEW_EDGES  # where so many are met after all, threads begin again
 
 
 def sample_small(plan: Plan, batch: Batch, relations: Array) -> Rooted | None:
     """A batch in one call; None if it has many edges after all."""
-    workspace: Workspace
     try:
-        workspace = plan.workspaces.pop()  # atomic: no two threads get the same
+        form = plan.forms.pop()  # atomic: no two threads get the same
     except IndexError:
-        workspace = Workspace(plan)
-    found = workspace.sample(batch, relations)
-    plan.workspaces.append(workspace)  # after an error it is not used again
+        form = Form(plan)
+    kinds = len(plan.sizes)
+    workspace = plan.pools[0].take_workspace(kinds)
+    found: Rooted | None = form.sample(batch, relations, workspace)
+    plan.pools[0].give_back_workspace(kinds, workspace)
+    plan.forms.append(form)  # after an error, neither is used again
     return found
 
 
-class Workspace:
-    """The memory that batches of one plan are drawn in, one after the other."""
+class Form:
+    """What is asked of the kernels for batches of one plan, and what they answer."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -52,13 +54,13 @@ class Workspace:
         self.hops = np.zeros((kinds, plan.depth + 1), np.int64)
         self.taken = np.zeros((relations, plan.depth), np.int64)
         self.sizes = np.zeros(2 * kinds + relations, np.int64)
-        self.table = TreeTable()
-        self.space = np.empty(0, np.int64)
-        self.room = [0, 0, 0]  # for edges, walkers of a hop and nodes of a type
 
-    def sample(self, batch: Batch, relations: Array) -> Rooted | None:
+    def sample(
+        self, batch: Batch, relations: Array, workspace: Workspace
+    ) -> Rooted | None:
         """Draws a batch; None if it has too many edges."""
-        request, starts, table = self.request, self.starts, self.table
+        request, starts, room = self.request, self.starts, ROOM
+        request[room] = workspace.room
         self.words[kernels.KEY] = int(batch.key) & WORD
         request[kernels.REPLACE] = self.plan.replace
         request[kernels.APART] = batch.apart
@@ -67,34 +69,22 @@ class Workspace:
         for kind, part in enumerate(seeds):
             starts[kind] = part.numel(), part.data_ptr(), batch.first_root[kind]
         while True:
-            slots, request[kernels.BASE] = table.begin()
+            slots, request[kernels.BASE] = workspace.table.begin()
             ended = kernels.sample(
                 *(request, relations, self.fanouts, self.nodes, starts, slots),
-                *(self.space, self.segments, self.moves, self.hops, self.taken),
+                *(workspace.space, self.segments, self.moves, self.hops, self.taken),
                 self.sizes,
             )
             if ended == kernels.DONE:
-                return self._result(batch, relations)
+                return self._result(batch, relations, workspace.space)
             if ended == kernels.TOO_MANY:
                 return None
             if ended == kernels.NO_NODE:
                 raise IndexError("a seed is out of range")  # the caller words it
-            self._make_room()
+            workspace.make_room(request[room].tolist(), int(request[kernels.NODES]))
+            request[room] = workspace.room
 
-    def _make_room(self) -> None:
-        """More room, where the last call has asked for it."""
-        self.table.make_room(int(self.request[kernels.NODES]))
-        asked = self.request[kernels.EDGES : kernels.CELLS + 1]
-        pairs = zip(asked.tolist(), self.room, strict=True)
-        self.room = [now + now // 4 if now > had else had for now, had in pairs]
-        asked[:] = self.room
-        edges, walkers, cells = self.room
-        size = 3 * (edges + walkers) + 2 * len(self.plan.sizes) * cells
-        _check.fits("fanouts", 8 * size)
-        if size > self.space.size:
-            self.space = np.empty(size, np.int64)
-
-    def _result(self, batch: Batch, relations: Array) -> Rooted:
+    def _result(self, batch: Batch, relations: Array, space: Array) -> Rooted:
         """What was drawn, in memory of its own.
 
         Nodes, ends and edges do not share it: hosts take the ends by their address,
@@ -109,7 +99,7 @@ class Workspace:
         request[kernels.OUT_NODES] = nodes.data_ptr()
         request[kernels.OUT_ENDS] = ends.data_ptr()
         request[kernels.OUT_EDGES] = edges.data_ptr()
-        place = self.space, self.moves, self.sizes
+        place = space, self.moves, self.sizes
         kernels.export(request, relations, self.nodes, *place)
         self.plan.usual["edges"] = used + used // 8
         per_kind = list(torch.split_with_sizes(nodes, sizes[:count]))

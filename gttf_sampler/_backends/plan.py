@@ -90,7 +90,7 @@ class Plan:
         replace: whether a neighbour can be drawn twice.
         device: where everything is.
         usual: what the last batch took, by name: room for the next one.
-        workspaces: where a backend draws small batches, unless one is using it.
+        forms: what a backend asks its kernels with, unless a thread is using it.
     """
 
     relations: tuple[Relation, ...]
@@ -100,11 +100,11 @@ class Plan:
     replace: bool
     device: torch.device
     usual: dict[str, Any] = field(default_factory=dict)
-    workspaces: list[Any] = field(default_factory=list)
+    forms: list[Any] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies start anew: neither is worth carrying along."""
-        return {**self.__dict__, "usual": {}, "workspaces": []}
+        return {**self.__dict__, "usual": {}, "forms": []}
 
     def ensure_nodes(self, batch: Batch) -> None:
         """Raises an IndexError, which is not for users, if a seed is no node."""

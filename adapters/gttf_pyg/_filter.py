@@ -80,9 +80,10 @@ class _Wanted:
 
 def tell_of_nodes(data: Any, metadata: Any, kind: str | None) -> Any:
     """Adds what a loader knows of its seeds; `kind` is their type, if there are any."""
-    own = data if kind is None else data[kind]
-    own.input_id, own.seed_time = metadata[0], metadata[1]
-    own.batch_size = metadata[0].size(0)
+    told = (data._store if kind is None else data[kind])._mapping
+    _set(told, "input_id", metadata[0])
+    _set(told, "seed_time", metadata[1])
+    told["batch_size"] = metadata[0].size(0)
     return data
 
 

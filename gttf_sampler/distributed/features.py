@@ -10,12 +10,15 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler._backends.types import Moves
 from gttf_sampler.distributed.hops import Route
 from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.distributed.wire import blank, narrow
 
 if TYPE_CHECKING:
     from gttf_sampler.distributed.graph import PartitionedGraph
+
+CPU = torch.device("cpu")
 
 
 class PartitionedFeatures:
@@ -80,7 +83,7 @@ class PartitionedFeatures:
             return self._room(0)
         here, position = self._nodes.locate(ids)
         if bool(here.all()):
-            return ops.gather(self.own, position, self._room(ids.numel()))
+            return self._gather(position, self._room(ids.numel()))
         kept, place = self._cached.locate(ids)
         kept &= ~here
         away = (~(here | kept)).nonzero().view(-1)
@@ -95,7 +98,7 @@ class PartitionedFeatures:
         pending = exchange.ask(self._service, messages)
         found = self._room(ids.numel())
         if self.own.shape[0]:  # rows of others are written over what is there now
-            ops.gather(self.own, position.masked_fill_(~here, 0), found)
+            self._gather(position.masked_fill_(~here, 0), found)
         if self._cached.size:
             some = kept.nonzero().view(-1)
             cached = self._cache.index_select(0, place.index_select(0, some))
@@ -121,12 +124,16 @@ class PartitionedFeatures:
         self.hits = self.misses = 0
         return self
 
+    def _gather(self, position: Tensor, out: Tensor) -> Tensor:
+        """Own rows at some positions, written to `out`."""
+        return ops.gather(Moves(CPU, [(self.own, position, out)]))[0]
+
     def _room(self, count: int) -> Tensor:
         """Memory for rows, used before where that is worth it."""
         size = count * self.own.shape[1:].numel() * self.own.element_size()
         if size < FEATURES.small:
             return self.own.new_empty(count, *self.own.shape[1:])
-        room = FEATURES.lend(FEATURES.borrow(size), size)
+        room = FEATURES.make(size)
         return room.view(self.dtype).view(count, *self.own.shape[1:])
 
     def _answer(self, arrays: list[Tensor]) -> Tensor:
@@ -134,7 +141,7 @@ class PartitionedFeatures:
         position = self._nodes.locate(arrays[0].to(torch.int64))[1]
         shape = position.numel(), *self.own.shape[1:]
         message, (rows,) = blank([(self.dtype, torch.Size(shape).numel())])
-        ops.gather(self.own, position, rows.view(shape))
+        self._gather(position, rows.view(shape))
         return message
 
     def __repr__(self) -> str:

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from gttf_sampler._backends import rooted_kernels as kernels
-from gttf_sampler._backends.numba_rooted import _relations, word
+from gttf_sampler._backends.numba_rooted import WIDE, _relations, word
 from gttf_sampler._backends.plan import Batch, Plan
+from gttf_sampler._backends.scratch import NO_TREES, NodeTable
 from gttf_sampler._backends.threads import parallel
 
 Array = np.ndarray[Any, Any]
@@ -88,3 +89,58 @@ def _segments(plan: Plan, walkers: Sequence[Walkers]) -> tuple[Array, int]:
             width += count
     shape = (len(rows), kernels.SEGMENT_COLUMNS)
     return np.array(rows, np.int64).reshape(shape), width
+
+
+class Numbers:
+    """Local ids of the nodes of one type, in the order of their discovery.
+
+    Args:
+        seeds: [b], the first ones; of equal ones the first counts.
+        table: scratch with a cell per node.
+        size: how many nodes there are.
+        most: no more than so many others will be reached.
+    """
+
+    def __init__(self, seeds: Tensor, table: NodeTable, size: int, most: int) -> None:
+        count = seeds.numel()
+        numbers = count + min(size, most + 1)
+        self.known = np.array([count], np.int64)
+        self.ids = np.empty(max(2 * count, 1 << 10), np.int64)
+        self.ids[:count] = seeds.numpy()
+        self.cell = table.cell
+        floor = table.reserve(numbers)
+        self.row = np.zeros((1, kernels.NODE_COLUMNS), np.int64)
+        self.row[0, kernels.SIZE], self.row[0, kernels.FLOOR] = size, floor
+        self.row[0, kernels.LIMIT] = floor + numbers
+        self.row[0, kernels.CELL] = self.cell.data_ptr()
+        self.row[0, kernels.WIDE_CELL] = WIDE[self.cell.dtype]
+        self._note()
+        kernels.enter_nodes(self.row, self.known, NO_TREES.slots, 0)
+
+    def _note(self) -> None:
+        """Writes down where the ids are now."""
+        self.row[0, kernels.IDS] = self.ids.__array_interface__["data"][0]
+
+    def number(self, reached: Tensor) -> Tensor:
+        """Local ids of nodes [e], written over them; new ones are appended."""
+        known, by = int(self.known[0]), reached.numpy()
+        needed = known + by.size + 1
+        if self.ids.size < needed:
+            larger = np.empty(needed + needed // 2, np.int64)
+            larger[:known] = self.ids[:known]
+            self.ids = larger
+        self._note()
+        relations = np.zeros((1, kernels.RELATION_COLUMNS), np.int64)
+        segments = np.array([[0, 0, 1, 0, 1]], np.int64)  # one walker took all of them
+        table = relations, segments, self.row, NO_TREES.slots, 0
+        kernels.number(0, 1, *table, self.known, np.array([by.size]), by, by)
+        return reached
+
+    @property
+    def count(self) -> int:
+        """How many nodes are known."""
+        return int(self.known[0])
+
+    def nodes(self) -> Tensor:
+        """All nodes that are known."""
+        return torch.from_numpy(self.ids[: self.count])

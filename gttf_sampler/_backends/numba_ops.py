@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gttf_sampler._backends import gather_kernels, kernels, torch_ops
 from gttf_sampler._backends.memory import IDS, borrow, empty, lend
+from gttf_sampler._backends.numba_asked import Numbers as Numbers
 from gttf_sampler._backends.numba_asked import asked as asked
 from gttf_sampler._backends.numba_rooted import rooted as rooted
 from gttf_sampler._backends.numba_rooted import word

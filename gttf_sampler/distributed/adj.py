@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from gttf_sampler import _check
@@ -66,6 +69,32 @@ class PartitionedAdj(RemoteRows):
         from gttf_sampler.distributed.graph import PartitionedGraph
 
         return PartitionedGraph.open(path, group, **options).adj
+
+    def seen_with(self, *, weights: bool, times: bool) -> PartitionedAdj:
+        """The same relation, as if edges had no weights or no times unless wanted."""
+        local = self.local
+        given = {"edge_weight": weights, "edge_time": times}
+        unwanted: dict[str, Any] = {
+            name: None
+            for name, wanted in given.items()
+            if not wanted and getattr(local, name) is not None
+        }
+        if not unwanted:
+            return self
+        found = copy.copy(self)
+        found.local = replace(local, **unwanted).trusted()
+        return found
+
+    def edges_between(self, node: Any, neighbor: Any) -> tuple[Tensor, Tensor]:
+        """All edges of row node[i] to neighbor[i]; see `CompactAdj.edges_between`.
+
+        Their positions are those in the whole graph.
+        """
+        here, there = _check.pairs(("node", node), ("neighbor", neighbor), self.device)
+        here, there = (x.reshape(-1).to(torch.int64) for x in (here, there))
+        _check.within("node", here, self.num_rows)
+        _check.within("neighbor", there, self.num_cols)
+        return self.graph.ask_between(self, here, there)
 
     @property
     def edge_weight(self) -> Tensor | None:

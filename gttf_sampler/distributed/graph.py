@@ -16,6 +16,7 @@ from gttf_sampler.distributed.adj import PartitionedAdj
 from gttf_sampler.distributed.answer import Drawn, answer
 from gttf_sampler.distributed.exchange import Exchange
 from gttf_sampler.distributed.features import PartitionedFeatures
+from gttf_sampler.distributed.hops import Route
 from gttf_sampler.distributed.meet import meet
 from gttf_sampler.distributed.part import Part, open_part
 from gttf_sampler.distributed.partition import ONLY
@@ -46,6 +47,7 @@ class PartitionedGraph:
         self._sizes = [book.num_nodes for book in part.books.values()]
         self._rows = exchange.serve("neighbours in hop {}", self._answer_rows)
         self._walks = exchange.serve("steps of walkers", self._answer_walk)
+        self._between = exchange.serve("edges between nodes", self._answer_between)
         self.features: dict[tuple[str, str], PartitionedFeatures] = {
             key: PartitionedFeatures(self, *key) for key in part.features
         }
@@ -173,6 +175,41 @@ class PartitionedGraph:
         if own in messages:
             found[own] = self._answer_walk(messages[own])
         return {**found, **pending.answers()}
+
+    def ask_between(
+        self, adj: PartitionedAdj, node: Tensor, neighbor: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Which pairs (node, neighbor) have edges, and these; see `edges_between`."""
+        number, own = torch.tensor([self.number(adj)]), self.exchange.rank
+        kind = self._kinds[adj.edge_type[2]]
+        route = Route.of(self.owner(kind, node), self.exchange.size)
+        parts = [route.split(x) for x in (node, neighbor)]
+        messages = {
+            rank: [number, parts[0][rank], parts[1][rank]]
+            for rank, count in enumerate(route.counts)
+            if count
+        }
+        mine = messages.pop(own, None)
+        pending = self.exchange.ask(self._between, messages)
+        found = {own: self._answer_between(mine)} if mine is not None else {}
+        found.update(pending.answers())
+        drawn = []
+        for rank in sorted(found):
+            size, edge = found[rank]
+            drawn.append(Drawn(size, edge, edge))
+        if not drawn:
+            return node[:0], node[:0]
+        size, edge, _ = route.join(drawn)
+        return torch.arange(node.numel()).repeat_interleave(size), edge
+
+    def _answer_between(self, arrays: list[Tensor]) -> list[Tensor]:
+        """How many edges each pair has, and these, by their positions."""
+        number, node, neighbor = arrays
+        here = list(self.part.relations.values())[int(number)]
+        row = here.rows.locate(node)[1]
+        which, edge = here.adj.edges_between(row, neighbor)
+        size = torch.bincount(which, minlength=row.numel())
+        return [size, here.whole_positions(row, size, edge)]
 
     def _answer_rows(self, arrays: list[Tensor]) -> list[Tensor]:
         """Draws for another process."""

@@ -16,10 +16,10 @@ from torch import Tensor
 from gttf_sampler import random
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Rooted
-from gttf_sampler._backends.scratch import NodeTable, relabel
+from gttf_sampler._backends.scratch import NodeTable
 from gttf_sampler.distributed.answer import Drawn
+from gttf_sampler.distributed.reached import Reached
 from gttf_sampler.distributed.request import NOBODY, Request, Wanted
-from gttf_sampler.rooted.hop import NodeSet
 
 if TYPE_CHECKING:
     from gttf_sampler.distributed.graph import PartitionedGraph
@@ -75,11 +75,7 @@ def sample_hops(graph: PartitionedGraph, plan: Plan, batch: Batch) -> Rooted:
         tables: Sequence[NodeTable | None] = [None] * len(plan.sizes)
         if not batch.apart:
             tables = stack.enter_context(plan.borrow_tables())
-        starts = zip(batch.seeds, batch.first_root, plan.sizes, tables, strict=True)
-        nodes = [
-            NodeSet.of(seeds, first, size, batch.apart, table)
-            for seeds, first, size, table in starts
-        ]
+        nodes = [Reached(plan, batch, kind, table) for kind, table in enumerate(tables)]
         for hop in range(plan.depth):
             _sample_hop(graph, plan, batch, kinds, hop, nodes, edges)
     none = torch.empty(0, dtype=torch.int64)
@@ -104,16 +100,17 @@ def _sample_hop(
     batch: Batch,
     kinds: list[int],
     hop: int,
-    nodes: list[NodeSet],
+    nodes: list[Reached],
     edges: list[list[tuple[Tensor, Tensor, Tensor]]],
 ) -> None:
     """Asks for one hop, numbers what was reached and notes it."""
     draws = _ask(graph, plan, batch, kinds, hop, nodes)
     numbered: dict[int, Tensor] = {}
+    none = torch.empty(0, dtype=torch.int64)
     frontiers = [some.frontier() for some in nodes]
     for kind, some in enumerate(nodes):
         own = [n for n, relation in enumerate(plan.relations) if relation.by == kind]
-        reached = torch.cat([draws[n].node for n in own] or [some.node[:0]])
+        reached = torch.cat([draws[n].node for n in own] or [none])
         trees = reached
         if batch.apart:
             trees = torch.cat(
@@ -123,13 +120,9 @@ def _sample_hop(
                 ]
                 or [reached]
             )
-        known = some.identity(some.node, some.root)
-        local, new = relabel(known, some.identity(reached, trees), some.table)
+        local = some.number(reached, trees)
         parts = local.split([draws[n].node.numel() for n in own])
         numbered.update(zip(own, parts, strict=True))
-        some.node = torch.cat([some.node, reached[new]])
-        some.root = torch.cat([some.root, trees[new]]) if batch.apart else some.node
-        some.hops.append(some.node.numel() - known.numel())
     for number, (relation, draw) in enumerate(zip(plan.relations, draws, strict=True)):
         first, width = frontiers[relation.to][0], draw.size.numel()
         walker = torch.arange(first, first + width)
@@ -143,7 +136,7 @@ def _ask(
     batch: Batch,
     kinds: list[int],
     hop: int,
-    nodes: list[NodeSet],
+    nodes: list[Reached],
 ) -> list[Drawn]:
     """What all relations draw in a hop, wherever their rows are."""
     exchange = graph.exchange

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gttf_sampler._backends.memory import FEATURES
 from gttf_sampler.distributed.wire import pack, unpack
 
 if TYPE_CHECKING:
@@ -109,9 +110,16 @@ class Link:
             handles.append(self.group.send([body], self.peer, own))
         return handles
 
-    def _receive(self, size: int, dtype: torch.dtype, tag: int) -> Tensor:
-        """One message, however long it takes."""
-        message = torch.empty(size, dtype=dtype)
+    def _receive_head(self, size: int, tag: int) -> list[int]:
+        """The numbers of a head, however long it takes."""
+        head = torch.empty(size, dtype=torch.int64)
+        self.group.recv([head], self.peer, tag).wait()
+        numbers: list[int] = head.tolist()
+        return numbers
+
+    def _receive(self, size: int, tag: int) -> Tensor:
+        """The body behind a head, in memory that was used before."""
+        message = FEATURES.make(size)
         if size:
             self.group.recv([message], self.peer, tag).wait()
         return message
@@ -121,9 +129,9 @@ class Link:
         sent: dict[int, list[Any]] = {}
         try:
             while True:
-                head = self._receive(HEAD, torch.int64, CALLS).tolist()
+                head = self._receive_head(HEAD, CALLS)
                 kind, service, detail, tag, size, first_open = head
-                body = self._receive(size, torch.uint8, tag)
+                body = self._receive(size, tag)
                 if kind == DONE:
                     self.done.set()
                 elif kind in (BYE, FAILED):
@@ -158,10 +166,10 @@ class Link:
         """Takes the answers of the peer."""
         try:
             while True:
-                tag, size = self._receive(REPLY_HEAD, torch.int64, REPLIES).tolist()
+                tag, size = self._receive_head(REPLY_HEAD, REPLIES)
                 if tag == FAREWELL:
                     return
-                answer = self._receive(abs(size), torch.uint8, tag + 1)
+                answer = self._receive(abs(size), tag + 1)
                 with self._lock:
                     slot = self._slots.pop(tag, None)
                 if slot is not None:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gttf_sampler._backends.memory import FEATURES
+
 DTYPES = (
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
@@ -33,7 +35,7 @@ def blank(about: Sequence[tuple[torch.dtype, int]]) -> tuple[Tensor, list[Tensor
     for dtype, length in about:
         head += [CODES[dtype], length]
     used = [8 * len(head), *(length * dtype.itemsize for dtype, length in about)]
-    message = torch.empty(sum(map(_padded, used)), dtype=torch.uint8)
+    message = FEATURES.make(sum(map(_padded, used)))
     message[: used[0]].view(torch.int64).copy_(torch.tensor(head))
     return message, _views(message, used[0], about)
 

@@ -13,6 +13,7 @@ from gttf_sampler._backends.scratch import ScratchPool
 
 if TYPE_CHECKING:  # which need graphs themselves
     from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
+    from gttf_sampler.graph.compact import CompactAdj
     from gttf_sampler.random import Key
 
 
@@ -24,6 +25,7 @@ class RemoteRows(ABC):
 
     Attributes:
         num_rows, num_cols, num_edges, max_degree, direction: of the whole graph.
+        local: the rows that are here, with columns of the whole graph.
         scratch: where tables wait for their next use.
     """
 
@@ -32,6 +34,7 @@ class RemoteRows(ABC):
     num_edges: int
     max_degree: int
     direction: str
+    local: CompactAdj
     scratch: ScratchPool
 
     @property

@@ -3,7 +3,7 @@
 from typing import Any
 
 from torch import Tensor
-from torch_geometric.data import FeatureStore, GraphStore, TensorAttr
+from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
 from torch_geometric.sampler.base import SubgraphType
 
 from gttf_pyg._rows import ONLY, EdgeType, Graph, Options, without_relation
@@ -46,9 +46,12 @@ class PartitionedStore(FeatureStore, GraphStore):
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         return False
 
-    def get_all_edge_attrs(self) -> list[Any]:
-        """None: nobody has all edges."""
-        return []
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        """The edge types that a batch has; nobody has all of their edges."""
+        return [
+            EdgeAttr(kind if self.typed else None, "coo", size=_size(adj))
+            for kind, adj in self.graph.adjs.items()
+        ]
 
     def _get_edge_index(self, edge_attr: Any) -> None:
         return None
@@ -58,6 +61,11 @@ class PartitionedStore(FeatureStore, GraphStore):
 
     def _remove_edge_index(self, edge_attr: Any) -> bool:
         return False
+
+
+def _size(adj: PartitionedAdj) -> tuple[int, int]:
+    """(sources, targets) of a relation."""
+    return adj.num_cols, adj.num_rows
 
 
 def as_stores(data: Any) -> Any:

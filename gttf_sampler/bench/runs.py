@@ -35,6 +35,10 @@ JOBS = {
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
         "length",
     ),
+    "distributed": (
+        *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
+        "features",
+    ),
     "memory": ("fanouts", "batch", "batches", "seed"),
     "scale": ("mode", "fanouts", "batch", "batches", "rounds", "seed"),
 }
@@ -52,6 +56,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "train": {"batches": 10, "rounds": 3},
     "build": {"rounds": 5},
     "kernels": {"batches": 10, "rounds": 5},
+    "distributed": {"batches": 10, "rounds": 5},
     "memory": {"batches": 5},
     "scale": {"batches": 20, "rounds": 5},
 }
@@ -85,7 +90,7 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found = _of_one_graph(task, options, facts, tmp, progress)
             found["graph"] = facts
     settings = {name: options[name] for name in JOBS[task] if name != "graph"}
-    lonely = task != "scale" and alone(found["groups"])
+    lonely = task not in ("scale", "distributed") and alone(found["groups"])
     return {
         "task": task,
         "settings": settings,

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gttf_sampler import (
+    CompactAdj,
     EdgeWeightBias,
     ExcludeBias,
     Node2VecBias,
@@ -259,3 +260,19 @@ def until_failure(rank, groups, path, whole, timeout, resting):
             assert same(*map(fields, (drawn, right)))
     except PeerError as error:
         return time.monotonic() - start, str(error)
+
+
+def large(rank, groups, path, whole_path):
+    """Batches of a graph of millions of edges, with other seeds in every process."""
+    whole, nodes = CompactAdj.open(whole_path, verify=False), 0
+    with PartitionedGraph.open(path, timeout=120, verify=False) as graph:
+        for number, bias in enumerate((None, EdgeWeightBias())):
+            generator = torch.Generator().manual_seed(10 * rank + number)
+            seeds = torch.randint(whole.num_rows, (512,), generator=generator)
+            pair = [
+                sample_rooted(adj, seeds, [10, 5], bias=bias, generator=rank)
+                for adj in (graph.adj, whole)
+            ]
+            assert same(*map(fields, pair))
+            nodes += pair[0].node.numel()
+    return nodes

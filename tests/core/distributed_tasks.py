@@ -245,7 +245,8 @@ def opens(rank, groups, paths):
 
 def until_failure(rank, groups, path, whole, timeout, resting):
     """Batches until somebody fails; how long the last one took, and the error."""
-    graph = PartitionedGraph.open(path, timeout=timeout)
+    graph = PartitionedGraph.open(path, timeout=120)  # others may start slowly
+    graph.exchange.timeout = timeout
     start = time.monotonic()
     try:
         if rank in resting:

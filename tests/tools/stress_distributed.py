@@ -34,7 +34,9 @@ def once(world, adj, path, choice):
     for pipe in world.pipes:
         pipe.send((until_failure, (path, adj, TIMEOUT, resting)))
     busy = [rank for rank in range(SIZE) if rank not in resting]
+    began = time.monotonic()
     while not all(os.path.exists(f"{path}-{rank}") for rank in busy):
+        assert time.monotonic() < began + 120, "no batches"
         time.sleep(0.05)
     time.sleep(choice.random())
     os.kill(world.processes[victim].pid, number)

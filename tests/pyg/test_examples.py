@@ -23,6 +23,7 @@ LEARNED = {
     "pyg_hetero": 40,
     "pyg_link_prediction": 70,
     "pyg_node2vec": 15,
+    "pyg_ddp": 30,
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from gttf_sampler._backends import torch_ops, torch_rooted
+from gttf_sampler._backends import torch_ops
 from gttf_sampler._backends.torch_ops import id_dtype, take
 from gttf_sampler._backends.types import REFUSED, Envelope, Reverse, SecondOrder
 from gttf_sampler.backend import fast_backend
@@ -75,7 +75,7 @@ forest_uniform = _door(torch_ops.forest_uniform)
 gather = _door(torch_ops.gather)
 group_by_row = _door(torch_ops.group_by_row)
 has_edge = _door(torch_ops.has_edge)
-rooted = _door(torch_rooted.rooted)
+rooted = _door(torch_ops.rooted)
 row_range = _door(torch_ops.row_range)
 take_or_none = _door(torch_ops.take_or_none)
 walk_node2vec = _door(torch_ops.walk_node2vec)

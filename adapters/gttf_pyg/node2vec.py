@@ -26,6 +26,7 @@ from gttf_sampler._check import (
     yes_or_no,
 )
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
+from gttf_sampler.objectives.scores import window_scores
 from gttf_sampler.random import NEGATIVE, new_key
 
 
@@ -171,6 +172,22 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         walks = torch.cat([start[:, None], others], dim=1)
         windows = walks.unfold(1, self.context_size, 1)  # [walk, window, context]
         return windows.transpose(0, 1).reshape(-1, self.context_size)
+
+    def loss(self, pos_rw: Tensor, neg_rw: Tensor) -> Tensor:
+        """PyG's loss of positive and negative windows, [].
+
+        −mean log(σ(⟨Z_u, Z_v⟩) + EPS) over the pairs of `pos_rw`, the first node of a
+        window and each other one, and −mean log(1 − σ + EPS) over those of `neg_rw`. On
+        a CPU compiled code multiplies the pairs, without a vector for each of them.
+        """
+        windows = self.walk_length + 2 - self.context_size
+        scores = window_scores(self.embedding, [pos_rw, neg_rw], windows)
+        if scores is None:
+            found: Tensor = super().loss(pos_rw, neg_rw)
+            return found
+        like, unlike = scores
+        pos_loss = -torch.log(torch.sigmoid(like) + self.EPS).mean()
+        return pos_loss - torch.log(1 - torch.sigmoid(unlike) + self.EPS).mean()
 
     def random_walk_fn(
         self,

@@ -18,6 +18,7 @@ from gttf_sampler.objectives.base import (
     vectors,
 )
 from gttf_sampler.objectives.negative import NegativeSampler
+from gttf_sampler.objectives.scores import SCORES, fused, of_levels, scores
 from gttf_sampler.objectives.second_order import SCHEMES, step_ratios
 from gttf_sampler.random import fold
 
@@ -79,9 +80,7 @@ class DeepWalkAcc(LossAcc):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The sum over the trees of a forest, []."""
-        depths = range(complete(forest).depth + 1)
-        weight = [forest.walk_weight(k) for k in depths]
-        return self.weighted(forest, weight)
+        return self.weighted(complete(forest), forest.walk_weights())
 
     def weighted(self, forest: WalkForest, weight: Sequence[Tensor]) -> Tensor:
         """The loss if walkers count by `weight`, per depth [b, width], instead of η."""
@@ -89,6 +88,8 @@ class DeepWalkAcc(LossAcc):
         nodes = standing(forest)
         nodes += self._negatives(forest, nodes)
         levels = forest.depth + 1
+        if fused(self.embedding):
+            return self._fused(nodes, weight)
 
         def work(group: slice) -> Tensor:
             found = look_up(self.embedding, [level[group] for level in nodes])
@@ -97,6 +98,41 @@ class DeepWalkAcc(LossAcc):
 
         each = sum(level[:1].numel() for level in nodes)
         return over_trees(work, nodes[0].shape[0], each)
+
+    def _fused(self, nodes: list[Tensor], weight: Sequence[Tensor]) -> Tensor:
+        """The loss from the scores of pairs, by kernels."""
+        depth, window = len(weight) - 1, self.window
+        pairs = [
+            (i, j)
+            for i in range(depth)
+            for j in range(i + 1, depth + 1)
+            if j <= i + window
+        ]
+        strangers = [(i, depth + 1 + i) for i in range(len(nodes) - depth - 1)]
+        shares = torch.tensor([(window - j + i + 1) / window for i, j in pairs])
+
+        def work(group: slice) -> Tensor:
+            described = of_levels([level[group] for level in nodes], pairs + strangers)
+            score = scores(self.embedding, described)
+            levels = [level[group] for level in weight]
+            sizes = torch.tensor(
+                [levels[j].numel() for _, j in pairs], dtype=torch.int64
+            )
+            count = torch.cat(
+                [score.new_zeros(0), *(levels[j].view(-1) for _, j in pairs)]
+            )
+            count = count * shares.repeat_interleave(sizes)
+            near, far = score.tensor_split([count.numel()])
+            far = far.view(-1, self.num_negatives)
+            if self.contrast == "partition":
+                partition = far.logsumexp(-1) - math.log(self.num_negatives)
+                return partition.sum() - (count * near).sum()
+            mass = torch.cat([score.new_zeros(0), *_masses(levels, window)])
+            loss = (mass * F.softplus(far).sum(-1)).sum()
+            return loss - (count * F.logsigmoid(near)).sum()
+
+        each = sum(nodes[j][:1].numel() for _, j in pairs + strangers)
+        return over_trees(work, nodes[0].shape[0], each, SCORES)
 
     def _negatives(self, forest: WalkForest, nodes: Sequence[Tensor]) -> list[Tensor]:
         """The negatives [b, width, num_negatives] of each depth that needs them."""
@@ -155,6 +191,20 @@ def _logistic(
         score = (here * others).sum(-1)  # [b, width, num_negatives]
         loss = loss + (mass * F.softplus(score).sum(-1)).sum()
     return loss
+
+
+def _masses(weight: list[Tensor], window: int) -> list[Tensor]:
+    """Per depth, but the last, what the pairs that have left each walker count [w]."""
+    masses, sums = list[Tensor](), list[Tensor]()
+    shares = torch.tensor([(window - k) / window for k in range(window)])
+    for i in reversed(range(len(weight) - 1)):
+        sums = [weight[i + 1], *sums][:window]
+        family = weight[i].shape[1], weight[i + 1].shape[1] // weight[i].shape[1]
+        if family[1] > 1:
+            sums = [level.unflatten(1, family).sum(-1) for level in sums]
+        every = torch.stack(sums).flatten(1)
+        masses.append(shares[: len(sums)].to(every) @ every)
+    return masses[::-1]
 
 
 class Node2VecAcc(LossAcc):
@@ -216,9 +266,9 @@ class Node2VecAcc(LossAcc):
     def weights(self, forest: WalkForest) -> list[Tensor]:
         """Per depth what each walker counts [b, width]: η times its steps' ratios."""
         ratios = step_ratios(forest, self.p, self.q, self.weighted, self.scheme)
-        weight = [forest.walk_weight(0)]
+        weight = forest.walk_weights()
         product = torch.ones_like(weight[0])
         for k, ratio in enumerate(ratios, 1):
             product = product.repeat_interleave(forest.fanouts[k - 1], dim=1) * ratio
-            weight.append(forest.walk_weight(k) * product)
+            weight[k] = weight[k] * product
         return weight

@@ -96,7 +96,7 @@ def test_node2vec_has_the_state_of_pyg(pyg_node2vec):
 
 
 def test_node2vec_inherits_whatever_needs_no_walks():
-    for name in ("reset_parameters", "forward", "pos_sample", "loss", "test"):
+    for name in ("reset_parameters", "forward", "pos_sample", "test"):
         assert getattr(Node2Vec, name) is getattr(host.Node2Vec, name)
 
 
@@ -404,6 +404,37 @@ def test_node2vec_of_a_user_is_asked():
 
     model = Reversed(RING, 2, 3, 3)
     assert next(iter(model.loader(batch_size=2)))[0].tolist() == [[2, 1, 0], [3, 2, 1]]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("negatives", [1, 3])
+def test_node2vec_loss_is_that_of_pyg(sparse, negatives):
+    """The value and the gradient, 1e-5 of the largest entry; saturated scores, too."""
+    model = karate(walks_per_node=3, num_negative_samples=negatives, sparse=sparse)
+    for scale in (0.1, 1.0, 30.0):
+        torch.manual_seed(0)
+        torch.nn.init.normal_(model.embedding.weight, std=scale)
+        pos, neg = model.sample(torch.arange(34))
+        found = []
+        for loss in (model.loss, super(Node2Vec, model).loss):
+            model.embedding.weight.grad = None
+            value = loss(pos, neg)
+            value.backward()
+            assert model.embedding.weight.grad.is_sparse == sparse
+            found.append((value.detach(), model.embedding.weight.grad.to_dense()))
+        for ours, theirs in zip(*found, strict=True):
+            most = 1e-5 * float(theirs.abs().max())
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=most)
+
+
+def test_node2vec_loss_takes_any_windows():
+    model = karate()
+    host_loss = super(Node2Vec, model).loss
+    for pos, neg in (((5, 4), (5, 4)), ((7, 2), (4, 3))):
+        windows = torch.randint(34, pos), torch.randint(34, neg)
+        torch.testing.assert_close(model.loss(*windows), host_loss(*windows))
+    with pytest.raises(IndexError):
+        model.loss(torch.tensor([[0, 34]]), torch.tensor([[0, 1]]))
 
 
 @pytest.mark.parametrize("sparse", [False, True])

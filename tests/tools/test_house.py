@@ -30,6 +30,7 @@ FOR_ADAPTERS = {
     "gttf_sampler.estimate": "SampledDegreeWarning share",
     "gttf_sampler.graph.kept": "kept_of",
     "gttf_sampler.graph.tables": "sorted_time",
+    "gttf_sampler.objectives.scores": "window_scores",
     "gttf_sampler.verdict": "Passes UnbiasedReport evaluating report without",
     "gttf_sampler.random": "NEGATIVE new_key",
 }

@@ -1,0 +1,176 @@
+"""The compiled loops of embeddings: scores of pairs, gradients, steps of optimizers.
+
+Scores are shared by trees: each belongs to one thread. Gradients are shared by the
+numbers of a vector: every thread goes through all pairs in their order and adds up its
+part of the vectors, so that the result does not depend on how many threads there are.
+Trees go in groups, whose vectors are asked for ahead and stay in the cache meanwhile.
+
+`blocks`, `looked_up` and `nodes` are those of `pairs.Pairs`.
+"""
+
+from numba import int64, uint64
+
+from gttf_sampler._backends.kernels import (
+    _GOLDEN,
+    _1,
+    _below_wide,
+    _bits,
+    _compiled,
+    _mix,
+    _prefetch,
+)
+from gttf_sampler._backends.pairs import (
+    ROWS,
+    SCORE,
+    SHARE,
+    SOURCE,
+    SOURCE_STEP,
+    TARGET,
+    TARGET_STEP,
+    WIDTH,
+)
+from gttf_sampler._backends.vector_kernels import dot, pull
+
+LANES = 16  # numbers that threads do not share: a cache line of them
+_CACHED = 1 << 18  # bytes of vectors that a group of trees may look up
+
+
+@_compiled
+def _group(looked_up, size, itemsize):
+    """How many trees are worked on together."""
+    each = 1
+    for part in range(looked_up.shape[0]):
+        each += looked_up[part, 1]
+    return max(1, _CACHED // (each * size * itemsize))
+
+
+@_compiled
+def _ask(first, last, looked_up, nodes, table, size, low, high):
+    """Asks memory for the vectors of some trees, numbers low to high of each."""
+    line = uint64(64 // table.itemsize)
+    for part in range(looked_up.shape[0]):
+        start, width = looked_up[part, 0], looked_up[part, 1]
+        for at in range(start + first * width, start + last * width):
+            row = uint64(nodes[uint64(at)]) * size
+            for number in range(row + low, row + high, line):
+                _prefetch(table, number)
+
+
+@_compiled
+def pair_scores(lo, hi, blocks, looked_up, nodes, left, right, size, far, out):
+    """The scores of trees lo to hi; `far` if vectors are worth asking for ahead."""
+    size = uint64(size)
+    group = _group(looked_up, size, left.itemsize)
+    for first in range(lo, hi, group):
+        last = min(hi, first + group)
+        if far:
+            _ask(first, last, looked_up, nodes, right, size, uint64(0), size)
+        for block in range(blocks.shape[0]):
+            at = blocks[block]
+            width = uint64(at[WIDTH])
+            for row in range(first * at[ROWS], last * at[ROWS]):
+                source = uint64(nodes[uint64(at[SOURCE] + row * at[SOURCE_STEP])])
+                place = at[TARGET] + row // at[SHARE] * at[TARGET_STEP]
+                score = uint64(at[SCORE]) + uint64(row) * width
+                for i in range(width):
+                    target = uint64(nodes[uint64(place) + i])
+                    out[score + i] = dot(
+                        left, source * size, right, target * size, size
+                    )
+
+
+@_compiled
+def pair_gradients(
+    lo,
+    hi,
+    trees,
+    blocks,
+    looked_up,
+    nodes,
+    tables,
+    size,
+    far,
+    coefficient,
+    places,
+    gradients,
+):
+    """Adds numbers lo to hi, in lines, of all vectors' gradients."""
+    size = uint64(size)
+    low = uint64(lo * LANES)
+    high = min(size, uint64(hi * LANES))
+    left_place, right_place = places
+    group = _group(looked_up, size, tables[0].itemsize)
+    for first in range(0, trees, group):
+        last = min(trees, first + group)
+        if far:
+            _ask(first, last, looked_up, nodes, tables[1], size, low, high)
+        for block in range(blocks.shape[0]):
+            at = blocks[block]
+            width = uint64(at[WIDTH])
+            for row in range(first * at[ROWS], last * at[ROWS]):
+                source = uint64(nodes[uint64(at[SOURCE] + row * at[SOURCE_STEP])])
+                place = uint64(at[TARGET] + row // at[SHARE] * at[TARGET_STEP])
+                home = uint64(left_place[source]) * size
+                pull(
+                    tables,
+                    (source * size, home),
+                    nodes,
+                    right_place,
+                    coefficient,
+                    (place, uint64(at[SCORE]) + uint64(row) * width),
+                    (size, low, high),
+                    width,
+                    gradients,
+                )
+
+
+@_compiled
+def mark_rows(trees, blocks, nodes, sources, targets, place, out):
+    """Writes the nodes that are sources or targets of pairs, each once; how many.
+
+    `place` holds -1 for every node before, and something else for those found after.
+    """
+    count = uint64(0)
+    for block in range(blocks.shape[0]):
+        at = blocks[block]
+        for row in range(trees * at[ROWS]):
+            if sources:
+                node = nodes[uint64(at[SOURCE] + row * at[SOURCE_STEP])]
+                if place[uint64(node)] < 0:
+                    place[uint64(node)] = 0
+                    out[count] = node
+                    count += uint64(1)
+            if targets and row % at[SHARE] == 0:
+                first = uint64(at[TARGET] + row // at[SHARE] * at[TARGET_STEP])
+                for i in range(uint64(at[WIDTH])):
+                    node = nodes[first + i]
+                    if place[uint64(node)] < 0:
+                        place[uint64(node)] = 0
+                        out[count] = node
+                        count += uint64(1)
+    return count
+
+
+@_compiled
+def number_rows(rows, place):
+    for i in range(uint64(rows.size)):
+        place[uint64(rows[i])] = i
+
+
+@_compiled
+def forget_rows(rows, place):
+    for i in range(uint64(rows.size)):
+        place[uint64(rows[i])] = -1
+
+
+@_compiled
+def draw_alias(lo, hi, share, alias, bits, key, first, out):
+    """Draws of an alias table; the coin is what a row's share of a word leaves."""
+    rows = uint64(share.size)
+    mask = (_1 << bits) - _1
+    for i in range(lo, hi):
+        word = _bits(_mix(key + uint64(first + i) * _GOLDEN), uint64(0))
+        row = _below_wide(word, rows)
+        coin = (word * rows >> (uint64(64) - bits)) & mask
+        own = coin < uint64(share[row])
+        out[i] = int64(row) if own else alias[row]

@@ -1,5 +1,6 @@
 """What embeddings are trained with, by compiled kernels; see `torch_pairs`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,9 @@ import torch
 from torch import Tensor
 
 from gttf_sampler._backends import pair_kernels as kernels
-from gttf_sampler._backends.memory import borrow, empty, give_back
+from gttf_sampler._backends.memory import FEATURES, borrow, empty, give_back
 from gttf_sampler._backends.numba_rooted import word
-from gttf_sampler._backends.pairs import Pairs
+from gttf_sampler._backends.pairs import RULES, Pairs, Rule
 from gttf_sampler._backends.threads import parallel
 from gttf_sampler._backends.torch_pairs import Gradient
 from gttf_sampler.random import Key
@@ -70,8 +71,9 @@ class Side:
         else:
             self.place = np.arange(table.shape[0], dtype=np.int32)
         rows = table.shape[0] if self.rows is None else self.rows.size
-        numbers = empty(rows * table.shape[1], _precise(table)).zero_()
-        self.total = numbers.view(rows, table.shape[1])
+        nbytes = rows * table.shape[1] * _precise(table).itemsize
+        memory = FEATURES.lend(FEATURES.borrow(nbytes), nbytes).view(_precise(table))
+        self.total = memory.zero_().view(rows, table.shape[1])
 
     def forget(self) -> None:
         """Gives the table of places back."""
@@ -109,6 +111,23 @@ def add_gradients(
         -(-size // kernels.LANES),
         pairs.scores * size // 4,
         *(pairs.trees, *arrays, tables, size, is_far(right), given, places, totals),
+    )
+
+
+def step_rows(
+    row: Tensor, gradient: Tensor, table: Tensor, state: Sequence[Tensor], rule: Rule
+) -> None:
+    """Changes the rows of a table by their gradients; see `torch_pairs`."""
+    numbers = rule.rate, 1 - rule.beta1, 1 - rule.beta2, rule.eps
+    wide = np.float64 if gradient.dtype == torch.float64 else np.float32
+    kept = [*map(flat, state), *[np.empty(0, wide)] * 2][:2]
+    kernel = kernels.step_rows_half if table.itemsize == 2 else kernels.step_rows
+    parallel(
+        kernel,
+        *(row.numel(), gradient.numel()),
+        *(RULES.index(rule.kind), tuple(map(wide, numbers))),
+        *(row.numpy(), flat(gradient), flat(table), *kept),
+        *(table.shape[1], word(rule.key)),
     )
 
 

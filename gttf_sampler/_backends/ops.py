@@ -38,6 +38,7 @@ __all__ = [
     "pair_scores",
     "rooted",
     "row_range",
+    "step_rows",
     "take",
     "take_or_none",
     "upper_bound",
@@ -83,6 +84,7 @@ pair_gradients = _door(torch_pairs.pair_gradients)
 pair_scores = _door(torch_pairs.pair_scores)
 rooted = _door(torch_rooted.rooted)
 row_range = _door(torch_ops.row_range)
+step_rows = _door(torch_pairs.step_rows)
 take_or_none = _door(torch_ops.take_or_none)
 walk_node2vec = _door(torch_ops.walk_node2vec)
 weigh_node2vec = _door(torch_ops.weigh_node2vec)

@@ -8,6 +8,9 @@ Trees go in groups, whose vectors are asked for ahead and stay in the cache mean
 `blocks`, `looked_up` and `nodes` are those of `pairs.Pairs`.
 """
 
+from functools import partial
+
+import numpy as np
 from numba import int64, uint64
 
 from gttf_sampler._backends.kernels import (
@@ -31,6 +34,8 @@ from gttf_sampler._backends.pairs import (
 )
 from gttf_sampler._backends.vector_kernels import dot, pull
 
+SGD, ADAGRAD, ADAM = range(3)
+_16 = np.uint64(16)
 LANES = 16  # numbers that threads do not share: a cache line of them
 _CACHED = 1 << 18  # bytes of vectors that a group of trees may look up
 
@@ -161,6 +166,64 @@ def number_rows(rows, place):
 def forget_rows(rows, place):
     for i in range(uint64(rows.size)):
         place[uint64(rows[i])] = -1
+
+
+# Python's division asks about zero each time, and keeps loops from being vectors.
+_divides = partial(_compiled, error_model="numpy")
+
+
+@_divides
+def _step_row(kind, numbers, gradient, row, first, second):
+    """One rule on one row, in place; `first` and `second` are what it keeps."""
+    rate, keep1, keep2, eps = numbers
+    if kind == SGD:
+        for i in range(row.size):
+            row[i] -= rate * gradient[i]
+    elif kind == ADAGRAD:
+        for i in range(row.size):
+            first[i] += gradient[i] * gradient[i]
+            row[i] -= rate * gradient[i] / (np.sqrt(first[i]) + eps)
+    else:
+        for i in range(row.size):
+            g = gradient[i]
+            first[i] += keep1 * (g - first[i])
+            second[i] += keep2 * (g * g - second[i])
+            row[i] -= rate * first[i] / (np.sqrt(second[i]) + eps)
+
+
+@_compiled
+def step_rows(lo, hi, kind, numbers, rows, gradient, table, first, second, size, key):
+    """Changes a part of the rows, each there once; `numbers` as in `_step_row`."""
+    size = uint64(size)
+    for i in range(lo, hi):
+        place = uint64(rows[i]) * size
+        at, end = uint64(i) * size, place + size
+        kept = first[place:end], second[place:end]
+        _step_row(kind, numbers, gradient[at : at + size], table[place:end], *kept)
+
+
+@_compiled
+def step_rows_half(
+    lo, hi, kind, numbers, rows, gradient, table, first, second, size, key
+):
+    """Rows of bfloat16: widened, changed, and rounded up or down at random."""
+    size = uint64(size)
+    bits = np.empty(size, np.uint32)
+    row = bits.view(np.float32)
+    words = (size + uint64(3)) // uint64(4)
+    for i in range(lo, hi):
+        node = uint64(rows[i])
+        place = node * size
+        for j in range(size):
+            bits[j] = uint64(table[place + j]) << _16
+        at, end = uint64(i) * size, place + size
+        kept = first[place:end], second[place:end]
+        _step_row(kind, numbers, gradient[at : at + size], row, *kept)
+        for j in range(size):
+            quarter = j // uint64(4)
+            word = _mix(key + (node * words + quarter) * _GOLDEN)
+            coin = (word >> (uint64(16) * (j % uint64(4)))) & uint64(0xFFFF)
+            table[place + j] = (uint64(bits[j]) + coin) >> _16
 
 
 @_compiled

@@ -13,6 +13,34 @@ from torch import Tensor
 SOURCE, SOURCE_STEP, TARGET, TARGET_STEP, SHARE, ROWS, WIDTH, SCORE = range(8)
 
 
+RULES = ("sgd", "adagrad", "adam")
+
+
+class Rule(NamedTuple):
+    """How an optimizer changes a row by its gradient g, number by number.
+
+    - "sgd": z −= rate · g
+    - "adagrad": s += g²; z −= rate · g / (√s + eps)
+    - "adam": m and s become moving averages of g and g², of a row only when it is
+      touched; z −= rate · m / (√s + eps)
+
+    Attributes:
+        kind: one of `RULES`.
+        rate: of learning, corrections of the bias of averages included.
+        beta1: what is kept of m.
+        beta2: what is kept of s.
+        eps: added to roots.
+        key: of the random numbers by which bfloat16 is rounded.
+    """
+
+    kind: str
+    rate: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    key: int = 0
+
+
 class Pairs(NamedTuple):
     """The pairs of a batch of trees: sources, and targets of each.
 
@@ -105,6 +133,26 @@ def of_windows(windows: Sequence[Tensor], per_walk: int) -> Pairs:
                 looked_up.append((begin, rows * size))
         start += part.numel()
     nodes = torch.cat([part.reshape(-1) for part in windows])
+    return _made(nodes, blocks, trees, scores, looked_up)
+
+
+def of_walks(walks: Sequence[Tensor], context: int) -> Pairs:
+    """Pairs of every node of a walk [w, length] and the `context` − 1 nodes after it.
+
+    Those that have as many; these are the pairs of `of_windows`, in the same order.
+    """
+    trees = math.gcd(*(part.shape[0] for part in walks))
+    start, scores = 0, 0
+    blocks, looked_up = list[list[int]](), list[tuple[int, int]]()
+    for part in walks:
+        length, rows = part.shape[1], part.shape[0] // max(1, trees)
+        for turn in range(length - context + 1):
+            begin, width = start + turn, context - 1
+            blocks.append([begin, length, begin + 1, length, 1, rows, width, scores])
+            scores += part.shape[0] * width
+        looked_up.append((start, rows * length))
+        start += part.numel()
+    nodes = torch.cat([part.reshape(-1) for part in walks])
     return _made(nodes, blocks, trees, scores, looked_up)
 
 

@@ -3,11 +3,13 @@
 Scores of pairs, their gradients, and negatives.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from gttf_sampler import random
-from gttf_sampler._backends.pairs import Pairs
+from gttf_sampler._backends.pairs import Pairs, Rule
 from gttf_sampler.random import Key
 
 Gradient = Tensor | None
@@ -35,9 +37,8 @@ def pair_gradients(
     With one table for both, the first gradient is that of both and the second is None.
     Sparse ones are coalesced.
     """
-    tables = [left.detach().requires_grad_()]
-    if right is not left:
-        tables.append(right.detach().requires_grad_())
+    both = [left] if right is left else [left, right]
+    tables = [table.detach().to(_precise(table)).requires_grad_() for table in both]
     with torch.enable_grad():
         score = pair_scores(pairs, tables[0], tables[-1])
     found = torch.autograd.grad(score, tables, coefficient)
@@ -46,6 +47,43 @@ def pair_gradients(
         for number, (gradient, asked) in enumerate(zip(found, sparse, strict=False))
     ]
     return made[0], made[1] if len(made) > 1 else None
+
+
+def step_rows(
+    row: Tensor, gradient: Tensor, table: Tensor, state: Sequence[Tensor], rule: Rule
+) -> None:
+    """Changes the rows [r] of a table [n, d], each there once, by gradients [r, d].
+
+    `state` [n, d] is s of "adagrad", m and s of "adam", and changes in these rows.
+    """
+    change = gradient
+    if rule.kind == "adagrad":
+        (total,) = state
+        summed = total[row].addcmul_(gradient, gradient)
+        total[row] = summed
+        change = gradient / summed.sqrt_().add_(rule.eps)
+    elif rule.kind == "adam":
+        first, second = state
+        mean = first[row].lerp_(gradient, 1 - rule.beta1)
+        square = second[row].lerp_(gradient.square(), 1 - rule.beta2)
+        first[row], second[row] = mean, square
+        change = mean / square.sqrt_().add_(rule.eps)
+    moved = table[row].to(gradient.dtype).add_(change, alpha=-rule.rate)
+    table[row] = rounded(moved, row, rule.key) if table.itemsize == 2 else moved
+
+
+def rounded(value: Tensor, row: Tensor, key: int) -> Tensor:
+    """float32 [r, d] as bfloat16, up or down at random, so that the mean stays.
+
+    Four numbers of a row share a random word, which belongs to the row and the key.
+    """
+    size = value.shape[1]
+    at = row[:, None] * -(-size // 4) + torch.arange(-(-size // 4), device=row.device)
+    word = random.stream(key, at)[:, :, None]
+    shift = torch.arange(0, 64, 16, device=row.device)
+    coin = (word >> shift & 0xFFFF).flatten(1)[:, :size].to(torch.int32)
+    bits = value.contiguous().view(torch.int32) + coin
+    return (bits & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
 
 
 def draw_alias(

@@ -1,5 +1,6 @@
 """Node embeddings: modules that train the objectives, and link prediction."""
 
+from gttf_sampler.embedding.fit import Epoch
 from gttf_sampler.embedding.links import (
     LinkSplit,
     largest_component,
@@ -12,6 +13,7 @@ from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
 
 __all__ = [
     "DeepWalk",
+    "Epoch",
     "LinkSplit",
     "Node2Vec",
     "WatchYourStep",

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops, torch_pairs
-from gttf_sampler._backends.pairs import Pairs, of_levels, of_windows
+from gttf_sampler._backends.pairs import Pairs, of_levels, of_walks, of_windows
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.objectives.base import Vectors
+from gttf_sampler.objectives.collect import Collector, Owed, collector
 
 __all__ = [
     "SCORES",
@@ -24,6 +25,7 @@ __all__ = [
     "level_scores",
     "of_levels",
     "scores",
+    "walk_scores",
     "window_scores",
 ]
 
@@ -50,6 +52,9 @@ def table_of(owner: object) -> tuple[Tensor, bool] | None:
     if type(weight) not in (Tensor, nn.Parameter):
         return None
     table: Tensor = weight  # type: ignore[assignment]
+    collects = collector()
+    if collects is not None and collects.number(table) is not None:
+        return table, sparse
     if fast_backend(table.device) is None or torch.compiler.is_compiling():
         return None
     known = table.dtype in (torch.float32, torch.float64) and table.dim() == 2
@@ -127,6 +132,26 @@ def window_scores(table: nn.Embedding, windows: list[Tensor], per_walk: int) -> 
     return score_pairs(found, found, described).split(sizes)
 
 
+def walk_scores(
+    table: nn.Embedding, walks: Sequence[Tensor], context: int
+) -> Sequence[Tensor]:
+    """Per array of walks [w, length] the scores of all their windows of a size.
+
+    Those of `window_scores`, without the windows; for tables that are collected.
+    """
+    found = table_of(table)
+    if found is None:
+        _check.fail("table", "must be collected", "no")
+    described = of_walks(walks, context)
+    windows = [part.shape[1] - context + 1 for part in walks]
+    sizes = [
+        part.shape[0] * number * (context - 1)
+        for part, number in zip(walks, windows, strict=True)
+    ]
+    parts: Sequence[Tensor] = score_pairs(found, found, described).split(sizes)
+    return parts
+
+
 class _PairScores(torch.autograd.Function):
     """Scores of pairs, with gradients by a kernel."""
 
@@ -138,18 +163,37 @@ class _PairScores(torch.autograd.Function):
         sparse: tuple[bool, bool],
         described: Pairs,
     ) -> Tensor:
-        ctx.save_for_backward(left, right)
-        ctx.sparse, ctx.described = sparse, described
+        ctx.sparse, ctx.described, ctx.collector = sparse, described, collector()
+        if ctx.collector is None:
+            ctx.save_for_backward(left, right)
+        else:
+            ctx.collector.scored += described.scores
+            ctx.tables = _numbers(ctx.collector, left, right)
         return ops.pair_scores(described, left, left if right is None else right)
 
     @staticmethod
     def backward(ctx: Any, coefficient: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.collector is not None:
+            found = Owed(ctx.described, ctx.tables, coefficient)
+            ctx.collector.owed.append(found)
+            return None, None, None, None
         left, other = ctx.saved_tensors
         right = left if other is None else other
         if torch.is_grad_enabled():  # somebody wants the gradient of the gradient
             score = torch_pairs.pair_scores(ctx.described, left, right)
             tables = [left] if other is None else [left, right]
-            found = torch.autograd.grad(score, tables, coefficient, create_graph=True)
-            return (*found, *[None] * (4 - len(found)))
+            twice = torch.autograd.grad(score, tables, coefficient, create_graph=True)
+            return (*twice, *[None] * (4 - len(twice)))
         made = ops.pair_gradients(ctx.described, left, right, coefficient, ctx.sparse)
         return (*made, None, None)
+
+
+def _numbers(
+    collects: Collector, left: Tensor, right: Tensor | None
+) -> tuple[int, int]:
+    """Which tables of a collector these are."""
+    first = collects.number(left)
+    second = first if right is None else collects.number(right)
+    if first is None or second is None:
+        _check.fail("tables", "must be those that are collected", "another one")
+    return first, second

@@ -18,6 +18,9 @@ from torch_geometric.nn.models import node2vec as host
 from exact import assert_frequencies, proportional
 from exact import one_thread as one_thread
 from gttf_pyg import Node2Vec
+from gttf_sampler.embedding import split_links
+from gttf_sampler.embedding.fit import SEEDS
+from gttf_sampler.random import FIT, fold, new_key
 from simulated import Accelerator
 from strategies import graphs
 
@@ -464,6 +467,46 @@ def test_node2vec_learns_two_communities(sparse):
     alike, block = z @ z.t(), torch.arange(16) // 8
     same = block[:, None] == block
     assert alike[same].mean() > alike[~same].mean() + 0.5
+
+
+@pytest.mark.parametrize("p", [1.0, 0.5])
+def test_node2vec_fit_is_the_loop_of_pyg(p):
+    """With SparseAdam, on the walks and negatives of the same keys."""
+    found, expected = (karate(p=p, walks_per_node=2, sparse=True) for _ in range(2))
+    expected.load_state_dict(found.state_dict())
+    losses = [epoch.loss for epoch in found.fit(3, batch_size=9, generator=7)]
+    optimizer = torch.optim.SparseAdam(expected.parameters(), lr=0.01)
+    key = int(new_key(7, torch.device("cpu"), FIT))
+    for epoch in range(3):
+        seed = int(fold(key, epoch)) & SEEDS
+        own = torch.Generator().manual_seed(int(fold(seed, 1)) & SEEDS)
+        values = []
+        for pos, neg in expected.loader(batch_size=9, shuffle=True, generator=own):
+            optimizer.zero_grad()
+            loss = super(Node2Vec, expected).loss(pos, neg)
+            loss.backward()
+            optimizer.step()
+            values.append(loss.item())
+        assert losses[epoch] == pytest.approx(sum(values) / len(values), rel=1e-5)
+    torch.testing.assert_close(found(), expected(), rtol=1e-4, atol=1e-5)
+
+
+def test_node2vec_fit_stops_and_goes_on(tmp_path):
+    split = split_links(KarateClub()[0].edge_index, 34, hide=0.2, generator=0)
+    whole, part = (
+        Node2Vec(split.train, 8, 6, 4, num_nodes=34, generator=torch.Generator())
+        for _ in range(2)
+    )
+    part.load_state_dict(whole.state_dict())
+    how = {"valid": split, "batch_size": 10, "optimizer": "adagrad"}
+    epochs = whole.fit(4, **how)
+    assert all(0 <= epoch.auc <= 1 for epoch in epochs)
+    part.fit(2, checkpoint=tmp_path / "run", **how)
+    part.fit(4, checkpoint=tmp_path / "run", resume=True, **how)
+    assert torch.equal(whole(), part())
+    before = whole().detach().clone()
+    assert whole.fit(1, hogwild=True)[0].pairs > 0
+    assert not torch.equal(whole(), before)
 
 
 def test_node2vec_test_scores_a_classifier(monkeypatch):

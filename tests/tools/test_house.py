@@ -27,10 +27,12 @@ FOR_ADAPTERS = {
     "gttf_sampler._loading.safe": "safe_biases",
     "gttf_sampler._loading.threaded": "ThreadedIter ThreadedLoader fetch_of",
     "gttf_sampler.bias.base": "as_bias",
+    "gttf_sampler.embedding.fit": "Options Task fit",
+    "gttf_sampler.embedding.storage": "zeros",
     "gttf_sampler.estimate": "SampledDegreeWarning share",
     "gttf_sampler.graph.kept": "kept_of",
     "gttf_sampler.graph.tables": "sorted_time",
-    "gttf_sampler.objectives.scores": "window_scores",
+    "gttf_sampler.objectives.scores": "walk_scores window_scores",
     "gttf_sampler.verdict": "Passes UnbiasedReport evaluating report without",
     "gttf_sampler.random": "NEGATIVE new_key",
 }
@@ -55,7 +57,7 @@ MAY_IMPORT = {
     "accumulate": {*BASE, "forest", "subgraph"},
     "rooted": {*WALKS, "subgraph"},
     "objectives": WALKS,
-    "embedding": {*WALKS, "objectives", "_loading"},
+    "embedding": {*WALKS, "objectives", "_loading", "_files"},
     "plot": {*BASE, "graph", "forest"},
     "_loading": {*BASE, "bias"},
 }

@@ -71,9 +71,7 @@ class Side:
         else:
             self.place = np.arange(table.shape[0], dtype=np.int32)
         rows = table.shape[0] if self.rows is None else self.rows.size
-        nbytes = rows * table.shape[1] * _precise(table).itemsize
-        memory = FEATURES.lend(FEATURES.borrow(nbytes), nbytes).view(_precise(table))
-        self.total = memory.zero_().view(rows, table.shape[1])
+        self.total = _zeros(rows, table.shape[1], _precise(table))
 
     def forget(self) -> None:
         """Gives the table of places back."""
@@ -139,6 +137,15 @@ def draw_alias(
     table = share.numpy(), alias.numpy(), np.uint64(bits), word(key)
     parallel(kernels.draw_alias, count, count * 4, *table, first, out.numpy())
     return out
+
+
+def _zeros(rows: int, size: int, dtype: torch.dtype) -> Tensor:
+    """A table of zeros, in memory that was used before if there is some."""
+    nbytes = rows * size * dtype.itemsize
+    if nbytes < FEATURES.small:
+        return torch.zeros(rows, size, dtype=dtype, device="cpu")
+    memory = FEATURES.lend(FEATURES.borrow(nbytes), nbytes)
+    return memory.view(dtype).zero_().view(rows, size)
 
 
 def _rows(pairs: Pairs, place: Array, sources: bool, targets: bool) -> Array:

@@ -19,10 +19,10 @@ from gttf_sampler.embedding.fit import (
     Schedule,
     Task,
     fit,
-    plain_batches,
 )
 from gttf_sampler.embedding.links import LinkSplit
 from gttf_sampler.embedding.loader import ForestLoader
+from gttf_sampler.embedding.order import ORDERS, in_blocks, near_order
 from gttf_sampler.embedding.storage import folder_of, zeros
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
@@ -80,6 +80,7 @@ class WalkEmbedding(nn.Module):
         lr: float = 0.05,
         batch_size: int = 512,
         schedule: str | Schedule = "constant",
+        order: str = "random",
         hogwild: bool = False,
         valid: LinkSplit | None = None,
         patience: int | None = None,
@@ -110,6 +111,8 @@ class WalkEmbedding(nn.Module):
             batch_size: seeds per step.
             schedule: of the learning rate: "constant", "linear" or "cosine" (to zero),
                 or a function from the share of steps done to the share of `lr`.
+            order: of the seeds: "random", or "near", by which the seeds of a batch have
+                neighbours in common and the batch fewer rows; batches come at random.
             hogwild: every thread takes steps of its own, on the same rows at the same
                 time and without locks (Niu et al. 2011). What comes out is then
                 different in every run.
@@ -124,7 +127,7 @@ class WalkEmbedding(nn.Module):
         task = Task(
             self,
             {n: m for n, m in self.named_children() if isinstance(m, nn.Embedding)},
-            plain_batches(self.loader),
+            partial(self._batches, _check.one_of("order", order, ORDERS)),
             self.loss,
             self.score,
             partial(zeros, self.storage),
@@ -132,6 +135,15 @@ class WalkEmbedding(nn.Module):
         options = (epochs, optimizer, lr, batch_size, schedule, hogwild, valid)
         rest = patience, checkpoint, resume, progress, generator
         return fit(task, Options(*options, *rest))
+
+    def _batches(self, order: str, size: int, generator: torch.Generator) -> Any:
+        """One epoch of forests for `fit`."""
+        how: dict[str, Any] = {"batch_size": size, "generator": generator}
+        if order == "random":
+            return self.loader(shuffle=True, **how)
+        near = self.adj.cached("near order", lambda: near_order(self.adj))
+        seeds = in_blocks(near.cpu(), size, generator)
+        return self.loader(sampler=seeds.tolist(), **how)
 
     def score(self, edge: Tensor) -> Tensor:
         """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -288,12 +288,3 @@ def _bar(
                 bar.set_postfix_str(shown, refresh=False)
 
         yield show
-
-
-def plain_batches(loader: Callable[..., Iterable[Any]]) -> Callable[..., Any]:
-    """The batches of a loader in a random order, for `Task.batches`."""
-
-    def batches(size: int, generator: torch.Generator) -> Any:
-        return loader(batch_size=size, shuffle=True, generator=generator)
-
-    return batches

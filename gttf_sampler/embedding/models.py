@@ -49,6 +49,7 @@ class DeepWalk(WalkEmbedding):
         num_negatives: see `DeepWalkAcc`, like `negative_power` and `contrast`.
         negative_power: negatives are drawn ∝ degree ^ negative_power.
         contrast: "partition" or "logistic".
+        share_negatives: the same ones for all walkers of a tree.
         sparse: sparse gradients, for `torch.optim.SparseAdam`.
         dtype: of the vectors: float32, float64, or bfloat16, for `fit`.
         storage: a folder; the vectors, and what optimizers of `fit` keep, are then in
@@ -65,6 +66,7 @@ class DeepWalk(WalkEmbedding):
         *,
         negative_power: float = 0.75,
         contrast: str = "partition",
+        share_negatives: bool = False,
         sparse: bool = False,
         dtype: torch.dtype = torch.float32,
         storage: str | PathLike[str] | None = None,
@@ -77,6 +79,7 @@ class DeepWalk(WalkEmbedding):
             "num_negatives": num_negatives,
             "negative_power": negative_power,
             "contrast": contrast,
+            "share_negatives": share_negatives,
         }
         how = embedding_dim, sparse, dtype
         self.embedding = self._vectors("embedding", *how)

@@ -58,6 +58,8 @@ class DeepWalkAcc(LossAcc):
         num_negatives: per seed ("partition"), or per node left ("logistic").
         negative_power: negatives are drawn ∝ degree ^ negative_power.
         contrast: "partition" or "logistic".
+        share_negatives: all walkers of a tree have the same ones ("logistic"); fewer
+            vectors are looked up, and the expectation is the same.
         generator: draws the negatives; None is torch's default generator.
     """
 
@@ -69,6 +71,7 @@ class DeepWalkAcc(LossAcc):
         negative_power: float = 0.75,
         *,
         contrast: str = "partition",
+        share_negatives: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         self.embedding = vectors("embedding", embedding)
@@ -76,6 +79,7 @@ class DeepWalkAcc(LossAcc):
         self.num_negatives = _check.count("num_negatives", num_negatives)
         self.negative_power = _check.number("negative_power", negative_power)
         self.contrast = _check.one_of("contrast", contrast, CONTRASTS)
+        self.share_negatives = _check.yes_or_no("share_negatives", share_negatives)
         self.generator = _check.cpu_generator("generator", generator)
 
     def loss(self, forest: WalkForest) -> Tensor:
@@ -108,11 +112,14 @@ class DeepWalkAcc(LossAcc):
             for j in range(i + 1, depth + 1)
             if j <= i + window
         ]
-        strangers = [(i, depth + 1 + i) for i in range(len(nodes) - depth - 1)]
+        common = depth + 1 if self.share_negatives else None
+        left = 1 if self.contrast == "partition" else depth
+        strangers = [(i, depth + 1 + (0 if common else i)) for i in range(left)]
         shares = torch.tensor([(window - j + i + 1) / window for i, j in pairs])
 
         def work(group: slice) -> Tensor:
-            described = of_levels([level[group] for level in nodes], pairs + strangers)
+            own = [level[group] for level in nodes]
+            described = of_levels(own, pairs + strangers, common)
             score = scores(self.embedding, described)
             levels = [level[group] for level in weight]
             sizes = torch.tensor(
@@ -131,13 +138,19 @@ class DeepWalkAcc(LossAcc):
             loss = (mass * F.softplus(far).sum(-1)).sum()
             return loss - (count * F.logsigmoid(near)).sum()
 
-        each = sum(nodes[j][:1].numel() for _, j in pairs + strangers)
+        widths = [level.shape[1] for level in weight]
+        each = sum(widths[j] for _, j in pairs)
+        each += sum(self.num_negatives * widths[i] for i, _ in strangers)
         return over_trees(work, nodes[0].shape[0], each, SCORES)
 
     def _negatives(self, forest: WalkForest, nodes: Sequence[Tensor]) -> list[Tensor]:
-        """The negatives [b, width, num_negatives] of each depth that needs them."""
+        """The negatives [b, width, num_negatives] of each depth that needs them.
+
+        If they are shared, one level [b, 1, num_negatives] is for all depths.
+        """
         sampler = NegativeSampler(forest.adj, self.negative_power)
-        depths = 1 if self.contrast == "partition" else forest.depth
+        one = self.contrast == "partition" or self.share_negatives
+        depths = 1 if one else forest.depth
         key = self._new_key(forest)
         sizes = [(*level.shape, self.num_negatives) for level in nodes[:depths]]
         most = max(self.num_negatives, sum(map(math.prod, sizes)))
@@ -149,6 +162,8 @@ class DeepWalkAcc(LossAcc):
     ) -> Tensor:
         """The loss of some trees, from the vectors of their walkers and negatives."""
         if self.contrast == "logistic":
+            if self.share_negatives:
+                negative = negative * (len(walker) - 1)
             return _logistic(walker, negative, weight, self.window)
         score = (walker[0][:, :, None] * negative[0]).sum(-1)
         partition = score.logsumexp(-1) - math.log(self.num_negatives)
@@ -228,6 +243,7 @@ class Node2VecAcc(LossAcc):
         num_negatives: per seed ("partition"), or per node left ("logistic").
         negative_power: negatives are drawn ∝ degree ^ negative_power.
         contrast: "partition" or "logistic".
+        share_negatives: as in `DeepWalkAcc`.
         weighted: node2vec with edge weights, on walks with `bias=EdgeWeightBias()`.
         scheme: "unbiased", or "paper".
         generator: draws the negatives; None is torch's default generator.
@@ -243,6 +259,7 @@ class Node2VecAcc(LossAcc):
         negative_power: float = 0.75,
         *,
         contrast: str = "partition",
+        share_negatives: bool = False,
         weighted: bool = False,
         scheme: str = "unbiased",
         generator: torch.Generator | None = None,
@@ -253,6 +270,7 @@ class Node2VecAcc(LossAcc):
             num_negatives,
             negative_power,
             contrast=contrast,
+            share_negatives=share_negatives,
             generator=generator,
         )
         self.p, self.q = _check.scale("p", p), _check.scale("q", q)

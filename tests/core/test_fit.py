@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from exact import graph
-from gttf_sampler import use_backend
+from gttf_sampler import CompactAdj, use_backend
 from gttf_sampler._backends import torch_pairs
 from gttf_sampler._backends.pairs import Rule
 from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep, split_links
 from gttf_sampler.embedding import fit as fitting
+from gttf_sampler.embedding.order import in_blocks, near_order
 from gttf_sampler.random import FIT, fold, new_key
 from strategies import BACKENDS
 
@@ -263,6 +264,45 @@ def test_storage_changes_nothing_but_the_place(name, tmp_path):
         str(tmp_path / "vectors" / f"{tables[0]}.gttf-vectors"), size=size // 4
     )
     assert torch.equal(shared, disk.state_dict()[f"{tables[0]}.weight"].view(-1))
+
+
+def test_near_order_puts_communities_together():
+    size, number = 30, 8
+    shuffle = torch.randperm(size * number, generator=torch.Generator().manual_seed(0))
+    inside = torch.combinations(torch.arange(size)).T
+    parts = [inside + size * part for part in range(number)]
+    parts.append(torch.arange(0, size * number, size)[None].repeat(2, 1).roll(1, 0))
+    edges = shuffle[torch.cat(parts, dim=1)]
+    edges = torch.cat([edges, edges.flip(0)], dim=1)
+    adj = CompactAdj.from_edge_index(edges, size * number, direction="out")
+    order = near_order(adj)
+    assert sorted(order.tolist()) == list(range(size * number))
+    community = (shuffle.argsort() // size)[order]
+    changes = int((community.diff() != 0).sum())
+    assert changes <= 3 * number  # at random there would be some two hundred
+
+
+@pytest.mark.parametrize(("nodes", "size"), [(0, 3), (1, 3), (9, 3), (10, 3), (2, 5)])
+def test_blocks_hold_every_node_once(nodes, size):
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(nodes, generator=generator)
+    found = [in_blocks(order, size, generator) for _ in range(20)]
+    assert all(sorted(one.tolist()) == list(range(nodes)) for one in found)
+    if nodes > size:
+        assert len({tuple(one.tolist()) for one in found}) > 1
+        place = order.argsort()
+        for one in found:  # of a batch, nodes are beside each other in the order
+            step = place[one[:size]].diff() % nodes
+            assert step.tolist() == [1] * (size - 1)
+
+
+def test_fit_in_another_order_has_the_same_seeds():
+    model = make("logistic")
+    epochs = model.fit(30, order="near", batch_size=3, lr=0.02, generator=0)
+    assert epochs[-1].loss < epochs[0].loss
+    assert epochs[0].pairs == make("logistic").fit(1, batch_size=3)[0].pairs
+    with pytest.raises(ValueError, match="'order' must be"):
+        model.fit(1, order="far")
 
 
 def test_fit_keeps_what_it_does_not_train():

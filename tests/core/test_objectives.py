@@ -100,6 +100,13 @@ def test_deepwalk_gradient_is_unbiased(fanouts, contrast):
     assert_unbiased(acc, exact_deepwalk(z, contrast, 2), [z], fanouts)
 
 
+@FANOUTS
+def test_deepwalk_gradient_is_unbiased_with_shared_negatives(fanouts):
+    z = matrix(0)
+    acc = DeepWalkAcc(z, C, 2, contrast="logistic", share_negatives=True)
+    assert_unbiased(acc, exact_deepwalk(z, "logistic", 2), [z], fanouts)
+
+
 def test_deepwalk_gradient_is_unbiased_without_replacement():
     z = matrix(0)
     exact = exact_deepwalk(z, "logistic", 1)

@@ -28,6 +28,9 @@ FANOUTS = st.lists(st.integers(1, 3), max_size=4)
 LOSSES = {
     "partition": lambda z, y, c, w: DeepWalkAcc(z, w, 3),
     "logistic": lambda z, y, c, w: DeepWalkAcc(z, w, 2, contrast="logistic"),
+    "shared": lambda z, y, c, w: DeepWalkAcc(
+        z, w, 2, contrast="logistic", share_negatives=True
+    ),
     "node2vec": lambda z, y, c, w: Node2VecAcc(z, w, c.exp()[0], 2.0),
     "trained": lambda z, y, c, w: Node2VecAcc(
         z, w, c.exp()[0], c.exp()[1], 2, contrast="logistic"

@@ -29,7 +29,8 @@ from gttf_sampler._check import (
 )
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
 from gttf_sampler.embedding import Epoch, LinkSplit
-from gttf_sampler.embedding.fit import Options, Task, fit
+from gttf_sampler.embedding.fit import fit
+from gttf_sampler.embedding.settings import Options, Task
 from gttf_sampler.embedding.storage import zeros
 from gttf_sampler.objectives.scores import walk_scores, window_scores
 from gttf_sampler.random import NEGATIVE, new_key

@@ -1,6 +1,5 @@
 """Node embeddings: modules that train the objectives, and link prediction."""
 
-from gttf_sampler.embedding.fit import Epoch
 from gttf_sampler.embedding.links import (
     LinkSplit,
     largest_component,
@@ -10,6 +9,7 @@ from gttf_sampler.embedding.links import (
     split_links,
 )
 from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
+from gttf_sampler.embedding.settings import Epoch
 
 __all__ = [
     "DeepWalk",

@@ -13,16 +13,11 @@ from torch import Tensor, nn
 from gttf_sampler import _check
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.embedding import probe
-from gttf_sampler.embedding.fit import (
-    Epoch,
-    Options,
-    Schedule,
-    Task,
-    fit,
-)
+from gttf_sampler.embedding.fit import fit
 from gttf_sampler.embedding.links import LinkSplit
 from gttf_sampler.embedding.loader import ForestLoader
 from gttf_sampler.embedding.order import ORDERS, in_blocks, near_order
+from gttf_sampler.embedding.settings import Epoch, Options, Schedule, Task
 from gttf_sampler.embedding.storage import folder_of, zeros
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gttf_sampler import _check, _files
+from gttf_sampler.embedding.settings import Epoch
 
 if TYPE_CHECKING:
     from gttf_sampler.embedding.fit import Run
@@ -34,8 +35,6 @@ def save(path: Place, run: Run) -> None:
 
 def load(path: Place, run: Run) -> None:
     """Puts a run where the file was written; refuses the file of another one."""
-    from gttf_sampler.embedding.fit import Epoch
-
     file = _check.path("checkpoint", path)
     if not Path(file).is_file():
         _check.fail("checkpoint", "must be a file that is there", file)

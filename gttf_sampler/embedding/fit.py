@@ -6,89 +6,35 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
-from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler.embedding import checkpoint
-from gttf_sampler.embedding.links import LinkSplit, Score, link_auc
-from gttf_sampler.embedding.optimizers import DENSE, RowOptimizer, collector_of
-from gttf_sampler.random import FIT, Randomness, fold, new_key
+from gttf_sampler.embedding.bar import bar
+from gttf_sampler.embedding.links import link_auc
+from gttf_sampler.embedding.optimizers import RowOptimizer, collector_of
+from gttf_sampler.embedding.settings import (
+    SCHEDULES,
+    Epoch,
+    Options,
+    Task,
+    check_options,
+    check_table,
+)
+from gttf_sampler.random import FIT, fold, new_key
 
-Schedule = Callable[[float], float]  # the share of an lr, by the share of all steps
-SCHEDULES: dict[str, Schedule] = {
-    "constant": lambda share: 1.0,
-    "linear": lambda share: 1.0 - share,
-    "cosine": lambda share: 0.5 + 0.5 * math.cos(math.pi * share),
-}
 CPU = torch.device("cpu")
 SEEDS = (1 << 63) - 1  # those a torch.Generator takes
 
 
-class Epoch(NamedTuple):
-    """What is known of an epoch of `fit`.
-
-    Attributes:
-        loss: the mean over its batches.
-        seconds: how long it took, without the test on held-out edges.
-        pairs: how many pairs of vectors were multiplied, negatives included.
-        auc: of held-out edges after it; None if none are held out.
-    """
-
-    loss: float
-    seconds: float
-    pairs: int
-    auc: float | None
-
-
-class Task(NamedTuple):
-    """What there is to train.
-
-    Attributes:
-        model: the module; all its parameters are trained that want a gradient.
-        tables: its tables of vectors, by name.
-        batches: one epoch of them, given the size of a batch and a generator.
-        loss: of a batch, [].
-        score: of pairs [2, e], for held-out edges.
-        allocate: makes what optimizers keep.
-    """
-
-    model: nn.Module
-    tables: dict[str, nn.Embedding]
-    batches: Callable[[int, torch.Generator], Any]
-    loss: Callable[[Any], Tensor]
-    score: Score
-    allocate: Callable[[str, torch.Size, torch.dtype], Tensor]
-
-
-class Options(NamedTuple):
-    """The arguments of `fit`; see `WalkEmbedding.fit`."""
-
-    epochs: int
-    optimizer: str = "adam"
-    lr: float = 0.01
-    batch_size: int = 512
-    schedule: str | Schedule = "constant"
-    hogwild: bool = False
-    valid: LinkSplit | None = None
-    patience: int | None = None
-    checkpoint: str | PathLike[str] | None = None
-    resume: bool = False
-    progress: bool | None = None
-    generator: Randomness = None
-
-
 def fit(task: Task, options: Options) -> list[Epoch]:
     """Trains for some epochs, or until held-out edges are found no better."""
-    options = checked(options)
+    check_options(options)
     for name, table in task.tables.items():
-        _check_table(name, table)
+        check_table(name, table)
     key = int(new_key(options.generator, CPU, FIT))
     run = Run(task, options, key)
     if options.resume:
@@ -132,7 +78,7 @@ class Run:
             generator = torch.Generator().manual_seed(int(fold(seed, 1)) & SEEDS)
             batches = self.task.batches(options.batch_size, generator)
             start = time.perf_counter()
-            with _bar(len(batches), number, options) as show:
+            with bar(len(batches), number, options) as show:
                 work = _Work(self, batches, show)
                 work.run()
             seconds = time.perf_counter() - start
@@ -237,54 +183,3 @@ class _Work:
                 self.pairs += collector.scored - before
                 self.done += 1
                 self.show(self.loss / self.done, self.pairs)
-
-
-def checked(options: Options) -> Options:
-    """The options, which must make sense."""
-    _check.count("epochs", options.epochs)
-    _check.one_of("optimizer", options.optimizer, tuple(DENSE))
-    _check.positive("lr", options.lr)
-    _check.count("batch_size", options.batch_size)
-    if not callable(options.schedule):
-        _check.one_of("schedule", options.schedule, tuple(SCHEDULES))
-    _check.yes_or_no("hogwild", options.hogwild)
-    _check.yes_or_no("resume", options.resume)
-    if options.valid is not None:
-        _check.of_type("valid", options.valid, LinkSplit)
-    if options.patience is not None:
-        _check.count("patience", options.patience)
-        if options.valid is None:
-            _check.fail("patience", "needs 'valid' edges to look at", options.patience)
-    _check.randomness(options.generator)
-    return options
-
-
-def _check_table(name: str, table: Any) -> None:
-    """Refuses tables that do more than to hold vectors."""
-    plain = type(table) is nn.Embedding and table.padding_idx is None
-    if not plain or table.max_norm is not None or table.scale_grad_by_freq:
-        rule = "must be a plain torch.nn.Embedding"
-        _check.fail(name, rule, repr(table), "train it with an optimizer of torch")
-
-
-@contextmanager
-def _bar(
-    batches: int, epoch: int, options: Options
-) -> Iterator[Callable[[float, int], None]]:
-    """Shows loss and pairs per second where tqdm is installed, on a terminal."""
-    if options.progress is False or find_spec("tqdm") is None:
-        yield lambda loss, pairs: None
-        return
-    hidden = None if options.progress is None else False
-    name, start = f"epoch {epoch + 1}/{options.epochs}", time.perf_counter()
-    how: dict[str, Any] = {"leave": False, "disable": hidden, "unit": "batch"}
-    with import_module("tqdm").tqdm(total=batches, desc=name, **how) as bar:
-
-        def show(loss: float, pairs: int) -> None:
-            bar.update()
-            if not bar.disable:
-                pace = pairs / max(1e-9, time.perf_counter() - start) / 1e6
-                shown = f"loss {loss:.4g}, {pace:.1f} M pairs/s"
-                bar.set_postfix_str(shown, refresh=False)
-
-        yield show

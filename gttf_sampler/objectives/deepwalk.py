@@ -20,6 +20,13 @@ from gttf_sampler.objectives.base import (
 from gttf_sampler.objectives.negative import NegativeSampler
 from gttf_sampler.objectives.scores import SCORES, fused, of_levels, scores
 from gttf_sampler.objectives.second_order import SCHEMES, step_ratios
+from gttf_sampler.objectives.window import (
+    counts,
+    logistic,
+    masses,
+    pairs_within,
+    similarity,
+)
 from gttf_sampler.random import fold
 
 CONTRASTS = ("partition", "logistic")
@@ -105,40 +112,27 @@ class DeepWalkAcc(LossAcc):
 
     def _fused(self, nodes: list[Tensor], weight: Sequence[Tensor]) -> Tensor:
         """The loss from the scores of pairs, by kernels."""
-        depth, window = len(weight) - 1, self.window
-        pairs = [
-            (i, j)
-            for i in range(depth)
-            for j in range(i + 1, depth + 1)
-            if j <= i + window
+        widths = [level.shape[1] for level in weight]
+        pairs = pairs_within(self.window, len(weight) - 1)
+        common = len(weight) if self.share_negatives else None
+        strangers = [
+            (i, len(weight) + (0 if self.share_negatives else i))
+            for i in range(1 if self.contrast == "partition" else len(weight) - 1)
         ]
-        common = depth + 1 if self.share_negatives else None
-        left = 1 if self.contrast == "partition" else depth
-        strangers = [(i, depth + 1 + (0 if common else i)) for i in range(left)]
-        shares = torch.tensor([(window - j + i + 1) / window for i, j in pairs])
 
         def work(group: slice) -> Tensor:
             own = [level[group] for level in nodes]
-            described = of_levels(own, pairs + strangers, common)
-            score = scores(self.embedding, described)
+            score = scores(self.embedding, of_levels(own, pairs + strangers, common))
             levels = [level[group] for level in weight]
-            sizes = torch.tensor(
-                [levels[j].numel() for _, j in pairs], dtype=torch.int64
-            )
-            count = torch.cat(
-                [score.new_zeros(0), *(levels[j].view(-1) for _, j in pairs)]
-            )
-            count = count * shares.repeat_interleave(sizes)
+            count = counts(levels, pairs, self.window)
             near, far = score.tensor_split([count.numel()])
             far = far.view(-1, self.num_negatives)
             if self.contrast == "partition":
                 partition = far.logsumexp(-1) - math.log(self.num_negatives)
                 return partition.sum() - (count * near).sum()
-            mass = torch.cat([score.new_zeros(0), *_masses(levels, window)])
-            loss = (mass * F.softplus(far).sum(-1)).sum()
+            loss = (masses(levels, self.window) * F.softplus(far).sum(-1)).sum()
             return loss - (count * F.logsigmoid(near)).sum()
 
-        widths = [level.shape[1] for level in weight]
         each = sum(widths[j] for _, j in pairs)
         each += sum(self.num_negatives * widths[i] for i, _ in strangers)
         return over_trees(work, nodes[0].shape[0], each, SCORES)
@@ -164,62 +158,10 @@ class DeepWalkAcc(LossAcc):
         if self.contrast == "logistic":
             if self.share_negatives:
                 negative = negative * (len(walker) - 1)
-            return _logistic(walker, negative, weight, self.window)
+            return logistic(walker, negative, weight, self.window)
         score = (walker[0][:, :, None] * negative[0]).sum(-1)
         partition = score.logsumexp(-1) - math.log(self.num_negatives)
-        return partition.sum() - _similarity(walker, weight, self.window)
-
-
-def _similarity(walker: list[Tensor], weight: list[Tensor], window: int) -> Tensor:
-    """The sum of ⟨Z_w, Z_v⟩ over all pairs, by their weights.
-
-    It is linear in Z_v, so that walkers are added up from the leaves to the seeds: a
-    level is multiplied at the width of the one above.
-    """
-    total, sums = walker[0].new_zeros(()), list[Tensor]()
-    for i in reversed(range(len(walker) - 1)):
-        sums = [weight[i + 1][:, :, None] * walker[i + 1], *sums][:window]
-        trees, width, size = walker[i].shape
-        fanout = walker[i + 1].shape[1] // width
-        if fanout > 1:
-            sums = [level.view(trees, width, fanout, size).sum(2) for level in sums]
-        shares = [(window - k) / window for k in range(len(sums))]
-        context = sum(s * level for s, level in zip(shares, sums, strict=True))
-        total = total + (walker[i] * context).sum()
-    return total
-
-
-def _logistic(
-    walker: list[Tensor], negative: list[Tensor], weight: list[Tensor], window: int
-) -> Tensor:
-    """Skip-gram with negative sampling: every pair, and the negatives of its first."""
-    loss = walker[0].new_zeros(())
-    for i, (z, others) in enumerate(zip(walker, negative, strict=False)):
-        here = z[:, :, None]  # [b, width, 1, d]
-        mass = z.new_zeros(z.shape[:2])  # of the pairs that have left here
-        for k, level in enumerate(walker[i + 1 : i + 1 + window], 1):
-            spread = level.shape[1] // z.shape[1]
-            count = weight[i + k].view(*z.shape[:2], spread) * (window - k + 1) / window
-            score = (here * level.view(*count.shape, z.shape[2])).sum(-1)
-            loss = loss - (count * F.logsigmoid(score)).sum()
-            mass = mass + count.sum(-1)
-        score = (here * others).sum(-1)  # [b, width, num_negatives]
-        loss = loss + (mass * F.softplus(score).sum(-1)).sum()
-    return loss
-
-
-def _masses(weight: list[Tensor], window: int) -> list[Tensor]:
-    """Per depth, but the last, what the pairs that have left each walker count [w]."""
-    masses, sums = list[Tensor](), list[Tensor]()
-    shares = torch.tensor([(window - k) / window for k in range(window)])
-    for i in reversed(range(len(weight) - 1)):
-        sums = [weight[i + 1], *sums][:window]
-        family = weight[i].shape[1], weight[i + 1].shape[1] // weight[i].shape[1]
-        if family[1] > 1:
-            sums = [level.unflatten(1, family).sum(-1) for level in sums]
-        every = torch.stack(sums).flatten(1)
-        masses.append(shares[: len(sums)].to(every) @ every)
-    return masses[::-1]
+        return partition.sum() - similarity(walker, weight, self.window)
 
 
 class Node2VecAcc(LossAcc):

@@ -1,5 +1,6 @@
 """gather_rows(): the features of a batch, in memory that was used before."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,6 +9,9 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler._backends.types import Moves
+
+CPU = torch.device("cpu")
 
 
 def gather_rows(values: Tensor, index: Tensor) -> Tensor:
@@ -23,25 +27,49 @@ def gather_rows(values: Tensor, index: Tensor) -> Tensor:
     nobody holds that one or a view of it any more. What needs a gradient, or is not in
     the memory of the CPU, is left to torch.
     """
-    if type(values) is not Tensor or type(index) is not Tensor:
-        _check_rows(values, index)
+    return gather_columns([(values, index)])[0]
+
+
+def gather_columns(columns: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """`gather_rows` of many (values, index) at once, which takes less time.
+
+    >>> from gttf_sampler.gather import gather_columns
+    >>> x, y, nodes = torch.eye(2), torch.tensor([5, 6]), torch.tensor([1])
+    >>> gather_columns([(x, nodes), (y, nodes)])
+    [tensor([[0., 1.]]), tensor([6])]
+    """
+    found, moves = [], []
+    for values, index in columns:
+        if type(values) is not Tensor or type(index) is not Tensor:
+            _check_rows(values, index)
+        if not _plain(values) or index.dtype != torch.int64 or index.dim() != 1:
+            found.append(_indexed(values, index))
+            continue
+        shape, size = (index.numel(), *values.shape[1:]), 0
+        if values.shape[0]:
+            size = values.nbytes // values.shape[0] * index.numel()
+        if size < FEATURES.small:
+            out = torch.empty(shape, dtype=values.dtype, device="cpu")
+        else:
+            out = FEATURES.make(size).view(values.dtype).view(shape)
+        found.append(out)
+        moves.append((values.detach(), index.contiguous(), out))
     try:
-        return _gathered(values, index)
-    except (IndexError, RuntimeError, NotImplementedError):
-        _check_rows(values, index)  # only now: a check reads all of the index
+        ops.gather(Moves(CPU, moves))
+    except (IndexError, RuntimeError):
+        for values, index in columns:
+            _check_rows(values, index)  # only now: a check reads all of the index
         raise
+    return found
 
 
-def _gathered(values: Tensor, index: Tensor) -> Tensor:
-    """The rows, in memory that was used before where that is worth it."""
-    row = values.shape[1:].numel() * values.element_size()
-    size = row * index.numel()
-    if size < FEATURES.small or not _plain(values) or index.dim() != 1:
+def _indexed(values: Tensor, index: Tensor) -> Tensor:
+    """`values[index]` by torch itself."""
+    try:
         return values[index] if index.dim() != 1 else values.index_select(0, index)
-    # lent first: an index out of range must not lose the buffer
-    rows = FEATURES.lend(FEATURES.borrow(size), size)
-    rows = rows.view(values.dtype).view(-1, *values.shape[1:])
-    return ops.gather(values.detach(), index, rows)
+    except (IndexError, RuntimeError, NotImplementedError):
+        _check_rows(values, index)
+        raise
 
 
 def _check_rows(values: Any, index: Any) -> None:
@@ -55,7 +83,9 @@ def _check_rows(values: Any, index: Any) -> None:
 
 def _plain(values: Tensor) -> bool:
     """Whether the rows are ordinary numbers in the memory of the CPU."""
+    if values.device.type != "cpu" or values.layout is not torch.strided:
+        return False
+    if values.dim() == 0 or values.is_quantized or not values.is_contiguous():
+        return False
     tracked = values.requires_grad and torch.is_grad_enabled()
-    strided = values.layout is torch.strided and not values.is_quantized
-    strided = strided and not values.is_conj() and not values.is_neg()
-    return values.device.type == "cpu" and strided and not tracked
+    return not (tracked or values.is_conj() or values.is_neg())

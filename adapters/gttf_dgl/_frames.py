@@ -4,7 +4,7 @@ The only place that builds on DGL's own constructors instead of `dgl.create_bloc
 `dgl.heterograph`: those sort the types, and check every id again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from dgl.utils import (
 from torch import Tensor
 
 from gttf_dgl._check import EdgeType
-from gttf_sampler import gather_rows
+from gttf_sampler.gather import gather_columns
 
 FORMATS = ["coo", "csr", "csc"]
 
@@ -123,21 +123,28 @@ def _types(count: int, starts: tuple[int, ...], stops: tuple[int, ...]) -> Any:
     return graph_index.from_coo(count, list(starts), list(stops), True)
 
 
-def fetch_marked(g: DGLGraph, batch: DGLGraph) -> None:
+def fetch_marked(g: DGLGraph, batches: Sequence[DGLGraph]) -> None:
     """Replaces the marks of prefetched features by the features, in place."""
-    for number, frame in enumerate(batch._node_frames):
-        name = g.ntypes[number % len(g.ntypes)]  # a block has senders, then receivers
-        _fetch(frame, g.nodes[name].data, NID)
-    for number, frame in enumerate(batch._edge_frames):
-        _fetch(frame, g.edges[g.canonical_etypes[number]].data, EID)
+    places, columns = [], []
+    for frame, parent, ids in _frames_of(g, batches):
+        for key, column in frame._columns.items():
+            if not isinstance(column, LazyFeature) or column.id_ is not None:
+                continue
+            values = parent.get(column.name or key)
+            if isinstance(values, Tensor) and values.device == frame[ids].device:
+                places.append((frame, key))
+                columns.append((values, frame[ids]))
+    for (frame, key), rows in zip(places, gather_columns(columns), strict=True):
+        frame[key] = rows
 
 
-def _fetch(frame: Any, parent: Any, ids: str) -> None:
-    """Gathers the marked columns of one frame, where the parent has them here."""
-    for key, column in list(frame._columns.items()):
-        if not isinstance(column, LazyFeature) or column.id_ is not None:
-            continue
-        name = column.name or key
-        values = parent.get(name)
-        if isinstance(values, Tensor) and values.device == frame[ids].device:
-            frame[key] = gather_rows(values, frame[ids])
+def _frames_of(
+    g: DGLGraph, batches: Sequence[DGLGraph]
+) -> Iterator[tuple[Any, Any, str]]:
+    """The frames of some graphs, each with the data it comes from and its ids."""
+    for batch in batches:
+        for number, frame in enumerate(batch._node_frames):
+            name = g.ntypes[number % len(g.ntypes)]  # senders, then receivers
+            yield frame, g.nodes[name].data, NID
+        for number, frame in enumerate(batch._edge_frames):
+            yield frame, g.edges[g.canonical_etypes[number]].data, EID

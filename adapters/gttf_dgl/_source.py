@@ -24,9 +24,9 @@ from gttf_sampler import (
     Subgraph,
     random,
 )
-from gttf_sampler.bias import UNIFORM, Law
+from gttf_sampler.bias import Law
 from gttf_sampler.graph.kept import kept_of
-from gttf_sampler.rooted import RootedSampler
+from gttf_sampler.rooted import RootedSampler, laws_of
 
 
 class Choice(NamedTuple):
@@ -119,7 +119,7 @@ class Source(NamedTuple):
             drawn: Any = rooted(reached, bias=self._biases(), generator=generator)
             drawn = replace(drawn, edge=named_edges(self.adjs, drawn.edge))
         else:
-            batch = rooted.batch(reached, laws, False, generator, trusted=True)
+            batch = rooted.batch(reached, laws, False, generator)
             drawn = rooted.named(rooted.draw(batch))
         counts = drawn.num_sampled_nodes
         for name in seeds:
@@ -142,21 +142,14 @@ class Source(NamedTuple):
 
         return kept_of(self.adjs).get(place, make)
 
-    def _laws(self) -> list[Law | None] | None:
+    def _laws(self) -> list[Law] | None:
         """What every relation is drawn by; None if that takes a function."""
         if self.choice.bias is not None:
             return None
-        laws: list[Law | None] = []
-        for kind, adj in self.adjs.items():
-            law: Law | None = UNIFORM
-            if adj.edge_weight is not None:
-                law = EdgeWeightBias().law(adj)
-            if law is not None and kind in self.excluded:
-                law = law.both(ExcludeBias(self.excluded[kind]).law(adj))
-            if law is None:
-                return None
-            laws.append(law)
-        return laws
+        if not self.excluded:
+            return kept_of(self.adjs).get("laws", lambda: laws_of(self.adjs, {}))
+        hidden = {kind: ExcludeBias(edges) for kind, edges in self.excluded.items()}
+        return laws_of(self.adjs, hidden)
 
     def _biases(self) -> dict[EdgeType, BiasFn]:
         """The product of all that was asked for, per edge type."""

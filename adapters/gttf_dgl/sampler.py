@@ -139,8 +139,7 @@ class GTTFSampler(BlockSampler):
         result: tuple[Any, Any, list[DGLBlock]]
         result = super().sample(g, seed_nodes, exclude_eids)
         if _keys.gathers_here():
-            for block in result[2]:
-                _frames.fetch_marked(g, block)
+            _frames.fetch_marked(g, result[2])
         self._first.watch(result[2])
         return result
 

@@ -110,7 +110,7 @@ class GTTFSubgraphSampler(Sampler):
         if self.edge_dir == "in" or len(batch.ntypes) == 1:  # see `GTTFSampler`
             set_edge_lazy_features(batch, self.prefetch_edge_feats)
         if _keys.gathers_here():
-            _frames.fetch_marked(g, batch)
+            _frames.fetch_marked(g, [batch])
         self._first.watch(batch)
         return input_nodes, seed_nodes, batch
 

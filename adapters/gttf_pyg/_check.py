@@ -107,7 +107,11 @@ def checked_nodes(inputs: Any) -> NodeSamplerInput:
     """`inputs` with ids in int64; what does not name nodes is refused."""
     if not isinstance(inputs, NodeSamplerInput):
         mistyped("inputs", "must be a NodeSamplerInput", shown(inputs))
-    node = ids("inputs.node", inputs.node)
+    node = inputs.node
+    plain = type(node) is Tensor and node.dtype == torch.int64 and node.dim() == 1
+    if plain and inputs.time is None and node.layout is torch.strided:
+        return inputs
+    node = ids("inputs.node", node)
     one_per_seed("inputs.time", inputs.time, node.numel())
     return _with(inputs, node=node)
 

@@ -14,8 +14,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import SamplerOutput
 
-from gttf_sampler import gather_rows
 from gttf_sampler._backends.memory import IDS
+from gttf_sampler.gather import gather_columns
 
 
 def can_join(data: Any) -> bool:
@@ -30,47 +30,60 @@ def can_join(data: Any) -> bool:
 
 def join(data: Any, out: Any) -> Any:
     """The part of `data` that was sampled, without what only a loader knows."""
-    made = copy.copy(data)
+    made, wanted = copy.copy(data), _Wanted()
     if isinstance(out, SamplerOutput):
-        store, own = data._store, made._store
-        _nodes(data, store, own, out.node)
-        _edges(data, store, own, out.row, out.col, out.edge)
-        _note(own, n_id=out.node, e_id=out.edge)
-        told = own._mapping
+        store, told = data._store, made._store._mapping
+        _nodes(data, store, told, out.node, wanted)
+        _edges(data, store, told, (out.row, out.col), out.edge, wanted)
         _set(told, "batch", out.batch)
         _set(told, "num_sampled_nodes", out.num_sampled_nodes)
         _set(told, "num_sampled_edges", out.num_sampled_edges)
         if out.orig_row is not None and out.orig_col is not None:
             made._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
+        wanted.gather()
         return made
     none = torch.empty(0, dtype=torch.int64)
     trees, news = out.batch or {}, out.num_sampled_nodes or {}
     for kind, store in data._node_store_dict.items():
-        own, node = made._node_store_dict[kind], out.node.get(kind, none)
-        _nodes(data, store, own, node)
-        _note(own, n_id=node)
+        told = made._node_store_dict[kind]._mapping
+        _nodes(data, store, told, out.node.get(kind, none), wanted)
         if kind in trees:
-            _set(own._mapping, "batch", trees[kind])
+            told["batch"] = trees[kind]
         if kind in news:
-            _set(own._mapping, "num_sampled_nodes", news[kind])
+            told["num_sampled_nodes"] = news[kind]
     edges, taken = out.edge, out.num_sampled_edges or {}
     for kind, store in data._edge_store_dict.items():
         own, edge = made._edge_store_dict[kind], edges and edges.get(kind, none)
-        row, col = out.row.get(kind, none), out.col.get(kind, none)
-        _edges(data, store, own, row, col, edge)
-        _note(own, e_id=edge)
+        ends = out.row.get(kind, none), out.col.get(kind, none)
+        _edges(data, store, own._mapping, ends, edge, wanted)
         if kind in taken:
-            _set(own._mapping, "num_sampled_edges", taken[kind])
+            own._mapping["num_sampled_edges"] = taken[kind]
         if out.orig_row is not None and out.orig_col is not None:
             own._orig_edge_index = torch.stack([out.orig_row[kind], out.orig_col[kind]])
+    wanted.gather()
     return made
+
+
+class _Wanted:
+    """Rows that a batch needs, to be gathered all at once."""
+
+    def __init__(self) -> None:
+        self.columns: list[tuple[Tensor, Tensor]] = []
+        self.places: list[tuple[dict[str, Any], str]] = []
+
+    def gather(self) -> None:
+        """Puts the rows where they belong."""
+        rows = gather_columns(self.columns)
+        for (told, key), value in zip(self.places, rows, strict=True):
+            told[key] = value
 
 
 def tell_of_nodes(data: Any, metadata: Any, kind: str | None) -> Any:
     """Adds what a loader knows of its seeds; `kind` is their type, if there are any."""
-    own = data if kind is None else data[kind]
-    own.input_id, own.seed_time = metadata[0], metadata[1]
-    own.batch_size = metadata[0].size(0)
+    told = (data._store if kind is None else data[kind])._mapping
+    _set(told, "input_id", metadata[0])
+    _set(told, "seed_time", metadata[1])
+    told["batch_size"] = metadata[0].size(0)
     return data
 
 
@@ -93,61 +106,67 @@ def tell_of_links(data: Any, metadata: Any, kind: Any, triplets: bool) -> Any:
 
 
 def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
-    """int64 [2, e]: a view if the two already stand behind one another."""
-    size = row.numel()
+    """int64 [2, e]: a view if the two stand behind one another in one memory."""
+    size, memory = row.numel(), row._base
     behind = col.data_ptr() - row.data_ptr() == size * row.element_size()
-    if size and behind and _one_memory(row, col):
+    if size and behind and memory is not None and memory is col._base:
         return row.as_strided((2, size), (size, 1))
-    if row.device.type != "cpu" or 2 * size < IDS.small or row.dtype != IDS.dtype:
+    if row.device.type != "cpu" or row.dtype != IDS.dtype:
         return torch.stack([row, col])
-    both = IDS.lend(IDS.borrow(2 * size), 2 * size).view(2, size)
-    return torch.stack([row, col], out=both)
+    return torch.stack([row, col], out=IDS.make(2 * size).view(2, size))
 
 
-def _one_memory(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors are views of the same memory."""
-    return left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr()
-
-
-def _nodes(data: Any, store: Any, own: Any, node: Tensor) -> None:
-    """The rows of all that belongs to nodes."""
-    told = own._mapping
+def _nodes(
+    data: Any, store: Any, told: dict[str, Any], node: Tensor, wanted: _Wanted
+) -> None:
+    """All that belongs to nodes."""
     for key, value in store._mapping.items():
         if key == "num_nodes":
             told[key] = node.numel()
         elif store.is_node_attr(key):
-            told[key] = _select(value, node, data.__cat_dim__(key, value, store))
+            _select(data, store, told, key, value, node, wanted)
+    told.setdefault("n_id", node)
 
 
 def _edges(
-    data: Any, store: Any, own: Any, row: Tensor, col: Tensor, edge: Tensor | None
+    data: Any,
+    store: Any,
+    told: dict[str, Any],
+    ends: tuple[Tensor, Tensor],
+    edge: Tensor | None,
+    wanted: _Wanted,
 ) -> None:
-    """The ends of the edges, and the rows of all that belongs to them."""
-    told = own._mapping
+    """The ends of the edges, and all that belongs to them."""
     for key, value in store._mapping.items():
         if key == "edge_index":
-            told[key] = edge_index_of(row, col).to(value.device)
+            told[key] = edge_index_of(*ends).to(value.device)
         elif store.is_edge_attr(key):
             if edge is None:
                 told.pop(key, None)
-                continue
-            told[key] = _select(value, edge, data.__cat_dim__(key, value, store))
+            else:
+                _select(data, store, told, key, value, edge, wanted)
+    if edge is not None:
+        told.setdefault("e_id", edge)
 
 
-def _select(value: Any, index: Tensor, dim: int) -> Any:
+def _select(
+    data: Any,
+    store: Any,
+    told: dict[str, Any],
+    key: str,
+    value: Any,
+    index: Tensor,
+    wanted: _Wanted,
+) -> None:
     """What belongs to some nodes or edges."""
+    dim = data.__cat_dim__(key, value, store)
     if type(value) is Tensor and dim == 0 and value.device == index.device:
-        return gather_rows(value, index)
+        wanted.columns.append((value, index))
+        wanted.places.append((told, key))
+        return
     device = getattr(value, "device", None)
     index = index.to(device if isinstance(device, torch.device) else "cpu")
-    return index_select(value, index, dim)
-
-
-def _note(own: Any, **ids: Tensor | None) -> None:
-    """Global ids, unless the data has something of that name."""
-    for name, value in ids.items():
-        if value is not None and name not in own._mapping:
-            own._mapping[name] = value
+    told[key] = index_select(value, index, dim)
 
 
 def _set(told: dict[str, Any], name: str, value: Any) -> None:

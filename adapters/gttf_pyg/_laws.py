@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
 from gttf_pyg._rows import EdgeType
-from gttf_sampler import CompactAdj, EdgeWeightBias, ExcludeBias, TemporalBias
-from gttf_sampler.bias import UNIFORM, Law
-from gttf_sampler.graph.tables import sorted_time
-
-
-def lasting(
-    adjs: Mapping[EdgeType, CompactAdj], hidden: Mapping[EdgeType, ExcludeBias]
-) -> list[Law | None]:
-    """Per relation, what holds for all batches; None if a law cannot say it.
-
-    Args:
-        adjs: the rows of every relation.
-        hidden: what hides edges in all batches, where anything does.
-    """
-    laws: list[Law | None] = []
-    for kind, adj in adjs.items():
-        law: Law | None = UNIFORM
-        if adj.edge_weight is not None:
-            law = EdgeWeightBias().law(adj)
-        if adj.edge_time is not None:
-            sorted_time(adj)  # refuses rows that are not
-        if kind in hidden and law is not None:
-            law = law.both(hidden[kind].law(adj))
-        laws.append(law)
-    return laws
+from gttf_sampler import CompactAdj, ExcludeBias, TemporalBias
+from gttf_sampler.bias import Law
 
 
 def of_batch(
-    laws: Sequence[Law | None],
+    laws: list[Law] | None,
     adjs: Mapping[EdgeType, CompactAdj],
     timed: TemporalBias | None,
     hidden: Mapping[EdgeType, Tensor],
-) -> list[Law | None] | None:
+) -> list[Law] | None:
     """The laws of a batch; None if there is a relation that needs a function.
 
     Args:
@@ -49,13 +26,16 @@ def of_batch(
         timed: what admits the times of the batch.
         hidden: the positions of edges that are hidden in this batch.
     """
-    found: list[Law | None] = []
+    if laws is None or (timed is None and not hidden):
+        return laws
+    found = []
     known: dict[Any, Law] = {}  # times of one dtype have the same bounds
     for (kind, adj), law in zip(adjs.items(), laws, strict=True):
-        if law is not None and kind in hidden and hidden[kind].numel():
-            law = law.both(ExcludeBias(hidden[kind]).law(adj))
-        if law is None:
-            return None
+        if kind in hidden and hidden[kind].numel():
+            both = law.both(ExcludeBias(hidden[kind]).law(adj))
+            if both is None:
+                return None
+            law = both
         time = adj.edge_time
         if timed is not None and time is not None:
             if time.dtype not in known:

@@ -40,8 +40,7 @@ from gttf_pyg._output import induced_types
 from gttf_pyg._rows import ONLY, EdgeType, Options
 from gttf_sampler import BiasFn, CompactAdj, TemporalBias
 from gttf_sampler._check import device_or_none, length, one_of, shown, yes_or_no
-from gttf_sampler.bias import UNIFORM
-from gttf_sampler.rooted import RootedSampler
+from gttf_sampler.rooted import RootedSampler, laws_of
 
 
 class GTTFSampler(sampler.NeighborSampler):
@@ -262,10 +261,9 @@ class GTTFSampler(sampler.NeighborSampler):
         laws = None
         if self.bias is None and self.subgraph_type != SubgraphType.induced:
             timed = None if time is None else self._timed(time, seeds)
-            laws = _laws.of_batch(self._lasting, self.adjs, timed, hidden)
+            laws = _laws.of_batch(self._lasting, self._rows, timed, hidden)
         if laws is None:
             return self._sample_by_functions(rooted, seeds, time, hidden)
-        laws += [UNIFORM] * len(self._loose)
         batch = rooted.batch(seeds, laws, self.disjoint, batch_key())
         how = self._names, rooted.node_types, self._backward
         return _output.from_rooted(rooted.draw(batch), *how)
@@ -314,14 +312,14 @@ class GTTFSampler(sampler.NeighborSampler):
         if same and made[2] == how:
             found: RootedSampler = made[3]
             return found
-        typed = self.is_hetero
+        typed, every = self.is_hetero, {**rows, **self._loose}
         rooted = RootedSampler(
-            {**rows, **self._loose} if typed else rows[ONLY],
+            every if typed else rows[ONLY],
             fanouts if typed else fanouts[ONLY],
             replace=self.replace,
             disjoint=self.disjoint,
         )
-        self._lasting = _laws.lasting(rows, self.always_hidden)
+        self._rows, self._lasting = every, laws_of(every, self.always_hidden)
         self._names = [_named(kind, self._backward) for kind in rows] if typed else None
         self._made = fanouts, rows, how, rooted
         return rooted

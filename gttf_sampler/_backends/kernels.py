@@ -26,7 +26,6 @@ _LOW32, _32 = np.uint64(LOW32), np.uint64(32)
 _30, _27, _31, _1 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(1)
 _29, _63 = np.uint64(29), np.uint64(63)
 _AHEAD = np.uint64(48)  # how many entries ahead memory is asked for what it holds
-_ROWS_AHEAD = 16  # the same for rows of features
 _SHORT = 64  # rows of which it is faster to read all than to search in them
 _BLOCK = 64  # seeds that walk side by side, to wait for memory together
 _CROWD = 128  # the same for node2vec, whose walkers are not done all at once
@@ -264,28 +263,6 @@ def take_or_none(lo, hi, values, index, out):
     for i in range(uint64(lo), uint64(hi)):
         at = index[i]
         out[i] = values[uint64(at)] if at >= 0 else -1
-
-
-@_compiled
-def gather(lo, hi, values, index, rows, width, out, wrong):
-    """Copies rows of `width` words; notes in `wrong` if one is not there.
-
-    Rows are asked for ahead of time, which the hardware cannot do at random places.
-    """
-    line = 64 // values.itemsize
-    asked = min(width, 16 * line)
-    for i in range(lo, hi):
-        soon = min(i + _ROWS_AHEAD, hi - 1)
-        if 0 <= index[soon] < rows:
-            first = uint64(index[soon]) * uint64(width)
-            for word in range(0, asked, line):
-                _prefetch(values, first + uint64(word))
-        if index[i] < 0 or index[i] >= rows:
-            wrong[0] = True
-            continue
-        source, target = uint64(index[i]) * uint64(width), uint64(i) * uint64(width)
-        for word in range(uint64(width)):
-            out[target + word] = values[source + word]
 
 
 @_compiled

@@ -117,6 +117,12 @@ class Pool:
             self.idle.append(array)
             del self.idle[: -self.kept]
 
+    def make(self, size: int) -> Tensor:
+        """A tensor [size], in memory that was used before if it is large."""
+        if size < self.small:
+            return torch.empty(size, dtype=self.dtype, device="cpu")
+        return self.lend(self.borrow(size), size)
+
     def lend(self, array: Array, size: int) -> Tensor:
         """The first `size` cells as a tensor; once it is gone, they are given back."""
         if 4 * size < array.size:  # a small result must not hold on to much memory

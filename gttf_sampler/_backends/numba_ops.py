@@ -6,29 +6,29 @@ does not know, is left to `torch_ops`.
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends import kernels, torch_ops
-from gttf_sampler._backends.memory import borrow, empty, lend
+from gttf_sampler._backends import gather_kernels, kernels, torch_ops
+from gttf_sampler._backends.memory import IDS, borrow, empty, lend
 from gttf_sampler._backends.numba_pairs import draw_alias as draw_alias
 from gttf_sampler._backends.numba_pairs import pair_gradients as pair_gradients
 from gttf_sampler._backends.numba_pairs import pair_scores as pair_scores
 from gttf_sampler._backends.numba_pairs import step_rows as step_rows
 from gttf_sampler._backends.numba_rooted import rooted as rooted
 from gttf_sampler._backends.numba_rooted import word
-from gttf_sampler._backends.threads import parallel, ranges, run
-from gttf_sampler._backends.types import MASS_BITS, SecondOrder
+from gttf_sampler._backends.threads import held, parallel, ranges, run
+from gttf_sampler._backends.types import MASS_BITS, Moves, SecondOrder
 from gttf_sampler.random import Key, fold
 
 Array = np.ndarray[Any, Any]
 
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
-LONG_ROW = 1 << 10  # bytes, of which the hardware knows what comes next
-WORDS = {8: np.int64, 4: np.int32}  # by which features are copied
+PIECE = 1 << 16  # bytes of features, fewer are not worth another thread
 BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
 
 
@@ -54,7 +54,7 @@ def forest_uniform(
     widths = np.cumprod([1, *fanouts], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(widths * seeds.numel())])
     total = int(starts[-1])
-    nodes, edges = lend(borrow(total), total), lend(borrow(total), total)
+    nodes, edges = IDS.make(total), IDS.make(total)
     nodes[: seeds.numel()] = seeds
     parallel(
         kernels.forest_uniform,
@@ -95,24 +95,27 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     return out
 
 
-def gather(values: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """Rows written to `out`, with memory asked ahead of time; see `torch_ops`."""
-    row = values.shape[1:].numel() * values.element_size()
-    word = next((size for size in WORDS if row % size == 0), None)
-    plain = values.is_contiguous() and out.is_contiguous() and index.is_contiguous()
-    plain &= index.dtype == torch.int64 and 0 < row <= LONG_ROW
-    if word is None or not plain:
-        return torch_ops.gather(values, index, out)
-    flat = (
-        x.view(-1).view(torch.uint8).numpy().view(WORDS[word]) for x in (values, out)
-    )
-    source, target = flat
-    wrong, width = np.zeros(1, np.bool_), row // word
-    args = source, index.numpy(), values.shape[0], width, target, wrong
-    parallel(kernels.gather, index.numel(), index.numel() * width // 4, *args)
+def gather(moves: Moves) -> list[Tensor]:
+    """Rows of all columns, with memory asked ahead of time; see `torch_ops`."""
+    table, total = [], 0
+    for values, index, out in moves.columns:
+        size, count = out.nbytes, index.numel()
+        if size:
+            ends = values.data_ptr(), values.shape[0], size // count
+            table.append((*ends, index.data_ptr(), count, out.data_ptr(), total))
+            total += size
+    outs = [out for _, _, out in moves.columns]
+    if not table:
+        return outs
+    wrong = np.zeros(1, np.bool_)
+    args = np.array(table, np.int64), wrong
+    parts = max(1, min(2 * torch.get_num_threads(), total // PIECE))
+    bounds = [total * part // parts for part in range(parts + 1)]
+    calls = [partial(gather_kernels.gather, *part, *args) for part in pairwise(bounds)]
+    run([partial(held, moves, call) for call in calls])
     if wrong[0]:
         raise IndexError("an index is out of range")  # `gather_rows` words it
-    return out
+    return outs
 
 
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:
@@ -194,7 +197,7 @@ def walk_node2vec(
 ) -> list[tuple[Tensor, Tensor]] | None:
     """(edges, nodes) of every step; see `torch_ops`."""
     batch, total = seeds.numel(), seeds.numel() * (length + 1)
-    nodes, edges = lend(borrow(total), total), lend(borrow(total), total)
+    nodes, edges = IDS.make(total), IDS.make(total)
     nodes[:batch] = seeds
     keys = np.array([word(fold(key, step)) for step in range(length)], np.uint64)
     how = keys, np.array(graph.envelope, np.int64), graph.rounds

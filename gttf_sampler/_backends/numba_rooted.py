@@ -7,7 +7,7 @@ done in order, the next ones are drawn. Relations without a frontier take no par
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,18 +16,15 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import rooted_kernels as kernels
 from gttf_sampler._backends.memory import borrow, give_back, lend
-from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
+from gttf_sampler._backends.numba_small import FEW_EDGES, sample_small
+from gttf_sampler._backends.plan import Batch, Plan, Rooted
 from gttf_sampler._backends.scratch import NO_TREES, TREES
 from gttf_sampler._backends.threads import Parts, parallel
 from gttf_sampler.random import WORD, Key, fold
 
-if TYPE_CHECKING:
-    from gttf_sampler.graph.compact import CompactAdj
-
 Array = np.ndarray[Any, Any]
 
 PARTS, PART = 8, 1 << 13  # how finely drawing and numbering a hop are interleaved
-FEW_EDGES = 1 << 14  # fewer are not worth waking a thread for
 WIDE = {torch.int32: 0, torch.int64: 1}
 KINDS = {
     torch.int32: kernels.INT32,
@@ -35,10 +32,11 @@ KINDS = {
     torch.float32: kernels.FLOAT32,
     torch.float64: kernels.FLOAT64,
 }
+REALS = kernels.FLOAT32, kernels.FLOAT64
 
 
 def rooted(plan: Plan, batch: Batch) -> Rooted | None:
-    """Rooted sampling by laws; None where one has none; see `torch_rooted`."""
+    """Rooted sampling by laws; None where one has none; see `torch_ops`."""
     found = _relations(plan, batch)
     if found is None:
         return None
@@ -47,9 +45,10 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     if expected is None:
         expected = plan.most_edges(batch.seeds)
     if expected < FEW_EDGES:
-        at_once = _sample_at_once(plan, batch, relations)
-        if at_once is not None:
-            return at_once
+        small = sample_small(plan, batch, relations)
+        if small is not None:
+            return small
+    plan.ensure_nodes(batch)
     tables = _Tables(plan, batch)
     reached, taken = _Reached(plan, batch, tables), _Taken(plan)
     owners = plan, batch, kept, tables, reached
@@ -58,39 +57,6 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     tables.give_back()
     ends = taken.result(relations)
     return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
-
-
-def _sample_at_once(plan: Plan, batch: Batch, relations: Array) -> Rooted | None:
-    """A batch of a few edges, in one call; None if there are many after all."""
-    counts = [part.numel() for part in batch.seeds]
-    seeds = batch.seeds[0] if len(counts) == 1 else torch.cat(batch.seeds)
-    fanouts = plan.usual.get("fanouts")
-    if fanouts is None:
-        every = [relation.fanouts for relation in plan.relations]
-        fanouts = np.array(every, np.int64).reshape(len(every), plan.depth)
-        plan.usual["fanouts"] = fanouts
-    how = word(batch.key), plan.replace, batch.apart
-    tables = _Tables(plan, batch)
-    ids, roots, index, edge, hops, taken, slots = kernels.sample(
-        *(relations, fanouts, tables.rows, seeds.numpy(), np.array(counts)),
-        *(np.array(batch.first_root), *how, *tables.tree(), 4 * FEW_EDGES),
-    )
-    tables.trees.keep(slots)
-    tables.give_back()
-    if hops.size == 0:
-        return None
-    plan.usual["edges"] = edge.size + edge.size // 8
-    sizes, widths = taken.sum(1).tolist(), hops.sum(1).tolist()
-    rows, cols = _ends(torch.from_numpy(index), sizes)
-    return Rooted(
-        node=list(torch.from_numpy(ids).split(widths)),
-        root=list(torch.from_numpy(roots).split(widths)) if batch.apart else None,
-        row=rows,
-        col=cols,
-        edge=list(torch.from_numpy(edge).split(sizes)),
-        num_nodes=hops.tolist(),
-        num_edges=taken.tolist(),
-    )
 
 
 def _ends(index: Tensor, sizes: list[int]) -> tuple[list[Tensor], list[Tensor]]:
@@ -147,49 +113,55 @@ def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
     None if there is a relation that they cannot read.
     """
     rows: list[tuple[int, ...]] = []
-    kept: list[Tensor] = []
+    held = _Held()
     for (adj, to, by, _), law in zip(plan.relations, batch.laws, strict=True):
-        if law is None or not _readable(adj, law):
+        col = adj.col
+        if law is None or col.dtype not in WIDE or not col.is_contiguous():
             return None
-        mass = 0 if law.mass is None else law.mass.data_ptr()
-        time, kind, latest, before = _times(law, kept)
-        hidden, hides = 0, 0 if law.hidden is None else law.hidden.numel()
-        if hides and law.hidden is not None:
-            hidden = _address_of(law.hidden, torch.int64, kept)
         names, wide = 0, 0
         if batch.original and adj.edge_id is not None:
             names, wide = adj.edge_id.data_ptr(), WIDE[adj.edge_id.dtype]
+        mass, time, kind, latest, before, hidden, hides = 0, 0, 0, 0, 0, 0, 0
+        if law.mass is not None:
+            mass = law.mass.data_ptr()
+        if law.time is not None:
+            kind = KINDS.get(law.time.dtype, 0)
+            if not kind or not law.time.is_contiguous():
+                return None
+            time = law.time.data_ptr()
+            dtype = torch.float64 if kind in REALS else torch.int64
+            latest = held.address(law.latest, dtype)
+            before = held.address(law.before, dtype)
+        if law.hidden is not None:
+            hidden, hides = held.address(law.hidden, torch.int64), law.hidden.numel()
         rows.append(
             (
-                *(adj.rowptr.data_ptr(), adj.col.data_ptr(), WIDE[adj.col.dtype]),
+                *(adj.rowptr.data_ptr(), col.data_ptr(), WIDE[col.dtype]),
                 *(mass, law.gaps, time, kind, latest, before, law.last),
                 *(hidden, hides, to, by, names, wide),
             )
         )
     shape = (len(rows), kernels.RELATION_COLUMNS)
-    return np.array(rows, np.int64).reshape(shape), kept
+    return np.array(rows, np.int64).reshape(shape), held.tensors
 
 
-def _readable(adj: CompactAdj, law: Law) -> bool:
-    """Whether kernels can read the rows and the times by their addresses."""
-    times = law.time is None or (law.time.dtype in KINDS and law.time.is_contiguous())
-    return times and adj.col.dtype in WIDE and adj.col.is_contiguous()
+class _Held:
+    """Tensors that kernels read by their addresses, as numbers they understand."""
 
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self._known: dict[tuple[int, torch.dtype], int] = {}
 
-def _times(law: Law, kept: list[Tensor]) -> tuple[int, int, int, int]:
-    """Addresses of the edges' times, of the latest and of those too old; and a kind."""
-    if law.time is None or law.latest is None:
-        return 0, 0, 0, 0
-    dtype = torch.float64 if law.time.is_floating_point() else torch.int64
-    latest = _address_of(law.latest, dtype, kept)
-    before = 0 if law.before is None else _address_of(law.before, dtype, kept)
-    return law.time.data_ptr(), KINDS[law.time.dtype], latest, before
-
-
-def _address_of(values: Tensor, dtype: torch.dtype, kept: list[Tensor]) -> int:
-    """Where values of that type are; `kept` holds on to them."""
-    kept.append(values.to("cpu", dtype).contiguous())
-    return kept[-1].data_ptr()
+    def address(self, values: Tensor | None, dtype: torch.dtype) -> int:
+        """Where values of that type are; 0 if there are none."""
+        if values is None:
+            return 0
+        known = self._known.get((id(values), dtype))
+        if known is None:
+            own = values.to("cpu", dtype).contiguous()
+            self.tensors += [values, own]  # the first, so that no other gets its id
+            known = self._known[id(values), dtype] = own.data_ptr()
+        return known
 
 
 def _sample_hop(

@@ -90,6 +90,7 @@ class Plan:
         replace: whether a neighbour can be drawn twice.
         device: where everything is.
         usual: what the last batch took, by name: room for the next one.
+        forms: what a backend asks its kernels with, unless a thread is using it.
     """
 
     relations: tuple[Relation, ...]
@@ -99,6 +100,19 @@ class Plan:
     replace: bool
     device: torch.device
     usual: dict[str, Any] = field(default_factory=dict)
+    forms: list[Any] = field(default_factory=list)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies start anew: neither is worth carrying along."""
+        return {**self.__dict__, "usual": {}, "forms": []}
+
+    def ensure_nodes(self, batch: Batch) -> None:
+        """Raises an IndexError, which is not for users, if a seed is no node."""
+        for seeds, size in zip(batch.seeds, self.sizes, strict=True):
+            if not batch.sound and seeds.numel():
+                low, high = (int(bound) for bound in seeds.aminmax())
+                if low < 0 or high >= size:
+                    raise IndexError("a seed is out of range")
 
     @contextmanager
     def borrow_tables(self) -> Iterator[list[NodeTable]]:
@@ -139,15 +153,18 @@ class Batch(NamedTuple):
         key: of the batch.
         original: whether edges are to be named as the caller of the graph has named
             them, and not by their positions in `adj.col`.
+        sound: whether the seeds are known to be nodes; else a backend raises an
+            IndexError where one is not.
     """
 
     seeds: list[Tensor]
     first_root: list[int]
     apart: bool
-    laws: list[Law | None]
+    laws: Sequence[Law | None]
     biases: list[Bias | None]
     key: Key
     original: bool = False
+    sound: bool = True
 
 
 def named_edges(plan: Plan, batch: Batch, edges: list[Tensor]) -> list[Tensor]:

@@ -38,7 +38,7 @@ RELATION, FIRST, STOP, BEGIN, FANOUT, SEGMENT_COLUMNS = range(6)
 INT32, INT64, FLOAT32, FLOAT64 = range(1, 5)
 
 _EVERY = 1 << 31  # longer than any row
-_ROWS_AHEAD = 8  # how many rows ahead memory is asked for the times in a row
+_ROWS_AHEAD = 16  # how many rows ahead memory is asked for the times in a row
 _TREES_AHEAD = np.uint64(16)  # the same for the slots of a table of trees
 
 
@@ -91,6 +91,8 @@ def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
         begin = segments[s, BEGIN] - segments[s, FIRST]  # walker i is node i + begin
         ids, rowptr = _longs(nodes[own[TO], IDS]), _longs(own[ROWPTR])
         for i in range(first, stop):
+            soon = uint64(min(i + _ROWS_AHEAD, stop - 1) + begin)
+            _prefetch(rowptr, uint64(ids[soon]))
             here = uint64(ids[uint64(i + begin)])
             start[i] = rowptr[here]
             count[i] = rowptr[here + _1] - start[i]
@@ -284,8 +286,8 @@ def _reach(head, tail, col, edge, by):
 def number(lo, hi, relations, segments, nodes, slots, base, known, end, to, by):
     """Gives what walkers lo to hi have reached local ids, in `by`; counts in `known`.
 
-    With `slots`, trees are apart and (tree, node) is looked up in that hash table, else
-    the node in a table with a cell per node.
+    With `slots`, nodes are looked up in that hash table, (tree, node) pairs where nodes
+    have roots, as trees are apart; else in a table with a cell per node.
     """
     for s in range(segments.shape[0]):
         first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
@@ -296,10 +298,12 @@ def number(lo, hi, relations, segments, nodes, slots, base, known, end, to, by):
         kind = own[BY]
         there, ids = nodes[kind], _longs(nodes[kind, IDS])
         new = by[head:tail]
-        if slots.size:
-            trees = _longs(nodes[own[TO], ROOTS]), _longs(there[ROOTS])
-            table = there[SIZE], nodes.shape[0], kind, slots, base, known[kind]
-            known[kind] = _number_trees(new, to[head:tail], *trees, ids, *table)
+        table = nodes.shape[0], kind, slots, base, known[kind]
+        if slots.size and there[ROOTS]:
+            trees = _longs(nodes[own[TO], ROOTS]), _longs(there[ROOTS]), there[SIZE]
+            known[kind] = _number_trees(new, to[head:tail], ids, *trees, *table)
+        elif slots.size:
+            known[kind] = _number_hashed(new, ids, *table)
         elif there[WIDE_CELL]:
             how = there[FLOOR], there[LIMIT], known[kind], ids
             known[kind] = _number_nodes(new, _longs(there[CELL]), *how)
@@ -352,10 +356,26 @@ def _enter(code, value, slots, base):
 
 
 @_compiled
+def _number_hashed(ids, nodes, kinds, kind, slots, base, known):
+    """`_number_nodes` with a hash table for the nodes of all types."""
+    count, last = int64(known), uint64(ids.size - 1)
+    for e in range(uint64(ids.size)):
+        ahead = uint64(ids[min(e + _TREES_AHEAD, last)]) * uint64(kinds)
+        _prefetch(slots, _slot_of(ahead + uint64(kind), slots))
+        id_ = ids[e]
+        code = uint64(id_) * uint64(kinds) + uint64(kind)
+        value = _enter(code, base + count, slots, base) - base
+        nodes[uint64(count)] = id_
+        count += int64(value == count)
+        ids[e] = value
+    return count
+
+
+@_compiled
 def _number_trees(
-    ids, to, root_of, roots, nodes, size, kinds, kind, slots, base, known
+    ids, to, nodes, root_of, roots, size, kinds, kind, slots, base, known
 ):
-    """`_number_nodes` where a node is another one in every tree."""
+    """`_number_hashed` where a node is another one in every tree."""
     count, last = int64(known), uint64(ids.size - 1)
     for e in range(uint64(ids.size)):
         soon = min(e + _TREES_AHEAD, last)
@@ -380,8 +400,11 @@ def enter_nodes(nodes, known, slots, base):
         if slots.size:
             roots = _longs(own[ROOTS])
             for i in range(known[kind]):
-                code = uint64(roots[i] * own[SIZE] + ids[i]) * uint64(kinds)
-                _enter(code + uint64(kind), base + i, slots, base)
+                code = uint64(ids[i])
+                if own[ROOTS]:
+                    code += uint64(roots[i] * own[SIZE])
+                code = code * uint64(kinds) + uint64(kind)
+                _enter(code, base + i, slots, base)
         elif own[WIDE_CELL]:
             cells = _longs(own[CELL])
             for i in range(known[kind] - 1, -1, -1):
@@ -426,170 +449,3 @@ def translate(lo, hi, address, wide, ids):
         _reach(lo, hi, _longs(address), ids, ids)
     else:
         _reach(lo, hi, _ints(address), ids, ids)
-
-
-@_compiled
-def _grown(array, used, needed):
-    """`array`, or a larger one with what it holds."""
-    if array.size >= needed:
-        return array
-    larger = np.empty(max(needed, 2 * array.size), np.int64)
-    larger[:used] = array[:used]
-    return larger
-
-
-@_compiled
-def sample(
-    relations,
-    fanouts,
-    nodes,
-    seeds,
-    counts,
-    roots,
-    key,
-    replace,
-    apart,
-    slots,
-    base,
-    limit,
-):
-    """A whole batch on one thread, for batches that are not worth waking another.
-
-    Args:
-        relations: what to draw from.
-        fanouts: [relations, hops].
-        nodes: with the tables of every type, if trees are not apart.
-        seeds: of all types, end to end.
-        counts: [types], how many seeds each type has.
-        roots: [types], the number of the first tree of each type.
-        key: of the batch.
-        replace: whether a neighbour can be drawn twice.
-        apart: whether trees are disjoint.
-        slots: a table of trees, empty if they are not apart.
-        base: all values in `slots` are below.
-        limit: with more edges than this it gives up, and returns empty arrays.
-
-    Returns:
-        Ids and trees of all nodes type by type; `index` and `ids` as `gather` makes
-        them; nodes [types, hops + 1] and edges [relations, hops] per hop; the slots.
-    """
-    kinds, depth = nodes.shape[0], fanouts.shape[1]
-    known, begin = counts.copy(), np.zeros(kinds, np.int64)
-    hops = np.zeros((kinds, depth + 1), np.int64)
-    taken = np.zeros((relations.shape[0], depth), np.int64)
-    moves = np.empty((relations.shape[0] * depth, 3), np.int64)
-    cells = max(int64(64), 2 * seeds.size)
-    ids, trees = np.empty(kinds * cells, np.int64), np.empty(0, np.int64)
-    if apart:
-        trees = np.empty(kinds * cells, np.int64)
-    at = 0
-    for kind in range(kinds):
-        for i in range(counts[kind]):
-            ids[kind * cells + i] = seeds[at + i]
-            if apart:
-                trees[kind * cells + i] = roots[kind] + i
-        at += counts[kind]
-        hops[kind, 0] = counts[kind]
-    used, moved, entered = int64(0), 0, False
-    edge, to, by = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
-    for hop in range(depth):
-        segments = np.empty((relations.shape[0], SEGMENT_COLUMNS), np.int64)
-        width, parts = int64(0), 0
-        for relation in range(relations.shape[0]):
-            kind, fanout = relations[relation, TO], fanouts[relation, hop]
-            count = known[kind] - begin[kind]
-            if count and fanout:
-                row = segments[parts]
-                row[RELATION], row[FIRST], row[STOP] = relation, width, width + count
-                row[BEGIN], row[FANOUT] = begin[kind], fanout
-                width += count
-                parts += 1
-        segments = segments[:parts]
-        _place(nodes, ids, trees, cells, apart)
-        start, size = np.empty(width, np.int64), np.empty(width, np.int64)
-        end = np.empty(width, np.int64)
-        measure(0, width, relations, segments, nodes, replace, start, size, end)
-        total = int64(0)
-        for i in range(width):
-            total += end[i]
-            end[i] = total
-        more = np.zeros(kinds, np.int64)
-        for s in range(parts):
-            first, stop = segments[s, FIRST], segments[s, STOP]
-            count = end[stop - 1] - (end[first - 1] if first else 0)
-            relation = segments[s, RELATION]
-            taken[relation, hop] = count
-            moves[moved, 0], moves[moved, 1], moves[moved, 2] = relation, used, count
-            more[relations[relation, BY]] += count
-            moved, used = moved + 1, used + count
-        if used > limit:
-            none = np.empty(0, np.int64)
-            return none, none, none, none, hops[:0], taken[:0], slots
-        needed = int64(0)
-        for kind in range(kinds):
-            needed = max(needed, known[kind] + more[kind] + 1)
-        if needed > cells:
-            ids = _spread(ids, cells, known, 2 * needed)
-            if apart:
-                trees = _spread(trees, cells, known, 2 * needed)
-            cells = 2 * needed
-            _place(nodes, ids, trees, cells, apart)
-        if apart and slots.size < 4 * (known.sum() + total):
-            pairs = int64(1024)
-            while pairs < 2 * (known.sum() + total):
-                pairs *= 2
-            slots, entered = np.zeros(2 * pairs, np.int64), False
-        if not entered:
-            enter_nodes(nodes, known, slots, base)
-            entered = True
-        head = used - total
-        edge, to, by = (
-            _grown(edge, head, used),
-            _grown(to, head, used),
-            _grown(by, head, used),
-        )
-        new = edge[head:used], to[head:used], by[head:used]
-        hop_key = _mix(key + uint64(hop + 1) * _GOLDEN)
-        how = hop_key, replace, apart
-        draw(0, width, relations, segments, nodes, *how, start, size, end, *new)
-        for kind in range(kinds):
-            begin[kind] = known[kind]
-        number(0, width, relations, segments, nodes, slots, base, known, end, *new[1:])
-        for kind in range(kinds):
-            hops[kind, hop + 1] = known[kind] - begin[kind]
-    index, names = np.empty(2 * used, np.int64), np.empty(used, np.int64)
-    gather(moves[:moved], relations, edge, to, by, index, names)
-    ids = _packed(ids, cells, known)
-    if apart:
-        trees = _packed(trees, cells, known)
-    return ids, trees, index, names, hops, taken, slots
-
-
-@_compiled
-def _place(nodes, ids, trees, cells, apart):
-    """Writes down where the nodes of every type are."""
-    for kind in range(nodes.shape[0]):
-        nodes[kind, IDS] = ids.ctypes.data + 8 * kind * cells
-        if apart:
-            nodes[kind, ROOTS] = trees.ctypes.data + 8 * kind * cells
-
-
-@_compiled
-def _spread(array, cells, known, wider):
-    """The same values with more cells for every type."""
-    out = np.empty(known.size * wider, np.int64)
-    for kind in range(known.size):
-        for i in range(known[kind]):
-            out[kind * wider + i] = array[kind * cells + i]
-    return out
-
-
-@_compiled
-def _packed(array, cells, known):
-    """The values of all types end to end."""
-    out, at = np.empty(known.sum(), np.int64), 0
-    for kind in range(known.size):
-        for i in range(known[kind]):
-            out[at + i] = array[kind * cells + i]
-        at += known[kind]
-    return out

@@ -13,7 +13,7 @@ from gttf_sampler._backends import memory, ops
 
 Array = np.ndarray[Any, Any]
 FEW_NODES = 1 << 10  # no table of trees is smaller
-TREES = -1  # stands for tables of trees where others have a size
+TREES = -1  # stands for tables of trees where others have a size; less is for spaces
 
 
 class NodeTable:
@@ -83,6 +83,32 @@ class TreeTable:
 NO_TREES = TreeTable()
 
 
+class Workspace:
+    """Memory that small batches are drawn in, one after the other.
+
+    Attributes:
+        space: int64; what is in it is for the kernels to say.
+        room: for edges, for walkers of a hop, and for nodes of each type.
+        table: of nodes, or of (tree, node) pairs.
+    """
+
+    def __init__(self, kinds: int) -> None:
+        self._kinds = kinds
+        self.space, self.room = np.empty(0, np.int64), [0, 0, 0]
+        self.table = TreeTable()
+
+    def make_room(self, asked: list[int], nodes: int) -> None:
+        """Makes room for what is asked, and some more where it was too little."""
+        self.table.make_room(nodes)
+        pairs = zip(asked, self.room, strict=True)
+        self.room = [now + now // 4 if now > had else had for now, had in pairs]
+        edges, walkers, cells = self.room
+        size = 3 * (edges + walkers) + 2 * self._kinds * cells
+        _check.fits("fanouts", 8 * size)
+        if size > self.space.size:
+            self.space = np.empty(size, np.int64)
+
+
 class ScratchPool:
     """Tables that wait for their next use; safe to share among threads."""
 
@@ -113,6 +139,15 @@ class ScratchPool:
     def give_back(self, name: int, table: NodeTable | TreeTable) -> None:
         """Keeps a table for its next use; `name` is its size, or TREES."""
         self._idle.setdefault(name, []).append(table)
+
+    def take_workspace(self, kinds: int) -> Workspace:
+        """A workspace for so many types of nodes, to be given back."""
+        found: Workspace | None = self._idle_one(TREES - kinds)
+        return Workspace(kinds) if found is None else found
+
+    def give_back_workspace(self, kinds: int, workspace: Workspace) -> None:
+        """Keeps a workspace for its next use."""
+        self._idle.setdefault(TREES - kinds, []).append(workspace)
 
     def _idle_one(self, name: int) -> Any:
         """A table that waits, if there is one."""

@@ -1,30 +1,35 @@
 """Threads for kernels that release the GIL: as many as torch would use.
 
-One pool per process, made when it is first needed and forgotten by a forked child, so
-that DataLoader workers (to which torch gives one thread) neither inherit nor start any.
+To wake a thread takes as long as to draw thousands of edges. So nobody waits for one:
+who has calls to make begins with them, threads that wake up meanwhile take some of
+those that are left, and in the end only calls are waited for that somebody has begun.
+
+The threads are a process's own, started when they are first needed and forgotten by a
+forked child, so that DataLoader workers (to which torch gives one thread) neither
+inherit nor start any.
 """
 
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
 from functools import partial
 from itertools import pairwise
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
 
 import torch
 
-GRAIN = 2048  # less work than this is not worth waking a thread for
+GRAIN = 1 << 13  # less work than this is done before a thread is awake
 
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
+_waiting: "SimpleQueue[Callable[[], None]]" = SimpleQueue()
+_started = 0
 
 
 def _forget() -> None:
-    """Drops the pool of the parent process, whose threads a fork does not copy."""
-    global _pool, _pool_size
-    _pool, _pool_size = None, 0
+    """Drops the threads of the parent process, which a fork does not copy."""
+    global _waiting, _started
+    _waiting, _started = SimpleQueue(), 0
 
 
 if hasattr(os, "register_at_fork"):
@@ -38,23 +43,84 @@ def ranges(size: int, work: int) -> list[tuple[int, int]]:
     return list(pairwise(bounds))
 
 
-def run(calls: Sequence[Callable[[], Any]]) -> None:
-    """Makes all calls, the first one on this thread, and waits for them."""
-    futures = [_submit(call) for call in calls[1:]]
-    try:
-        calls[0]()
-        for future in futures:
-            future.result()
-    except BaseException:
-        _see_off(futures)
-        raise
-
-
-class Parts:
-    """Calls kernel(lo, hi, *args) for ranges in their order, some of them ahead.
+class Calls:
+    """Calls in their order, some of them made by other threads.
 
     As a context it waits for all that was begun, whatever happens inside: kernels read
-    memory by its address, which must not be freed under them.
+    memory by its address, which must not be freed under them. What nobody has begun by
+    then is not made.
+    """
+
+    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+        self._calls = [_Call(call) for call in calls]
+        self._left = deque(self._calls)  # popleft is atomic
+        others = min(torch.get_num_threads(), len(calls)) - 1
+        self._busy = [Lock() for _ in range(others)]
+        for lock in self._busy:
+            _summon(partial(self._help, lock))
+
+    def __enter__(self) -> "Calls":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._left.clear()  # whoever wakes up now finds nothing to do
+        for lock in self._busy:
+            _wait(lock)
+
+    def wait(self, number: int) -> None:
+        """Waits for a call, and makes those that nobody has begun meanwhile."""
+        call = self._calls[number]
+        while call.over.locked():
+            try:
+                self._left.popleft().make()
+            except IndexError:
+                call.over.acquire()
+                call.over.release()
+        if call.error is not None:
+            raise call.error
+
+    def _help(self, busy: Lock) -> None:
+        """Makes calls as long as there are any, on another thread."""
+        with busy:
+            while self._left:
+                try:
+                    call = self._left.popleft()
+                except IndexError:  # somebody was faster
+                    return
+                call.make()
+
+
+class _Call:
+    """A call, what it has raised, and a lock that is free when it is over."""
+
+    __slots__ = ("error", "function", "over")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function, self.over = function, Lock()
+        self.error: BaseException | None = None
+        self.over.acquire()
+
+    def make(self) -> None:
+        try:
+            self.function()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.over.release()
+
+
+def run(calls: Sequence[Callable[[], Any]]) -> None:
+    """Makes all calls and waits for them."""
+    if len(calls) == 1:
+        calls[0]()
+        return
+    with Calls(calls) as made:
+        for number in range(len(calls)):
+            made.wait(number)
+
+
+class Parts(Calls):
+    """kernel(lo, hi, *args) for ranges in their order.
 
     Args:
         kernel: what to call.
@@ -72,53 +138,9 @@ class Parts:
         owners: Any = None,
     ) -> None:
         own = owners, kernel
-        calls = [partial(_held, *own, lo, hi, *args) for lo, hi in pairwise(bounds)]
-        self._results: list[Future[Any]] = [Future() for _ in calls]
-        self._left = deque(zip(self._results, calls, strict=True))  # popleft is atomic
-        others = min(torch.get_num_threads(), len(calls)) - 1
-        self._begun = [_submit(self._work) for _ in range(others)]
-
-    def __enter__(self) -> "Parts":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._left.clear()
-        _see_off(self._begun)
-
-    def wait(self, number: int) -> None:
-        """Waits for a range, and does those that nobody has begun meanwhile."""
-        result = self._results[number]
-        while not result.done() and self._take():
-            pass
-        result.result()
-
-    def _work(self) -> None:
-        while self._take():
-            pass
-
-    def _take(self) -> bool:
-        """Does the next range; False if there is none."""
-        try:
-            result, call = self._left.popleft()
-        except IndexError:
-            return False
-        try:
-            result.set_result(call())
-        except BaseException as error:
-            if result.done():  # an interrupt that has come after it
-                raise
-            result.set_exception(error)
-        return True
-
-
-def _see_off(futures: Sequence[Future[Any]]) -> None:
-    """Waits until calls are over, whatever became of them; they take milliseconds."""
-    while True:
-        try:
-            wait_for(futures)
-            return
-        except KeyboardInterrupt:  # one more must not leave them alone
-            continue
+        super().__init__(
+            [partial(held, *own, lo, hi, *args) for lo, hi in pairwise(bounds)]
+        )
 
 
 def parallel(
@@ -128,25 +150,41 @@ def parallel(
 
     `owners` are those of memory that it reads by its address; see `Parts`.
     """
+    if work < 2 * GRAIN:
+        kernel(0, size, *args)
+        return
     own = owners, kernel
-    run([partial(_held, *own, lo, hi, *args) for lo, hi in ranges(size, work)])
+    run([partial(held, *own, lo, hi, *args) for lo, hi in ranges(size, work)])
 
 
-def _held(owners: Any, kernel: Callable[..., Any], *args: Any) -> Any:
+def held(owners: Any, kernel: Callable[..., Any], *args: Any) -> Any:
     """Calls a kernel; as long as it runs, `owners` live."""
     return kernel(*args)
 
 
-def _submit(call: Callable[[], Any]) -> Future[Any]:
-    """Starts a call on the pool."""
-    global _pool, _pool_size
-    size = max(1, torch.get_num_threads() - 1)
-    if _pool is None or _pool_size < size:
-        _pool_size = size
-        _pool = ThreadPoolExecutor(_pool_size, thread_name_prefix="gttf")
-    try:
-        return _pool.submit(call)
-    except RuntimeError:  # the interpreter is shutting down and starts no thread
-        done: Future[Any] = Future()
-        done.set_result(call())
-        return done
+def _summon(help: Callable[[], None]) -> None:
+    """Asks a thread to help, as soon as it is awake."""
+    global _started
+    if _started < torch.get_num_threads() - 1:
+        try:
+            Thread(target=_serve, args=(_waiting,), name="gttf", daemon=True).start()
+        except RuntimeError:  # the interpreter is shutting down and starts no thread
+            return
+        _started += 1
+    _waiting.put(help)
+
+
+def _serve(waiting: "SimpleQueue[Callable[[], None]]") -> None:
+    """What a thread does all its life."""
+    while True:
+        waiting.get()()
+
+
+def _wait(lock: Lock) -> None:
+    """Waits until nobody holds a lock; what is begun takes milliseconds."""
+    while True:
+        try:
+            with lock:
+                return
+        except KeyboardInterrupt:  # one more must not leave a call alone
+            continue

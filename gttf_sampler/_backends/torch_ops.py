@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_sampler._backends.plan import Batch, Plan, Rooted
 from gttf_sampler._backends.types import (
     MASS_BITS,
     REFUSED,
     Envelope,
+    Moves,
     Reverse,
     SecondOrder,
 )
@@ -192,17 +194,16 @@ def upper_bound(
 ) -> Tensor:
     """The first position in [low, high) whose value is > bound, else high.
 
-    Binary search in every range at once; `longest` bounds the length of a range.
+    Binary search in every range at once; `longest` bounds the length of a range. The
+    part that is known to be <= bound grows by steps of half the length each.
     """
     if values.numel() == 0:
         return low
-    for _ in range(longest.bit_length()):
-        middle = (low + high) >> 1
-        value = take(values, middle.clamp(max=values.numel() - 1))
-        right = (value <= bound).logical_and_(low < high)
-        low = torch.where(right, middle + 1, low)
-        high = torch.where(right, high, torch.minimum(middle, high))
-    return low
+    known, top = low - 1, (high - 1).clamp_(min=0)
+    for bit in reversed(range(longest.bit_length())):
+        probe = torch.minimum(known + (1 << bit), top)
+        known = torch.where(take(values, probe) <= bound, probe, known)
+    return torch.minimum(known.add_(1), high)
 
 
 def draw_weighted(
@@ -251,8 +252,9 @@ def _draw_distinct_weighted(
     left in front of it, and `mass` its mass: a target at or beyond `gone` moves on.
     """
     chosen, gone, mass = (total.new_zeros(total.numel(), fanout) for _ in range(3))
+    words = bits(stream[:, None], torch.arange(fanout, device=stream.device))
     for i in range(fanout):
-        target = below_wide(bits(stream, i), total)
+        target = below_wide(words[:, i], total)
         skipped = mass[:, :i].where(gone[:, :i] <= target[:, None], 0).sum(1)
         position = upper_bound(table, low, high, target + skipped + before, longest)
         start = torch.where(
@@ -274,9 +276,19 @@ def take(values: Tensor, index: Tensor) -> Tensor:
     return values.index_select(0, index.reshape(-1)).view(index.shape)
 
 
-def gather(values: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """Rows [k, ...] of `values` [n, ...], written to `out`."""
-    return torch.index_select(values, 0, index, out=out)
+def gather(moves: Moves) -> list[Tensor]:
+    """Rows [k, ...] of every column's values [n, ...], written to where they belong."""
+    for values, index, out in moves.columns:
+        torch.index_select(values, 0, index, out=out)
+    return [out for _, _, out in moves.columns]
+
+
+def rooted(plan: Plan, batch: Batch) -> Rooted | None:
+    """A whole batch in one call; None where a backend has none for what is asked.
+
+    The loop in `rooted.hops`, which calls the functions of this module, draws the same.
+    """
+    return None
 
 
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:

@@ -12,6 +12,18 @@ REFUSED = -2  # where rejection sampling has accepted nothing
 Reverse = tuple[Tensor, Tensor]  # rowptr and sorted columns of the reversed graph
 
 
+class Moves(NamedTuple):
+    """Rows to be gathered.
+
+    Attributes:
+        device: where all of it is.
+        columns: (values, index, out), all contiguous, with an index of int64.
+    """
+
+    device: torch.device
+    columns: list[tuple[Tensor, Tensor, Tensor]]
+
+
 class Envelope(NamedTuple):
     """How node2vec proposes edges and accepts them.
 

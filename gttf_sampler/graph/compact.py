@@ -380,7 +380,7 @@ class CompactAdj:
     def cached(self, name: str, make: Callable[[], T]) -> T:
         """What `make` returned the first time this graph was asked for `name`."""
         if name not in self._cache:
-            self._cache[name] = make()
+            self._cache.setdefault(name, make())  # of two threads, the first one's
         found: T = self._cache[name]
         return found
 

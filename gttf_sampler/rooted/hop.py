@@ -9,6 +9,7 @@ from torch import Tensor
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable
+from gttf_sampler._backends.torch_ops import positions
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import Walkers, all_edges, draw_edges
 from gttf_sampler.graph.compact import CompactAdj
@@ -118,15 +119,22 @@ def _draw_ragged(
     Rows that are no longer than the fanout are taken whole, so that the cost follows
     what there is to draw and not the fanout. It waits for sizes: for the CPU only.
     """
-    count = walkers.adj.row_range(walkers.node)[1]
-    long = count > fanout
-    if not bool(long.any()):
-        return all_edges(walkers, bias, int(count.sum()))
+    start, count = walkers.adj.row_range(walkers.node)
     size = count.clamp(max=fanout)
-    to = torch.arange(count.numel(), device=count.device).repeat_interleave(size)
-    drawn = long.index_select(0, to)
-    some = walkers.select(long.nonzero().view(-1))
-    edge = to.masked_scatter(drawn, draw_edges(some, bias, fanout, replace=False))
-    rest = walkers.select((~long).nonzero().view(-1))
-    whole = all_edges(rest, bias, to.numel() - some.node.numel() * fanout)[0]
-    return edge.masked_scatter_(~drawn, whole), to
+    last = size.cumsum(0)
+    total = int(last[-1])
+    _check.fits("fanouts", 32 * total)
+    long = count > fanout
+    some = positions(long)
+    if not some.numel() and bias is not None:
+        return all_edges(walkers, bias, total)
+    to, edge = ops.expand(start, size, total)  # right for all rows that are taken whole
+    if bias is not None:
+        rest = walkers.select(positions(~long))
+        whole = all_edges(rest, bias, total - some.numel() * fanout)[0]
+        edge.masked_scatter_(~ops.take(long, to), whole)
+    if some.numel():
+        slot = torch.arange(fanout, device=count.device)
+        first = ops.take(last, some)[:, None] - fanout
+        edge[first + slot] = draw_edges(walkers.select(some), bias, fanout, False)
+    return edge, to

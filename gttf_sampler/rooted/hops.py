@@ -57,6 +57,7 @@ class _Arrivals(NamedTuple):
 
 def sample_hops(plan: Plan, batch: Batch) -> Rooted:
     """A batch hop by hop, on any device and with any bias: the reference."""
+    plan.ensure_nodes(batch)
     edges = [EdgeSet() for _ in plan.relations]
     pairs = zip(batch.biases, batch.laws, strict=True)
     batch = batch._replace(

@@ -80,6 +80,9 @@ class RootedSampler:
             replace,
             owners[0].device,
         )
+        none = torch.empty(0, dtype=torch.int64, device=self.plan.device)
+        self._none = [none] * len(sizes)  # seeds
+        self._unbiased: list[Bias | None] = [None] * len(relations)
 
     def __call__(
         self, seeds: Any, *, bias: Any = None, generator: random.Randomness = None
@@ -110,10 +113,9 @@ class RootedSampler:
     def batch(
         self,
         seeds: Mapping[str, Any],
-        laws: list[Law | None],
+        laws: Sequence[Law | None],
         apart: bool,
         key: random.Randomness,
-        trusted: bool = False,
     ) -> Batch:
         """A batch to `draw` by laws, with edges named as by the caller of the graph.
 
@@ -122,18 +124,46 @@ class RootedSampler:
             laws: per relation; they are taken as sound.
             apart: whether trees are disjoint.
             key: from which the key of the batch is made.
-            trusted: whether the seeds are known to be sound.
         """
-        starts, order = self._typed_seeds(seeds, trusted)
-        first = _first_roots(starts, order)
-        none: list[Bias | None] = [None] * len(laws)
+        starts, first, tree = self._none.copy(), [0] * len(self.node_types), 0
+        for name, ids in seeds.items():
+            kind = self.number.get(name)
+            if kind is None or not self._is_plain(ids):
+                return self._checked_batch(seeds, laws, apart, key)
+            starts[kind], first[kind] = ids, tree
+            tree += ids.numel()
         own = random.new_key(key, self.plan.device, random.ROOTED)
-        return Batch(starts, first, apart, laws, none, own, original=True)
+        rest = apart, laws, self._unbiased, own
+        return Batch(starts, first, *rest, original=True, sound=False)
+
+    def _is_plain(self, ids: Any) -> bool:
+        """Whether ids need no check but that of their range."""
+        plain = type(ids) is Tensor and ids.dtype == torch.int64 and ids.dim() == 1
+        return plain and ids.layout is torch.strided and ids.device == self.plan.device
+
+    def _checked_batch(
+        self,
+        seeds: Mapping[str, Any],
+        laws: Sequence[Law | None],
+        apart: bool,
+        key: random.Randomness,
+    ) -> Batch:
+        """`batch` of seeds that may be anything."""
+        starts, order = self._typed_seeds(seeds)
+        own = random.new_key(key, self.plan.device, random.ROOTED)
+        rest = apart, laws, self._unbiased, own
+        return Batch(starts, _first_roots(starts, order), *rest, original=True)
 
     def draw(self, batch: Batch) -> Rooted:
-        """A batch that is known to be sound, without any check."""
-        found = ops.rooted(self.plan, batch)
-        return sample_hops(self.plan, batch) if found is None else found
+        """A batch whose laws are known to be sound."""
+        plan = self.plan
+        try:
+            found = ops.rooted(plan, batch)
+            return sample_hops(plan, batch) if found is None else found
+        except IndexError:
+            for number, ids in enumerate(batch.seeds):
+                self._checked_seeds(number, ids)
+            raise
 
     def _of_one_type(
         self, seeds: Any, bias: Any, generator: random.Randomness
@@ -186,25 +216,23 @@ class RootedSampler:
             _check.fail("bias", rule, bias)
         return found
 
-    def _typed_seeds(
-        self, seeds: Any, trusted: bool = False
-    ) -> tuple[list[Tensor], Sequence[int]]:
+    def _typed_seeds(self, seeds: Any) -> tuple[list[Tensor], Sequence[int]]:
         """The seeds of every node type, and the order in which trees are numbered."""
         if not isinstance(seeds, Mapping):
             rule = "must map node types to ids, as there are several types"
             _check.mistyped("seeds", rule, type(seeds).__name__)
-        names, device = self.node_types, self.plan.device
-        if not trusted:
-            _check.known_types("seeds", seeds, names, "node types")
-        none = torch.empty(0, dtype=torch.int64, device=device)
-        starts, order = [none] * len(names), [self.number[name] for name in seeds]
+        _check.known_types("seeds", seeds, self.node_types, "node types")
+        starts, order = self._none.copy(), [self.number[name] for name in seeds]
         for number, ids in zip(order, seeds.values(), strict=True):
-            if trusted:
-                starts[number] = ids
-                continue
-            named = f"seeds[{names[number]}]" if self.typed else "seeds"
-            starts[number] = _check.seeds(ids, self.plan.sizes[number], device, named)
-        return starts, order or range(len(names))
+            starts[number] = self._checked_seeds(number, ids)
+        return starts, order or range(len(starts))
+
+    def _checked_seeds(self, number: int, ids: Any) -> Tensor:
+        """The seeds of one node type."""
+        named = f"seeds[{self.node_types[number]}]" if self.typed else "seeds"
+        size = self.plan.sizes[number]
+        found: Tensor = _check.seeds(ids, size, self.plan.device, named)
+        return found
 
 
 def _check_law(law: Law, adj: CompactAdj, trees: int) -> None:

@@ -24,7 +24,7 @@ from gttf_sampler import (
 )
 from gttf_sampler._backends import ops, torch_ops
 from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler._backends.types import Envelope, SecondOrder
+from gttf_sampler._backends.types import Envelope, Moves, SecondOrder
 from gttf_sampler.graph import tables
 from gttf_sampler.random import FOREST, new_key, stream
 
@@ -249,6 +249,8 @@ def make_arguments(name: str, size: int) -> tuple:
     table = torch_ops.weight_table(weight, rowptr)
     words = stream(new_key(5, CPU, FOREST), torch.arange(size))
     features = torch.rand(max(size, 1), 6, generator=generator)
+    wide = features.double().repeat(1, 100).view(-1, 2, 300)
+    odd = torch.arange(max(size, 1) * 3).view(-1, 3).to(torch.int8)
     low, high = rowptr[:-1], rowptr[1:]
     zero = torch.zeros_like(low)
     node = numbers(max(size, 1)) - 1 if size else degree
@@ -288,14 +290,16 @@ def make_arguments(name: str, size: int) -> tuple:
         "take_or_none": (ends, numbers(edges + 1) - 1 if edges else zero - 1),
         "compress": (col % 2 == 0, int((col % 2 == 0).sum())),
         "both_ways": (last, node.clamp(min=0), max(size, 1)),
-        "gather": (features, last, torch.empty(size, 6)),
-        "gather wide": (
-            *(features.double().view(-1, 2, 3), last),
-            torch.empty(size, 2, 3).double(),
-        ),
-        "gather odd": (
-            *(torch.arange(max(size, 1) * 3).view(-1, 3).to(torch.int8), last),
-            torch.empty(size, 3, dtype=torch.int8),
+        "gather": (
+            Moves(
+                torch.device("cpu"),
+                [
+                    (features, last, torch.empty(size, 6)),
+                    (wide, last.flip(0), torch.empty(size, 2, 300).double()),
+                    (odd, last, torch.empty(size, 3, dtype=torch.int8)),
+                    (odd[:, 0].contiguous(), last, torch.empty(size).to(torch.int8)),
+                ],
+            ),
         ),
         "first_position": (node, cell.cell, cell.reserve(size)),
         "group_by_row": (ends, col, size, size),

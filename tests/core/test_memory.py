@@ -2,13 +2,22 @@
 
 import gc
 import os
+from typing import Any
 
 import pytest
 import torch
 
-from gttf_sampler import CompactAdj, sample_rooted, traverse
+from gttf_sampler import (
+    CompactAdj,
+    EdgeWeightBias,
+    ExcludeBias,
+    TemporalBias,
+    sample_rooted,
+    traverse,
+)
 from gttf_sampler._backends import memory
 from gttf_sampler.bench.peak import PeakMemory
+from gttf_sampler.rooted import RootedSampler
 
 pytest.importorskip("numba", reason="numba is missing")
 
@@ -120,3 +129,56 @@ def test_memory_of_the_largest_room_serves_again():
     assert memory.borrow(memory.IDS.large) is array
     memory.give_back(memory.borrow(2 * memory.IDS.large))
     assert all(idle is array for idle in memory.IDS.idle)
+
+
+MODES = {
+    "plain": {},
+    "replace": {"replace": True},
+    "disjoint": {"disjoint": True},
+    "weighted": {"bias": EdgeWeightBias()},
+    "hidden": {"bias": ExcludeBias(torch.arange(100))},
+    "times": {"bias": TemporalBias},
+    "typed": {"typed": True},
+    "typed disjoint": {"typed": True, "disjoint": True},
+}
+
+
+@pytest.mark.parametrize("size", [64, 2000], ids=["small", "large"])
+@pytest.mark.parametrize("mode", MODES)
+def test_memory_of_a_batch_is_all_that_it_takes(mode, size):
+    """In the long run not even that: pages come from batches that are gone."""
+    resource = pytest.importorskip("resource", reason="pages are counted on Unix")
+    how = dict(MODES[mode])
+    bias, typed = how.pop("bias", None), how.pop("typed", False)
+    nodes, edges = 20_000, 400_000
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(0, nodes, (2, edges), generator=generator)
+    columns = {"edge_weight": torch.rand(edges), "edge_time": torch.arange(edges)}
+    rows: Any = CompactAdj.from_edge_index(ends, nodes, **columns)
+    if typed:
+        back = CompactAdj.from_edge_index(ends.flip(0), nodes)
+        rows = {("a", "to", "a"): rows, ("b", "to", "a"): back, ("a", "by", "b"): back}
+    sampler = RootedSampler(rows, [10, 5], **how)
+
+    def draw(number: int) -> Any:
+        seeds: Any = (torch.arange(size) * 7 + number * 13) % nodes
+        own = bias
+        if bias is TemporalBias:
+            own = TemporalBias(torch.full((size,), edges // 2))
+        seeds = {"a": seeds} if typed else seeds
+        return sampler(seeds, bias=own, generator=number)
+
+    def pages() -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    for number in range(30):
+        found = draw(number)
+    before = pages()
+    for number in range(30, 60):
+        found = draw(number)
+    new = (pages() - before) * resource.getpagesize() / 30
+    parts = [x for x in vars(found).values() if isinstance(x, torch.Tensor | dict)]
+    own = [y for x in parts for y in (x.values() if isinstance(x, dict) else [x])]
+    result = sum(x.nbytes for x in own if isinstance(x, torch.Tensor))
+    assert result > 500 * size
+    assert new < result / 4

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_workers_give_the_same_batches(method):
     """After this process has used its threads; workers persist over two epochs."""
     adj = make_graph()
     expected = [draw(adj, number) for number in range(6)]
-    assert threads._pool is not None
+    assert threads._started
     loader = DataLoader(
         Batches(adj),
         batch_size=None,
@@ -208,19 +209,30 @@ def test_parts_are_waited_for_when_the_caller_fails(two_threads):
     assert len(begun) < 8  # the others were never begun
 
 
-def test_calls_are_waited_for_when_the_first_fails(two_threads):
-    ended = []
+def test_calls_are_waited_for_when_another_fails(two_threads):
+    begun, ended = threading.Event(), []
 
     def fail():
+        begun.wait(10)
         raise MemoryError
 
     def slow():
+        begun.set()
         time.sleep(0.05)
         ended.append(1)
 
     with pytest.raises(MemoryError):
         threads.run([fail, slow])
     assert ended == [1]
+
+
+def test_nobody_waits_for_a_thread_to_wake_up(two_threads):
+    """As long as the other thread is busy, the caller makes all calls."""
+    go_on, made = threading.Event(), []
+    threads._summon(lambda: go_on.wait(30))
+    threads.run([partial(made.append, number) for number in range(5)])
+    assert made == [0, 1, 2, 3, 4]
+    go_on.set()
 
 
 def test_calls_hold_the_owners_of_what_they_read(two_threads):

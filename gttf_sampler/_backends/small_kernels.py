@@ -1,0 +1,192 @@
+"""The compiled loop of small batches: all hops in one call, on one thread.
+
+A batch is drawn in memory that the last one was drawn in, so that nothing is allocated
+but the result. Numbers go both ways in `request`, as numba takes microseconds for every
+array that it hands back.
+"""
+
+import numpy as np
+from numba import int64, uint64
+
+from gttf_sampler._backends.kernels import _GOLDEN, _compiled, _mix
+from gttf_sampler._backends.rooted_kernels import (
+    BEGIN,
+    BY,
+    FANOUT,
+    FIRST,
+    IDS,
+    RELATION,
+    ROOTS,
+    SIZE,
+    STOP,
+    TO,
+    _longs,
+    draw,
+    enter_nodes,
+    gather,
+    measure,
+    number,
+)
+
+# what `request` asks, what room there is, and what was found
+KEY, REPLACE, APART, BASE, MOST, EDGES, WALKERS, CELLS, NODES = range(9)
+OUT_NODES, OUT_ENDS, OUT_EDGES, USED, MOVED, REQUEST_SIZE = range(9, 15)
+# columns of `starts`
+COUNT, SEEDS, ROOT, START_COLUMNS = range(4)
+# how it ended
+DONE, TOO_MANY, NO_ROOM, NO_NODE = range(4)
+
+
+@_compiled
+def sample(
+    request,
+    relations,
+    fanouts,
+    nodes,
+    starts,
+    slots,
+    space,
+    segments,
+    moves,
+    hops,
+    taken,
+    sizes,
+):
+    """Draws a batch into `space`.
+
+    Args:
+        request: the key, whether neighbours can be drawn twice, whether trees are
+            apart, a base above all values in `slots`, the most edges worth it; room for
+            edges, walkers of a hop and nodes of a type in `space`. Where that is too
+            little, what is needed is put in its place; NODES is for `slots`.
+        relations: what to draw from; see `rooted_kernels`.
+        fanouts: [relations, hops].
+        nodes: [types]; only their sizes are given.
+        starts: [types]: how many seeds, where they are, and the number of the first.
+        slots: the hash table of nodes, or of (tree, node) pairs.
+        space: edges in three parts, walkers in three, nodes of all types, their trees.
+        segments: scratch.
+        moves: gets what `export` has to bring together, MOVED of them.
+        hops: [types, hops + 1], gets the number of nodes.
+        taken: [relations, hops], gets the number of edges.
+        sizes: gets the sizes of all parts that `export` makes.
+
+    Returns:
+        DONE, TOO_MANY edges, NO_ROOM, or NO_NODE where a seed is none.
+    """
+    kinds, depth = nodes.shape[0], fanouts.shape[1]
+    apart, replace = request[APART] != 0, request[REPLACE] != 0
+    edges, walkers, cells = request[EDGES], request[WALKERS], request[CELLS]
+    key, base = uint64(request[KEY]), request[BASE]
+    rows = space[3 * edges :]
+    start, count = rows[:walkers], rows[walkers : 2 * walkers]
+    end = rows[2 * walkers : 3 * walkers]
+    place = space.ctypes.data + 8 * 3 * (edges + walkers)
+    known, begin = np.zeros(kinds, np.int64), np.zeros(kinds, np.int64)
+    more = np.zeros(kinds, np.int64)
+    total = int64(0)
+    for kind in range(kinds):
+        nodes[kind, IDS] = place + 8 * kind * cells
+        nodes[kind, ROOTS] = place + 8 * (kinds + kind) * cells if apart else 0
+        known[kind] = starts[kind, COUNT]
+        total += known[kind]
+        if known[kind] >= cells:
+            request[CELLS] = max(request[CELLS], known[kind] + 1)
+    if request[CELLS] > cells or slots.size < 4 * total:
+        request[NODES] = total
+        return NO_ROOM
+    for kind in range(kinds):
+        seeds, ids = _longs(starts[kind, SEEDS]), _longs(nodes[kind, IDS])
+        for i in range(known[kind]):
+            if seeds[i] < 0 or seeds[i] >= nodes[kind, SIZE]:
+                return NO_NODE
+            ids[i] = seeds[i]
+        if apart:
+            roots = _longs(nodes[kind, ROOTS])
+            for i in range(known[kind]):
+                roots[i] = starts[kind, ROOT] + i
+        hops[kind, 0] = known[kind]
+    enter_nodes(nodes, known, slots, base)
+    taken[:] = 0
+    used, moved = int64(0), 0
+    for hop in range(depth):
+        width, parts = int64(0), 0
+        for relation in range(relations.shape[0]):
+            kind, fanout = relations[relation, TO], fanouts[relation, hop]
+            size = known[kind] - begin[kind]
+            if size and fanout:
+                row = segments[parts]
+                row[RELATION], row[FIRST], row[STOP] = relation, width, width + size
+                row[BEGIN], row[FANOUT] = begin[kind], fanout
+                width += size
+                parts += 1
+        if width > walkers:
+            request[WALKERS] = width
+            return NO_ROOM
+        own = segments[:parts]
+        measure(0, width, relations, own, nodes, replace, start, count, end)
+        total = int64(0)
+        for i in range(width):
+            total += end[i]
+            end[i] = total
+        more[:] = 0
+        head = used
+        for s in range(parts):
+            first, stop = own[s, FIRST], own[s, STOP]
+            size = end[stop - 1] - (end[first - 1] if first else 0)
+            relation = own[s, RELATION]
+            taken[relation, hop] = size
+            moves[moved, 0], moves[moved, 1], moves[moved, 2] = relation, used, size
+            more[relations[relation, BY]] += size
+            moved, used = moved + 1, used + size
+        if used > request[MOST]:
+            return TOO_MANY
+        most = int64(0)
+        for kind in range(kinds):
+            most = max(most, known[kind] + more[kind] + 1)
+        if used > edges or most > cells or slots.size < 4 * (known.sum() + total):
+            request[EDGES], request[CELLS] = max(used, edges), max(most, cells)
+            request[NODES] = known.sum() + total
+            return NO_ROOM
+        edge, to = space[head:used], space[edges + head : edges + used]
+        by = space[2 * edges + head : 2 * edges + used]
+        hop_key = _mix(key + uint64(hop + 1) * _GOLDEN)
+        how = hop_key, replace, apart
+        draw(0, width, relations, own, nodes, *how, start, count, end, edge, to, by)
+        for kind in range(kinds):
+            begin[kind] = known[kind]
+        number(0, width, relations, own, nodes, slots, base, known, end, to, by)
+        for kind in range(kinds):
+            hops[kind, hop + 1] = known[kind] - begin[kind]
+    request[USED], request[MOVED] = used, moved
+    _note_sizes(known, taken, apart, sizes)
+    return DONE
+
+
+@_compiled
+def _note_sizes(known, taken, apart, sizes):
+    """How many nodes of every type there are, how many trees of them, and edges."""
+    kinds = known.size
+    for kind in range(kinds):
+        sizes[kind] = known[kind]
+        if apart:
+            sizes[kinds + kind] = known[kind]
+    for relation in range(taken.shape[0]):
+        at = relation + (2 * kinds if apart else kinds)
+        sizes[at] = taken[relation].sum()
+
+
+@_compiled
+def export(request, relations, nodes, space, moves, sizes):
+    """Copies what was drawn to the addresses in `request`: nodes, ends and edges."""
+    out, at, kinds = _longs(request[OUT_NODES]), 0, nodes.shape[0]
+    for part in range(2 if request[APART] else 1):
+        for kind in range(kinds):
+            source = _longs(nodes[kind, ROOTS if part else IDS])
+            for i in range(uint64(sizes[kind])):
+                out[uint64(at) + i] = source[i]
+            at += sizes[kind]
+    edges = request[EDGES]
+    edge, to, by = space[:edges], space[edges : 2 * edges], space[2 * edges :]
+    index, names = _longs(request[OUT_ENDS]), _longs(request[OUT_EDGES])
+    gather(moves[: request[MOVED]], relations, edge, to, by, index, names)

@@ -1,0 +1,88 @@
+"""Small batches: one call, one workspace, results of their own."""
+
+import threading
+
+import pytest
+import torch
+
+from gttf_sampler import CompactAdj
+from gttf_sampler._backends.scratch import Workspace
+from gttf_sampler.bias import UNIFORM
+from gttf_sampler.rooted import RootedSampler
+
+pytest.importorskip("numba", reason="numba is missing")
+
+NODES = 500
+
+
+def make_sampler(**options) -> RootedSampler:
+    generator = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(0, NODES, (2, 5000), generator=generator)
+    return RootedSampler(
+        CompactAdj.from_edge_index(edge_index, NODES), [4, 3], **options
+    )
+
+
+def draw(sampler: RootedSampler, seeds: torch.Tensor, key: int):
+    return sampler.draw(sampler.batch({"": seeds}, [UNIFORM], sampler.disjoint, key))
+
+
+def workspaces(sampler: RootedSampler) -> list[Workspace]:
+    idle = sampler.plan.pools[0]._idle.values()
+    return [x for some in idle for x in some if isinstance(x, Workspace)]
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_one_workspace_serves_batches_of_any_size(disjoint):
+    sampler = make_sampler(disjoint=disjoint)
+    sizes = [1, 300, 2, 0, 40]
+    found = [draw(sampler, torch.arange(size), 7) for size in sizes]
+    (workspace,) = workspaces(sampler)
+    room = workspace.space.size
+    for size, batch in zip(sizes, found, strict=True):  # not written over meanwhile
+        alone = draw(make_sampler(disjoint=disjoint), torch.arange(size), 7)
+        assert torch.equal(batch.node[0], alone.node[0])
+        assert torch.equal(batch.row[0], alone.row[0])
+    draw(sampler, torch.arange(300), 8)
+    (same,) = workspaces(sampler)
+    assert same is workspace
+    assert workspace.space.size == room
+
+
+def test_nodes_ends_and_edges_have_memory_of_their_own():
+    """What one of them shares with another process must not move the others."""
+    batch = draw(make_sampler(), torch.arange(9), 7)
+    parts = batch.node[0], batch.row[0], batch.edge[0]
+    assert len({part.untyped_storage().data_ptr() for part in parts}) == 3
+    assert (
+        batch.col[0].untyped_storage().data_ptr()
+        == parts[1].untyped_storage().data_ptr()
+    )
+
+
+@pytest.mark.parametrize("wrong", [-1, NODES])
+@pytest.mark.parametrize("count", [3, 100_000], ids=["small", "large"])
+def test_seeds_that_are_no_nodes_are_refused(wrong, count):
+    sampler, seeds = make_sampler(), torch.zeros(count, dtype=torch.int64)
+    seeds[count // 2] = wrong
+    with pytest.raises(ValueError, match=f"'seeds' must .* \\(got {wrong}"):
+        draw(sampler, seeds, 7)
+    assert draw(sampler, seeds.clamp(0, 5), 7).node[0].numel() >= count
+
+
+def test_threads_have_workspaces_of_their_own():
+    sampler = make_sampler()
+    expected = [draw(sampler, torch.arange(50), key).row[0].sum() for key in range(200)]
+    found: dict[int, torch.Tensor] = {}
+
+    def work(first: int) -> None:
+        for key in range(first, 200, 4):
+            found[key] = draw(sampler, torch.arange(50), key).row[0].sum()
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[key] for key in range(200)] == expected
+    assert 1 <= len(workspaces(sampler)) <= 4

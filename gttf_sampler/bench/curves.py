@@ -4,12 +4,13 @@ from typing import Any
 
 from gttf_sampler.bench.growth import OURS, THEIRS
 
+GROWTH = "embedding scale"  # the columns of a table of graphs of all sizes
 COLORS = ("#2a7f62", "#30638e", "#7a5195", "#9aa5b1", "#d1495b", "#edae49", "#5b6670")
 
 
 def draw(result: dict[str, Any], figure: Any) -> Any:
     """`figure` with what was measured: at one size, or while the graph grows."""
-    if result["groups"][0]["columns"] == "embedding scale":
+    if result["groups"][0]["columns"] == GROWTH:
         _growth(result["groups"][0], figure)
     else:
         upper, lower = figure.subplots(2, 1, height_ratios=[1.1, 1.4])
@@ -66,9 +67,12 @@ def _growth(group: dict[str, Any], figure: Any) -> None:
         right.plot(nodes, [row["peak"] / 1e6 for row in rows], **how)
         for row in rows:
             note = {"xytext": (0, 6), "textcoords": "offset points", "size": 7.5}
+            note["ha"] = "center"
             place = row["nodes"], row["best"]
             left.annotate(f"{row['per_node']:.0f} µs a node", place, **note)
     left.set(xscale="log", yscale="log", xlabel="nodes", ylabel="seconds of an epoch")
     right.set(xscale="log", yscale="log", xlabel="nodes", ylabel="peak MB of training")
+    for axes in (left, right):
+        axes.margins(x=0.15, y=0.15)
     left.set_title(group["title"], loc="left")
     left.legend(frameon=False, fontsize=8)

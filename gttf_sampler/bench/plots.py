@@ -39,7 +39,8 @@ def draw(result: dict[str, Any]) -> Any:
     if result["task"] == "scale":
         return growth.draw(result, empty(result, 9.5, 4.4))
     if result["task"] == "embedding":
-        return curves.draw(result, empty(result, 9.5, 8.0))
+        grows = result["groups"][0]["columns"] == curves.GROWTH
+        return curves.draw(result, empty(result, 9.5, 4.6 if grows else 8.0))
     if result["task"] == "modes":
         entries = ratios.bars(result)
         figure = empty(result, 9.0, 0.8 + ratios.height(entries))

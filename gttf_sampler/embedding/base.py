@@ -113,7 +113,7 @@ class WalkEmbedding(nn.Module):
                 different in every run.
             valid: hidden edges, whose AUC is told after every epoch.
             patience: stop after so many epochs without a better AUC, and go back to
-                the vectors of the best.
+                the vectors of the best, of which memory holds a copy.
             checkpoint: a file to be written after every epoch.
             resume: go on from that file; the end is that of a run without a break.
             progress: a bar with loss and pairs per second; None on terminals only.

@@ -147,6 +147,7 @@ class _Work:
             thread.start()
         for thread in threads:
             thread.join()
+        torch.set_num_threads(torch.get_num_threads())  # of threads yet to come
         if self.error is not None:
             raise self.error
 

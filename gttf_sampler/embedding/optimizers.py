@@ -51,7 +51,9 @@ class RowOptimizer:
         self.names, self.tables = list(tables), list(tables.values())
         self.state = [
             [
-                allocate(f"{name}.{part}", table.shape, _precise(table))
+                allocate(f"{name}.{part}", table.shape, _precise(table)).to(
+                    table.device
+                )
                 for part in range(KEPT[kind])
             ]
             for name, table in tables.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from os import PathLike
 from pathlib import Path
@@ -33,7 +34,8 @@ def zeros(
     What does not fit into memory is written back by the system, row by row. An older
     file of the same name is removed; who has it open keeps what they see.
     """
-    nbytes = shape.numel() * dtype.itemsize
+    numbers = math.prod(shape)
+    nbytes = numbers * dtype.itemsize
     if folder is None:
         _check.fits("embedding_dim", nbytes)
         return torch.zeros(shape, dtype=dtype)
@@ -43,5 +45,5 @@ def zeros(
     if free is not None and free.f_bavail * free.f_frsize < nbytes:
         rule = f"must have room for {nbytes:,} bytes"
         _check.fail("storage", rule, f"{free.f_bavail * free.f_frsize:,} in {folder}")
-    how = {"shared": True, "size": shape.numel(), "dtype": dtype}
+    how = {"shared": True, "size": numbers, "dtype": dtype}
     return torch.from_file(str(place), **how).view(shape)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """`fit`: torch's optimizers row by row, on any threads, with breaks or without."""
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -191,6 +192,15 @@ def test_fit_makes_losses_smaller(name, hogwild):
     assert epochs[-1].loss < epochs[0].loss
     assert all(bool(value.isfinite().all()) for value in state(model).values())
     assert all(epoch.pairs > 0 and epoch.seconds > 0 for epoch in epochs)
+
+
+def test_hogwild_leaves_the_number_of_threads_alone():
+    before, found = torch.get_num_threads(), []
+    make("logistic").fit(1, hogwild=True)
+    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert [torch.get_num_threads(), *found] == [before, before]
 
 
 def test_hogwild_passes_on_what_goes_wrong(monkeypatch):

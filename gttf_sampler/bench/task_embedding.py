@@ -148,7 +148,7 @@ def measure_size(
     with PeakMemory() as memory:
         if method == "wys":
             made = WatchYourStep(adj, SIZE)
-            how: dict[str, Any] = {"lr": 0.03, "batch_size": 2048}
+            how: dict[str, Any] = {"lr": 0.1, "batch_size": 2048}
         else:
             made = DeepWalk(adj, SIZE, 10)
             how = {"lr": 0.05, "batch_size": 2048}

@@ -1,7 +1,9 @@
 """`fit`: torch's optimizers row by row, on any threads, with breaks or without."""
 
 import copy
+import re
 import threading
+from importlib import import_module
 
 import pytest
 import torch
@@ -313,6 +315,21 @@ def test_fit_in_another_order_has_the_same_seeds():
     assert epochs[0].pairs == make("logistic").fit(1, batch_size=3)[0].pairs
     with pytest.raises(ValueError, match="'order' must be"):
         model.fit(1, order="far")
+
+
+def test_fit_shows_its_progress_if_asked(capsys):
+    pytest.importorskip("tqdm")
+    how = {"mininterval": 0.0}
+    with pytest.MonkeyPatch.context() as patch:
+        plain = import_module("tqdm").tqdm
+        patch.setattr("tqdm.tqdm", lambda **given: plain(**given, **how))
+        make("logistic").fit(2, batch_size=3, progress=True)
+    shown = capsys.readouterr().err
+    assert "epoch 1/2" in shown
+    assert re.search(r"loss [-\d.e+]+, [\d.]+ M pairs/s", shown)
+    make("logistic").fit(1, progress=False)
+    make("logistic").fit(1)  # nobody is watching
+    assert capsys.readouterr().err == ""
 
 
 def test_fit_keeps_what_it_does_not_train():

@@ -37,6 +37,7 @@ from gttf_sampler._backends.vector_kernels import dot, pull
 SGD, ADAGRAD, ADAM = range(3)
 _16 = np.uint64(16)
 LANES = 16  # numbers that threads do not share: a cache line of them
+_SOON = 4  # rows ahead that an optimizer asks for
 _CACHED = 1 << 18  # bytes of vectors that a group of trees may look up
 
 
@@ -59,6 +60,20 @@ def _ask(first, last, looked_up, nodes, table, size, low, high):
             row = uint64(nodes[uint64(at)]) * size
             for number in range(row + low, row + high, line):
                 _prefetch(table, number)
+
+
+@_compiled
+def _ask_rows(first, last, looked_up, nodes, place, table, size, low, high):
+    """Asks for the rows of gradients that those vectors have."""
+    line = uint64(64 // table.itemsize)
+    for part in range(looked_up.shape[0]):
+        start, width = looked_up[part, 0], looked_up[part, 1]
+        for at in range(start + first * width, start + last * width):
+            number = place[uint64(nodes[uint64(at)])]
+            if number >= 0:
+                row = uint64(number) * size
+                for each in range(row + low, row + high, line):
+                    _prefetch(table, each)
 
 
 @_compiled
@@ -109,6 +124,8 @@ def pair_gradients(
         last = min(trees, first + group)
         if far:
             _ask(first, last, looked_up, nodes, tables[1], size, low, high)
+            how = looked_up, nodes, right_place, gradients[1], size, low, high
+            _ask_rows(first, last, *how)
         for block in range(blocks.shape[0]):
             at = blocks[block]
             width = uint64(at[WIDTH])
@@ -192,10 +209,23 @@ def _step_row(kind, numbers, gradient, row, first, second):
 
 
 @_compiled
+def _ask_row(table, start, size):
+    """Asks memory for a row that is changed soon."""
+    for number in range(start, start + size, uint64(64 // table.itemsize)):
+        _prefetch(table, number)
+
+
+@_compiled
 def step_rows(lo, hi, kind, numbers, rows, gradient, table, first, second, size, key):
     """Changes a part of the rows, each there once; `numbers` as in `_step_row`."""
     size = uint64(size)
     for i in range(lo, hi):
+        soon = uint64(rows[min(i + _SOON, hi - 1)]) * size
+        _ask_row(table, soon, size)
+        if kind != SGD:
+            _ask_row(first, soon, size)
+        if kind == ADAM:
+            _ask_row(second, soon, size)
         place = uint64(rows[i]) * size
         at, end = uint64(i) * size, place + size
         kept = first[place:end], second[place:end]

@@ -110,6 +110,42 @@ def of_levels(
     return _made(nodes, blocks, trees, scores, looked_up)
 
 
+def of_paths(
+    nodes: Sequence[Tensor],
+    others: Sequence[Tensor],
+    window: int,
+    chosen: Sequence[tuple[int, int]],
+) -> Pairs:
+    """Pairs of every node of a plain walk and up to `window` nodes after it.
+
+    Args:
+        nodes: the nodes of every depth, [b, 1].
+        others: further nodes, [b, ...].
+        window: the largest distance of a pair.
+        chosen: depths, each with the number of those `others` that it is a source of.
+
+    Pairs of one depth come after each other, walk by walk: [b, up to window]. With all
+    targets of a source in one row, its gradient stays in registers meanwhile.
+    """
+    trees, length = nodes[0].shape[0], len(nodes)
+    walks = torch.cat(list(nodes), dim=1)
+    blocks, scores, starts = list[list[int]](), 0, [walks.numel()]
+    for i in range(length - 1):
+        width = min(window, length - 1 - i)
+        blocks.append([i, length, i + 1, length, 1, 1, width, scores])
+        scores += trees * width
+    widths = [math.prod(level.shape[1:]) for level in others]
+    for width in widths:
+        starts.append(starts[-1] + trees * width)
+    for i, number in chosen:
+        begin, width = starts[number], widths[number]
+        blocks.append([i, length, begin, width, 1, 1, width, scores])
+        scores += trees * width
+    flat = torch.cat([walks.view(-1), *(level.reshape(-1) for level in others)])
+    looked_up = [(0, length), *zip(starts, widths, strict=False)]
+    return _made(flat, blocks, trees, scores, looked_up)
+
+
 def of_windows(windows: Sequence[Tensor], per_walk: int) -> Pairs:
     """Pairs of the first node of every window [w, size] and each other one.
 

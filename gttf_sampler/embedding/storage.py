@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends.memory import empty
 
 SUFFIX = ".gttf-vectors"  # of files that are ours to write over
 
@@ -38,7 +39,7 @@ def zeros(
     nbytes = numbers * dtype.itemsize
     if folder is None:
         _check.fits("embedding_dim", nbytes)
-        return torch.zeros(shape, dtype=dtype)
+        return empty(numbers, dtype).zero_().view(shape)
     place = folder / f"{name}{SUFFIX}"
     place.unlink(missing_ok=True)
     free = os.statvfs(folder) if hasattr(os, "statvfs") else None

@@ -18,13 +18,14 @@ from gttf_sampler.objectives.base import (
     vectors,
 )
 from gttf_sampler.objectives.negative import NegativeSampler
-from gttf_sampler.objectives.scores import SCORES, fused, of_levels, scores
+from gttf_sampler.objectives.scores import SCORES, fused, of_levels, of_paths, scores
 from gttf_sampler.objectives.second_order import SCHEMES, step_ratios
 from gttf_sampler.objectives.window import (
     counts,
     logistic,
     masses,
     pairs_within,
+    path_counts,
     similarity,
 )
 from gttf_sampler.random import fold
@@ -112,29 +113,35 @@ class DeepWalkAcc(LossAcc):
 
     def _fused(self, nodes: list[Tensor], weight: Sequence[Tensor]) -> Tensor:
         """The loss from the scores of pairs, by kernels."""
+        depth, window = len(weight) - 1, self.window
         widths = [level.shape[1] for level in weight]
-        pairs = pairs_within(self.window, len(weight) - 1)
-        common = len(weight) if self.share_negatives else None
-        strangers = [
-            (i, len(weight) + (0 if self.share_negatives else i))
-            for i in range(1 if self.contrast == "partition" else len(weight) - 1)
-        ]
+        pairs, plain = pairs_within(window, depth), widths[-1] == 1
+        alone = 0 if self.share_negatives else 1  # how many sources have their own
+        left = range(1 if self.contrast == "partition" else depth)
+        others = [(i, alone * i) for i in left]
+        common = None if alone else depth + 1
 
         def work(group: slice) -> Tensor:
-            own = [level[group] for level in nodes]
-            score = scores(self.embedding, of_levels(own, pairs + strangers, common))
-            levels = [level[group] for level in weight]
-            count = counts(levels, pairs, self.window)
+            own, levels = [n[group] for n in nodes], [w[group] for w in weight]
+            if plain:
+                walk, rest = own[: depth + 1], own[depth + 1 :]
+                described = of_paths(walk, rest, window, others)
+                count = path_counts(levels, window)
+            else:
+                strangers = [(i, depth + 1 + number) for i, number in others]
+                described = of_levels(own, pairs + strangers, common)
+                count = counts(levels, pairs, window)
+            score = scores(self.embedding, described)
             near, far = score.tensor_split([count.numel()])
             far = far.view(-1, self.num_negatives)
             if self.contrast == "partition":
                 partition = far.logsumexp(-1) - math.log(self.num_negatives)
                 return partition.sum() - (count * near).sum()
-            loss = (masses(levels, self.window) * F.softplus(far).sum(-1)).sum()
+            loss = (masses(levels, window) * F.softplus(far).sum(-1)).sum()
             return loss - (count * F.logsigmoid(near)).sum()
 
         each = sum(widths[j] for _, j in pairs)
-        each += sum(self.num_negatives * widths[i] for i, _ in strangers)
+        each += sum(self.num_negatives * widths[i] for i in left)
         return over_trees(work, nodes[0].shape[0], each, SCORES)
 
     def _negatives(self, forest: WalkForest, nodes: Sequence[Tensor]) -> list[Tensor]:

@@ -14,7 +14,13 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops, torch_pairs
-from gttf_sampler._backends.pairs import Pairs, of_levels, of_walks, of_windows
+from gttf_sampler._backends.pairs import (
+    Pairs,
+    of_levels,
+    of_paths,
+    of_walks,
+    of_windows,
+)
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.objectives.base import Vectors
 from gttf_sampler.objectives.collect import Collector, Owed, collector
@@ -24,6 +30,7 @@ __all__ = [
     "fused",
     "level_scores",
     "of_levels",
+    "of_paths",
     "scores",
     "walk_scores",
     "window_scores",

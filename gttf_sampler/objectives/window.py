@@ -26,6 +26,15 @@ def counts(
     return torch.cat([weight[0].new_zeros(0), *(part.view(-1) for part in parts)])
 
 
+def path_counts(weight: Sequence[Tensor], window: int) -> Tensor:
+    """What all pairs of plain walks count, those that have left a depth together."""
+    every, depth = torch.cat(list(weight), dim=1), len(weight) - 1
+    share = every.new_tensor([(window - k) / window for k in range(min(window, depth))])
+    parts = [every[:, i + 1 : i + 1 + window] for i in range(depth)]
+    counted = [(part * share[: part.shape[1]]).view(-1) for part in parts]
+    return torch.cat([every.new_zeros(0), *counted])
+
+
 def masses(weight: Sequence[Tensor], window: int) -> Tensor:
     """What the pairs that have left each walker count, depth by depth but the last."""
     found, sums = list[Tensor](), list[Tensor]()

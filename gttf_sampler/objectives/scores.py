@@ -91,11 +91,12 @@ def level_scores(
 
     The vectors must be fused.
     """
-    tables = _known(left, [seed]), _known(right, nodes)
-    levels = [(0, level) for level in range(1, len(nodes) + 1)]
-    score = score_pairs(*tables, of_levels([seed, *nodes], levels))
-    parts = score.split([level.numel() for level in nodes])
-    return [part.view(level.shape) for part, level in zip(parts, nodes, strict=True)]
+    every = torch.cat([level.flatten(1) for level in nodes], dim=1)
+    tables = _known(left, [seed]), _known(right, [every])
+    score = score_pairs(*tables, of_levels([seed, every], [(0, 1)])).view_as(every)
+    widths = [level.flatten(1).shape[1] for level in nodes]
+    parts = zip(score.split(widths, dim=1), nodes, strict=True)
+    return [part.reshape(level.shape) for part, level in parts]
 
 
 def _known(embedding: Vectors, nodes: Sequence[Tensor]) -> tuple[Tensor, bool]:

@@ -29,17 +29,20 @@ def sample_small(plan: Plan, batch: Batch, relations: Array) -> Rooted | None:
         form = Form(plan)
     kinds = len(plan.sizes)
     workspace = plan.pools[0].take_workspace(kinds)
-    found: Rooted | None = form.sample(batch, relations, workspace)
+    found: Rooted | None = form.sample(plan, batch, relations, workspace)
     plan.pools[0].give_back_workspace(kinds, workspace)
     plan.forms.append(form)  # after an error, neither is used again
     return found
 
 
 class Form:
-    """What is asked of the kernels for batches of one plan, and what they answer."""
+    """What is asked of the kernels for batches of one plan, and what they answer.
+
+    It does not know the plan, which keeps it: graphs are to go as soon as nobody has
+    them, without a search for cycles.
+    """
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
         kinds, relations = len(plan.sizes), len(plan.relations)
         every = [relation.fanouts for relation in plan.relations]
         self.fanouts = np.array(every, np.int64).reshape(relations, plan.depth)
@@ -56,13 +59,13 @@ class Form:
         self.sizes = np.zeros(2 * kinds + relations, np.int64)
 
     def sample(
-        self, batch: Batch, relations: Array, workspace: Workspace
+        self, plan: Plan, batch: Batch, relations: Array, workspace: Workspace
     ) -> Rooted | None:
         """Draws a batch; None if it has too many edges."""
         request, starts, room = self.request, self.starts, ROOM
         request[room] = workspace.room
         self.words[kernels.KEY] = int(batch.key) & WORD
-        request[kernels.REPLACE] = self.plan.replace
+        request[kernels.REPLACE] = plan.replace
         request[kernels.APART] = batch.apart
         request[kernels.MOST] = MOST_EDGES
         seeds = [part.contiguous() for part in batch.seeds]
@@ -76,7 +79,7 @@ class Form:
                 self.sizes,
             )
             if ended == kernels.DONE:
-                return self._result(batch, relations, workspace.space)
+                return self._result(plan, batch, relations, workspace.space)
             if ended == kernels.TOO_MANY:
                 return None
             if ended == kernels.NO_NODE:
@@ -84,13 +87,15 @@ class Form:
             workspace.make_room(request[room].tolist(), int(request[kernels.NODES]))
             request[room] = workspace.room
 
-    def _result(self, batch: Batch, relations: Array, space: Array) -> Rooted:
+    def _result(
+        self, plan: Plan, batch: Batch, relations: Array, space: Array
+    ) -> Rooted:
         """What was drawn, in memory of its own.
 
         Nodes, ends and edges do not share it: hosts take the ends by their address,
         and torch moves all of a memory when a tensor of it goes to another process.
         """
-        request, kinds = self.request, len(self.plan.sizes)
+        request, kinds = self.request, len(plan.sizes)
         count = 2 * kinds if batch.apart else kinds
         sizes = self.sizes[: count + len(relations)].tolist()
         used = int(request[kernels.USED])
@@ -101,7 +106,7 @@ class Form:
         request[kernels.OUT_EDGES] = edges.data_ptr()
         place = space, self.moves, self.sizes
         kernels.export(request, relations, self.nodes, *place)
-        self.plan.usual["edges"] = used + used // 8
+        plan.usual["edges"] = used + used // 8
         per_kind = list(torch.split_with_sizes(nodes, sizes[:count]))
         pairs = [size for size in sizes[count:] for _ in range(2)]
         both = torch.split_with_sizes(ends, pairs)

@@ -1,6 +1,8 @@
 """Small batches: one call, one workspace, results of their own."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 import torch
@@ -30,6 +32,18 @@ def draw(sampler: RootedSampler, seeds: torch.Tensor, key: int):
 def workspaces(sampler: RootedSampler) -> list[Workspace]:
     idle = sampler.plan.pools[0]._idle.values()
     return [x for some in idle for x in some if isinstance(x, Workspace)]
+
+
+def test_graphs_go_with_the_last_who_has_them():
+    sampler = make_sampler()
+    draw(sampler, torch.arange(9), 7)
+    alive = weakref.ref(sampler.plan.relations[0].adj)
+    gc.disable()
+    try:
+        del sampler
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("disjoint", [False, True])

@@ -69,7 +69,8 @@ def _ask_rows(first, last, looked_up, nodes, place, table, size, low, high):
     for part in range(looked_up.shape[0]):
         start, width = looked_up[part, 0], looked_up[part, 1]
         for at in range(start + first * width, start + last * width):
-            number = place[uint64(nodes[uint64(at)])]
+            node = uint64(nodes[uint64(at)])  # a source may be of another table
+            number = place[node] if node < uint64(place.size) else -1
             if number >= 0:
                 row = uint64(number) * size
                 for each in range(row + low, row + high, line):

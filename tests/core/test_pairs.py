@@ -132,6 +132,29 @@ def test_kernels_are_those_of_the_reference(levels, trees, size, common, both, s
             torch.testing.assert_close(made, other)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rows", [(400, 7), (7, 400)])
+def test_rows_that_are_asked_for_ahead_change_nothing(rows, sparse, monkeypatch):
+    """Tables of other sizes, which one table's nodes must not be looked up in."""
+    torch.manual_seed(0)
+    source, target = (torch.randint(size, (40, 1)) for size in rows)
+    described = of_levels([source, target], [(0, 1)])
+    left, right = (torch.randn(size, 24) for size in rows)
+    coefficient = torch.randn(described.scores)
+    found = []
+    for far in (1 << 24, 0):
+        monkeypatch.setattr(numba_pairs, "FAR", far)
+        how = described, left, right, coefficient, (sparse, sparse)
+        found.append(
+            [
+                numba_pairs.pair_scores(described, left, right),
+                *(part.to_dense() for part in numba_pairs.pair_gradients(*how)),
+            ]
+        )
+    for near, ahead in zip(*found, strict=True):
+        assert torch.equal(near, ahead)
+
+
 @pytest.mark.parametrize("shapes", [[(12, 4), (12, 4)], [(12, 4), (24, 4)], [(5, 2)]])
 @pytest.mark.parametrize("per_walk", [1, 3])
 def test_windows_are_scored_in_their_order(shapes, per_walk):

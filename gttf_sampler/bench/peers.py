@@ -21,7 +21,6 @@ PACKAGES = {
     "dgl": "dgl",
     "gensim": "gensim",
     "pecanpy": "pecanpy",
-    "grape": "grape",
     "numba": "numba",
     "rich": "rich",
     "matplotlib": "matplotlib",
@@ -33,7 +32,7 @@ PACKAGES = {
 # the extras of setup.cfg that bring no more than this; 'bench' brings the rest
 EXTRAS = {"torch_geometric": "pyg", "dgl": "dgl", "numba": "fast"}
 ELSEWHERE = "install it from its own wheel index or source"
-ALONE = ("gensim", "pecanpy", "grape")  # peers that no extra brings
+ALONE = ("gensim", "pecanpy")  # peers that no extra brings
 COMPILED = ("torch_sparse", "torch_cluster")  # PyPI has their source alone
 
 

@@ -1,4 +1,4 @@
-"""Others who learn from walks in `gttf bench embedding`: gensim, PecanPy, GRAPE.
+"""Others who learn from walks in `gttf bench embedding`: gensim, PecanPy.
 
 Each does one epoch on as many walks as PyG's example has, with its own defaults for the
 rest. Scores are products of vectors.
@@ -15,7 +15,7 @@ from gttf_sampler import traverse
 from gttf_sampler.bench.learning import LENGTH, WALKS, WINDOW, Setting, Subject
 from gttf_sampler.embedding import Epoch, link_auc
 
-NEGATIVES = 5  # the default of all three
+NEGATIVES = 5  # the default of both
 
 
 def subjects() -> dict[str, Subject]:
@@ -23,7 +23,6 @@ def subjects() -> dict[str, Subject]:
     return {
         "gensim Word2Vec, our walks": Subject("word2vec", _gensim, ("gensim",)),
         "PecanPy SparseOTF": Subject("word2vec", _pecanpy, ("pecanpy",)),
-        "GRAPE Node2VecSkipGram": Subject("word2vec", _grape, ("grape",)),
     }
 
 
@@ -63,28 +62,6 @@ def _pecanpy(setting: Setting) -> list[Epoch]:
     start = time.perf_counter()
     z = graph.embed(dim=setting.size, num_walks=WALKS, epochs=1, **how)
     return _scored(setting, torch.tensor(z), time.perf_counter() - start)
-
-
-def _grape(setting: Setting) -> list[Epoch]:
-    """GRAPE's skip-gram on node2vec walks, in Rust."""
-    ends = setting.split.train.T.numpy()
-    edges = import_module("pandas").DataFrame(ends, columns=["source", "target"])
-    how: dict[str, Any] = {"edge_src_column": "source", "edge_dst_column": "target"}
-    graph = import_module("grape").Graph.from_pd(edges_df=edges, directed=False, **how)
-    model = import_module("grape.embedders").Node2VecSkipGramEnsmallen(
-        embedding_size=setting.size,
-        epochs=1,
-        walk_length=LENGTH,
-        iterations=WALKS,
-        window_size=WINDOW,
-        number_of_negative_samples=NEGATIVES,
-        random_state=setting.seed,
-    )
-    start = time.perf_counter()
-    found = model.fit_transform(graph).get_node_embedding_from_index(0)
-    seconds = time.perf_counter() - start
-    z = found.loc[[str(node) for node in range(setting.split.num_nodes)]].to_numpy()
-    return _scored(setting, torch.tensor(z), seconds)
 
 
 def _scored(setting: Setting, z: Tensor, seconds: float) -> list[Epoch]:

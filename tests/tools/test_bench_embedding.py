@@ -127,7 +127,7 @@ def test_gensim_is_given_our_walks(monkeypatch):
 def test_compare_makes_a_table_per_method(small, monkeypatch):
     pytest.importorskip("torch_geometric")
     pytest.importorskip("matplotlib")
-    for name in ("gensim", "pecanpy", "grape"):
+    for name in ("gensim", "pecanpy"):
         monkeypatch.setitem(sys.modules, name, None)
     peers.attempt.cache_clear()
     options = {"graph": None, "scale": None, "rounds": 1, "seed": 0, "tmp": "/tmp"}

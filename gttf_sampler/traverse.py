@@ -12,6 +12,7 @@ from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.draw import BiasFn, Walkers, draw_edges
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph.remote import RemoteRows
 
 
 class AccumulateFn(Protocol):
@@ -66,7 +67,8 @@ def traverse(
             min(fanout, degree) different ones, in no particular order.
         generator: a torch.Generator, an integer, or None for torch's default generator.
     """
-    _check.of_type("adj", adj, CompactAdj)
+    if not isinstance(adj, RemoteRows):
+        _check.of_type("adj", adj, CompactAdj)
     adj.ensure_sound()
     start = _check.seeds(seeds, adj.num_rows, adj.device)
     widths = _check.fanouts(fanouts, allow_all=False, seeds=start.numel())
@@ -80,6 +82,8 @@ def traverse(
     callbacks = _check.functions("accumulate", accumulate, many=True)
     randomness = _check.randomness(generator)
     if steered is not None:
+        if isinstance(adj, RemoteRows):
+            adj.told_as_data(steered)
         steered.begin(adj, start)
     for callback in callbacks:
         if hasattr(callback, "begin"):
@@ -139,6 +143,8 @@ def _draw_at_once(
 ) -> list[tuple[Tensor, Tensor]] | None:
     """All depths of the forest, where there is a faster way than one by one."""
     adj, seeds, fanouts = forest.adj, forest.nodes[0].view(-1), forest.fanouts
+    if isinstance(adj, RemoteRows):
+        return adj.walk(seeds, fanouts, bias, replace, key, stays)
     if bias is None:
         return ops.forest_uniform(
             adj.rowptr, adj.col, seeds, fanouts, replace, key, stays

@@ -29,6 +29,7 @@ from gttf_dgl.drop_in import (
     sample_neighbors,
 )
 from gttf_dgl.loader import DataLoader
+from gttf_dgl.partitioned import PartitionedLoader
 from gttf_dgl.sampler import GTTFSampler
 from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
 from gttf_dgl.unbiased import unbiased
@@ -42,6 +43,7 @@ __all__ = [
     "MultiLayerFullNeighborSampler",
     "MultiLayerNeighborSampler",
     "NeighborSampler",
+    "PartitionedLoader",
     "SampledDegreeWarning",
     "check_unbiased",
     "from_subgraph",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gttf_pyg._check import InputError, as_reals, ids, is_integer, one_per_seed
 from gttf_pyg._finish import finish
+from gttf_pyg._partitioned import one_process
 from gttf_pyg._rows import ONLY
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import (
@@ -192,6 +193,7 @@ def _prepare_workers(sampler: Any, num_workers: int) -> None:
     """Makes what workers can share; refuses them where they cannot use the device."""
     if num_workers == 0 or not isinstance(sampler, GTTFSampler):
         return
+    one_process(sampler, num_workers)
     devices = {adj.device for adj in sampler.adjs.values()} - {torch.device("cpu")}
     if devices:
         rule = f"must be 0 where the graph is on {devices.pop()}"

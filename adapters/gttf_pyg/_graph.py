@@ -12,6 +12,7 @@ from torch_geometric.sampler.base import DataType
 from gttf_pyg._attached import Columns, plain
 from gttf_pyg._check import MissingError, as_pairs, as_reals
 from gttf_pyg._compat import reverse_edge_type
+from gttf_pyg._partitioned import partitioned, rows_of_parts
 from gttf_pyg._rows import ONLY, Graph, Options, from_rows, rows_of, without_relation
 from gttf_sampler._check import dense, fail
 
@@ -124,6 +125,9 @@ def from_data(data: Any, options: Options) -> Graph:
         return _from_homogeneous(data, options)
     if kind == DataType.heterogeneous:
         return _from_heterogeneous(data, options)
+    graph = partitioned(data)
+    if graph is not None:
+        return rows_of_parts(graph, options)
     return from_stores(data[0], data[1], options)
 
 

@@ -23,6 +23,7 @@ from gttf_pyg._attached import detached
 from gttf_pyg._filter import can_join, join, tell_of_links, tell_of_nodes
 from gttf_pyg._keys import KeyedCollate
 from gttf_pyg._normalize import GCNWeights
+from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
 from gttf_pyg._threads import only_ours
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import BiasFn
@@ -105,9 +106,10 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
     never drawn; times may be floats; "induced" may be disjoint.
 
     Args:
-        data: and everything up to `directed`: see PyG's `NeighborLoader`; `**kwargs`
-            go to `NodeLoader` and to torch's `DataLoader`, whose `generator` also
-            governs the sampling.
+        data: and everything up to `directed`: see PyG's `NeighborLoader`; of a
+            `PartitionedGraph`, own nodes are the default `input_nodes`. `**kwargs` go
+            to `NodeLoader` and to torch's `DataLoader`, whose `generator` also governs
+            the sampling.
         bias: any BiasFn of `gttf_sampler`, or one per edge type.
         exclude_edges: ids or a mask of edges that are as if they were not there, one
             per edge type if there are types.
@@ -159,10 +161,12 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         layerwise: bool = False,
         **kwargs: Any,
     ) -> None:
+        data = as_stores(data)
         given = locals()  # by name, as both loaders hand them on
         not_seed_edges(exclude_edges)
         self.prefetch = checked_prefetch(given)
         sampler = sampler_for(given)
+        input_nodes = own_nodes(data, input_nodes)
         seeds = input_nodes_of(input_nodes, input_time, data, sampler)
         told = handed_on(given, sampler)
         super().__init__(detached(data), num_neighbors, *seeds, **told)
@@ -230,6 +234,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         layerwise: bool = False,
         **kwargs: Any,
     ) -> None:
+        data = as_stores(data)
         given = locals()  # by name, as both loaders hand them on
         self.prefetch = checked_prefetch(given)
         sampler = sampler_for(given)
@@ -241,6 +246,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         seeds = edge_label_index_of(
             edge_label_index, edge_label, edge_label_time, sampler
         )
+        seeds = pairs_for(data, seeds)
         super().__init__(
             detached(data),
             num_neighbors,

@@ -37,9 +37,11 @@ from gttf_pyg._keys import batch_key, keyed, use_key
 from gttf_pyg._layerwise import sample_layers
 from gttf_pyg._output import induced as induced_one
 from gttf_pyg._output import induced_types
+from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
 from gttf_pyg._rows import ONLY, EdgeType, Options
 from gttf_sampler import BiasFn, CompactAdj, TemporalBias
 from gttf_sampler._check import device_or_none, length, one_of, shown, yes_or_no
+from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.rooted import RootedSampler, laws_of
 
 
@@ -61,7 +63,8 @@ class GTTFSampler(sampler.NeighborSampler):
     without pyg-lib.
 
     Args:
-        data: a `Data`, a `HeteroData` or a (FeatureStore, GraphStore) pair.
+        data: a `Data`, a `HeteroData`, a (FeatureStore, GraphStore) pair or a
+            `PartitionedGraph`.
         num_neighbors: neighbours per hop: a list, or one per edge type; -1 takes all.
         subgraph_type: "directional", "bidirectional" or "induced".
         replace: whether to draw with replacement.
@@ -114,6 +117,7 @@ class GTTFSampler(sampler.NeighborSampler):
                 f"subgraph_type='induced' instead",
                 stacklevel=2,
             )
+        data = as_stores(data)
         one_of("temporal_strategy", temporal_strategy, STRATEGIES)
         one_of("sample_direction", sample_direction, DIRECTIONS)
         if sample_direction == "backward" and time_attr is not None:
@@ -140,6 +144,7 @@ class GTTFSampler(sampler.NeighborSampler):
         self.node_types, self.edge_types = graph.node_types, graph.edge_types
         self.node_time, self.edge_time = graph.node_time, graph.edge_time
         device = device_or_none("device", device)
+        share_memory = share_memory and partitioned(data) is None
         self.adjs = {kind: _placed(adj, device) for kind, adj in graph.adjs.items()}
         self._loose = {kind: _placed(adj, device) for kind, adj in graph.loose.items()}
         if share_memory:
@@ -154,6 +159,7 @@ class GTTFSampler(sampler.NeighborSampler):
         self.always_hidden = named_edges(exclude_edges, self.adjs, self._backward)
         self.bias = _bias.checked(bias, self)
         self.layerwise = _checked_layerwise(layerwise, self)
+        check_partitioned(data, self)
         self.keep_orig_edges = False
 
     @property
@@ -391,7 +397,9 @@ def _named(kind: EdgeType, backward: bool) -> EdgeType:
 
 def _placed(adj: CompactAdj, device: torch.device | None) -> CompactAdj:
     """`adj` on the device where it is to be sampled."""
-    return adj if device is None else adj.to(device)
+    if device is None or isinstance(adj, PartitionedAdj):
+        return adj
+    return adj.to(device)
 
 
 class NeighborSampler(GTTFSampler):

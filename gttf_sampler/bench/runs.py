@@ -37,6 +37,10 @@ JOBS = {
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
         "length",
     ),
+    "distributed": (
+        *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
+        "features",
+    ),
     "memory": ("fanouts", "batch", "batches", "seed"),
     "scale": ("mode", "fanouts", "batch", "batches", "rounds", "seed"),
 }
@@ -59,6 +63,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "embedding": {"rounds": 3},
     "build": {"rounds": 5},
     "kernels": {"batches": 10, "rounds": 5},
+    "distributed": {"batches": 10, "rounds": 5},
     "memory": {"batches": 5},
     "scale": {"batches": 20, "rounds": 5},
 }
@@ -97,7 +102,7 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found["graph"] = facts
     settings = {name: options[name] for name in JOBS[task] if name != "graph"}
     grows = task == "scale" or (task == "embedding" and options["scale"] is not None)
-    lonely = not grows and alone(found["groups"])
+    lonely = not grows and task != "distributed" and alone(found["groups"])
     return {
         "task": task,
         "settings": settings,

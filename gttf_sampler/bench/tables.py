@@ -56,6 +56,14 @@ SAMPLED = [Column("nodes", "nodes", _whole), Column("edges", "edges", _whole)]
 COLUMNS = {
     "sampling": [*TIMES, *SAMPLED, RATIO],
     "loader": [*TIMES, *SAMPLED, RATIO],
+    "distributed": [
+        *TIMES,
+        Column("ratio", "speed", _ratio),
+        Column("messages", "messages", _number),
+        Column("bytes", "MB", _megabytes),
+        Column("cut", "edges cut", _percent),
+        Column("share", "held of all", _percent),
+    ],
     "modes": [
         MODE,
         Column("best", "ours ms", _number),

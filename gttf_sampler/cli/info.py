@@ -3,17 +3,20 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from gttf_sampler.bench import inputs, machine, peers
+from gttf_sampler.distributed import layout
+from gttf_sampler.distributed.partition import facts_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    add("graph", nargs="?", help="edge list, .npz, or CompactAdj directory")
+    add("graph", nargs="?", help="edge list, .npz, CompactAdj or partitioned directory")
     add("--json", action="store_true", help="print JSON")
 
 
@@ -43,6 +46,8 @@ def _absent() -> peers.Missing:
 
 def _of_graph(path: str) -> dict[str, Any]:
     """The facts of a graph, with the quartiles of its degrees."""
+    if layout.is_partitioned(path):
+        return facts_of(layout.read_header(Path(path), layout.WHOLE))
     adj = inputs.read(path)
     degree = adj.degree.sort().values
     places = [round(share * (degree.numel() - 1)) for share in (0.25, 0.5, 0.75)]

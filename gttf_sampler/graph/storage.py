@@ -47,7 +47,7 @@ class Pieces(NamedTuple):
     pieces: Iterable[Array]
 
 
-class _GoneError(Exception):
+class GoneError(Exception):
     """A file that a header names is not there."""
 
 
@@ -76,14 +76,14 @@ def save(
             header.touch()
             until_done.enter_context(_locked(header))
         try:
-            entries = {name: _write(files[name], a) for name, a in plain.items()}
+            entries = {name: write_array(files[name], a) for name, a in plain.items()}
             content = {"format": FORMAT, "version": VERSION, **facts, "arrays": entries}
-            content["crc32"] = _checksum(content)
-            _write_bytes(header, [json.dumps(content, indent=1).encode()])
+            content["crc32"] = checksum(content)
+            write_bytes(header, [json.dumps(content, indent=1).encode()])
             with _locked(folder) as alone:
                 before = _token_of(folder / HEADER)
                 os.replace(header, folder / HEADER)
-                _sync_folder(folder)
+                sync_folder(folder)
                 _clean(folder, token, None if alone else before)
         except BaseException:
             if _token_of(folder / HEADER) != token:  # another header is in force
@@ -174,7 +174,7 @@ def _as_numpy(name: str, array: Tensor) -> Array:
     return plain
 
 
-def _checksum(content: dict[str, Any]) -> int:
+def checksum(content: dict[str, Any]) -> int:
     """A checksum of everything a header says but for the checksum."""
     said = {key: value for key, value in content.items() if key != "crc32"}
     return zlib.crc32(json.dumps(said, sort_keys=True).encode())
@@ -186,31 +186,31 @@ def load(
     """The arrays and the header of the directory `path`."""
     folder = _check.path("path", path)
     while True:
-        header = _read_header(folder / HEADER)
+        header = header_of(folder)
         entries = header["arrays"]
         token = entries["col"]["file"].split(".")[1]
         try:
             arrays = {
-                name: _read(folder / entry["file"], entry, mmap, verify)
+                name: read_array(folder / entry["file"], entry, mmap, verify)
                 for name, entry in entries.items()
             }
             break
-        except _GoneError as missing:
+        except GoneError as missing:
             if _token_of(folder / HEADER) == token:
                 rule = "must be there, the header names it"
-                _damaged(missing.args[0], rule, "no such file")
+                damaged(missing.args[0], rule, "no such file")
             # else it has been replaced meanwhile, and there is a new one to read
     edges = arrays["col"].numel()
     for name in OPTIONAL:
         if name in arrays and arrays[name].numel() != edges:
             rule = f"must describe {edges} edges like 'col'"
-            _damaged(folder / HEADER, rule, f"{arrays[name].numel()} in {name!r}")
+            damaged(folder / HEADER, rule, f"{arrays[name].numel()} in {name!r}")
     return arrays, header
 
 
-def _write(file: Path, array: Array | Pieces) -> dict[str, Any]:
+def write_array(file: Path, array: Array | Pieces) -> dict[str, Any]:
     """Writes one array; returns its entry in the header."""
-    crc = _write_bytes(file, _chunks(array))
+    crc = write_bytes(file, _chunks(array))
     little = array.dtype.newbyteorder("<").str
     length = file.stat().st_size // array.dtype.itemsize
     if length != array.size:
@@ -231,7 +231,7 @@ def _chunks(array: Array | Pieces) -> Iterator[bytes]:
         yield piece.astype(little, copy=False).tobytes()
 
 
-def _write_bytes(file: Path, chunks: Any) -> int:
+def write_bytes(file: Path, chunks: Any) -> int:
     """Writes the chunks, waits until they are on disk, returns their checksum."""
     crc = 0
     with open(file, "wb") as out:
@@ -243,7 +243,7 @@ def _write_bytes(file: Path, chunks: Any) -> int:
     return crc
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Makes the replaced header durable, where the system can sync a directory."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
@@ -253,25 +253,26 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _read_header(file: Path) -> dict[str, Any]:
+def header_of(folder: Path) -> dict[str, Any]:
     """The header, after checks of everything the readers rely on."""
+    file = folder / HEADER
     if not file.is_file():
-        _damaged(file, "must be the header of a saved CompactAdj", "no such file")
+        damaged(file, "must be the header of a saved CompactAdj", "no such file")
     try:
         header = json.loads(file.read_text(encoding="utf-8"))
         found = header["format"], header["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        _damaged(file, "must hold the JSON that 'save' wrote", repr(error)[:80])
+        damaged(file, "must hold the JSON that 'save' wrote", repr(error)[:80])
     if found != (FORMAT, VERSION):
-        _damaged(file, f"must have format {FORMAT!r} version {VERSION}", found)
-    if header.get("crc32") != _checksum(header):
-        _damaged(file, "must match its own checksum", "other content")
+        damaged(file, f"must have format {FORMAT!r} version {VERSION}", found)
+    if header.get("crc32") != checksum(header):
+        damaged(file, "must match its own checksum", "other content")
     try:
         sound = _is_sound(header)
     except (KeyError, TypeError, AttributeError) as error:
-        _damaged(file, "must describe the arrays that 'save' wrote", repr(error)[:80])
+        damaged(file, "must describe the arrays that 'save' wrote", repr(error)[:80])
     if not sound:
-        _damaged(file, "must describe the arrays that 'save' wrote", "other values")
+        damaged(file, "must describe the arrays that 'save' wrote", "other values")
     return dict(header)
 
 
@@ -290,16 +291,16 @@ def _is_sound(header: dict[str, Any]) -> bool:
     return bool(sound)
 
 
-def _read(file: Path, entry: dict[str, Any], mmap: bool, verify: bool) -> Tensor:
+def read_array(file: Path, entry: dict[str, Any], mmap: bool, verify: bool) -> Tensor:
     """One array, after a check of its size and, if wanted, of its checksum."""
     dtype = np.dtype(entry["dtype"])
     expected = entry["length"] * dtype.itemsize
     try:
         size = file.stat().st_size
     except FileNotFoundError:
-        raise _GoneError(file) from None
+        raise GoneError(file) from None
     if size != expected:
-        _damaged(file, f"must have {expected} bytes", f"{size} bytes")
+        damaged(file, f"must have {expected} bytes", f"{size} bytes")
     if size == 0:
         plain = np.empty(0, dtype)
     else:
@@ -308,16 +309,16 @@ def _read(file: Path, entry: dict[str, Any], mmap: bool, verify: bool) -> Tensor
                 np.memmap(file, dtype, mode="c") if mmap else np.fromfile(file, dtype)
             )
         except FileNotFoundError:
-            raise _GoneError(file) from None
+            raise GoneError(file) from None
     if verify:
         crc = 0
         for chunk in _chunks(plain):
             crc = zlib.crc32(chunk, crc)
         if crc != entry["crc32"]:
-            _damaged(file, "must match the checksum in the header", "other content")
+            damaged(file, "must match the checksum in the header", "other content")
     return torch.from_numpy(plain.astype(dtype.newbyteorder("="), copy=False))
 
 
-def _damaged(file: Path, rule: str, got: object) -> Any:
+def damaged(file: Path, rule: str, got: object) -> Any:
     """Raises the ValueError that names the damaged file."""
     _check.fail(str(file), rule, got, "save the graph again")

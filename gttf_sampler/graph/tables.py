@@ -9,9 +9,15 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
+from gttf_sampler.graph.remote import RemoteRows
 
 if TYPE_CHECKING:  # which asks here for the order of its rows
     from gttf_sampler.graph.compact import CompactAdj
+
+
+def _here(adj: CompactAdj) -> CompactAdj:
+    """`adj`, or of one that is partitioned the rows that are in this process."""
+    return adj.local if isinstance(adj, RemoteRows) else adj
 
 
 def edge_weight(adj: CompactAdj) -> Tensor:
@@ -24,13 +30,13 @@ def edge_weight(adj: CompactAdj) -> Tensor:
 
 def weight_table(adj: CompactAdj) -> Tensor:
     """Cumulative integer weights [m] of each row."""
-    weight = edge_weight(adj)
+    adj, weight = _here(adj), edge_weight(adj)
     return adj.cached("weight_table", lambda: ops.weight_table(weight, adj.rowptr))
 
 
 def has_gaps(adj: CompactAdj) -> bool:
     """Whether some edges have weight zero."""
-    weight = edge_weight(adj)
+    adj, weight = _here(adj), edge_weight(adj)
     return bool(adj.cached("has_gaps", lambda: bool((weight <= 0).any())))
 
 
@@ -91,6 +97,7 @@ def most_copies(adj: CompactAdj) -> int:
 
 def sorted_time(adj: CompactAdj) -> Tensor:
     """`adj.edge_time`, known to ascend within every row."""
+    adj = _here(adj)
     time = adj.edge_time
     if time is None:
         cure = "build the CompactAdj with 'edge_time' or 'node_time'"

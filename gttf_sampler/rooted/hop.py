@@ -1,7 +1,7 @@
 """What the relations of a graph draw in one hop of rooted sampling."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -64,6 +64,20 @@ class NodeSet:
         return start, self.node[start:], self.root[start:]
 
 
+class Frontier(Protocol):
+    """What a draw asks of a `NodeSet`, or of walkers that came from elsewhere."""
+
+    @property
+    def path(self) -> Tensor:
+        """[w, k], how they came."""
+
+    def frontier(self) -> tuple[int, Tensor, Tensor]:
+        """The first local id, the rows [w] that walkers stand on, and their roots."""
+
+    def identity(self, node: Tensor, root: Tensor) -> Tensor:
+        """[w], what the random stream of each depends on."""
+
+
 class Draw(NamedTuple):
     """What one relation drew in one hop.
 
@@ -83,7 +97,7 @@ class Draw(NamedTuple):
 def draw_relation(
     adj: CompactAdj,
     bias: Bias | None,
-    here: NodeSet,
+    here: Frontier,
     fanout: int,
     replace: bool,
     key: random.Key,

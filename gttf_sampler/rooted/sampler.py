@@ -14,6 +14,7 @@ from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation, Roo
 from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph.remote import RemoteRows
 from gttf_sampler.rooted.hops import sample_hops
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
 
@@ -53,7 +54,8 @@ class RootedSampler:
             hops = _check.typed_fanouts(fanouts, list(adj))
             adjs: dict[Any, CompactAdj] = dict(adj)
         else:
-            _check.of_type("adj", adj, CompactAdj)
+            if not isinstance(adj, RemoteRows):
+                _check.of_type("adj", adj, CompactAdj)
             adj.ensure_sound()
             sizes, only = {"": adj.num_rows}, ("", "", "")
             hops = {only: _check.fanouts(fanouts, allow_all=True)}
@@ -83,6 +85,8 @@ class RootedSampler:
         none = torch.empty(0, dtype=torch.int64, device=self.plan.device)
         self._none = [none] * len(sizes)  # seeds
         self._unbiased: list[Bias | None] = [None] * len(relations)
+        remote = (r.adj for r in relations if isinstance(r.adj, RemoteRows))
+        self._remote: RemoteRows | None = next(remote, None)
 
     def __call__(
         self, seeds: Any, *, bias: Any = None, generator: random.Randomness = None
@@ -158,6 +162,11 @@ class RootedSampler:
     def draw(self, batch: Batch) -> Rooted:
         """A batch whose laws are known to be sound."""
         plan = self.plan
+        if self._remote is not None:
+            if not batch.sound:
+                for number, ids in enumerate(batch.seeds):
+                    self._checked_seeds(number, ids)
+            return self._remote.sample(plan, batch)
         try:
             found = ops.rooted(plan, batch)
             return sample_hops(plan, batch) if found is None else found
@@ -195,11 +204,16 @@ class RootedSampler:
             if bias is None:
                 laws.append(UNIFORM)
                 continue
-            bias.begin(relation.adj, every)
+            adj: Any = relation.adj
+            remote = isinstance(adj, RemoteRows)
+            # it must refuse what has to see the rows before that begins
+            told = adj.told_as_data(bias, every.numel()) if remote else None
+            bias.begin(adj, every)
             apart = apart or bias.separates_trees
-            law = bias.law(relation.adj)
+            law = told if remote else bias.law(adj)
             if law is not None:
-                _check_law(law, relation.adj, every.numel())
+                if not remote:
+                    _check_law(law, adj, every.numel())
                 apart = apart or law.time is not None  # times are those of trees
             laws.append(law)
         key = random.new_key(randomness, self.plan.device, random.ROOTED)

@@ -33,7 +33,7 @@ def stored(folder: pathlib.Path) -> dict:
 def rewrite(folder: pathlib.Path, **changes: object) -> None:
     """Replaces entries of the header, and its checksum: a forged one, not a damaged."""
     content = {**stored(folder), **changes}
-    content["crc32"] = storage._checksum(content)
+    content["crc32"] = storage.checksum(content)
     (folder / HEADER).write_text(json.dumps(content))
 
 
@@ -539,11 +539,11 @@ def fail_at(patch, step: str, number: int, error: BaseException) -> None:
 
     target = {
         "mkdir": (pathlib.Path, "mkdir", False),
-        "write": (storage, "_write_bytes", False),
+        "write": (storage, "write_bytes", False),
         "fsync": (os, "fsync", False),
         "replace": (os, "replace", False),
         "replaced": (os, "replace", True),
-        "sync_folder": (storage, "_sync_folder", False),
+        "sync_folder": (storage, "sync_folder", False),
         "unlink": (pathlib.Path, "unlink", False),
     }[step]
     owner, name, after = target

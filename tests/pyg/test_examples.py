@@ -1,8 +1,10 @@
 """Every PyG example runs for an epoch, offline, and learns something in it."""
 
+import os
 import pathlib
 import re
 import runpy
+import subprocess
 import sys
 
 import pytest
@@ -24,6 +26,7 @@ LEARNED = {
     "pyg_link_prediction": 70,
     "pyg_node2vec": 15,
     "pyg_ddp": 30,
+    "pyg_distributed": 60,
 }
 
 
@@ -101,3 +104,21 @@ def test_pyg_example_takes_planetoid(name, run, monkeypatch, tmp_path):
     lines = run(name, "--epochs", 1, "--root", tmp_path)
     assert asked == [(str(tmp_path), "Cora")]
     assert "epoch  1" in lines[0]
+
+
+def test_pyg_distributed_learns_in_two_processes():
+    """Started as users start it; as much is learned as in one process."""
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = str(EXAMPLES / "pyg_distributed.py")
+    roots = [EXAMPLES.parent, EXAMPLES.parent / "adapters"]
+    path = os.pathsep.join([*map(str, roots), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *words, script, "--epochs", "3"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    *_, last, _ = done.stdout.decode().splitlines()
+    assert float(re.fullmatch(r"epoch  3 .* (\d+\.\d) %", last)[1]) > 90

@@ -219,9 +219,11 @@ def alone(tmp_path, monkeypatch):
 SMALL = ["--scale", "0.001", "--batch", "16", "--batches", "6", "--rounds", "1"]
 
 
-@pytest.mark.parametrize(
-    "task", [t for t in runs.TASKS if t not in ("scale", "modes", "embedding")]
-)
+# Nobody else takes part in these.
+OF_ITS_OWN = ("scale", "modes", "embedding", "distributed")
+
+
+@pytest.mark.parametrize("task", [t for t in runs.TASKS if t not in OF_ITS_OWN])
 def test_bench_alone(task, alone, capsys):
     """Without any peer our own rows are shown, and a line says how to get one."""
     assert main(["bench", task, *SMALL]) == 0

@@ -13,6 +13,7 @@ from gttf_sampler.bench import (
     model,
     peers,
     task_build,
+    task_distributed,
     task_gcn,
     task_loader,
     task_memory,
@@ -449,3 +450,17 @@ def test_scale_steps(scale, count):
     assert len(steps) == count
     assert steps[-1] == scale
     assert steps == sorted(steps)
+
+
+def test_bench_distributed(graph, monkeypatch):
+    """Parts move messages and hold half; processes with all of it do neither."""
+    monkeypatch.setattr(task_distributed, "WORLDS", (2,))
+    monkeypatch.setattr(task_distributed, "WAYS", task_distributed.WAYS[:3])
+    found = task_distributed.run(graph, [3, 2], **SMALL, features=5, report=silent)
+    ((whole, parts, kept),) = [group["rows"] for group in found["groups"]]
+    assert (whole["messages"], whole["share"], whole["ratio"]) == (0, 1, None)
+    assert 4 <= parts["messages"] <= 6
+    assert parts["share"] == pytest.approx(0.5, abs=0.02)
+    assert parts["ratio"] == pytest.approx(whole["best"] / parts["best"])
+    assert 0 < kept["bytes"] < parts["bytes"]
+    assert parts["nodes"] == pytest.approx(whole["nodes"], rel=0.1)

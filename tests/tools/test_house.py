@@ -64,6 +64,7 @@ MAY_IMPORT = {
     "embedding": {*WALKS, "objectives", "_loading", "_files"},
     "plot": {*BASE, "graph", "forest"},
     "_loading": {*BASE, "bias"},
+    "distributed": {*WALKS, "rooted", "subgraph", "gather"},
 }
 
 
@@ -143,7 +144,8 @@ def test_imports_go_one_way():
 
 
 def test_adapters_use_the_names_they_may():
-    rooms = ("embedding", "graph", "objectives", "rooted", "plot", "bias")
+    walks = ["graph", "bias", "rooted", "objectives", "embedding", "plot"]
+    rooms = [*walks, "distributed"]
     public = {f"gttf_sampler.{room}" for room in rooms}
     used = {}
     for package in PACKAGES[1:]:

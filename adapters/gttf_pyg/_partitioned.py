@@ -1,0 +1,156 @@
+"""A partitioned graph as PyG's stores: features by node, rows for our sampler."""
+
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
+from torch_geometric.sampler.base import SubgraphType
+
+from gttf_pyg._rows import ONLY, EdgeType, Graph, Options, without_relation
+from gttf_sampler._check import fail
+from gttf_sampler.distributed import PartitionedAdj, PartitionedGraph
+
+
+class PartitionedStore(FeatureStore, GraphStore):
+    """What PyG's loaders ask of a `PartitionedGraph`: the features of a batch.
+
+    Its edges are asked by `GTTFSampler` alone, where their rows are.
+    """
+
+    def __init__(self, graph: PartitionedGraph) -> None:
+        super().__init__()
+        self.__dict__["graph"] = graph
+        self.__dict__["typed"] = list(graph.adjs) != [ONLY]
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        """A feature each."""
+        return [
+            TensorAttr(kind if self.typed else None, name)
+            for kind, name in self.graph.features
+        ]
+
+    def _get_tensor(self, attr: TensorAttr) -> Tensor:
+        features = self.graph.features[attr.group_name or "", attr.attr_name]
+        if attr.index is None or isinstance(attr.index, slice):
+            rule = "must be asked for some nodes of a partitioned graph"
+            fail(str(attr.attr_name), rule, attr.index)
+        rows: Tensor = features.rows(attr.index)
+        return rows
+
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:
+        return tuple(self.graph.features[attr.group_name or "", attr.attr_name].shape)
+
+    def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+        return False
+
+    def _remove_tensor(self, attr: TensorAttr) -> bool:
+        return False
+
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        """The edge types that a batch has; nobody has all of their edges."""
+        return [
+            EdgeAttr(kind if self.typed else None, "coo", size=_size(adj))
+            for kind, adj in self.graph.adjs.items()
+        ]
+
+    def _get_edge_index(self, edge_attr: Any) -> None:
+        return None
+
+    def _put_edge_index(self, edge_index: Any, edge_attr: Any) -> bool:
+        return False
+
+    def _remove_edge_index(self, edge_attr: Any) -> bool:
+        return False
+
+
+def _size(adj: PartitionedAdj) -> tuple[int, int]:
+    """(sources, targets) of a relation."""
+    return adj.num_cols, adj.num_rows
+
+
+def as_stores(data: Any) -> Any:
+    """A partitioned graph as a pair of stores; anything else as it is."""
+    if not isinstance(data, PartitionedGraph):
+        return data
+    store = PartitionedStore(data)
+    return store, store
+
+
+def partitioned(data: Any) -> PartitionedGraph | None:
+    """The partitioned graph behind a pair of stores, if there is one."""
+    first = data[0] if isinstance(data, tuple) and data else None
+    return first.graph if isinstance(first, PartitionedStore) else None
+
+
+def own_nodes(data: Any, input_nodes: Any) -> Any:
+    """`input_nodes`, by default those of this process in a partitioned graph."""
+    graph = partitioned(data)
+    if graph is None:
+        return input_nodes
+    if input_nodes is None and not data[0].typed:
+        return graph.own_nodes()
+    if isinstance(input_nodes, str):
+        return input_nodes, graph.own_nodes(input_nodes)
+    return input_nodes
+
+
+def rows_of_parts(graph: PartitionedGraph, options: Options) -> Graph:
+    """The rows of all relations, with the weights and times that are asked for."""
+    if options.backward:
+        rule = "must be 'forward' on a partitioned graph, whose rows are cut"
+        fail("sample_direction", rule, "backward")
+    chosen: dict[EdgeType, PartitionedAdj] = {}
+    for kind, adj in graph.adjs.items():
+        for name, there in (
+            ("weight_attr", adj.edge_weight),
+            ("time_attr", adj.edge_time),
+        ):
+            if getattr(options, name) is not None and there is None:
+                rule = "must be None unless the graph was cut with it"
+                fail(name, rule, f"{getattr(options, name)!r}, {kind} has none")
+        weighted, timed = options.weight_attr is not None, options.time_attr is not None
+        chosen[kind] = adj.seen_with(weights=weighted, times=timed)
+    adjs: Any = chosen
+    times = {kind: adj.edge_time for kind, adj in chosen.items()}
+    sizes = {name: book.num_nodes for name, book in graph.part.books.items()}
+    if list(adjs) == [ONLY]:
+        return Graph(adjs, sizes[""], [None], [None], None, times[ONLY], {})
+    timed = options.time_attr is not None
+    loose = without_relation(sizes, adjs)
+    own = times if timed else None
+    return Graph(adjs, sizes, list(sizes), list(adjs), None, own, loose)
+
+
+def pairs_for(data: Any, seeds: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Seed edges as PyG takes them for stores; they must be named."""
+    graph, (edges, *rest) = partitioned(data), seeds
+    if graph is None:
+        return seeds
+    if edges is None or (isinstance(edges, tuple) and isinstance(edges[0], str)):
+        rule = "must name pairs of nodes of a partitioned graph"
+        fail("edge_label_index", rule, edges)
+    return edges if isinstance(edges, tuple) else (None, edges), *rest
+
+
+def check_partitioned(data: Any, sampler: Any) -> None:
+    """Refuses what takes more of a partitioned graph than its draws."""
+    if partitioned(data) is None:
+        return
+    odd = {
+        "subgraph_type": sampler.subgraph_type == SubgraphType.induced,
+        "layerwise": sampler.layerwise,
+        "bias": sampler.bias is not None,
+        "exclude_edges": bool(sampler.always_hidden),
+    }
+    for name, used in odd.items():
+        if used:
+            rule = "needs the rows of the whole graph in this process"
+            fail(name, rule, getattr(sampler, name), "leave it out")
+
+
+def one_process(sampler: Any, num_workers: int) -> None:
+    """Refuses worker processes, which cannot ask others for rows."""
+    remote = any(isinstance(adj, PartitionedAdj) for adj in sampler.adjs.values())
+    if remote and num_workers:
+        rule = "must be 0 where the graph is partitioned"
+        fail("num_workers", rule, num_workers, "use 'prefetch'")

@@ -1,0 +1,147 @@
+"""`gttf partition`: a graph and its features, cut into parts for several processes."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gttf_sampler import CompactAdj, _check
+from gttf_sampler.bench import inputs
+from gttf_sampler.distributed import partition
+from gttf_sampler.distributed.layout import is_partitioned
+from gttf_sampler.distributed.methods import METHODS
+from gttf_sampler.distributed.part import open_part
+from gttf_sampler.distributed.partition import ONLY, Report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be said on the command line."""
+    add = parser.add_argument
+    add("graph", help="edge list, .npz, CompactAdj directory, or one cut into 1 part")
+    add("out", help="directory to write")
+    add("--parts", type=int, required=True, help="how many parts, one per process")
+    words = "range, hash, metis, or a file: .npy with the part of every node, .npz with"
+    add("--method", default="range", help=f"{words} such an array per node type")
+    add(
+        "--features",
+        nargs="+",
+        default=[],
+        metavar="NAME=FILE",
+        help="values per node in .npy files; TYPE.NAME=FILE if there are node types",
+    )
+    add("--replicate", type=float, default=0.0, metavar="SHARE")
+    add("--force", action="store_true", help="replace another partitioned graph")
+    parser.description = (
+        f"{parser.description} --replicate 0.01 gives every part the rows of the 1% of "
+        "nodes that most edges lead to."
+    )
+
+
+def run(args: argparse.Namespace) -> list[str]:
+    """Cuts and writes; returns what to tell."""
+    graph, features = read(args.graph)
+    features.update(_features(args.features))
+    method = args.method
+    if method not in METHODS:
+        method = _given(method)
+    with progress() as report:
+        facts = partition(
+            graph,
+            args.out,
+            args.parts,
+            method=method,
+            features=features,
+            replicate=args.replicate,
+            overwrite=args.force,
+            report=report,
+        )
+    return [*describe(facts), f"wrote {args.out}"]
+
+
+def describe(facts: dict[str, Any]) -> list[str]:
+    """What is known of a partitioned graph, line by line."""
+    shown = {
+        "parts": f"{facts['parts']} by {facts['method']}",
+        "nodes": " + ".join(f"{count:,}" for count in facts["nodes"]),
+        "edges": " + ".join(f"{count:,}" for count in facts["edges"]),
+        "balance": f"{facts['balance']:.3f} (largest part over the mean, in edges)",
+        "edge cut": f"{facts['cut']:.1%} of the edges lead to another part",
+        "replicated": f"{facts['replicated']:,} nodes",
+        "features": ", ".join(facts["features"]) or "none",
+    }
+    return [f"{name:14s}{value}" for name, value in shown.items()]
+
+
+def read(path: str) -> tuple[Any, dict[Any, Any]]:
+    """A graph, by edge types if it has any, and the features that lie beside it."""
+    if not is_partitioned(path):
+        if os.path.isdir(path):
+            return CompactAdj.open(path, verify=False), {}
+        return inputs.read(path), {}
+    part = open_part(path, 0)
+    if part.header["parts"] != 1:
+        rule = "must be whole, or cut into 1 part"
+        _check.fail("graph", rule, f"{part.header['parts']} parts in {path}")
+    adjs = {
+        kind: CompactAdj(**{**vars_of(rows.adj), "edge_id": rows.edge_id}).validate()
+        for kind, rows in part.relations.items()
+    }
+    graph = adjs[ONLY] if list(adjs) == [ONLY] else adjs
+    return graph, {key: values.numpy() for key, values in part.features.items()}
+
+
+def vars_of(adj: CompactAdj) -> dict[str, Any]:
+    """The arrays and facts that make a graph."""
+    return {**adj.arrays(), "num_cols": adj.num_cols, "direction": adj.direction}
+
+
+def _features(named: list[str]) -> dict[Any, Any]:
+    """The files of `--features`, mapped into memory."""
+    found: dict[Any, Any] = {}
+    for text in named:
+        name, sign, file = text.partition("=")
+        if not (name and sign and file):
+            _check.fail("--features", "must read NAME=FILE", repr(text))
+        kind, dot, own = name.rpartition(".")
+        found[kind, own if dot else name] = _array("--features", file)
+    return found
+
+
+def _array(name: str, file: str) -> Any:
+    """An .npy file, mapped into memory."""
+    if not Path(file).is_file():
+        _check.fail(name, "must be an .npy file that is there", repr(file))
+    return np.load(file, mmap_mode="r", allow_pickle=False)
+
+
+def _given(file: str) -> Any:
+    """The part of every node, per node type if it is an .npz file."""
+    if not Path(file).is_file():
+        rule = f"must be one of {', '.join(METHODS)}, or a file that is there"
+        _check.fail("--method", rule, repr(file))
+    if Path(file).suffix != ".npz":
+        return _array("--method", file)
+    with np.load(file) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+@contextmanager
+def progress() -> Iterator[Report | None]:
+    """What shows how many bytes were read and written, where tqdm is installed."""
+    if find_spec("tqdm") is None or not sys.stderr.isatty():
+        yield None
+        return
+    with import_module("tqdm").tqdm(unit="B", unit_scale=True, leave=False) as bar:
+
+        def report(what: str, done: int) -> None:
+            bar.set_description(what, refresh=False)
+            bar.update(done)
+
+        yield report

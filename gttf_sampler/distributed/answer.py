@@ -1,0 +1,151 @@
+"""What the holder of rows draws for whoever asks: the draws of one machine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import random
+from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation
+from gttf_sampler.backend import fast_backend
+from gttf_sampler.bias.base import LawBias
+from gttf_sampler.distributed.part import LocalRows, Part
+from gttf_sampler.distributed.request import Request
+from gttf_sampler.distributed.wire import narrow
+from gttf_sampler.graph import tables
+from gttf_sampler.rooted.hop import draw_relation
+
+CPU = torch.device("cpu")
+
+
+class Drawn(NamedTuple):
+    """What walkers of one relation took.
+
+    Attributes:
+        size: [w], how many edges each walker took.
+        edge: [e], by the numbers of the whole graph, walker after walker.
+        node: [e], where they lead.
+    """
+
+    size: Tensor
+    edge: Tensor
+    node: Tensor
+
+
+class _Walkers(NamedTuple):
+    """Walkers on rows that are here; what `draw_relation` calls a frontier.
+
+    Attributes:
+        row: [w], the local rows of their nodes.
+        root: [w], their trees.
+        who: [w], what tells a walker from others all over the graph.
+    """
+
+    row: Tensor
+    root: Tensor
+    who: Tensor
+
+    @property
+    def path(self) -> Tensor:
+        """[w, 0]: nobody asks how they came."""
+        return self.row.new_empty(self.row.numel(), 0)
+
+    def frontier(self) -> tuple[int, Tensor, Tensor]:
+        """All of them."""
+        return 0, self.row, self.root
+
+    def identity(self, node: Tensor, root: Tensor) -> Tensor:
+        """What their random streams depend on."""
+        return self.who
+
+
+def answer(part: Part, request: Request) -> list[Drawn | None]:
+    """The edges that walkers take of rows in this part; None where none is asked."""
+    kinds = list(part.books)
+    relations = list(part.relations.values())
+    walkers = []
+    parts = zip(request.kinds, request.nodes, request.roots, strict=True)
+    for kind, node, root in parts:
+        row = part.rows[kinds[kind]].locate(node)[1]
+        who = node
+        if request.apart:
+            who = node + root * part.books[kinds[kind]].num_nodes
+        walkers.append(_Walkers(row, root if root.numel() else row, who))
+    stand_in = relations[0].adj  # for relations that nobody asks for
+    rows, laws = [], []
+    for want in request.wanted:
+        here = None if want.relation < 0 else relations[want.relation]
+        laws.append(UNIFORM if here is None else _own_law(here, want.law))
+        adj = stand_in if here is None else here.adj
+        rows.append(Relation(adj, want.nodes, 0, [want.fanout]))
+    plan = Plan(tuple(rows), (), (), 1, request.replace, CPU)
+    none: list[None] = [None] * len(rows)
+    batch = Batch([], [], request.apart, list(laws), list(none), request.key)
+    fast = getattr(fast_backend(CPU), "asked", None)
+    taken = None if fast is None else fast(plan, batch, walkers)
+    if taken is None:
+        taken = [_by_reference(plan, batch, walkers, n) for n in range(len(rows))]
+    found: list[Drawn | None] = []
+    for want, own in zip(request.wanted, taken, strict=True):
+        if own is None or want.relation < 0:
+            found.append(None)
+            continue
+        here, (count, edge, node) = relations[want.relation], own
+        row = walkers[want.nodes].row
+        found.append(_named(part, want.relation, here, request, row, count, edge, node))
+    return found
+
+
+def _named(
+    part: Part,
+    number: int,
+    here: LocalRows,
+    request: Request,
+    row: Tensor,
+    count: Tensor,
+    edge: Tensor,
+    node: Tensor,
+) -> Drawn:
+    """What was drawn, by the numbers of the whole graph."""
+    if request.original and here.edge_id is not None:
+        name = here.edge_id.index_select(0, edge)
+    else:
+        name = here.whole_positions(row, count, edge)
+    every = part.header["relations"][number]["num_edges"]
+    cols = here.adj.num_cols
+    return Drawn(narrow(count, 1), narrow(name, every), narrow(node, cols))
+
+
+def _own_law(here: LocalRows, law: Law) -> Law:
+    """A law with the masses and times of these rows, and local hidden edges."""
+    if law == UNIFORM:
+        return UNIFORM
+    own = law
+    if law.mass is not None:
+        gaps = tables.has_gaps(here.adj)
+        own = own._replace(mass=tables.weight_table(here.adj), gaps=gaps)
+    if law.time is not None:
+        own = own._replace(time=tables.sorted_time(here.adj))
+    if law.hidden is not None:
+        hidden = here.local_positions(law.hidden)
+        own = own._replace(hidden=hidden if hidden.numel() else None)
+    return own
+
+
+def _by_reference(
+    plan: Plan, batch: Batch, walkers: list[_Walkers], number: int
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Count, edge and node of one relation, as `rooted.hops` draws them."""
+    relation, law = plan.relations[number], batch.laws[number]
+    here, (fanout,) = walkers[relation.to], relation.fanouts
+    if fanout == 0 or here.row.numel() == 0:
+        return None
+    total = int(relation.adj.row_range(here.row)[1].sum()) if fanout < 0 else 0
+    bias = None if law is None or law == UNIFORM else LawBias(law)
+    key = random.fold(batch.key, number)
+    drawn = draw_relation(relation.adj, bias, here, fanout, plan.replace, key, total)
+    taken = drawn.edge >= 0
+    to, edge, node = (x[taken] for x in (drawn.to, drawn.edge, drawn.node))
+    return torch.bincount(to, minlength=here.row.numel()), edge, node

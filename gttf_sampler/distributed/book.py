@@ -1,0 +1,77 @@
+"""Book: which part a node belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+
+Array = np.ndarray[Any, Any]
+MOST_PARTS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Book:
+    """The part of every node of one type: ranges of ids, or a number per node.
+
+    Attributes:
+        parts: how many parts there are.
+        num_nodes: how many nodes.
+        bounds: int64 [parts + 1]; part p has the nodes from bounds[p] to bounds[p + 1].
+            None if it takes a number per node.
+        owner: uint8 or uint16 [n], the part of every node; None if there are ranges.
+    """
+
+    parts: int
+    num_nodes: int
+    bounds: Tensor | None = None
+    owner: Array | None = None
+
+    @classmethod
+    def of_bounds(cls, bounds: Tensor) -> Book:
+        """Ranges of ids."""
+        return cls(bounds.numel() - 1, int(bounds[-1]), bounds=bounds)
+
+    @classmethod
+    def of_owners(cls, owner: Any, parts: int, name: str = "method") -> Book:
+        """A part number per node, in one byte each or two."""
+        numbers = np.asarray(owner)
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+            rule = "must be integers [n], a part per node"
+            _check.fail(name, rule, f"{numbers.dtype} {list(numbers.shape)}")
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < parts:
+            rule = f"must hold part numbers in [0, {parts})"
+            _check.fail(name, rule, f"{numbers.min()} to {numbers.max()}")
+        small = np.uint8 if parts <= 1 << 8 else np.uint16
+        return cls(parts, numbers.size, owner=numbers.astype(small, copy=False))
+
+    def part_of(self, node: Tensor) -> Tensor:
+        """The part [k] of every node [k]."""
+        if self.bounds is not None:
+            return torch.bucketize(node, self.bounds[1:], right=True)
+        if self.owner is None:
+            return torch.zeros_like(node)
+        return torch.from_numpy(self.owner[node.numpy()].astype(np.int64))
+
+    def nodes_of(self, part: int) -> Tensor:
+        """The nodes of a part, ascending."""
+        if self.bounds is not None:
+            first, stop = self.bounds[part : part + 2].tolist()
+            return torch.arange(first, stop)
+        if self.owner is None:
+            return torch.arange(self.num_nodes)
+        return torch.from_numpy(np.flatnonzero(self.owner == part))
+
+    def sizes(self) -> list[int]:
+        """How many nodes every part has."""
+        if self.bounds is not None:
+            return self.bounds.diff().tolist()
+        if self.owner is None:
+            return [self.num_nodes]
+        counts: list[int] = np.bincount(self.owner, minlength=self.parts).tolist()
+        return counts

@@ -1,0 +1,244 @@
+"""Exchange: processes that ask each other for what they hold, and answer.
+
+Every process has threads that answer the others, so that nobody waits for a process
+that is busy with its own batches, has fewer of them, or has none left. Requests and
+answers are point-to-point messages of a gloo group of its own: in a collective each
+process would wait for the slowest of all, and none could tell which one that is.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+from torch import Tensor
+
+from gttf_sampler.distributed.link import BYE, DONE, FAILED, Link, Slot
+from gttf_sampler.distributed.wire import unpack
+
+Arrays = Sequence[Tensor]
+Handler = Callable[[list[Tensor]], Arrays | Tensor]
+AGES = timedelta(days=3650)  # a process that has nothing to ask is not a failure
+GLANCE = 0.05  # seconds after which a process that waits looks what has happened
+LAST_WORDS = 2.0  # seconds that the words of a process that fails have to arrive
+
+
+class PeerError(RuntimeError):
+    """Another process has failed, is gone, or has not answered in time."""
+
+
+class Traffic(NamedTuple):
+    """What a process has asked of others.
+
+    Attributes:
+        messages: requests and answers.
+        sent: bytes of requests.
+        received: bytes of answers.
+    """
+
+    messages: int = 0
+    sent: int = 0
+    received: int = 0
+
+
+class Exchange:
+    """The links of this process to the others of a group.
+
+    Args:
+        store: where the processes find each other.
+        rank: of this process.
+        size: how many processes there are.
+        timeout: seconds within which a process must answer.
+
+    Attributes:
+        traffic: what was asked of others so far.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: float) -> None:
+        self.rank, self.size, self.timeout = rank, size, timeout
+        self.traffic = Traffic()
+        self._pid, self._closed = os.getpid(), False
+        self._failure: str | None = None
+        self._lock = threading.Lock()
+        self._services: list[tuple[str, Handler]] = [("a sign of life", lambda _: [])]
+        self._links: dict[int, Link] = {}
+        if size > 1:
+            group = dist.ProcessGroupGloo(store, rank, size, AGES)
+            peers = (peer for peer in range(size) if peer != rank)
+            self._links = {peer: Link(self, group, peer) for peer in peers}
+            atexit.register(self._at_exit)
+
+    def serve(self, name: str, handler: Handler) -> int:
+        """Takes on a service, in the same order in all processes; returns its number.
+
+        `name` says what is asked for; "{}" in it stands for the detail of a request. A
+        handler gets the arrays of a request and returns those of the answer, or the
+        message that they make.
+        """
+        self._services.append((name, handler))
+        return len(self._services) - 1
+
+    def start(self) -> None:
+        """Begins to answer."""
+        for link in self._links.values():
+            for thread in link.threads:
+                thread.start()
+
+    def name_of(self, service: int, detail: int) -> str:
+        """What a request asks for, in words."""
+        return self._services[service][0].format(detail)
+
+    def handler(self, service: int) -> Handler:
+        """What answers a request."""
+        return self._services[service][1]
+
+    def ask(
+        self, service: int, messages: Mapping[int, Arrays], detail: int = 0
+    ) -> Pending:
+        """Sends requests to some processes; the answers are waited for later."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                "a partitioned graph must be used in the process that opened it (got "
+                "a worker process); set 'num_workers' to 0 and use 'prefetch'"
+            )
+        if self._failure is not None:
+            raise PeerError(self._failure)
+        if self._closed and messages:
+            raise RuntimeError("a partitioned graph must be open to be asked")
+        return Pending(self, service, messages, detail)
+
+    def close(self) -> None:
+        """Goes on answering until nobody has anything to ask, then parts.
+
+        Raises:
+            PeerError: if another process has failed meanwhile.
+        """
+        if self._closed or not self._links or os.getpid() != self._pid:
+            return
+        self._closed = True
+        atexit.unregister(self._at_exit)
+        if self._failure is None:
+            for link in self._links.values():
+                link.call(DONE)
+            self._await_all()
+        if self._failure is None:
+            for link in self._links.values():
+                link.call(BYE)
+            self._await_silence(self.timeout)
+        if self._failure is not None:
+            raise PeerError(self._failure)
+
+    def abort(self, error: BaseException) -> None:
+        """Tells the others that this process has failed, and does not wait for them."""
+        if self._closed or not self._links or os.getpid() != self._pid:
+            return
+        self._closed = True
+        atexit.unregister(self._at_exit)
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        words = f"rank {self.rank} has failed: {said}"
+        self.fail(str(error) if isinstance(error, PeerError) else words)
+        self._await_silence(LAST_WORDS)
+
+    def fail(self, words: str, tell: bool = True) -> None:
+        """Notes the first failure, and tells the others unless they told it."""
+        with self._lock:
+            if self._failure is not None:
+                return
+            self._failure = words
+        for link in self._links.values():
+            if tell:
+                link.call(FAILED, words)
+            link.wake()
+
+    def take(self, link: Link, slot: Slot) -> list[Tensor]:
+        """The answer to a request, which must come in time."""
+        if not slot.arrived.wait(self.timeout):
+            link.forget(slot)
+            before = f"; it last asked for {link.heard}" if link.heard else ""
+            while_ = f"while rank {self.rank} waits for {slot.task}{before}"
+            limit = f"{self.timeout:g} s"
+            self.fail(f"rank {link.peer} does not answer within {limit} {while_}")
+        if slot.words:
+            raise PeerError(f"rank {link.peer} cannot answer: {slot.words}")
+        if slot.answer is None:
+            raise PeerError(self._failure)
+        with self._lock:
+            messages, sent, received = self.traffic
+            nbytes = slot.answer.numel()
+            self.traffic = Traffic(messages + 2, sent + slot.nbytes, received + nbytes)
+        return unpack(slot.answer)
+
+    def link(self, peer: int) -> Link:
+        """The link to another process."""
+        return self._links[peer]
+
+    def _at_exit(self) -> None:
+        """Ends with the interpreter: waits for others, or tells them of a failure."""
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is not None:
+            self.abort(error)
+        else:
+            self.close()
+
+    def _await_silence(self, seconds: float) -> None:
+        """Waits until no thread is at work, but not for ever."""
+        until = time.monotonic() + seconds
+        while any(link.is_open() for link in self._links.values()):
+            if time.monotonic() > until:
+                return
+            time.sleep(GLANCE)
+
+    def _await_all(self) -> None:
+        """Waits until all are done, and looks now and then whether they live."""
+        looked = time.monotonic()
+        for link in self._links.values():
+            while not link.done.wait(GLANCE) and self._failure is None:
+                if time.monotonic() < looked + self.timeout / 3:
+                    continue
+                looked = time.monotonic()
+                busy = [
+                    peer for peer, each in self._links.items() if not each.done.is_set()
+                ]
+                try:
+                    Pending(self, 0, {peer: [] for peer in busy}, 0).answers()
+                except PeerError:  # it is noted
+                    return
+
+
+class Pending:
+    """Requests that were sent; see `Exchange.ask`."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        service: int,
+        messages: Mapping[int, Arrays],
+        detail: int,
+    ) -> None:
+        self._exchange = exchange
+        self._asked: list[tuple[Link, Slot]] = []
+        for peer, arrays in messages.items():
+            link = exchange.link(peer)
+            try:
+                self._asked.append((link, link.request(service, arrays, detail)))
+            except RuntimeError:  # no such link any more
+                exchange.fail(f"rank {peer} is gone")
+                raise PeerError(exchange._failure) from None
+
+    def answers(self) -> dict[int, list[Tensor]]:
+        """The answer of every process that was asked."""
+        take = self._exchange.take
+        return {link.peer: take(link, slot) for link, slot in self._asked}
+
+    def __del__(self) -> None:
+        """Lets answers go that nobody waits for any more."""
+        for link, slot in self._asked:
+            if not slot.arrived.is_set():
+                link.forget(slot)

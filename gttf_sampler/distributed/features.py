@@ -1,0 +1,155 @@
+"""PartitionedFeatures: rows of values by node, wherever they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler._backends.types import Moves
+from gttf_sampler.distributed.hops import Route
+from gttf_sampler.distributed.rowset import RowSet
+from gttf_sampler.distributed.wire import blank, narrow
+
+if TYPE_CHECKING:
+    from gttf_sampler.distributed.graph import PartitionedGraph
+
+CPU = torch.device("cpu")
+
+
+class PartitionedFeatures:
+    """Values [n, ...] of which every process has the rows of its own nodes.
+
+    >>> import tempfile
+    >>> import torch
+    >>> from gttf_sampler import CompactAdj
+    >>> from gttf_sampler.distributed import PartitionedGraph, partition
+    >>> ring = CompactAdj.from_edge_index([[0, 1, 2], [1, 2, 0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     facts = partition(ring, folder, parts=1, features={"x": torch.eye(3)})
+    ...     x = PartitionedGraph.open(folder).features["", "x"]
+    >>> x[torch.tensor([2, 0])].tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+
+    What others have is asked of them, all rows of a call in one exchange. `cache` keeps
+    rows that are asked for most.
+
+    Attributes:
+        name: of the values.
+        kind: the type of the nodes; "" if there are no types.
+        own: [k, ...], the rows of this process, in the order of its nodes.
+        hits, misses: how many rows of others were found in the cache, and were not.
+    """
+
+    def __init__(self, graph: PartitionedGraph, kind: str, name: str) -> None:
+        self.graph, self.kind, self.name = graph, kind, name
+        self.own: Tensor = graph.part.features[kind, name]
+        self.hits = self.misses = 0
+        book = graph.part.books[kind]
+        self._book, self._number = book, list(graph.part.books).index(kind)
+        self._nodes = RowSet(book.nodes_of(graph.part.number), book.num_nodes)
+        self._cached = RowSet(torch.empty(0, dtype=torch.int64), book.num_nodes)
+        self._cache = self.own[:0]
+        of = f"{kind}.{name}".strip(".")
+        self._service = graph.exchange.serve(f"rows of feature {of!r}", self._answer)
+
+    @property
+    def shape(self) -> torch.Size:
+        """[n, ...], of all nodes."""
+        return torch.Size([self._book.num_nodes, *self.own.shape[1:]])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the values."""
+        return self.own.dtype
+
+    def __len__(self) -> int:
+        """How many nodes there are."""
+        return self._book.num_nodes
+
+    def __getitem__(self, node: Any) -> Tensor:
+        """The rows [k, ...] of nodes [k], in their order; they may repeat."""
+        ids = _check.integers("node", node).to("cpu", torch.int64).contiguous()
+        _check.within("node", ids, len(self))
+        return self.rows(ids)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The rows of ids, int64 [k], that are known to be sound."""
+        if ids.numel() == 0:
+            return self._room(0)
+        here, position = self._nodes.locate(ids)
+        if bool(here.all()):
+            return self._gather(position, self._room(ids.numel()))
+        kept, place = self._cached.locate(ids)
+        kept &= ~here
+        away = (~(here | kept)).nonzero().view(-1)
+        self.hits += int(kept.sum())
+        self.misses += away.numel()
+        wanted = ids.index_select(0, away)
+        exchange = self.graph.exchange
+        route = Route.of(self._book.part_of(wanted), exchange.size)
+        asked = route.split(narrow(wanted, len(self)))
+        whose = route.split(away)
+        messages = {r: [some] for r, some in enumerate(asked) if some.numel()}
+        pending = exchange.ask(self._service, messages)
+        found = self._room(ids.numel())
+        if self.own.shape[0]:  # rows of others are written over what is there now
+            self._gather(position.masked_fill_(~here, 0), found)
+        if self._cached.size:
+            some = kept.nonzero().view(-1)
+            cached = self._cache.index_select(0, place.index_select(0, some))
+            found.index_copy_(0, some, cached)
+        for rank, (values,) in pending.answers().items():
+            rows = values.view(whose[rank].numel(), *self.own.shape[1:])
+            found.index_copy_(0, whose[rank], rows)
+        return found
+
+    def cache(self, nbytes: int) -> PartitionedFeatures:
+        """Keeps rows of others, as many as fit into `nbytes`; returns itself.
+
+        Those of the nodes that most edges lead to; of at most a tenth of all nodes.
+        """
+        nbytes = _check.size("nbytes", nbytes)
+        wanted = self.graph.part.wanted[self.kind]
+        wanted = wanted[~self._nodes.locate(wanted)[0]]
+        row = self.own.shape[1:].numel() * self.own.element_size()
+        nodes = wanted[: nbytes // max(row, 1)].sort().values
+        self._cached = RowSet(nodes[:0], len(self))
+        self._cache = self.rows(nodes).clone()
+        self._cached = RowSet(nodes, len(self))
+        self.hits = self.misses = 0
+        return self
+
+    def _gather(self, position: Tensor, out: Tensor) -> Tensor:
+        """Own rows at some positions, written to `out`."""
+        return ops.gather(Moves(CPU, [(self.own, position, out)]))[0]
+
+    def _room(self, count: int) -> Tensor:
+        """Memory for rows, used before where that is worth it."""
+        size = count * self.own.shape[1:].numel() * self.own.element_size()
+        if size < FEATURES.small:
+            return self.own.new_empty(count, *self.own.shape[1:])
+        room = FEATURES.make(size)
+        return room.view(self.dtype).view(count, *self.own.shape[1:])
+
+    def _answer(self, arrays: list[Tensor]) -> Tensor:
+        """Rows for another process, written into the message itself."""
+        position = self._nodes.locate(arrays[0].to(torch.int64))[1]
+        shape = position.numel(), *self.own.shape[1:]
+        message, (rows,) = blank([(self.dtype, torch.Size(shape).numel())])
+        self._gather(position, rows.view(shape))
+        return message
+
+    def __repr__(self) -> str:
+        """What it is, and how often the cache has helped."""
+        asked = self.hits + self.misses
+        rate = (
+            f", {self.hits / asked:.0%} of others' rows in the cache" if asked else ""
+        )
+        kept = f", {self._cached.size:,} rows cached" if self._cached.size else ""
+        about = f"{self.name!r}, {list(self.shape)}, {self.own.shape[0]:,} rows here"
+        return f"PartitionedFeatures({about}{kept}{rate})"

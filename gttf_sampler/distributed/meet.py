@@ -1,0 +1,57 @@
+"""meet(): the processes of a group find each other, and have opened the same graph."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from gttf_sampler.distributed.exchange import Exchange, PeerError
+
+_meetings: Counter[str] = Counter()  # of every group
+
+
+def meet(
+    group: Any, timeout: float, prepare: Callable[[int, int], tuple[Any, str]]
+) -> tuple[Exchange, Any]:
+    """Joins the processes of a group that have opened the same graph.
+
+    Args:
+        group: of `torch.distributed`; None for all processes, or this one alone if
+            `torch.distributed` was not started.
+        timeout: seconds within which the others must come.
+        prepare: (rank, size) → what this process opens, and a word that must be the
+            same in all processes.
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        opened, _ = prepare(0, 1)
+        return Exchange(None, 0, 1, timeout), opened
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    if size == 1:
+        opened, _ = prepare(0, 1)
+        return Exchange(None, 0, 1, timeout), opened
+    name = "world" if group is None else group.group_name
+    root = dist.distributed_c10d._get_default_store()
+    _meetings[name] += 1
+    prefixed: Any = dist.PrefixStore  # type: ignore[attr-defined]
+    store = prefixed(f"gttf/{name}/{_meetings[name]}", root)
+    try:
+        opened, word = prepare(rank, size)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        store.set(str(rank), f"error {said}")
+        raise
+    store.set(str(rank), word)
+    for peer in range(size):
+        try:
+            store.wait([str(peer)], timedelta(seconds=timeout))
+        except RuntimeError:
+            rule = f"has not opened the graph within {timeout:g} s"
+            raise PeerError(f"rank {peer} {rule}") from None
+        said = store.get(str(peer)).decode()
+        if said.startswith("error "):
+            raise PeerError(f"rank {peer} could not open the graph: {said[6:]}")
+        if said != word:
+            raise PeerError(f"rank {peer} has opened another graph than rank {rank}")
+    return Exchange(store, rank, size, timeout), opened

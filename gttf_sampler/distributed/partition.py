@@ -1,0 +1,275 @@
+"""partition(): a graph and its features, cut into parts on disk."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler.distributed import layout
+from gttf_sampler.distributed.book import MOST_PARTS, Book
+from gttf_sampler.distributed.methods import METHODS, books_of
+from gttf_sampler.distributed.write import Cut, write_part
+from gttf_sampler.graph import storage
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.subgraph import EdgeType
+
+Array = np.ndarray[Any, Any]
+Report = Callable[[str, int], None]
+ONLY = ("", "", "")  # the edge type of a graph that has only one
+WANTED = 0.1  # of all nodes; a cache of features has no use for more
+PIECE = 1 << 24
+
+
+class Source(NamedTuple):
+    """A graph with everything that is to be cut.
+
+    Attributes:
+        adjs: the rows of every relation.
+        sizes: how many nodes of each type there are.
+        features: (node type, name, values [n, ...]).
+    """
+
+    adjs: dict[EdgeType, CompactAdj]
+    sizes: dict[str, int]
+    features: list[tuple[str, str, Array]]
+
+
+def partition(
+    graph: CompactAdj | Mapping[EdgeType, CompactAdj],
+    path: str | os.PathLike[str],
+    parts: int,
+    *,
+    method: Any = "range",
+    features: Mapping[Any, Any] | None = None,
+    replicate: float = 0.0,
+    overwrite: bool = False,
+    report: Report | None = None,
+) -> dict[str, Any]:
+    """Cuts a graph into parts, one per process, in a directory that processes open.
+
+    >>> import tempfile
+    >>> from gttf_sampler import CompactAdj
+    >>> from gttf_sampler.distributed import partition
+    >>> ring = CompactAdj.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     facts = partition(ring, folder, parts=2)
+    >>> facts["nodes"], facts["cut"]
+    ([2, 2], 0.5)
+
+    Rows are read piece by piece, so that a graph that is memory-mapped need not fit
+    into memory. What an interrupted call has finished, the next one keeps.
+
+    Args:
+        graph: the rows, or those of every edge type (source, relation, target).
+        path: a directory, which is made; one that holds something else is refused.
+        parts: how many.
+        method: "range" makes ranges of ids with equal numbers of rows and edges,
+            "hash" draws by id, "metis" looks for few edges between parts (with
+            pymetis); or the part of every node [n], per node type if there are types.
+        features: values [n, ...] by name, or by (node type, name) if there are types.
+        replicate: the share of nodes whose rows every part gets: those that most edges
+            lead to.
+        overwrite: whether to replace another partitioned graph.
+        report: called with what is being done, and the bytes read since the last call.
+
+    Returns:
+        nodes and edges per part, their balance (largest over mean), and the share of
+        edges that are cut.
+    """
+    parts = _check.count("parts", parts)
+    if parts > MOST_PARTS:
+        _check.fail("parts", f"must not exceed {MOST_PARTS}", parts)
+    if not 0 <= _check.number("replicate", replicate) <= 1:
+        _check.fail("replicate", "must be a share in [0, 1]", replicate)
+    source = _source(graph, features or {})
+    tick = report or (lambda what, done: None)
+    folder = _check.path("path", path)
+    books = books_of(method, source.adjs, source.sizes, parts)
+    told = method if isinstance(method, str) and method in METHODS else "given"
+    mark = _fingerprint(source, books, parts, replicate, tick)
+    if (done := _finished(folder, mark, overwrite)) is not None:
+        return facts_of(done)
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {name: _wanted(source, name, tick) for name in source.sizes}
+    everywhere = {
+        name: nodes[: round(replicate * source.sizes[name])].sort().values
+        for name, nodes in wanted.items()
+    }
+    cut = Cut(source.adjs, source.features, books, everywhere, mark)
+    checks, counts = [], []
+    for part in range(parts):
+        crc, count = write_part(layout.part_folder(folder, part), part, cut, tick)
+        checks.append(crc)
+        counts.append(count)
+    header = {
+        "parts": parts,
+        "method": told,
+        "replicate": replicate,
+        "mark": mark,
+        "node_types": _typed_nodes(folder, source, books, wanted, everywhere),
+        "relations": _relations(source, counts),
+        "features": [_feature(source, *each) for each in source.features],
+        "checks": checks,
+    }
+    layout.write_header(folder, layout.WHOLE, header)
+    return facts_of(header)
+
+
+def facts_of(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What a person asks of a partitioned graph, from its header."""
+    kinds, relations = header["node_types"], header["relations"]
+    nodes = [sum(own) for own in zip(*(kind["own"] for kind in kinds), strict=True)]
+    edges = [sum(own) for own in zip(*(r["own"] for r in relations), strict=True)]
+    every = sum(edges)
+    return {
+        "parts": header["parts"],
+        "method": header["method"],
+        "nodes": nodes,
+        "edges": edges,
+        "balance": max(edges) * len(edges) / every if every else 1.0,
+        "cut": sum(r["cut"] for r in relations) / every if every else 0.0,
+        "replicated": sum(kind["replicated"] for kind in kinds),
+        "features": [f"{f['type']}.{f['name']}".strip(".") for f in header["features"]],
+    }
+
+
+def _source(graph: Any, features: Mapping[Any, Any]) -> Source:
+    """What is to be cut, checked."""
+    if isinstance(graph, Mapping):
+        sizes, adjs = _check.node_types(graph), dict(graph)
+    else:
+        _check.of_type("graph", graph, CompactAdj)
+        graph.ensure_sound()
+        _check.one_node_set("graph", graph.num_rows, graph.num_cols)
+        sizes, adjs = {"": graph.num_rows}, {ONLY: graph}
+    found = []
+    for key, values in features.items():
+        kind, name = key if isinstance(key, tuple) else ("", key)
+        _check.known_types("features", [kind], list(sizes), "node types")
+        array = values.detach().numpy() if isinstance(values, Tensor) else values
+        array = np.asanyarray(array)
+        if array.ndim == 0 or len(array) != sizes[kind]:
+            rule = f"must have one row per node, {sizes[kind]} in all"
+            _check.fail(f"features[{name}]", rule, f"shape {list(array.shape)}")
+        found.append((kind, str(name), array))
+    return Source(adjs, sizes, found)
+
+
+def _pieces(array: Array) -> Iterator[bytes]:
+    """The bytes of an array, a bounded piece at a time."""
+    step = max(1, PIECE // max(1, array[:1].nbytes))
+    for first in range(0, len(array), step):
+        yield np.ascontiguousarray(array[first : first + step]).tobytes()
+
+
+def _fingerprint(
+    source: Source, books: Mapping[str, Book], parts: int, share: float, tick: Report
+) -> int:
+    """A checksum of all that the parts are made of."""
+    facts = [sorted(source.sizes.items()), list(source.adjs), parts, share]
+    crc = zlib.crc32(repr(facts).encode())
+    arrays = [a.numpy() for adj in source.adjs.values() for a in adj.arrays().values()]
+    for kind, name, values in source.features:
+        crc = zlib.crc32(repr((kind, name, values.dtype, values.shape)).encode(), crc)
+        arrays.append(values)
+    for book in books.values():
+        own = book.bounds.numpy() if book.bounds is not None else book.owner
+        arrays.append(np.empty(0, np.uint8) if own is None else own)
+    for array in arrays:
+        for piece in _pieces(array):
+            crc = zlib.crc32(piece, crc)
+            tick("reading", len(piece))
+    return crc
+
+
+def _finished(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | None:
+    """The header of the same partition that is there already; refuses another one."""
+    if folder.exists() and not folder.is_dir():
+        _check.fail("path", "must name a directory", f"{str(folder)!r}, a file")
+    if not folder.exists():
+        return None
+    if layout.is_partitioned(folder):
+        header = layout.read_header(folder, layout.WHOLE)
+        if header["mark"] == mark:
+            return header
+        if not overwrite:
+            rule = "must not hold another partitioned graph"
+            _check.fail("path", rule, str(folder), "pass overwrite=True to replace it")
+        (folder / layout.HEADER).unlink()
+    ours = ("part-", "book-", "wanted-", layout.HEADER)
+    for file in folder.iterdir():
+        if not file.name.startswith(ours):
+            rule = "must be an empty directory, or hold a partitioned graph"
+            _check.fail("path", rule, f"{str(folder)!r} with {file.name!r}")
+    return None
+
+
+def _wanted(source: Source, name: str, tick: Report) -> Tensor:
+    """The nodes that most edges lead to, most first; a tenth of all."""
+    size = source.sizes[name]
+    counts = torch.zeros(size, dtype=torch.int64)
+    for (by, _, _), adj in source.adjs.items():
+        if by == name:
+            step = PIECE // adj.col.element_size()
+            for piece in adj.col.split(step):
+                counts += torch.bincount(piece, minlength=size)
+                tick("counting", piece.numel() * piece.element_size())
+    most = min(size, max(1000, round(WANTED * size)))
+    return counts.argsort(descending=True, stable=True)[:most]
+
+
+def _typed_nodes(
+    folder: Path,
+    source: Source,
+    books: Mapping[str, Book],
+    wanted: Mapping[str, Tensor],
+    everywhere: Mapping[str, Tensor],
+) -> list[dict[str, Any]]:
+    """What the header says about node types; writes what is too long for it."""
+    entries = []
+    for number, (name, size) in enumerate(source.sizes.items()):
+        book = books[name]
+        entry: dict[str, Any] = {"name": name, "num_nodes": size, "own": book.sizes()}
+        entry["replicated"] = everywhere[name].numel()
+        if book.bounds is not None:
+            entry["bounds"] = book.bounds.tolist()
+        elif book.owner is not None:
+            file = folder / f"book-{number}.bin"
+            entry["book"] = storage.write_array(file, book.owner)
+        file = folder / f"wanted-{number}.bin"
+        entry["wanted"] = storage.write_array(file, wanted[name].numpy())
+        entries.append(entry)
+    return entries
+
+
+def _relations(
+    source: Source, counts: list[list[tuple[int, int]]]
+) -> list[dict[str, Any]]:
+    """What the header says about relations; `counts` are edges and cut ones by part."""
+    return [
+        {
+            "type": list(kind),
+            "num_edges": adj.num_edges,
+            "max_degree": adj.max_degree,
+            "direction": adj.direction,
+            "arrays": list(adj.arrays()),
+            "own": [count[number][0] for count in counts],
+            "cut": sum(count[number][1] for count in counts),
+        }
+        for number, (kind, adj) in enumerate(source.adjs.items())
+    ]
+
+
+def _feature(source: Source, kind: str, name: str, values: Array) -> dict[str, Any]:
+    """What the header says about a feature."""
+    little = values.dtype.newbyteorder("<").str
+    shape = list(values.shape[1:])
+    return {"type": kind, "name": name, "dtype": little, "shape": shape}

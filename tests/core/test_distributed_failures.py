@@ -1,0 +1,107 @@
+"""Processes that die, hang or end early: the others are told, and nothing hangs."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from distributed_tasks import until_failure
+from gttf_sampler import CompactAdj
+from gttf_sampler.distributed import partition
+from worlds import World
+
+TIMEOUT = 4.0
+
+
+@pytest.fixture
+def cut(tmp_path):
+    """A graph and its parts."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(0, 100, (2, 1000), generator=generator)
+    adj = CompactAdj.from_edge_index(ends, 100)
+    partition(adj, tmp_path / "cut", 3, method="hash")
+    return adj, tmp_path / "cut"
+
+
+def await_files(*names):
+    """Waits until all of them are there."""
+    for _ in range(400):
+        if all(os.path.exists(name) for name in names):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no {names}")
+
+
+def hurt(world, path, adj, number):
+    """Sends rank 1 a signal amid batches; what the others have found, and how soon."""
+    for rank in range(3):  # rank 2 has nothing to ask and waits for the others
+        world.pipes[rank].send((until_failure, (path, adj, TIMEOUT, [2])))
+    await_files(f"{path}-0", f"{path}-1")
+    os.kill(world.processes[1].pid, number)
+    found = world.collect((0, 2))
+    for name in (f"{path}-0", f"{path}-1"):
+        os.remove(name)
+    return found
+
+
+def test_a_process_that_hangs_or_dies_is_named(tmp_path, cut):
+    adj, path = cut
+    world = World(3, tmp_path)
+    try:
+        stopped = hurt(world, path, adj, signal.SIGSTOP)
+        os.kill(world.processes[1].pid, signal.SIGCONT)
+        (late,) = world.collect([1])
+        killed = hurt(world, path, adj, signal.SIGKILL)
+    finally:
+        world.close()
+    for found, did in ((stopped, "does not answer within 4 s"), (killed, "is gone")):
+        for kind, value in found:
+            assert kind == "ok", value
+            seconds, said = value
+            assert f"rank 1 {did}" in said
+            assert seconds < 3 * TIMEOUT
+        assert "neighbours in hop" in found[0][1][1]
+    assert late[0] == "ok", late  # when it comes back it fails as well
+    assert "does not answer" in late[1][1]
+
+
+SCRIPT = """
+import sys
+import torch.distributed as dist
+from gttf_sampler import sample_rooted
+from gttf_sampler.distributed import PartitionedAdj
+
+store, path, rank, fails = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=3)
+adj = PartitionedAdj.open(path, timeout=60)
+for number in range([5, 60, 0][rank]):
+    sample_rooted(adj, [number], [3, 3], generator=number)
+    if fails == "fails" and rank == 1 and number == 30:
+        raise KeyError("no such key")
+print("batches made")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("fails", ["fails", "succeeds"])
+def test_scripts_that_end_without_a_word(tmp_path, cut, fails):
+    """A process that is through serves the others; one that fails says why."""
+    words = [sys.executable, "-c", SCRIPT, str(tmp_path / "store"), str(cut[1])]
+    runs = [
+        subprocess.Popen(
+            [*words, str(rank), fails], stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for rank in range(3)
+    ]
+    told = [[text.decode() for text in run.communicate(timeout=200)] for run in runs]
+    if fails == "succeeds":
+        assert [run.returncode for run in runs] == [0, 0, 0], told
+        return
+    assert runs[1].returncode == 1
+    for rank in (0, 2):
+        assert "batches made" in told[rank][0]
+        assert "rank 1 has failed: KeyError: 'no such key'" in told[rank][1]

@@ -1,0 +1,254 @@
+"""A partitioned graph on disk: every row is somewhere, with its own edges."""
+
+import json
+import shutil
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+
+from gttf_sampler import CompactAdj
+from gttf_sampler.cli.main import main
+from gttf_sampler.distributed import partition, write
+from gttf_sampler.distributed.book import Book
+from gttf_sampler.distributed.part import open_part
+from gttf_sampler.distributed.rowset import RowSet
+from strategies import graphs
+
+
+def a_graph(nodes=300, edges=2000, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    ends = torch.randint(0, nodes, (2, edges), generator=generator)
+    weight = torch.rand(edges, generator=generator)
+    return CompactAdj.from_edge_index(ends, nodes, edge_weight=weight)
+
+
+def check_part(adj, path, number, values=None):
+    """Every row of a part is the row of the whole graph, and is found by its id."""
+    part = open_part(path, number)
+    (here,) = part.relations.values()
+    nodes = here.rows.nodes
+    found, position = here.rows.locate(torch.arange(adj.num_rows))
+    assert found.nonzero().view(-1).equal(nodes)
+    assert position[found].equal(torch.arange(nodes.numel()))
+    for local, node in enumerate(nodes.tolist()):
+        start, stop = adj.rowptr[node : node + 2].tolist()
+        low, high = here.adj.rowptr[local : local + 2].tolist()
+        assert here.adj.col[low:high].equal(adj.col[start:stop])
+        if adj.edge_weight is not None:
+            own = here.adj.edge_weight[low:high]
+            assert own.equal(adj.edge_weight[start:stop])
+        edges, count = torch.arange(low, high), torch.tensor([high - low])
+        whole = here.whole_positions(torch.tensor([local]), count, edges)
+        assert whole.tolist() == list(range(start, stop))
+        if adj.edge_id is not None:
+            assert here.edge_id[low:high].equal(adj.edge_id[start:stop])
+        assert here.local_positions(torch.arange(start, stop)).equal(edges)
+    (book,) = part.books.values()
+    own = book.nodes_of(number)
+    assert (book.part_of(own) == number).all()
+    assert found[own].all()
+    if values is not None:
+        assert part.features["", "x"].equal(values[own])
+    return own
+
+
+@settings(max_examples=25, deadline=None)
+@given(graph=graphs(timed=False), parts=st.integers(1, 4), data=st.data())
+def test_partition_keeps_every_row(tmp_path_factory, graph, parts, data):
+    adj, path = graph.adj(), tmp_path_factory.mktemp("cut")
+    size = adj.num_rows
+    one = st.integers(0, parts - 1)
+    given_parts = st.lists(one, min_size=size, max_size=size).map(
+        lambda numbers: np.array(numbers, np.int64)
+    )
+    method = data.draw(st.sampled_from(["range", "hash"]) | given_parts)
+    values = torch.rand(size, 3)
+    share = data.draw(st.sampled_from([0.0, 0.3, 1.0]))
+    how = {"method": method, "features": {"x": values}, "replicate": share}
+    facts = partition(adj, path, parts, **how)
+    own = [check_part(adj, path, number, values) for number in range(parts)]
+    assert torch.cat(own).sort().values.equal(torch.arange(size))
+    assert sum(facts["edges"]) == adj.num_edges
+    assert facts["nodes"] == [nodes.numel() for nodes in own]
+
+
+def test_partition_of_types(tmp_path):
+    wrote = CompactAdj.from_edge_index([[0, 1, 2, 2], [0, 1, 1, 3]], (3, 4))
+    cites = CompactAdj.from_edge_index([[0, 3], [1, 2]], 4)
+    adjs = {("author", "wrote", "paper"): wrote, ("paper", "cites", "paper"): cites}
+    x = np.arange(3, dtype=np.float16)
+    facts = partition(adjs, tmp_path, 2, features={("author", "age"): x})
+    assert facts["features"] == ["author.age"]
+    parts = [open_part(tmp_path, number) for number in range(2)]
+    ages = torch.cat([part.features["author", "age"] for part in parts])
+    assert ages.tolist() == [0.0, 1.0, 2.0]
+    assert ages.dtype == torch.float16
+    rows = [part.relations["author", "wrote", "paper"].adj for part in parts]
+    assert sum(adj.num_rows for adj in rows) == 4
+    assert torch.cat([adj.col for adj in rows]).equal(wrote.col)
+
+
+def test_ranges_balance_rows_and_edges(tmp_path):
+    heavy = torch.zeros(900, dtype=torch.int64)
+    ends = torch.stack([torch.arange(900), heavy])  # all edges lead to node 0
+    facts = partition(CompactAdj.from_edge_index(ends, 1000), tmp_path, 2)
+    assert facts["nodes"] == [50, 950]
+    assert facts["balance"] == 2.0
+    assert facts["cut"] == pytest.approx(1 - facts["nodes"][0] / 900, abs=1e-6)
+
+
+def test_metis_cuts_fewer_edges_than_hashes(tmp_path):
+    pytest.importorskip("pymetis", reason="the extra 'metis' is not installed")
+    ring = torch.arange(200)
+    ends = torch.stack([ring, ring.roll(1)])
+    shuffled = torch.randperm(200, generator=torch.Generator().manual_seed(0))
+    adj = CompactAdj.from_edge_index(shuffled[ends], 200)
+    metis = partition(adj, tmp_path / "metis", 4, method="metis")
+    hashed = partition(adj, tmp_path / "hash", 4, method="hash")
+    assert metis["cut"] < 0.1 < 0.5 < hashed["cut"]
+    assert metis["balance"] < 1.2
+    for number in range(4):
+        check_part(adj, tmp_path / "metis", number)
+
+
+def test_replicated_rows_are_those_that_most_edges_lead_to(tmp_path):
+    ends = torch.tensor([[7] * 5 + [3] * 4 + [1, 2], [0, 1, 2, 3, 4, 0, 1, 2, 5, 6, 8]])
+    adj = CompactAdj.from_edge_index(ends, 10)
+    facts = partition(adj, tmp_path, 5, replicate=0.2)
+    assert facts["replicated"] == 2
+    for number in range(5):
+        check_part(adj, tmp_path, number)
+        (here,) = open_part(tmp_path, number).relations.values()
+        assert here.rows.locate(torch.tensor([7, 3]))[0].all()
+
+
+def test_partition_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
+    adj, begun = a_graph(), []
+    real = write._Rows.write
+
+    def counted(self, *args):
+        begun.append(self.part)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return real(self, *args)
+
+    monkeypatch.setattr(write._Rows, "write", counted)
+    with pytest.raises(KeyboardInterrupt):
+        partition(adj, tmp_path, 4)
+    with pytest.raises(ValueError, match="must be the header of a partitioned graph"):
+        open_part(tmp_path, 0)
+    partition(adj, tmp_path, 4)
+    assert begun == [0, 1, 2, 2, 3]
+    for number in range(4):
+        check_part(adj, tmp_path, number)
+    partition(adj, tmp_path, 4)  # all is there
+    assert len(begun) == 5
+    other = a_graph(seed=1)
+    with pytest.raises(ValueError, match="must not hold another partitioned graph"):
+        partition(other, tmp_path, 4)
+    partition(other, tmp_path, 4, overwrite=True)
+    check_part(other, tmp_path, 3)
+
+
+def test_damage_is_told(tmp_path):
+    partition(a_graph(), tmp_path / "a", 2, method="hash", features={"x": np.ones(300)})
+    for number, file in enumerate(["nodes-0.bin", "feature-0.bin", "edge_id-0.bin"]):
+        path = tmp_path / f"damaged-{number}"
+        shutil.copytree(tmp_path / "a", path)
+        content = bytearray((path / "part-1" / file).read_bytes())
+        content[5] ^= 1
+        (path / "part-1" / file).write_bytes(bytes(content))
+        open_part(path, 0)
+        with pytest.raises(ValueError, match="must match the checksum"):
+            open_part(path, 1)
+        (path / "part-1" / file).unlink()
+        with pytest.raises(ValueError, match="must be there"):
+            open_part(path, 1)
+    path = tmp_path / "a"
+    with pytest.raises(ValueError, match="must be one of the 2 parts"):
+        open_part(path, 2)
+    shutil.rmtree(path / "part-1")
+    with pytest.raises(ValueError, match="must be the header of a part"):
+        open_part(path, 1)
+    shutil.copytree(path / "part-0", path / "part-1")
+    with pytest.raises(ValueError, match="must be part 1 of the graph"):
+        open_part(path, 1)
+
+
+def test_validate(tmp_path):
+    adj = a_graph()
+    for bad, match in (
+        ({"parts": 0}, "'parts' must be"),
+        ({"parts": 1 << 17}, "'parts' must not exceed"),
+        ({"parts": 2, "replicate": 1.5}, "'replicate' must be a share"),
+        ({"parts": 2, "method": "odd"}, "'method' must be one of"),
+        ({"parts": 2, "method": np.zeros(3, np.int64)}, "one part per node"),
+        ({"parts": 2, "method": np.full(300, 2)}, r"part numbers in \[0, 2\)"),
+        ({"parts": 2, "features": {"x": np.zeros(3)}}, "one row per node, 300"),
+        ({"parts": 2, "features": {("a", "x"): np.zeros(300)}}, "node types of 'adj'"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=match):
+            partition(adj, tmp_path / "out", **bad)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    with pytest.raises(ValueError, match="must be an empty directory"):
+        partition(adj, tmp_path / "mine", 2)
+
+
+def test_row_set_counts_bits():
+    generator = torch.Generator().manual_seed(0)
+    for size in (1, 64, 65, 1000):
+        nodes = torch.randperm(size, generator=generator)[: size // 2].sort().values
+        rows, ids = RowSet(nodes, size), torch.arange(size)
+        found, position = rows.locate(ids)
+        assert ids[found].equal(nodes)
+        assert position[found].equal(torch.arange(nodes.numel()))
+        assert rows.nodes.equal(nodes)
+
+
+def test_book_of_many_parts():
+    owner = np.arange(1000) % 300
+    book = Book.of_owners(owner, 300)
+    assert book.owner.dtype == np.uint16
+    assert book.part_of(torch.arange(1000)).equal(torch.from_numpy(owner))
+    assert Book.of_owners(owner % 200, 200).owner.dtype == np.uint8
+
+
+def test_command(tmp_path, capsys):
+    a_graph().save(tmp_path / "graph")
+    np.save(tmp_path / "x.npy", np.ones((300, 2), np.float32))
+    np.save(tmp_path / "parts.npy", np.arange(300) % 2)
+    words = [
+        "partition",
+        str(tmp_path / "graph"),
+        str(tmp_path / "out"),
+        "--parts",
+        "2",
+    ]
+    more = ["--features", f"x={tmp_path / 'x.npy'}", "--replicate", "0.01"]
+    assert main([*words, *more, "--method", str(tmp_path / "parts.npy")]) == 0
+    told = capsys.readouterr().out
+    assert "150 + 150" in told
+    assert "lead to another part" in told
+    assert main(["info", str(tmp_path / "out"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["parts"], facts["replicated"], facts["features"]) == (2, 3, ["x"])
+    assert main([*words, "--method", "odd"]) == 2
+    assert "'--method' must be one of" in capsys.readouterr().err
+    assert main([*words, "--features", "x"]) == 2
+    assert "'--features' must read NAME=FILE" in capsys.readouterr().err
+
+
+def test_command_cuts_a_typed_graph_that_was_saved_whole(tmp_path, capsys):
+    adj = CompactAdj.from_edge_index([[0, 1, 2], [3, 1, 0]], (3, 4))
+    typed = {("user", "rates", "item"): adj}
+    partition(typed, tmp_path / "one", 1, features={("item", "price"): np.arange(4.0)})
+    words = ["partition", str(tmp_path / "one"), str(tmp_path / "two"), "--parts", "2"]
+    assert main(words) == 0
+    assert "item.price" in capsys.readouterr().out
+    parts = [open_part(tmp_path / "two", number) for number in range(2)]
+    prices = torch.cat([part.features["item", "price"] for part in parts])
+    assert prices.tolist() == [0.0, 1.0, 2.0, 3.0]

@@ -72,7 +72,7 @@ def loaders(path: Path) -> None:
 
 def scale(path: Path) -> None:
     """Lines of ms per batch against edges, from the table of "Scale"."""
-    (rows,) = tables("benchmarks.md", "Scale")
+    rows, *_ = tables("benchmarks.md", "Scale")
     columns = [[number(row[place]) for row in rows] for place in (0, 2, 6)]
     edges, batch, reading = columns
     figure = Figure(figsize=(7, 3), layout="constrained")

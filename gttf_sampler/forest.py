@@ -61,15 +61,23 @@ class WalkForest:
         1 / (f₁ ⋯ f_k) as long as every walker draws f children. Where a row is shorter
         than the fanout (`replace=False`) its children share the weight of their parent.
         """
-        k = self._checked(k)
+        return self._weights(self._checked(k))[-1]
+
+    def walk_weights(self) -> list[Tensor]:
+        """η [b, width] of every depth 0 … h; see `walk_weight`."""
+        return self._weights(self.depth)
+
+    def _weights(self, last: int) -> list[Tensor]:
+        """η of the depths up to a given one."""
         batch = self.nodes[0].shape[0]
-        weight = torch.ones(batch, 1, device=self.adj.device)
-        for depth in range(1, k + 1):
+        weights = [torch.ones(batch, 1, device=self.adj.device)]
+        for depth in range(1, last + 1):
             alive = self.nodes[depth] >= 0
-            family = alive.view(batch, weight.shape[1], self.fanouts[depth - 1])
+            weight, fanout = weights[-1], self.fanouts[depth - 1]
+            family = alive.view(batch, weight.shape[1], fanout)
             share = weight / family.sum(-1).clamp(min=1)
-            weight = share[:, :, None].mul(family).view(alive.shape)
-        return weight
+            weights.append(share[:, :, None].mul(family).view(alive.shape))
+        return weights
 
     def edge_index(self) -> Tensor:
         """int64 [2, e]: the edges walked along, (from, to), depth by depth."""

@@ -42,18 +42,18 @@ def gather_columns(columns: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
     for values, index in columns:
         if type(values) is not Tensor or type(index) is not Tensor:
             _check_rows(values, index)
-        if not _plain(values) or index.dtype != torch.int64 or index.dim() != 1:
+        plain = index.dtype == torch.int64 and index.dim() == 1 and _plain(index)
+        if not plain or not _plain(values) or not values.numel():
             found.append(_indexed(values, index))
             continue
-        shape, size = (index.numel(), *values.shape[1:]), 0
-        if values.shape[0]:
-            size = values.nbytes // values.shape[0] * index.numel()
+        shape = index.numel(), *values.shape[1:]
+        size = values.nbytes // values.shape[0] * index.numel()
         if size < FEATURES.small:
             out = torch.empty(shape, dtype=values.dtype, device="cpu")
         else:
             out = FEATURES.make(size).view(values.dtype).view(shape)
         found.append(out)
-        moves.append((values.detach(), index.contiguous(), out))
+        moves.append((values.detach(), index, out))
     try:
         ops.gather(Moves(CPU, moves))
     except (IndexError, RuntimeError):
@@ -65,6 +65,8 @@ def gather_columns(columns: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
 
 def _indexed(values: Tensor, index: Tensor) -> Tensor:
     """`values[index]` by torch itself."""
+    if values.is_meta or index.is_meta or values.dim() == 0:  # torch takes them all
+        _check_rows(values, index)
     try:
         return values[index] if index.dim() != 1 else values.index_select(0, index)
     except (IndexError, RuntimeError, NotImplementedError):
@@ -82,10 +84,11 @@ def _check_rows(values: Any, index: Any) -> None:
 
 
 def _plain(values: Tensor) -> bool:
-    """Whether the rows are ordinary numbers in the memory of the CPU."""
+    """Whether they are ordinary numbers, end to end in the memory of the CPU."""
     if values.device.type != "cpu" or values.layout is not torch.strided:
         return False
-    if values.dim() == 0 or values.is_quantized or not values.is_contiguous():
+    if values.is_nested or values.is_quantized or values.dim() == 0:
         return False
     tracked = values.requires_grad and torch.is_grad_enabled()
-    return not (tracked or values.is_conj() or values.is_neg())
+    odd = tracked or values.is_conj() or values.is_neg()
+    return not odd and values.is_contiguous()

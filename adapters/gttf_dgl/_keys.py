@@ -7,20 +7,19 @@ import torch
 from dgl.dataloading.dataloader import _TensorizedDatasetIter
 from torch.utils.data import get_worker_info
 
+from gttf_dgl._resume import Rest, run_of
 from gttf_sampler import CompactAdj, EdgeWeightBias, ExcludeBias, sample_rooted
 from gttf_sampler._loading.asked import fetch_under_way
 
 
 def number_of_batch(fetcher: Any, worker: Any) -> int | None:
-    """The number of a batch in its epoch; for `BatchKeys`.
-
-    DGL gives every worker a run of whole batches, the first ones one batch more.
-    """
+    """The number of a batch in its epoch; for `BatchKeys`."""
     batches = getattr(fetcher, "dataset_iter", None)
     if worker is None or not isinstance(batches, _TensorizedDatasetIter):
         return None
-    each, more = divmod(len(fetcher.dataset), worker.num_workers)
-    first = each * worker.id + min(more, worker.id)
+    data = fetcher.dataset
+    run = data.run if isinstance(data, Rest) else worker.id
+    first, _ = run_of(len(data), worker.num_workers, run)
     return int(first + batches.index // batches.batch_size - 1)
 
 

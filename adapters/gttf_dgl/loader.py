@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import update_wrapper
+from itertools import islice
 from sys import _getframe
 from types import MethodType
 from typing import Any
@@ -17,6 +18,8 @@ from dgl.dataloading.dataloader import (
 )
 
 from gttf_dgl import _check
+from gttf_dgl._resumable import Resumable, inner
+from gttf_dgl._resume import run_of
 from gttf_sampler._loading.keys import BatchKeys
 from gttf_sampler._loading.safe import safe_biases
 from gttf_sampler._loading.threaded import ThreadedIter, ThreadedLoader
@@ -25,7 +28,7 @@ DATASETS = (TensorizedDataset, DDPTensorizedDataset)
 TAKES_SAMPLER = dgl.dataloading.DataLoader.__init__.__code__
 
 
-class DataLoader(dgl.dataloading.DataLoader, ThreadedLoader):
+class DataLoader(Resumable, dgl.dataloading.DataLoader, ThreadedLoader):
     """DGL's `DataLoader`: the same arguments, batches and order, faster workers.
 
     >>> import dgl, torch
@@ -41,6 +44,9 @@ class DataLoader(dgl.dataloading.DataLoader, ThreadedLoader):
     negative sampler, a sampler or a dataset of your own. A sampler of `gttf_dgl` makes
     every `dgl.dataloading.DataLoader` that is given it one of these.
 
+    With such a sampler, `state_dict` says where an epoch is and `load_state_dict` goes
+    on there; no other sampler of DGL can draw again what it has drawn.
+
     Args:
         args: and `kwargs`: see DGL's `DataLoader`.
         thread_workers: False for processes and True for a thread whatever workers would
@@ -55,7 +61,7 @@ class DataLoader(dgl.dataloading.DataLoader, ThreadedLoader):
             _check.yes_or_no("thread_workers", thread_workers)
             self.thread_workers = thread_workers
         else:
-            self.thread_workers = getattr(_inner(self), "thread_workers", None)
+            self.thread_workers = getattr(inner(self), "thread_workers", None)
 
     def runs_only_ours(self) -> bool:
         """Whether workers would run nothing but code that is safe in a thread."""
@@ -65,8 +71,8 @@ class DataLoader(dgl.dataloading.DataLoader, ThreadedLoader):
         ):
             return False
         return (
-            type(_inner(self)).__module__.split(".")[0] == "gttf_dgl"
-            and safe_biases(_inner(self).bias)
+            type(inner(self)).__module__.split(".")[0] == "gttf_dgl"
+            and safe_biases(inner(self).bias)
             and isinstance(start, WorkerInitWrapper)
             and start.func is None
             and isinstance(self.collate_fn, CollateWrapper)
@@ -76,7 +82,7 @@ class DataLoader(dgl.dataloading.DataLoader, ThreadedLoader):
 
     def begin(self, base: int) -> None:
         """Counts the epoch, in the order in which iterations start."""
-        keys = getattr(_inner(self), "_keys", None)
+        keys = getattr(inner(self), "_keys", None)
         if isinstance(keys, BatchKeys):
             keys.begin(base)
 
@@ -86,31 +92,21 @@ class DataLoader(dgl.dataloading.DataLoader, ThreadedLoader):
             return super().threaded()
         depth = (self.prefetch_factor or 1) * self.num_workers
         indices = _as_from_workers(self.dataset, self.num_workers)
-        return ThreadedIter(self, depth, self.collate_fn, indices)
-
-
-def _inner(loader: Any) -> Any:
-    """The sampler that draws, also where another one asks it."""
-    sampler = loader.graph_sampler
-    if type(sampler) is EdgePredictionSampler:
-        sampler = sampler.sampler
-    return sampler
+        left = islice(indices, self._skip, None)
+        return ThreadedIter(self, depth, self.collate_fn, left)
 
 
 def _as_from_workers(dataset: Any, workers: int) -> Iterator[tuple[int, Any]]:
     """The batches of a dataset and their numbers, in the order of DGL's workers.
 
-    It gives every worker a run of batches, the first ones one more, and they take
-    turns.
+    Each has a run of batches, and they take turns.
     """
     batches = iter(dataset)  # a copy of the ids: the next epoch may shuffle them
-    each, more = divmod(len(dataset), workers)
-    firsts = [each * worker + min(more, worker) for worker in range(workers)]
-    lasts = [*firsts[1:], len(dataset)]
+    runs = [run_of(len(dataset), workers, worker) for worker in range(workers)]
 
     def taken() -> Iterator[tuple[int, Any]]:
-        for turn in range(each + 1):
-            for first, last in zip(firsts, lasts, strict=True):
+        for turn in range(len(dataset) // workers + 1):
+            for first, last in runs:
                 if first + turn < last:
                     batches.index = (first + turn) * batches.batch_size
                     yield first + turn, next(batches)

@@ -109,7 +109,8 @@ def checked_nodes(inputs: Any) -> NodeSamplerInput:
         mistyped("inputs", "must be a NodeSamplerInput", shown(inputs))
     node = inputs.node
     plain = type(node) is Tensor and node.dtype == torch.int64 and node.dim() == 1
-    if plain and inputs.time is None and node.layout is torch.strided:
+    here = plain and node.device.type == "cpu" and node.layout is torch.strided
+    if here and inputs.time is None:
         return inputs
     node = ids("inputs.node", node)
     one_per_seed("inputs.time", inputs.time, node.numel())

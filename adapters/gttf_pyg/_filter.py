@@ -35,32 +35,29 @@ def join(data: Any, out: Any) -> Any:
         store, told = data._store, made._store._mapping
         _nodes(data, store, told, out.node, wanted)
         _edges(data, store, told, (out.row, out.col), out.edge, wanted)
+        wanted.gather()
         _set(told, "batch", out.batch)
         _set(told, "num_sampled_nodes", out.num_sampled_nodes)
         _set(told, "num_sampled_edges", out.num_sampled_edges)
         if out.orig_row is not None and out.orig_col is not None:
             made._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
-        wanted.gather()
         return made
     none = torch.empty(0, dtype=torch.int64)
-    trees, news = out.batch or {}, out.num_sampled_nodes or {}
+    nodes, edges = made._node_store_dict, made._edge_store_dict
     for kind, store in data._node_store_dict.items():
-        told = made._node_store_dict[kind]._mapping
-        _nodes(data, store, told, out.node.get(kind, none), wanted)
-        if kind in trees:
-            told["batch"] = trees[kind]
-        if kind in news:
-            told["num_sampled_nodes"] = news[kind]
-    edges, taken = out.edge, out.num_sampled_edges or {}
+        node = out.node.get(kind, none)
+        _nodes(data, store, nodes[kind]._mapping, node, wanted)
     for kind, store in data._edge_store_dict.items():
-        own, edge = made._edge_store_dict[kind], edges and edges.get(kind, none)
+        edge = out.edge and out.edge.get(kind, none)
         ends = out.row.get(kind, none), out.col.get(kind, none)
-        _edges(data, store, own._mapping, ends, edge, wanted)
-        if kind in taken:
-            own._mapping["num_sampled_edges"] = taken[kind]
+        _edges(data, store, edges[kind]._mapping, ends, edge, wanted)
         if out.orig_row is not None and out.orig_col is not None:
-            own._orig_edge_index = torch.stack([out.orig_row[kind], out.orig_col[kind]])
-    wanted.gather()
+            both = torch.stack([out.orig_row[kind], out.orig_col[kind]])
+            edges[kind]._orig_edge_index = both
+    wanted.gather()  # before the names that a batch uses for something else
+    _tell(nodes, "batch", out.batch)
+    _tell(nodes, "num_sampled_nodes", out.num_sampled_nodes)
+    _tell(edges, "num_sampled_edges", out.num_sampled_edges)
     return made
 
 
@@ -175,3 +172,10 @@ def _set(told: dict[str, Any], name: str, value: Any) -> None:
         told.pop(name, None)
     else:
         told[name] = value
+
+
+def _tell(stores: dict[Any, Any], name: str, values: dict[Any, Any] | None) -> None:
+    """Sets an attribute of all stores of which it is known."""
+    for kind, value in (values or {}).items():
+        if kind in stores:
+            stores[kind]._mapping[name] = value

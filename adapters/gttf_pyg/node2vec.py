@@ -2,6 +2,8 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
+from os import PathLike
 from typing import Any
 
 import torch
@@ -26,6 +28,11 @@ from gttf_sampler._check import (
     yes_or_no,
 )
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
+from gttf_sampler.embedding import Epoch, LinkSplit
+from gttf_sampler.embedding.fit import fit
+from gttf_sampler.embedding.settings import Options, Task
+from gttf_sampler.embedding.storage import zeros
+from gttf_sampler.objectives.scores import walk_scores, window_scores
 from gttf_sampler.random import NEGATIVE, new_key
 
 
@@ -158,7 +165,13 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
 
     def neg_sample(self, batch: Tensor) -> Tensor:
         """Negative windows, from nodes of the batch to uniform nodes; see PyG."""
-        start = batch.repeat(self.walks_per_node * self.num_negative_samples)
+        walks = self._negative_walks(batch.repeat(self.walks_per_node))
+        windows = walks.unfold(1, self.context_size, 1)  # [walk, window, context]
+        return windows.transpose(0, 1).reshape(-1, self.context_size)
+
+    def _negative_walks(self, batch: Tensor) -> Tensor:
+        """Walks [w, length] from nodes of the batch to uniform nodes."""
+        start = batch.repeat(self.num_negative_samples)
         shape = start.numel(), self.walk_length
         # Drawn on the CPU, so that a seed means the same on every device.
         if self._key is None:  # PyG's own numbers
@@ -168,9 +181,86 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
             key = new_key(self._key, torch.device("cpu"), NEGATIVE)
             others = uniform_nodes(key, shape[0] * shape[1], self.num_nodes).view(shape)
         others = others.to(device=batch.device, dtype=batch.dtype)
-        walks = torch.cat([start[:, None], others], dim=1)
-        windows = walks.unfold(1, self.context_size, 1)  # [walk, window, context]
-        return windows.transpose(0, 1).reshape(-1, self.context_size)
+        return torch.cat([start[:, None], others], dim=1)
+
+    def loss(self, pos_rw: Tensor, neg_rw: Tensor) -> Tensor:
+        """PyG's loss of positive and negative windows, [].
+
+        −mean log(σ(⟨Z_u, Z_v⟩) + EPS) over the pairs of `pos_rw`, the first node of a
+        window and each other one, and −mean log(1 − σ + EPS) over those of `neg_rw`. On
+        a CPU compiled code multiplies the pairs, without a vector for each of them.
+        """
+        windows = self.walk_length + 2 - self.context_size
+        scores = window_scores(self.embedding, [pos_rw, neg_rw], windows)
+        if scores is None:
+            found: Tensor = super().loss(pos_rw, neg_rw)
+            return found
+        return self._contrast(*scores)
+
+    def _contrast(self, like: Tensor, unlike: Tensor) -> Tensor:
+        """PyG's loss of scores of positive and of negative pairs, []."""
+        pos_loss = -torch.log(torch.sigmoid(like) + self.EPS).mean()
+        return pos_loss - torch.log(1 - torch.sigmoid(unlike) + self.EPS).mean()
+
+    def fit(
+        self,
+        epochs: int,
+        *,
+        optimizer: str = "adam",
+        lr: float = 0.01,
+        batch_size: int = 128,
+        schedule: Any = "constant",
+        hogwild: bool = False,
+        valid: LinkSplit | None = None,
+        patience: int | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool | None = None,
+        generator: torch.Generator | int | None = None,
+    ) -> list[Epoch]:
+        """Trains the embeddings, without gradients in memory, and returns the epochs.
+
+        The loss is PyG's, and "adam" its example's SparseAdam. Arguments are those of
+        `gttf_sampler.embedding.DeepWalk.fit`; `generator` is by default the module's.
+        """
+        task = Task(
+            self,
+            {"embedding": self.embedding},
+            self._walk_batches,
+            self._walk_loss,
+            self._link_score,
+            partial(zeros, None),
+        )
+        generator = self.generator if generator is None else generator
+        options = (epochs, optimizer, lr, batch_size, schedule, hogwild, valid)
+        rest = patience, checkpoint, resume, progress, generator
+        return fit(task, Options(*options, *rest))
+
+    def _walk_batches(self, size: int, generator: torch.Generator) -> Any:
+        """Walks and negative walks of batches of all nodes, in a random order."""
+        nodes: Any = range(self.num_nodes)
+        how: dict[str, Any] = {"batch_size": size, "shuffle": True}
+        return WalkLoader(nodes, collate_fn=self._walks, generator=generator, **how)
+
+    def _walks(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Walks [w, length] of a batch of nodes, and negative ones."""
+        nodes, key = KeyedIndex.of(batch)
+        walker = copy.copy(self)
+        walker._key = key
+        start = integers("batch", nodes).to(self.adj.device)
+        start = start.repeat(self.walks_per_node)
+        how = self.rowptr, self.col, start, self.walk_length, self.p, self.q
+        return walker.random_walk_fn(*how), walker._negative_walks(start)
+
+    def _walk_loss(self, walks: tuple[Tensor, Tensor]) -> Tensor:
+        """The loss of all windows of walks, []."""
+        return self._contrast(*walk_scores(self.embedding, walks, self.context_size))
+
+    def _link_score(self, edge: Tensor) -> Tensor:
+        """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""
+        source, target = edge
+        product: Tensor = self(source) * self(target)
+        return product.sum(-1)
 
     def random_walk_fn(
         self,

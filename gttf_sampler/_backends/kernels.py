@@ -33,12 +33,12 @@ _CROWD = 128  # the same for node2vec, whose walkers are not done all at once
 _STAMP = stamp_of(Path(__file__).parent.glob("*kernels.py"))
 
 
-def _compiled(function):
+def _compiled(function, **how):
     """The function as machine code, kept on disk where there is a place to keep it."""
     try:
-        return guard(numba.njit(nogil=True, cache=True)(function), _STAMP)
+        return guard(numba.njit(nogil=True, cache=True, **how)(function), _STAMP)
     except RuntimeError:  # no directory to write to: compile anew in every process
-        return numba.njit(nogil=True)(function)
+        return numba.njit(nogil=True, **how)(function)
 
 
 def cached() -> bool:

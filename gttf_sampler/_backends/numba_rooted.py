@@ -55,7 +55,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     for hop in range(plan.depth):
         _sample_hop(plan, batch, hop, relations, reached, taken, owners)
     tables.give_back()
-    ends = taken.result(relations)
+    ends = taken.result(relations, owners)
     return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
 
 
@@ -331,7 +331,7 @@ class _Taken:
             self.used += size
 
     def result(
-        self, relations: Array
+        self, relations: Array, owners: Any
     ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Row, col and edge of every relation."""
         used, sizes = self.used, [sum(hops) for hops in self.hops]
@@ -340,7 +340,7 @@ class _Taken:
             names = relations[0, kernels.EDGE_ID], relations[0, kernels.WIDE_ID]
             edge, to, by = self.arrays
             if names[0]:
-                parallel(kernels.translate, used, used, *names, edge)
+                parallel(kernels.translate, used, used, *names, edge, owners=owners)
             return [lend(by, used)], [lend(to, used)], [lend(edge, used)]
         index, edge = borrow(2 * used), borrow(used)
         moves = np.array(self.moves, np.int64).reshape(len(self.moves), 3)

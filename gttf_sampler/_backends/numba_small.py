@@ -61,7 +61,7 @@ class Form:
     def sample(
         self, plan: Plan, batch: Batch, relations: Array, workspace: Workspace
     ) -> Rooted | None:
-        """Draws a batch; None if it has too many edges."""
+        """Draws a batch; None if it is too large."""
         request, starts, room = self.request, self.starts, ROOM
         request[room] = workspace.room
         self.words[kernels.KEY] = int(batch.key) & WORD
@@ -106,7 +106,8 @@ class Form:
         request[kernels.OUT_EDGES] = edges.data_ptr()
         place = space, self.moves, self.sizes
         kernels.export(request, relations, self.nodes, *place)
-        plan.usual["edges"] = used + used // 8
+        if used:  # a batch without edges, as to warm up, says nothing of others
+            plan.usual["edges"] = used + used // 8
         per_kind = list(torch.split_with_sizes(nodes, sizes[:count]))
         pairs = [size for size in sizes[count:] for _ in range(2)]
         both = torch.split_with_sizes(ends, pairs)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from gttf_sampler._backends import torch_ops
+from gttf_sampler._backends import torch_ops, torch_pairs
 from gttf_sampler._backends.torch_ops import id_dtype, take
 from gttf_sampler._backends.types import REFUSED, Envelope, Reverse, SecondOrder
 from gttf_sampler.backend import fast_backend
@@ -21,6 +21,7 @@ __all__ = [
     "arrive",
     "both_ways",
     "compress",
+    "draw_alias",
     "draw_node2vec",
     "draw_uniform",
     "draw_weighted",
@@ -33,8 +34,11 @@ __all__ = [
     "group_by_row",
     "has_edge",
     "id_dtype",
+    "pair_gradients",
+    "pair_scores",
     "rooted",
     "row_range",
+    "step_rows",
     "take",
     "take_or_none",
     "upper_bound",
@@ -64,6 +68,7 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
 arrive = _door(torch_ops.arrive)
 both_ways = _door(torch_ops.both_ways)
 compress = _door(torch_ops.compress)
+draw_alias = _door(torch_pairs.draw_alias)
 draw_node2vec = _door(torch_ops.draw_node2vec)
 draw_uniform = _door(torch_ops.draw_uniform)
 draw_weighted = _door(torch_ops.draw_weighted)
@@ -75,8 +80,11 @@ forest_uniform = _door(torch_ops.forest_uniform)
 gather = _door(torch_ops.gather)
 group_by_row = _door(torch_ops.group_by_row)
 has_edge = _door(torch_ops.has_edge)
+pair_gradients = _door(torch_pairs.pair_gradients)
+pair_scores = _door(torch_pairs.pair_scores)
 rooted = _door(torch_ops.rooted)
 row_range = _door(torch_ops.row_range)
+step_rows = _door(torch_pairs.step_rows)
 take_or_none = _door(torch_ops.take_or_none)
 walk_node2vec = _door(torch_ops.walk_node2vec)
 weigh_node2vec = _door(torch_ops.weigh_node2vec)

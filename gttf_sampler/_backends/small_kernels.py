@@ -56,7 +56,7 @@ def sample(
 
     Args:
         request: the key, whether neighbours can be drawn twice, whether trees are
-            apart, a base above all values in `slots`, the most edges worth it; room for
+            apart, a base above all values in `slots`, the most worth it; room for
             edges, walkers of a hop and nodes of a type in `space`. Where that is too
             little, what is needed is put in its place; NODES is for `slots`.
         relations: what to draw from; see `rooted_kernels`.
@@ -72,7 +72,8 @@ def sample(
         sizes: gets the sizes of all parts that `export` makes.
 
     Returns:
-        DONE, TOO_MANY edges, NO_ROOM, or NO_NODE where a seed is none.
+        DONE, TOO_MANY seeds, walkers or edges, NO_ROOM, or NO_NODE where a seed is
+        none.
     """
     kinds, depth = nodes.shape[0], fanouts.shape[1]
     apart, replace = request[APART] != 0, request[REPLACE] != 0
@@ -92,6 +93,8 @@ def sample(
         total += known[kind]
         if known[kind] >= cells:
             request[CELLS] = max(request[CELLS], known[kind] + 1)
+    if total > request[MOST]:
+        return TOO_MANY
     if request[CELLS] > cells or slots.size < 4 * total:
         request[NODES] = total
         return NO_ROOM
@@ -120,6 +123,8 @@ def sample(
                 row[BEGIN], row[FANOUT] = begin[kind], fanout
                 width += size
                 parts += 1
+        if width > request[MOST]:
+            return TOO_MANY
         if width > walkers:
             request[WALKERS] = width
             return NO_ROOM

@@ -57,7 +57,7 @@ class Calls:
         others = min(torch.get_num_threads(), len(calls)) - 1
         self._busy = [Lock() for _ in range(others)]
         for lock in self._busy:
-            _summon(partial(self._help, lock))
+            _summon(partial(_help, self._left, lock))
 
     def __enter__(self) -> "Calls":
         return self
@@ -79,15 +79,19 @@ class Calls:
         if call.error is not None:
             raise call.error
 
-    def _help(self, busy: Lock) -> None:
-        """Makes calls as long as there are any, on another thread."""
-        with busy:
-            while self._left:
-                try:
-                    call = self._left.popleft()
-                except IndexError:  # somebody was faster
-                    return
-                call.make()
+
+def _help(left: "deque[_Call]", busy: Lock) -> None:
+    """Makes calls as long as there are any, on another thread.
+
+    Who wakes up late must not hold anything but what is left, which is nothing.
+    """
+    with busy:
+        while left:
+            try:
+                call = left.popleft()
+            except IndexError:  # somebody was faster
+                return
+            call.make()
 
 
 class _Call:
@@ -168,7 +172,7 @@ def _summon(help: Callable[[], None]) -> None:
     if _started < torch.get_num_threads() - 1:
         try:
             Thread(target=_serve, args=(_waiting,), name="gttf", daemon=True).start()
-        except RuntimeError:  # the interpreter is shutting down and starts no thread
+        except RuntimeError:  # the system or a closing interpreter starts no thread
             return
         _started += 1
     _waiting.put(help)
@@ -182,9 +186,12 @@ def _serve(waiting: "SimpleQueue[Callable[[], None]]") -> None:
 
 def _wait(lock: Lock) -> None:
     """Waits until nobody holds a lock; what is begun takes milliseconds."""
+    interrupt = None
     while True:
         try:
             with lock:
-                return
-        except KeyboardInterrupt:  # one more must not leave a call alone
-            continue
+                break
+        except KeyboardInterrupt as error:  # it must not leave a call alone
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt

@@ -192,7 +192,7 @@ def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
 def upper_bound(
     values: Tensor, low: Tensor, high: Tensor, bound: Tensor, longest: int
 ) -> Tensor:
-    """The first position in [low, high) whose value is > bound, else high.
+    """The first position in [low, high) whose value is > bound, else high >= low.
 
     Binary search in every range at once; `longest` bounds the length of a range. The
     part that is known to be <= bound grows by steps of half the length each.

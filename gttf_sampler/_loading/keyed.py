@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from copy import deepcopy
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from gttf_sampler import _check
+from gttf_sampler._loading.indices import Epoch, KeyedBatches, foreseen
+from gttf_sampler._loading.indices import KeyedIndex as KeyedIndex
+from gttf_sampler._loading.order import Order
+from gttf_sampler._loading.progress import NOTHING, Counted, Pass
+from gttf_sampler._loading.state import VERSION, checked, same_number
 from gttf_sampler._loading.threaded import ThreadedLoader
-from gttf_sampler.random import BATCH, draw, fold, new_key
-
-CPU = torch.device("cpu")
-
-
-class KeyedIndex(NamedTuple):
-    """What `collate_fn` is given for a batch.
-
-    Attributes:
-        index: of the batch: a list, or a number where there are no batches.
-        key: to draw it with; None if nobody has given one.
-    """
-
-    index: Any
-    key: int | None
-
-    @classmethod
-    def of(cls, index: Any) -> KeyedIndex:
-        """`index` as it is, or plain indices without a key."""
-        return index if isinstance(index, KeyedIndex) else cls(index, None)
+from gttf_sampler.random import draw
 
 
 class KeyedLoader(ThreadedLoader):
@@ -54,6 +40,7 @@ class KeyedLoader(ThreadedLoader):
             _check.yes_or_no("thread_workers", thread_workers)
         self.thread_workers = thread_workers
         self._epoch = Epoch()
+        self._loaded: dict[str, Any] | None = None
         super().__init__(_Indices(dataset), *args, **kwargs)
 
     @property
@@ -63,52 +50,94 @@ class KeyedLoader(ThreadedLoader):
         return KeyedBatches(sampler, self._epoch, *how)
 
     def __iter__(self) -> Any:
-        self._epoch.key = None if self.draws_keys else foreseen(self.generator)
-        if self._iterator is not None:
-            # Torch draws a number for every iterator, and none for one that is used
-            # again with `persistent_workers`: an epoch must not depend on that.
-            draw_key(self.generator)
-        return super().__iter__()
+        order = self._order()
+        begun = self._begin(order)
+        if begun.key is None and not self.draws_keys:
+            begun.key = foreseen(self.generator)
+        self._epoch.new = begun
+        try:
+            if self._iterator is not None:
+                # Torch draws a number for every iterator, and none for one that is
+                # used again with `persistent_workers`: an epoch must not depend on
+                # that.
+                draw_key(self.generator)
+            batches = super().__iter__()
+            if begun.resumed is not None and self._epoch.indices is not None:
+                self._epoch.indices.start()  # now: generators stand where they stood
+        except BaseException:
+            if begun.back:
+                order.put(begun.back)
+            raise
+        finally:
+            self._epoch.new = self._epoch.indices = None
+        self._epoch.under_way, self._loaded = begun, None
+        return Counted(batches, begun)
 
+    def _begin(self, order: Order) -> Pass:
+        """A new pass, or the one that was loaded, with generators as they were then."""
+        now, state, last = order.states(), self._loaded, self._epoch.under_way
+        if state is None:
+            epoch = 0 if last is None else last.epoch + 1
+            return Pass(epoch, now, order.note())
+        start = now if state["start"] is None else state["start"]
+        order.put(start)
+        return Pass(state["epoch"], start, state["sampler"], state, back=now)
 
-class Epoch:
-    """The key of the epoch that a loader has begun last; None before the first."""
+    def _order(self) -> Order:
+        return Order(super()._index_sampler, self.generator)
 
-    key: int | None = None
+    def _known(self, order: Order) -> dict[str, Any]:
+        """What a state must have in common with this loader."""
+        return {
+            "loader": type(self).__name__,
+            "size": len(self.dataset),  # type: ignore[arg-type]
+            "batch_size": self.batch_size,
+            "drop_last": self.drop_last,
+            "samplers": order.names(),
+        }
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader is, so that another one can continue there.
 
-class KeyedBatches:
-    """The batches of an index sampler, each with its key.
+        It counts the batches that were handed out, whatever was made ahead. It holds
+        numbers, strings and tensors: `torch.save` writes it, and `torch.load` reads it
+        with `weights_only=True`.
+        """
+        order = self._order()
+        if self._loaded is not None:
+            return deepcopy({**self._loaded, "now": order.states()})
+        last = self._epoch.under_way
+        state = {
+            "version": VERSION,
+            **self._known(order),
+            "epoch": 0 if last is None else last.epoch + last.over,
+            "now": order.states(),
+            "epochs": order.epochs(),
+        }
+        if last is None or last.over:
+            return state | NOTHING | {"sampler": order.note()}
+        return state | last.state()
 
-    It knows the epoch and not the loader, which keeps the iterator over it if workers
-    persist: that would be a cycle of references with processes in it.
-    """
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Has the next iteration continue where a loader like this one was.
 
-    def __init__(
-        self,
-        batches: Any,
-        epoch: Epoch,
-        generator: torch.Generator | None,
-        draws_keys: bool,
-    ) -> None:
-        self.batches, self.epoch = batches, epoch
-        self.generator, self.draws_keys = generator, draws_keys
+        Generators and samplers stand where they stood then, and so does torch's default
+        generator if the loader draws from it. At the end of an epoch that is the
+        beginning of the next one.
 
-    def __iter__(self) -> Iterator[KeyedIndex]:
-        key = self.epoch.key  # of now: another epoch may start before a batch
-        if key is None and not self.draws_keys:
-            key = foreseen(self.generator)
-        return self._keyed(key)
-
-    def _keyed(self, epoch: int | None) -> Iterator[KeyedIndex]:
-        """The batches of the epoch with this key, or with one drawn at the first."""
-        if epoch is None:
-            epoch = int(new_key(self.generator, CPU, BATCH))
-        for number, index in enumerate(self.batches):
-            yield KeyedIndex(index, int(fold(epoch, number)))
-
-    def __len__(self) -> int:
-        return len(self.batches)
+        Args:
+            state_dict: of a loader with as many seeds, the same batches and samplers;
+                workers and threads may be others. Nothing happens if it is empty.
+        """
+        if isinstance(state_dict, dict) and not state_dict:
+            return
+        order = self._order()
+        also = ("epoch", "now", "epochs", "sampler", *NOTHING)
+        state = checked(state_dict, self._known(order), also)
+        same_number(order.states(), state["now"])
+        order.put(state["now"])
+        order.put_epochs(state["epochs"])
+        self._loaded = deepcopy(state)
 
 
 class _Indices(Dataset[Any]):
@@ -146,11 +175,3 @@ def draw_key(generator: torch.Generator | None = None) -> int:
     if get_worker_info() is not None:
         generator = None  # a copy that every worker has: they would draw the same
     return draw(generator)
-
-
-def foreseen(generator: torch.Generator | None) -> int:
-    """The key that `generator` would draw next."""
-    source = torch.default_generator if generator is None else generator
-    copy = torch.Generator()
-    copy.set_state(source.get_state())
-    return draw(copy)

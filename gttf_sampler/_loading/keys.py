@@ -65,6 +65,7 @@ class BatchKeys:
         if self._seed is not None:
             self._root = int(random.new_key(self._seed, CPU, random.BATCH))
         self._calls, self._number, self._pass = 0, 0, 0
+        self._told: int | None = None
         self._base: int | None = None
         self._process: int | None = None
         self._fetcher: weakref.ref[object] | None = None
@@ -101,6 +102,25 @@ class BatchKeys:
         with _lock:
             self._enter(base)
 
+    def tell(self, number: int) -> None:
+        """Says which pass a worker begins; from then on it does not count itself."""
+        self._told = number
+
+    def epochs(self) -> Tensor | None:
+        """The base seeds of the epochs that were counted; None without a seed."""
+        return None if self._bases is None else self._bases[self._bases != 0].clone()
+
+    def put_epochs(self, bases: Tensor | None) -> None:
+        """Has these epochs counted and no others."""
+        if self._bases is not None and bases is not None:
+            self._bases.zero_()[: len(bases)] = bases
+            self._base = None
+
+    @property
+    def seed(self) -> int | None:
+        """What the keys depend on beside the loader; None if nothing."""
+        return self._seed
+
     def _enter(self, base: int) -> None:
         """Makes the epoch with this base seed the one under way."""
         self._base, self._pass, self._process = base, 0, os.getpid()
@@ -114,6 +134,7 @@ class BatchKeys:
             self._enter(fetch.base)
         elif get_worker_info() and self._fetcher and self._fetcher() != fetch.fetcher:
             self._pass += 1  # of workers that persist
+        self._pass = self._pass if self._told is None else self._told
         self._fetcher = weakref.ref(fetch.fetcher)
         if self._seed is None:
             given, epoch = _given, _fold(fetch.base, self._pass)

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from gttf_sampler import _check, _files
-from gttf_sampler.bench import graphs, modes, plots, runs, tables, task_gcn, task_scale
+from gttf_sampler.bench import (
+    graphs,
+    modes,
+    plots,
+    runs,
+    tables,
+    task_embedding,
+    task_gcn,
+    task_scale,
+)
 from gttf_sampler.bench.children import ChildError, Progress, RefusedError
 
 OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
@@ -133,14 +142,27 @@ def _check_graph(args: argparse.Namespace) -> None:
         _check.fail("--keep", "is for made graphs", f"{args.keep} with {args.graph}")
     if args.task == "scale" and args.graph not in (None, "papers-like"):
         _check.fail("--graph", "must be papers-like for 'scale'", args.graph)
+    if args.task == "embedding":
+        _check_embedding(args)
+        return
     if args.mode != "plain":
         task_scale.typed_steps(args.scale)
         if args.keep is not None:
             _check.fail("--keep", "is for graphs on disk", args.keep)
     elif args.scale is not None:
-        graphs.scaled(args.graph or runs.DEFAULT_GRAPH[args.task], args.scale)
+        graphs.scaled(str(args.graph or runs.DEFAULT_GRAPH[args.task]), args.scale)
     if args.root is not None:
         task_gcn.check_root(args.root)
+
+
+def _check_embedding(args: argparse.Namespace) -> None:
+    """Edges are given, or made in memory, as many as LiveJournal has times a scale."""
+    if args.graph in graphs.SIZES:
+        _check.fail("--graph", "must be a file for 'embedding'", args.graph)
+    if args.keep is not None:
+        _check.fail("--keep", "is for graphs on disk", args.keep)
+    if args.scale is not None:
+        task_embedding.check_scale(args.scale)
 
 
 def _check_places(args: argparse.Namespace) -> None:

@@ -19,6 +19,8 @@ PACKAGES = {
     "torch_sparse": "torch-sparse",
     "torch_cluster": "torch-cluster",
     "dgl": "dgl",
+    "gensim": "gensim",
+    "pecanpy": "pecanpy",
     "numba": "numba",
     "rich": "rich",
     "matplotlib": "matplotlib",
@@ -30,6 +32,7 @@ PACKAGES = {
 # the extras of setup.cfg that bring no more than this; 'bench' brings the rest
 EXTRAS = {"torch_geometric": "pyg", "dgl": "dgl", "numba": "fast"}
 ELSEWHERE = "install it from its own wheel index or source"
+ALONE = ("gensim", "pecanpy")  # peers that no extra brings
 COMPILED = ("torch_sparse", "torch_cluster")  # PyPI has their source alone
 
 
@@ -38,7 +41,8 @@ def attempt(module: str) -> tuple[Any, str]:
     """An optional package, imported now, or None and the reason."""
     try:
         return import_module(module), ""
-    except (ImportError, OSError, RuntimeError) as error:  # or made for another torch
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        # not there, or made for another torch or numpy
         return None, (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -64,6 +68,8 @@ def cure(module: str) -> str:
     if module in COMPILED:
         name = PACKAGES[module]
         return f"install it with: pip install --no-build-isolation {name} (it compiles)"
+    if module in ALONE:
+        return f"install it with: pip install {PACKAGES[module]}"
     extra = EXTRAS.get(module, "bench")
     return f"install it with: pip install 'gttf-sampler[{extra}]'"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gttf_sampler import _files
-from gttf_sampler.bench import growth, ratios
+from gttf_sampler.bench import curves, growth, ratios
 from gttf_sampler.bench.growth import OURS, THEIRS
 from gttf_sampler.bench.tables import graphs_in
 
@@ -38,6 +38,9 @@ def draw(result: dict[str, Any]) -> Any:
     """A matplotlib Figure of any result."""
     if result["task"] == "scale":
         return growth.draw(result, empty(result, 9.5, 4.4))
+    if result["task"] == "embedding":
+        grows = result["groups"][0]["columns"] == curves.GROWTH
+        return curves.draw(result, empty(result, 9.5, 4.6 if grows else 8.0))
     if result["task"] == "modes":
         entries = ratios.bars(result)
         figure = empty(result, 9.0, 0.8 + ratios.height(entries))
@@ -98,6 +101,7 @@ TITLES = {
     "modes": "Times as long as ours that PyG and DGL take (longer is better)",
     "train": "An epoch of GraphSAGE, and memory of a GCN (shorter is better)",
     "walks": "Random walks: steps per second, and epochs of training on them",
+    "embedding": "Embeddings: seconds of training, and what they are worth",
     "build": "Edges sorted into rows per second (longer is better)",
     "kernels": "Edges drawn or sorted per second (longer is better)",
     "memory": "Memory to hold the graph and to build it (shorter is better)",

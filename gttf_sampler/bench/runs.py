@@ -10,6 +10,7 @@ from gttf_sampler.bench import (
     graphs,
     in_processes,
     machine,
+    task_embedding,
     task_gcn,
     task_memory,
     task_scale,
@@ -30,6 +31,7 @@ JOBS = {
     ),
     "modes": ("only", "scale", "batches", "rounds", "seed"),
     "walks": ("graph", "batch", "batches", "rounds", "seed", "length"),
+    "embedding": ("graph", "rounds", "seed"),
     "build": ("graph", "rounds", "seed"),
     "kernels": (
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
@@ -43,7 +45,11 @@ JOBS = {
     "scale": ("mode", "fanouts", "batch", "batches", "rounds", "seed"),
 }
 TASKS = tuple(JOBS)
-DEFAULT_GRAPH = {**dict.fromkeys(TASKS, "reddit-like"), "scale": "papers-like"}
+DEFAULT_GRAPH = {
+    **dict.fromkeys(TASKS, "reddit-like"),
+    "scale": "papers-like",
+    "embedding": None,  # a small one that it makes itself
+}
 # What a row begins with if it is about us, and not about somebody to compare with.
 OURS = ("gttf", "reading as many", "full batch")
 ALONE = "there is no peer to compare with here; install some with: \
@@ -54,6 +60,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "modes": {"scale": 1.0, "batches": None, "rounds": 5},
     "walks": {"batch": 4096, "batches": 10},
     "train": {"batches": 10, "rounds": 3},
+    "embedding": {"rounds": 3},
     "build": {"rounds": 5},
     "kernels": {"batches": 10, "rounds": 5},
     "distributed": {"batches": 10, "rounds": 5},
@@ -79,6 +86,10 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found = in_processes.typed_scale(options, progress)
         elif task == "scale":
             found = _scale(options, tmp, progress)
+        elif task == "embedding":
+            grows = options["scale"] is not None
+            work = task_embedding.grow if grows else task_embedding.compare
+            found = work(options, progress)
         elif task == "modes":
             found = in_processes.modes(options, progress)
         else:
@@ -90,7 +101,8 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found = _of_one_graph(task, options, facts, tmp, progress)
             found["graph"] = facts
     settings = {name: options[name] for name in JOBS[task] if name != "graph"}
-    lonely = task not in ("scale", "distributed") and alone(found["groups"])
+    grows = task == "scale" or (task == "embedding" and options["scale"] is not None)
+    lonely = not grows and task != "distributed" and alone(found["groups"])
     return {
         "task": task,
         "settings": settings,

@@ -1,19 +1,17 @@
 """`gttf embed`: an edge list in, embeddings with the ids of the file out."""
 
 import argparse
-import time
-from collections.abc import Iterable, Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _files
-from gttf_sampler.embedding.base import WalkEmbedding
+from gttf_sampler.embedding.base import WalkEmbedding, wide
 from gttf_sampler.embedding.links import link_auc, split_links
 from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
+from gttf_sampler.embedding.settings import SCHEDULES
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.edgelist import (
     embedding_files,
@@ -40,6 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, default=50)
     add("--batch-size", type=int, default=4096)
     add("--lr", type=float, default=0.05)
+    add("--optimizer", choices=("sgd", "adagrad", "adam"), default="adam")
+    what = "of the learning rate, over all epochs"
+    add("--schedule", choices=tuple(SCHEDULES), default="constant", help=what)
+    what = "threads without locks: faster, and another result in every run"
+    add("--hogwild", action="store_true", help=what)
+    what = "keep vectors in half of the memory"
+    add("--bfloat16", action="store_true", help=what)
+    add("--checkpoint", metavar="FILE", help="written after every epoch")
+    add("--resume", action="store_true", help="go on from the checkpoint")
     add("--directed", action="store_true", help="walk along the edges only")
     add("--hide", type=float, default=0.0, metavar="SHARE")
     parser.description = (
@@ -70,21 +77,26 @@ def run(args: argparse.Namespace) -> list[str]:
         edge_index = both_ways(edge_index, edges.num_nodes)
     adj = CompactAdj.from_edge_index(edge_index, edges.num_nodes, direction="out")
     model = make_model(adj, args)
-    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
-    loader = model.loader(batch_size=args.batch_size, shuffle=True)
-    start = time.perf_counter()
-    for _ in progress(range(args.epochs), "epoch"):
-        for forest in loader:
-            optimizer.zero_grad()
-            model.loss(forest).backward()
-            optimizer.step()
-    seconds = time.perf_counter() - start
-    vectors = model().detach()
+    epochs = model.fit(
+        args.epochs,
+        optimizer=args.optimizer,
+        lr=args.lr,
+        batch_size=args.batch_size,
+        schedule=args.schedule,
+        hogwild=args.hogwild,
+        checkpoint=args.checkpoint,
+        resume=args.resume,
+        generator=args.seed,
+    )
+    vectors = wide(model().detach())
     if not bool(vectors.isfinite().all()):
         rule, cure = "must let the loss stay finite", "try a tenth of it"
         _check.fail("--lr", rule, args.lr, cure)
     files = write_embeddings(args.out, vectors, edges.node_id)
-    lines = [f"{model}: {args.epochs} epochs in {seconds:.1f} s"]
+    seconds = sum(epoch.seconds for epoch in epochs)
+    pace = sum(epoch.pairs for epoch in epochs) / max(seconds, 1e-9) / 1e6
+    told = f"{len(epochs)} epochs in {seconds:.1f} s, {pace:.1f} million pairs/s"
+    lines = [f"{model}: {told}"]
     if split is not None:
         auc = 100 * link_auc(model.score, split)
         lines.append(f"ROC-AUC on {split.positive.shape[1]:,} hidden edges: {auc:.1f}")
@@ -110,17 +122,11 @@ def both_ways(edge_index: Tensor, num_nodes: int) -> Tensor:
 def make_model(adj: CompactAdj, args: argparse.Namespace) -> WalkEmbedding:
     """The model that was asked for."""
     fanouts = [args.fanout] * args.window
+    dtype = torch.bfloat16 if args.bfloat16 else torch.float32
     if args.method == "wys":
-        return WatchYourStep(adj, args.dim, fanouts, args.negatives)
+        return WatchYourStep(adj, args.dim, fanouts, args.negatives, dtype=dtype)
     shape = args.dim, args.window, fanouts, args.negatives
+    how: dict[str, Any] = {"contrast": args.contrast, "dtype": dtype}
     if args.method == "deepwalk":
-        return DeepWalk(adj, *shape, contrast=args.contrast)
-    return Node2Vec(adj, *shape, p=args.p, q=args.q, contrast=args.contrast)
-
-
-def progress(items: Iterable[int], unit: str) -> Iterator[int]:
-    """The items, with a progress bar where tqdm is installed."""
-    if find_spec("tqdm") is None:
-        return iter(items)
-    bar = import_module("tqdm").tqdm(items, unit=unit, leave=False, disable=None)
-    return iter(bar)
+        return DeepWalk(adj, *shape, **how)
+    return Node2Vec(adj, *shape, p=args.p, q=args.q, **how)

@@ -9,9 +9,11 @@ from gttf_sampler.embedding.links import (
     split_links,
 )
 from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
+from gttf_sampler.embedding.settings import Epoch
 
 __all__ = [
     "DeepWalk",
+    "Epoch",
     "LinkSplit",
     "Node2Vec",
     "WatchYourStep",

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from os import PathLike
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.embedding import probe
+from gttf_sampler.embedding.fit import fit
+from gttf_sampler.embedding.links import LinkSplit
 from gttf_sampler.embedding.loader import ForestLoader
+from gttf_sampler.embedding.order import ORDERS, in_blocks, near_order
+from gttf_sampler.embedding.settings import Epoch, Options, Schedule, Task
+from gttf_sampler.embedding.storage import folder_of, zeros
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.objectives.base import LossAcc, complete
+from gttf_sampler.random import Randomness
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
 class WalkEmbedding(nn.Module):
@@ -25,12 +36,18 @@ class WalkEmbedding(nn.Module):
 
     bias: BiasFn | None = None
 
-    def __init__(self, adj: CompactAdj, fanouts: Sequence[int]) -> None:
+    def __init__(
+        self,
+        adj: CompactAdj,
+        fanouts: Sequence[int],
+        storage: str | PathLike[str] | None = None,
+    ) -> None:
         super().__init__()
         _check.of_type("adj", adj, CompactAdj)
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
         self.adj = adj
         self.fanouts = tuple(_check.fanouts(fanouts, allow_all=False))
+        self.storage = folder_of(storage)
 
     def objective(self) -> LossAcc:
         """The loss as an accumulator, for `traverse(..., accumulate=...)`."""
@@ -50,22 +67,103 @@ class WalkEmbedding(nn.Module):
             1, complete(forest).nodes[0].shape[0]
         )
 
+    def fit(
+        self,
+        epochs: int,
+        *,
+        optimizer: str = "adam",
+        lr: float = 0.05,
+        batch_size: int = 512,
+        schedule: str | Schedule = "constant",
+        order: str = "random",
+        hogwild: bool = False,
+        valid: LinkSplit | None = None,
+        patience: int | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool | None = None,
+        generator: Randomness = None,
+    ) -> list[Epoch]:
+        """Trains all parameters, without gradients in memory, and returns the epochs.
+
+        >>> import torch
+        >>> from gttf_sampler import CompactAdj
+        >>> from gttf_sampler.embedding import DeepWalk
+        >>> edges = [[0, 1, 2, 3], [1, 2, 3, 0]]
+        >>> ring = CompactAdj.from_edge_index(edges, direction="out")
+        >>> model = DeepWalk(ring, 8, window=2, contrast="logistic")
+        >>> first, *_, last = model.fit(20, batch_size=4, generator=0)
+        >>> last.loss < first.loss
+        True
+
+        Every batch changes the rows that it has touched, and no others. The result
+        depends on `generator` alone, not on the number of threads.
+
+        Args:
+            epochs: how often every node is a seed.
+            optimizer: "sgd", "adagrad", or "adam", which is torch's SparseAdam.
+            lr: the learning rate.
+            batch_size: seeds per step.
+            schedule: of the learning rate: "constant", "linear" or "cosine" (to zero),
+                or a function from the share of steps done to the share of `lr`.
+            order: of the seeds: "random", or "near", by which the seeds of a batch have
+                neighbours in common and the batch fewer rows; batches come at random.
+            hogwild: every thread takes steps of its own, on the same rows at the same
+                time and without locks (Niu et al. 2011). What comes out is then
+                different in every run.
+            valid: hidden edges, whose AUC is told after every epoch.
+            patience: stop after so many epochs without a better AUC, and go back to
+                the vectors of the best, of which memory holds a copy.
+            checkpoint: a file to be written after every epoch.
+            resume: go on from that file; the end is that of a run without a break.
+            progress: a bar with loss and pairs per second; None on terminals only.
+            generator: a torch.Generator, an integer, or None for torch's default one.
+        """
+        task = Task(
+            self,
+            {n: m for n, m in self.named_children() if isinstance(m, nn.Embedding)},
+            partial(self._batches, _check.one_of("order", order, ORDERS)),
+            self.loss,
+            self.score,
+            partial(zeros, self.storage),
+        )
+        options = (epochs, optimizer, lr, batch_size, schedule, hogwild, valid)
+        rest = patience, checkpoint, resume, progress, generator
+        return fit(task, Options(*options, *rest))
+
+    def _batches(self, order: str, size: int, generator: torch.Generator) -> Any:
+        """One epoch of forests for `fit`."""
+        how: dict[str, Any] = {"batch_size": size, "generator": generator}
+        if order == "random":
+            return self.loader(shuffle=True, **how)
+        near = self.adj.cached("near order", lambda: near_order(self.adj))
+        seeds = in_blocks(near.cpu(), size, generator)
+        return self.loader(sampler=seeds.tolist(), **how)
+
     def score(self, edge: Tensor) -> Tensor:
         """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""
         source, target = self._pairs(edge)
-        product: Tensor = self(source) * self(target)
+        product: Tensor = wide(self(source)) * wide(self(target))
         return product.sum(-1)
 
     def _vectors(
-        self, embedding_dim: int, sparse: bool, parts: int = 1
+        self,
+        name: str,
+        embedding_dim: int,
+        sparse: bool,
+        dtype: torch.dtype,
+        parts: int = 1,
     ) -> nn.Embedding:
         """One of `parts` tables that embeddings of so many numbers are split into."""
+        if dtype not in DTYPES:
+            _check.fail("dtype", f"must be one of {DTYPES}", dtype)
         size, rows = _check.count("embedding_dim", embedding_dim), self.adj.num_rows
         if size % parts:
             _check.fail("embedding_dim", "must be even: half is L, half R", size)
-        _check.fits("embedding_dim", 4 * rows * size)
         sparse = _check.yes_or_no("sparse", sparse)
-        return nn.Embedding(rows, size // parts, sparse=sparse)
+        shape = torch.Size([rows, size // parts])
+        table = zeros(self.storage, name, shape, dtype)
+        return nn.Embedding(rows, size // parts, sparse=sparse, _weight=table)
 
     def _pairs(self, edge: Tensor) -> Tensor:
         """`edge`, which must be pairs [2, e] of nodes."""
@@ -100,3 +198,8 @@ class WalkEmbedding(nn.Module):
         """Says how large it is and how it walks."""
         n, d = self().shape
         return f"{type(self).__name__}({n}, {d}, fanouts={list(self.fanouts)})"
+
+
+def wide(vectors: Tensor) -> Tensor:
+    """Vectors with the precision that products are added up in."""
+    return vectors.to(torch.promote_types(vectors.dtype, torch.float32))

@@ -9,6 +9,7 @@ for forest in model.loader(batch_size=256, shuffle=True):
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler.bias.node2vec import Node2VecBias
-from gttf_sampler.embedding.base import WalkEmbedding
+from gttf_sampler.embedding.base import WalkEmbedding, wide
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.objectives.base import LossAcc
@@ -48,7 +49,11 @@ class DeepWalk(WalkEmbedding):
         num_negatives: see `DeepWalkAcc`, like `negative_power` and `contrast`.
         negative_power: negatives are drawn ∝ degree ^ negative_power.
         contrast: "partition" or "logistic".
+        share_negatives: the same ones for all walkers of a tree.
         sparse: sparse gradients, for `torch.optim.SparseAdam`.
+        dtype: of the vectors: float32, float64, or bfloat16, for `fit`.
+        storage: a folder; the vectors, and what optimizers of `fit` keep, are then in
+            files there, memory-mapped, and may be larger than memory.
     """
 
     def __init__(
@@ -61,18 +66,23 @@ class DeepWalk(WalkEmbedding):
         *,
         negative_power: float = 0.75,
         contrast: str = "partition",
+        share_negatives: bool = False,
         sparse: bool = False,
+        dtype: torch.dtype = torch.float32,
+        storage: str | PathLike[str] | None = None,
     ) -> None:
         if fanouts is None:
             fanouts = [1] * _check.steps("window", window, least=1)
-        super().__init__(adj, fanouts)
+        super().__init__(adj, fanouts, storage)
         self.options = {
             "window": window,
             "num_negatives": num_negatives,
             "negative_power": negative_power,
             "contrast": contrast,
+            "share_negatives": share_negatives,
         }
-        self.embedding = self._vectors(embedding_dim, sparse)
+        how = embedding_dim, sparse, dtype
+        self.embedding = self._vectors("embedding", *how)
         self.reset_parameters()
         self.objective()  # checks the options
 
@@ -156,6 +166,8 @@ class WatchYourStep(WalkEmbedding):
         penalty: β; β ‖context‖² is added to the loss, as in Watch Your Step, without
             which the smallest distance gets all the attention in the end.
         sparse: sparse gradients of L and R; the logits of Q have dense ones always.
+        dtype: of the vectors; see `DeepWalk`, like `storage`.
+        storage: a folder for the vectors.
     """
 
     def __init__(
@@ -169,10 +181,13 @@ class WatchYourStep(WalkEmbedding):
         scheme: str = "unbiased",
         penalty: float = 0.05,
         sparse: bool = False,
+        dtype: torch.dtype = torch.float32,
+        storage: str | PathLike[str] | None = None,
     ) -> None:
-        super().__init__(adj, fanouts)
-        self.left = self._vectors(embedding_dim, sparse, parts=2)
-        self.right = self._vectors(embedding_dim, sparse, parts=2)
+        super().__init__(adj, fanouts, storage)
+        how = embedding_dim, sparse, dtype
+        self.left = self._vectors("left", *how, parts=2)
+        self.right = self._vectors("right", *how, parts=2)
         self.penalty = _check.finite("penalty", penalty)
         self.options = {
             "num_negatives": num_negatives,
@@ -212,8 +227,8 @@ class WatchYourStep(WalkEmbedding):
     def score(self, edge: Tensor, *, directed: bool = False) -> Tensor:
         """How much pairs [2, e] look like links, [e]: ⟨L_u, R_v⟩, and ⟨L_v, R_u⟩."""
         source, target = self._pairs(edge)
-        score: Tensor = (self.left(source) * self.right(target)).sum(-1)
+        score: Tensor = (wide(self.left(source)) * wide(self.right(target))).sum(-1)
         if directed:
             return score
-        back: Tensor = (self.left(target) * self.right(source)).sum(-1)
+        back: Tensor = (wide(self.left(target)) * wide(self.right(source))).sum(-1)
         return score + back

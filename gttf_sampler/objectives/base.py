@@ -58,7 +58,7 @@ def vectors(name: str, value: object) -> "Vectors":
         table = _check.floats(name, value)
         if table.dim() != 2 or not table.numel():
             _check.fail(name, "must be a matrix [n, d]", f"shape {list(table.shape)}")
-        return Vectors(name, lambda node: F.embedding(node, table))
+        return Vectors(name, lambda node: F.embedding(node, table), table)
     if not callable(value) or isinstance(value, type):
         rule = "must be an embedding: a module, a function of nodes, or a matrix"
         _check.mistyped(name, rule, _check.shown(value))
@@ -66,10 +66,17 @@ def vectors(name: str, value: object) -> "Vectors":
 
 
 class Vectors:
-    """A function from nodes to vectors that knows by what name it was passed."""
+    """A function from nodes to vectors that knows by what name it was passed.
 
-    def __init__(self, name: str, lookup: Lookup) -> None:
+    Attributes:
+        name: of the argument.
+        lookup: the function.
+        owner: what was passed: the function, a module, or a matrix [n, d].
+    """
+
+    def __init__(self, name: str, lookup: Lookup, owner: object = None) -> None:
         self.name, self.lookup = name, lookup
+        self.owner = lookup if owner is None else owner
 
     def __call__(self, node: Tensor) -> Tensor:
         """The vectors [..., d] of the nodes [...]."""
@@ -107,13 +114,17 @@ def standing(forest: WalkForest) -> list[Tensor]:
     return [level.where(level >= 0, home) for level in forest.nodes]
 
 
-def over_trees(work: Callable[[slice], Tensor], trees: int, each: int) -> Tensor:
+def over_trees(
+    work: Callable[[slice], Tensor], trees: int, each: int, most: int | None = None
+) -> Tensor:
     """The sum of `work` over groups of trees that look up `each` vectors per tree.
+
+    A group looks up `most` at a time, or has as many scores; `GROUP` by default.
 
     Of more than one group, what the backward pass needs is worked out again there, so
     that the vectors of one group are in memory at a time.
     """
-    size = max(1, GROUP // max(1, each))
+    size = max(1, (most or GROUP) // max(1, each))
     starts = range(0, max(1, trees), size)
     groups = [slice(low, min(low + size, trees)) for low in starts]
     if len(groups) == 1 or not torch.is_grad_enabled():

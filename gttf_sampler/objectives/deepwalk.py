@@ -18,7 +18,16 @@ from gttf_sampler.objectives.base import (
     vectors,
 )
 from gttf_sampler.objectives.negative import NegativeSampler
+from gttf_sampler.objectives.scores import SCORES, fused, of_levels, of_paths, scores
 from gttf_sampler.objectives.second_order import SCHEMES, step_ratios
+from gttf_sampler.objectives.window import (
+    counts,
+    logistic,
+    masses,
+    pairs_within,
+    path_counts,
+    similarity,
+)
 from gttf_sampler.random import fold
 
 CONTRASTS = ("partition", "logistic")
@@ -57,6 +66,8 @@ class DeepWalkAcc(LossAcc):
         num_negatives: per seed ("partition"), or per node left ("logistic").
         negative_power: negatives are drawn ∝ degree ^ negative_power.
         contrast: "partition" or "logistic".
+        share_negatives: all walkers of a tree have the same ones ("logistic"); fewer
+            vectors are looked up, and the expectation is the same.
         generator: draws the negatives; None is torch's default generator.
     """
 
@@ -68,6 +79,7 @@ class DeepWalkAcc(LossAcc):
         negative_power: float = 0.75,
         *,
         contrast: str = "partition",
+        share_negatives: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         self.embedding = vectors("embedding", embedding)
@@ -75,13 +87,12 @@ class DeepWalkAcc(LossAcc):
         self.num_negatives = _check.count("num_negatives", num_negatives)
         self.negative_power = _check.number("negative_power", negative_power)
         self.contrast = _check.one_of("contrast", contrast, CONTRASTS)
+        self.share_negatives = _check.yes_or_no("share_negatives", share_negatives)
         self.generator = _check.cpu_generator("generator", generator)
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The sum over the trees of a forest, []."""
-        depths = range(complete(forest).depth + 1)
-        weight = [forest.walk_weight(k) for k in depths]
-        return self.weighted(forest, weight)
+        return self.weighted(complete(forest), forest.walk_weights())
 
     def weighted(self, forest: WalkForest, weight: Sequence[Tensor]) -> Tensor:
         """The loss if walkers count by `weight`, per depth [b, width], instead of η."""
@@ -89,6 +100,8 @@ class DeepWalkAcc(LossAcc):
         nodes = standing(forest)
         nodes += self._negatives(forest, nodes)
         levels = forest.depth + 1
+        if fused(self.embedding):
+            return self._fused(nodes, weight)
 
         def work(group: slice) -> Tensor:
             found = look_up(self.embedding, [level[group] for level in nodes])
@@ -98,10 +111,47 @@ class DeepWalkAcc(LossAcc):
         each = sum(level[:1].numel() for level in nodes)
         return over_trees(work, nodes[0].shape[0], each)
 
+    def _fused(self, nodes: list[Tensor], weight: Sequence[Tensor]) -> Tensor:
+        """The loss from the scores of pairs, by kernels."""
+        depth, window = len(weight) - 1, self.window
+        widths = [level.shape[1] for level in weight]
+        pairs, plain = pairs_within(window, depth), widths[-1] == 1
+        alone = 0 if self.share_negatives else 1  # how many sources have their own
+        left = range(1 if self.contrast == "partition" else depth)
+        others = [(i, alone * i) for i in left]
+        common = None if alone else depth + 1
+
+        def work(group: slice) -> Tensor:
+            own, levels = [n[group] for n in nodes], [w[group] for w in weight]
+            if plain:
+                walk, rest = own[: depth + 1], own[depth + 1 :]
+                described = of_paths(walk, rest, window, others)
+                count = path_counts(levels, window)
+            else:
+                strangers = [(i, depth + 1 + number) for i, number in others]
+                described = of_levels(own, pairs + strangers, common)
+                count = counts(levels, pairs, window)
+            score = scores(self.embedding, described)
+            near, far = score.tensor_split([count.numel()])
+            far = far.view(-1, self.num_negatives)
+            if self.contrast == "partition":
+                partition = far.logsumexp(-1) - math.log(self.num_negatives)
+                return partition.sum() - (count * near).sum()
+            loss = (masses(levels, window) * F.softplus(far).sum(-1)).sum()
+            return loss - (count * F.logsigmoid(near)).sum()
+
+        each = sum(widths[j] for _, j in pairs)
+        each += sum(self.num_negatives * widths[i] for i in left)
+        return over_trees(work, nodes[0].shape[0], each, SCORES)
+
     def _negatives(self, forest: WalkForest, nodes: Sequence[Tensor]) -> list[Tensor]:
-        """The negatives [b, width, num_negatives] of each depth that needs them."""
+        """The negatives [b, width, num_negatives] of each depth that needs them.
+
+        If they are shared, one level [b, 1, num_negatives] is for all depths.
+        """
         sampler = NegativeSampler(forest.adj, self.negative_power)
-        depths = 1 if self.contrast == "partition" else forest.depth
+        one = self.contrast == "partition" or self.share_negatives
+        depths = 1 if one else forest.depth
         key = self._new_key(forest)
         sizes = [(*level.shape, self.num_negatives) for level in nodes[:depths]]
         most = max(self.num_negatives, sum(map(math.prod, sizes)))
@@ -113,48 +163,12 @@ class DeepWalkAcc(LossAcc):
     ) -> Tensor:
         """The loss of some trees, from the vectors of their walkers and negatives."""
         if self.contrast == "logistic":
-            return _logistic(walker, negative, weight, self.window)
+            if self.share_negatives:
+                negative = negative * (len(walker) - 1)
+            return logistic(walker, negative, weight, self.window)
         score = (walker[0][:, :, None] * negative[0]).sum(-1)
         partition = score.logsumexp(-1) - math.log(self.num_negatives)
-        return partition.sum() - _similarity(walker, weight, self.window)
-
-
-def _similarity(walker: list[Tensor], weight: list[Tensor], window: int) -> Tensor:
-    """The sum of ⟨Z_w, Z_v⟩ over all pairs, by their weights.
-
-    It is linear in Z_v, so that walkers are added up from the leaves to the seeds: a
-    level is multiplied at the width of the one above.
-    """
-    total, sums = walker[0].new_zeros(()), list[Tensor]()
-    for i in reversed(range(len(walker) - 1)):
-        sums = [weight[i + 1][:, :, None] * walker[i + 1], *sums][:window]
-        trees, width, size = walker[i].shape
-        fanout = walker[i + 1].shape[1] // width
-        if fanout > 1:
-            sums = [level.view(trees, width, fanout, size).sum(2) for level in sums]
-        shares = [(window - k) / window for k in range(len(sums))]
-        context = sum(s * level for s, level in zip(shares, sums, strict=True))
-        total = total + (walker[i] * context).sum()
-    return total
-
-
-def _logistic(
-    walker: list[Tensor], negative: list[Tensor], weight: list[Tensor], window: int
-) -> Tensor:
-    """Skip-gram with negative sampling: every pair, and the negatives of its first."""
-    loss = walker[0].new_zeros(())
-    for i, (z, others) in enumerate(zip(walker, negative, strict=False)):
-        here = z[:, :, None]  # [b, width, 1, d]
-        mass = z.new_zeros(z.shape[:2])  # of the pairs that have left here
-        for k, level in enumerate(walker[i + 1 : i + 1 + window], 1):
-            spread = level.shape[1] // z.shape[1]
-            count = weight[i + k].view(*z.shape[:2], spread) * (window - k + 1) / window
-            score = (here * level.view(*count.shape, z.shape[2])).sum(-1)
-            loss = loss - (count * F.logsigmoid(score)).sum()
-            mass = mass + count.sum(-1)
-        score = (here * others).sum(-1)  # [b, width, num_negatives]
-        loss = loss + (mass * F.softplus(score).sum(-1)).sum()
-    return loss
+        return partition.sum() - similarity(walker, weight, self.window)
 
 
 class Node2VecAcc(LossAcc):
@@ -178,6 +192,7 @@ class Node2VecAcc(LossAcc):
         num_negatives: per seed ("partition"), or per node left ("logistic").
         negative_power: negatives are drawn ∝ degree ^ negative_power.
         contrast: "partition" or "logistic".
+        share_negatives: as in `DeepWalkAcc`.
         weighted: node2vec with edge weights, on walks with `bias=EdgeWeightBias()`.
         scheme: "unbiased", or "paper".
         generator: draws the negatives; None is torch's default generator.
@@ -193,6 +208,7 @@ class Node2VecAcc(LossAcc):
         negative_power: float = 0.75,
         *,
         contrast: str = "partition",
+        share_negatives: bool = False,
         weighted: bool = False,
         scheme: str = "unbiased",
         generator: torch.Generator | None = None,
@@ -203,6 +219,7 @@ class Node2VecAcc(LossAcc):
             num_negatives,
             negative_power,
             contrast=contrast,
+            share_negatives=share_negatives,
             generator=generator,
         )
         self.p, self.q = _check.scale("p", p), _check.scale("q", q)
@@ -216,9 +233,9 @@ class Node2VecAcc(LossAcc):
     def weights(self, forest: WalkForest) -> list[Tensor]:
         """Per depth what each walker counts [b, width]: η times its steps' ratios."""
         ratios = step_ratios(forest, self.p, self.q, self.weighted, self.scheme)
-        weight = [forest.walk_weight(0)]
+        weight = forest.walk_weights()
         product = torch.ones_like(weight[0])
         for k, ratio in enumerate(ratios, 1):
             product = product.repeat_interleave(forest.fanouts[k - 1], dim=1) * ratio
-            weight.append(forest.walk_weight(k) * product)
+            weight[k] = weight[k] * product
         return weight

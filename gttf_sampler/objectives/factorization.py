@@ -15,6 +15,7 @@ from gttf_sampler.objectives.base import (
     standing,
     vectors,
 )
+from gttf_sampler.objectives.scores import SCORES, fused, level_scores
 
 
 class TransitionFactorizationAcc(LossAcc):
@@ -48,14 +49,12 @@ class TransitionFactorizationAcc(LossAcc):
         """The loss of a forest, []."""
         self._check_depth(complete(forest).depth)
         seed, *nodes = standing(forest)
-        weight = [forest.walk_weight(k) for k in range(1, forest.depth + 1)]
+        weight = forest.walk_weights()[1:]
 
         def work(group: slice) -> Tensor:
-            here = self.left(seed[group])  # [b, 1, d]
-            product = here.new_zeros(())
-            there = look_up(self.right, [level[group] for level in nodes])
-            for c, level, vector in zip(self.coefficients, weight, there, strict=True):
-                score = (here * vector).sum(-1)
+            found = self._scores(seed[group], [level[group] for level in nodes])
+            product = found[0].new_zeros(())
+            for c, level, score in zip(self.coefficients, weight, found, strict=True):
                 product = product + c * (level[group] * score).sum()
             return product
 
@@ -64,20 +63,28 @@ class TransitionFactorizationAcc(LossAcc):
         right = self.right(torch.arange(forest.adj.num_cols, device=seed.device))
         self.right.must_match(self.left, right, left)
         square = ((left.T @ left) * (right.T @ right)).sum()
-        product = over_trees(work, seed.shape[0], each)
+        most = SCORES if fused(self.left, self.right) else None
+        product = over_trees(work, seed.shape[0], each, most)
         return square / 2 - product + self._constant(forest).to(square.dtype)
+
+    def _scores(self, seed: Tensor, nodes: list[Tensor]) -> list[Tensor]:
+        """Per level the scores [b, width] of a seed and the nodes there."""
+        if fused(self.left, self.right):
+            return level_scores(self.left, self.right, seed, nodes)
+        here = self.left(seed)  # [b, 1, d]
+        return [(here * there).sum(-1) for there in look_up(self.right, nodes)]
 
     @torch.no_grad()
     def _constant(self, forest: WalkForest) -> Tensor:
         """½ ‖Σ_k c_k 𝒯̂ᵏ‖² of the forest."""
         levels = zip(forest.nodes[1:], self.coefficients, strict=True)
         trees = torch.arange(forest.nodes[0].shape[0], device=forest.adj.device)
-        index, value = [], []
+        index, value, weight = [], [], forest.walk_weights()
         for k, (node, c) in enumerate(levels, 1):
             alive = node >= 0
             tree = trees[:, None].expand_as(node)
             index.append((tree * forest.adj.num_cols + node)[alive])
-            value.append(c * forest.walk_weight(k)[alive])
+            value.append(c * weight[k][alive])
         entry, where = torch.cat(index).unique(return_inverse=True)
         total: Tensor = value[0].new_zeros(entry.shape)
         total.index_add_(0, where, torch.cat(value))

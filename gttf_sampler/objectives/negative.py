@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
+from gttf_sampler._backends import ops
 from gttf_sampler.graph.compact import CompactAdj
 
 DIGITS = 1 << 40  # of a power of a degree: fewer than libraries may differ in
@@ -61,15 +62,8 @@ class NegativeSampler:
 
     def at(self, key: random.Key, shape: torch.Size, first: int = 0) -> Tensor:
         """Draws number `first`, `first` + 1, … of a key, as nodes of a given shape."""
-        count = shape.numel()
-        slot = torch.arange(first, first + count, device=self._share.device)
-        word = random.bits(random.stream(key, slot), 0)
-        row = random.below_wide(word, torch.full_like(word, self.num_nodes))
-        # What the product of word and n leaves below 2⁶⁴ is uniform within the row.
-        bits = self._coin_bits
-        coin = (word * self.num_nodes >> (64 - bits)).bitwise_and_((1 << bits) - 1)
-        own = coin < self._share.index_select(0, row)
-        return row.where(own, self._alias.index_select(0, row)).view(shape)
+        table = self._share, self._alias, self._coin_bits
+        return ops.draw_alias(*table, key, first, shape.numel()).view(shape)
 
     @property
     def probability(self) -> Tensor:

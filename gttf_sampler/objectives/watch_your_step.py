@@ -17,6 +17,7 @@ from gttf_sampler.objectives.base import (
     vectors,
 )
 from gttf_sampler.objectives.negative import NegativeSampler
+from gttf_sampler.objectives.scores import SCORES, fused, level_scores
 from gttf_sampler.objectives.second_order import SCHEMES
 
 
@@ -74,7 +75,7 @@ class WYSAcc(LossAcc):
         _check.fits("num_negatives", 16 * max(1, seed.shape[0]) * self.num_negatives)
         size = torch.Size([seed.shape[0], self.num_negatives])
         nodes.append(sampler.at(self._new_key(forest), size))
-        weight = [forest.walk_weight(k) for k in range(1, forest.depth + 1)]
+        weight = forest.walk_weights()[1:]
 
         def work(group: slice) -> Tensor:
             here, there = seed[group], [level[group] for level in nodes]
@@ -82,10 +83,17 @@ class WYSAcc(LossAcc):
             return self._group(pairs, negatives, [level[group] for level in weight])
 
         each = sum(level.shape[1] for level in nodes) * (1 + (self.scheme == "paper"))
-        return over_trees(work, seed.shape[0], each)
+        most = SCORES if fused(self.left, self.right) else None
+        return over_trees(work, seed.shape[0], each, most)
 
     def _scores(self, seed: Tensor, nodes: Sequence[Tensor]) -> list[Tensor]:
         """Per level the scores [b, width] of a seed and the nodes there."""
+        if fused(self.left, self.right):
+            scores = level_scores(self.left, self.right, seed, nodes)
+            if self.scheme == "unbiased":
+                return scores
+            other = level_scores(self.right, self.left, seed, nodes)
+            return [score + back for score, back in zip(scores, other, strict=True)]
         here, found = self.left(seed), look_up(self.right, nodes)
         self.right.must_match(self.left, found[-1], here)
         scores = [(here * there).sum(-1) for there in found]

@@ -77,7 +77,7 @@ def sample_hops(plan: Plan, batch: Batch) -> Rooted:
         for name in ("row", "col", "edge")
     )
     return Rooted(
-        node=[some.node for some in nodes],
+        node=[some.node if plan.depth else some.node.clone() for some in nodes],
         root=[some.root for some in nodes] if batch.apart else None,
         row=row,
         col=col,

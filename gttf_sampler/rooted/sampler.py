@@ -143,7 +143,8 @@ class RootedSampler:
     def _is_plain(self, ids: Any) -> bool:
         """Whether ids need no check but that of their range."""
         plain = type(ids) is Tensor and ids.dtype == torch.int64 and ids.dim() == 1
-        return plain and ids.layout is torch.strided and ids.device == self.plan.device
+        here = self.plan.device.type == "cpu"  # elsewhere, a backend would have to wait
+        return plain and here and ids.device.type == "cpu" and not _is_odd(ids)
 
     def _checked_batch(
         self,
@@ -258,6 +259,11 @@ def _check_law(law: Law, adj: CompactAdj, trees: int) -> None:
     if not own or law.gaps != (law.mass is not None and tables.has_gaps(adj)):
         rule = "must be the mass and the gaps of EdgeWeightBias().law(adj), or neither"
         _check.fail("law.mass", rule, f"mass={law.mass}, gaps={law.gaps}")
+
+
+def _is_odd(ids: Tensor) -> bool:
+    """Whether numbers are not simply where their address says."""
+    return ids.layout is not torch.strided or ids.is_neg()
 
 
 def _first_roots(starts: Sequence[Tensor], order: Sequence[int]) -> list[int]:

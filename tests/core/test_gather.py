@@ -80,3 +80,24 @@ def test_gather_rows_survives_an_index_out_of_range():
         gather_rows(ROWS, torch.full((2000,), 3000))
     gc.collect()
     assert len(FEATURES.idle) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "index", "error"),
+    [
+        (ROWS, torch.tensor([1]).to("meta"), TypeError),
+        (ROWS.to("meta"), torch.tensor([1]), TypeError),
+        (torch.rand(5, 0), torch.tensor([7]), ValueError),
+        (ROWS, torch.tensor([1]).to_sparse(), TypeError),
+        (torch.tensor(1.0), torch.tensor([0]), ValueError),
+    ],
+    ids=["index on meta", "meta", "no columns", "sparse", "0-d"],
+)
+def test_gather_rows_refuses_what_has_no_rows_here(values, index, error):
+    with pytest.raises(error, match=r"^'(values|index)' must"):
+        gather_rows(values, index)
+
+
+def test_gather_rows_of_a_negated_index():
+    index = torch._neg_view(torch.tensor([-1, -2]))
+    assert torch.equal(gather_rows(ROWS, index), ROWS[1:3])

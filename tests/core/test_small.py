@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gttf_sampler import CompactAdj
+from gttf_sampler._backends.numba_small import MOST_EDGES
 from gttf_sampler._backends.scratch import Workspace
 from gttf_sampler.bias import UNIFORM
 from gttf_sampler.rooted import RootedSampler
@@ -72,6 +73,15 @@ def test_nodes_ends_and_edges_have_memory_of_their_own():
         batch.col[0].untyped_storage().data_ptr()
         == parts[1].untyped_storage().data_ptr()
     )
+
+
+def test_many_seeds_after_few_make_no_large_workspace():
+    sampler = make_sampler()
+    draw(sampler, torch.arange(2), 7)
+    many = torch.zeros(MOST_EDGES + 1, dtype=torch.int64)
+    assert draw(sampler, many, 7).node[0].numel() > MOST_EDGES
+    (workspace,) = workspaces(sampler)
+    assert workspace.space.size < MOST_EDGES
 
 
 @pytest.mark.parametrize("wrong", [-1, NODES])

@@ -229,9 +229,20 @@ def test_calls_are_waited_for_when_another_fails(two_threads):
 def test_nobody_waits_for_a_thread_to_wake_up(two_threads):
     """As long as the other thread is busy, the caller makes all calls."""
     go_on, made = threading.Event(), []
+
+    class Owner:
+        pass
+
+    def note(owner, number):
+        made.append(number)
+
     threads._summon(lambda: go_on.wait(30))
-    threads.run([partial(made.append, number) for number in range(5)])
+    owner = Owner()
+    alive = weakref.ref(owner)
+    threads.run([partial(note, owner, number) for number in range(5)])
     assert made == [0, 1, 2, 3, 4]
+    del owner
+    assert alive() is None  # not even though somebody is still to wake up for it
     go_on.set()
 
 

@@ -12,7 +12,7 @@ from exact import one_thread
 __all__ = ["one_thread"]
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
-NAMES = ("sage", "models", "link_prediction", "node2vec", "distributed")
+NAMES = "sage", "models", "link_prediction", "node2vec", "ddp", "distributed"
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ LEARNED = {
     "pyg_hetero": 40,
     "pyg_link_prediction": 70,
     "pyg_node2vec": 15,
+    "pyg_ddp": 30,
     "pyg_distributed": 60,
 }
 

@@ -27,6 +27,15 @@ def homogeneous():
     return data
 
 
+def with_names_of_batches(data):
+    """Columns of the data that have the names of what a batch says of itself."""
+    for store in data.node_stores:
+        store.batch = torch.full((N,), 99)
+        store.num_sampled_nodes = torch.arange(N)
+    data.edge_stores[0].num_sampled_edges = torch.arange(M)
+    return data
+
+
 def heterogeneous():
     data = HeteroData()
     for kind in "abc":
@@ -82,6 +91,15 @@ def compare(loader, theirs):
         expected = theirs.filter_fn(loader, out)
         for found, wanted in zip(told(batch), told(expected), strict=True):
             assert same(found, wanted)
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("typed", [False, True])
+def test_names_of_batches_are_those_of_pyg(disjoint, typed):
+    data = with_names_of_batches(heterogeneous() if typed else homogeneous())
+    nodes = ("a", torch.arange(12)) if typed else torch.arange(12)
+    how = {"input_nodes": nodes, "batch_size": 5, "disjoint": disjoint}
+    compare(GTTFLoader(data, [3, 2], **how), NeighborLoader)
 
 
 @pytest.mark.parametrize("how", SETTINGS)

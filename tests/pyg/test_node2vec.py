@@ -18,6 +18,9 @@ from torch_geometric.nn.models import node2vec as host
 from exact import assert_frequencies, proportional
 from exact import one_thread as one_thread
 from gttf_pyg import Node2Vec
+from gttf_sampler.embedding import split_links
+from gttf_sampler.embedding.fit import SEEDS
+from gttf_sampler.random import FIT, fold, new_key
 from simulated import Accelerator
 from strategies import graphs
 
@@ -96,7 +99,7 @@ def test_node2vec_has_the_state_of_pyg(pyg_node2vec):
 
 
 def test_node2vec_inherits_whatever_needs_no_walks():
-    for name in ("reset_parameters", "forward", "pos_sample", "loss", "test"):
+    for name in ("reset_parameters", "forward", "pos_sample", "test"):
         assert getattr(Node2Vec, name) is getattr(host.Node2Vec, name)
 
 
@@ -407,6 +410,37 @@ def test_node2vec_of_a_user_is_asked():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("negatives", [1, 3])
+def test_node2vec_loss_is_that_of_pyg(sparse, negatives):
+    """The value and the gradient, 1e-5 of the largest entry; saturated scores, too."""
+    model = karate(walks_per_node=3, num_negative_samples=negatives, sparse=sparse)
+    for scale in (0.1, 1.0, 30.0):
+        torch.manual_seed(0)
+        torch.nn.init.normal_(model.embedding.weight, std=scale)
+        pos, neg = model.sample(torch.arange(34))
+        found = []
+        for loss in (model.loss, super(Node2Vec, model).loss):
+            model.embedding.weight.grad = None
+            value = loss(pos, neg)
+            value.backward()
+            assert model.embedding.weight.grad.is_sparse == sparse
+            found.append((value.detach(), model.embedding.weight.grad.to_dense()))
+        for ours, theirs in zip(*found, strict=True):
+            most = 1e-5 * float(theirs.abs().max())
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=most)
+
+
+def test_node2vec_loss_takes_any_windows():
+    model = karate()
+    host_loss = super(Node2Vec, model).loss
+    for pos, neg in (((5, 4), (5, 4)), ((7, 2), (4, 3))):
+        windows = torch.randint(34, pos), torch.randint(34, neg)
+        torch.testing.assert_close(model.loss(*windows), host_loss(*windows))
+    with pytest.raises(IndexError):
+        model.loss(torch.tensor([[0, 34]]), torch.tensor([[0, 1]]))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
 def test_node2vec_learns_two_communities(sparse):
     inside = torch.combinations(torch.arange(8)).t()
     one_way = torch.cat([inside, inside + 8, torch.tensor([[0], [8]])], dim=1)
@@ -433,6 +467,46 @@ def test_node2vec_learns_two_communities(sparse):
     alike, block = z @ z.t(), torch.arange(16) // 8
     same = block[:, None] == block
     assert alike[same].mean() > alike[~same].mean() + 0.5
+
+
+@pytest.mark.parametrize("p", [1.0, 0.5])
+def test_node2vec_fit_is_the_loop_of_pyg(p):
+    """With SparseAdam, on the walks and negatives of the same keys."""
+    found, expected = (karate(p=p, walks_per_node=2, sparse=True) for _ in range(2))
+    expected.load_state_dict(found.state_dict())
+    losses = [epoch.loss for epoch in found.fit(3, batch_size=9, generator=7)]
+    optimizer = torch.optim.SparseAdam(expected.parameters(), lr=0.01)
+    key = int(new_key(7, torch.device("cpu"), FIT))
+    for epoch in range(3):
+        seed = int(fold(key, epoch)) & SEEDS
+        own = torch.Generator().manual_seed(int(fold(seed, 1)) & SEEDS)
+        values = []
+        for pos, neg in expected.loader(batch_size=9, shuffle=True, generator=own):
+            optimizer.zero_grad()
+            loss = super(Node2Vec, expected).loss(pos, neg)
+            loss.backward()
+            optimizer.step()
+            values.append(loss.item())
+        assert losses[epoch] == pytest.approx(sum(values) / len(values), rel=1e-5)
+    torch.testing.assert_close(found(), expected(), rtol=1e-4, atol=1e-5)
+
+
+def test_node2vec_fit_stops_and_goes_on(tmp_path):
+    split = split_links(KarateClub()[0].edge_index, 34, hide=0.2, generator=0)
+    whole, part = (
+        Node2Vec(split.train, 8, 6, 4, num_nodes=34, generator=torch.Generator())
+        for _ in range(2)
+    )
+    part.load_state_dict(whole.state_dict())
+    how = {"valid": split, "batch_size": 10, "optimizer": "adagrad"}
+    epochs = whole.fit(4, **how)
+    assert all(0 <= epoch.auc <= 1 for epoch in epochs)
+    part.fit(2, checkpoint=tmp_path / "run", **how)
+    part.fit(4, checkpoint=tmp_path / "run", resume=True, **how)
+    assert torch.equal(whole(), part())
+    before = whole().detach().clone()
+    assert whole.fit(1, hogwild=True)[0].pairs > 0
+    assert not torch.equal(whole(), before)
 
 
 def test_node2vec_test_scores_a_classifier(monkeypatch):

@@ -219,7 +219,8 @@ def alone(tmp_path, monkeypatch):
 SMALL = ["--scale", "0.001", "--batch", "16", "--batches", "6", "--rounds", "1"]
 
 
-OF_ITS_OWN = ("scale", "modes", "distributed")  # nobody else takes part in these
+# Nobody else takes part in these.
+OF_ITS_OWN = ("scale", "modes", "embedding", "distributed")
 
 
 @pytest.mark.parametrize("task", [t for t in runs.TASKS if t not in OF_ITS_OWN])

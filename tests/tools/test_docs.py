@@ -156,6 +156,9 @@ def check(words):
         check_script(module_file(rest[1]), rest[2:])
     elif command.endswith("python"):
         check_script(ROOT / rest[0], rest[1:])
+    elif command == "torchrun":
+        place = next(i for i, word in enumerate(rest) if word.endswith(".py"))
+        check_script(ROOT / rest[place], rest[place + 1 :])
     elif command == "pytest":
         assert all((ROOT / word).exists() for word in rest if "/" in word)
     else:
@@ -222,6 +225,8 @@ def check_script(file, rest):
         "pip install '.[no-such-extra]'",
         "python examples/no_such_file.py",
         "python examples/walk_forest.py --jpg figure.jpg",
+        "torchrun --nproc-per-node 2 examples/no_such_file.py",
+        "torchrun examples/pyg_ddp.py --no-such-option",
         "no-such-command",
     ],
 )

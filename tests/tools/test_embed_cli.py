@@ -263,7 +263,7 @@ def test_embed_walks_along_directed_edges(tmp_path, capsys):
         (["embed", "{karate}", "no/such/z.npy"], "'path' must be in a directory"),
         (["embed", "{karate}", "z.npy", "--epochs", "0"], "'--epochs' must be at"),
         (["embed", "{karate}", "z.npy", "--hide", "1e-6"], "'--hide' must hide at"),
-        (["embed", "{karate}", "z.npy", "--lr", "1e30"], "'--lr' must let the loss"),
+        (["embed", "{karate}", "z.npy", "--lr", "1e30"], "'lr' must let the loss"),
         (["embed", "{karate}", "z.npy", "--dim", "0"], "'embedding_dim' must be at"),
     ],
 )
@@ -289,3 +289,27 @@ def test_command_help(capsys):
     with pytest.raises(SystemExit, match="2"):
         main([])
     assert "command" in capsys.readouterr().err
+
+
+def test_embed_goes_on_from_a_checkpoint(karate, tmp_path, capsys):
+    shared = ["--dim", "8", "--window", "2", "--schedule", "constant"]
+    shared += ["--optimizer", "adagrad"]
+    whole, parts = tmp_path / "whole.npy", tmp_path / "parts.npy"
+    assert main(["embed", str(karate), str(whole), *shared, "--epochs", "4"]) == 0
+    file = ["--checkpoint", str(tmp_path / "run")]
+    first = ["--epochs", "2", *file]
+    assert main(["embed", str(karate), str(parts), *shared, *first]) == 0
+    rest = ["--epochs", "4", *file, "--resume", "--force"]
+    assert main(["embed", str(karate), str(parts), *shared, *rest]) == 0
+    assert np.array_equal(np.load(whole), np.load(parts))
+    assert "4 epochs in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--hogwild", "--bfloat16"])
+@pytest.mark.parametrize("method", ["deepwalk", "wys"])
+def test_embed_has_options_of_fit(karate, tmp_path, flag, method):
+    out = tmp_path / "z.npy"
+    options = ["--method", method, "--dim", "8", "--epochs", "3", "--window", "2"]
+    assert main(["embed", str(karate), str(out), *options, flag]) == 0
+    assert np.load(out).dtype == np.float32
+    assert np.isfinite(np.load(out)).all()

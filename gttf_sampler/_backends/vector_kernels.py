@@ -1,0 +1,224 @@
+"""The two loops over the numbers of vectors, written as vector instructions.
+
+`dot` multiplies two vectors; `pull` gives a source and its targets what each pair owes
+the other. LLVM would have to prove that the arrays do not overlap, and to reorder sums;
+here the order is written down. Every number of a gradient is a chain of multiply-adds
+in the order of the pairs, whatever part of the vector a thread works on.
+
+Tables hold float32 or float64, or bfloat16 as uint16, which is widened when loaded.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_WORD, _LANE, _SINGLE = ir.IntType(64), ir.IntType(32), ir.FloatType()
+_UNROLLED = 4  # vectors in flight: as long as one waits, the others go on
+
+
+def _kind(pointer):
+    """The numbers that are computed with, and how many make a vector of 64 bytes."""
+    stored = pointer.type.pointee
+    return (ir.DoubleType(), 8) if isinstance(stored, ir.DoubleType) else (_SINGLE, 16)
+
+
+def _array(context, builder, signature, args, number):
+    kind = signature.args[number]
+    return context.make_array(kind)(context, builder, args[number]).data
+
+
+def _place(builder, pointer, index, lanes):
+    where = builder.gep(pointer, [index])
+    if lanes == 1:
+        return where
+    kind = ir.VectorType(pointer.type.pointee, lanes)
+    return builder.bitcast(where, kind.as_pointer())
+
+
+def _load(builder, pointer, index, lanes):
+    """Numbers from `index` on; those of bfloat16 are the upper half of a float32."""
+    stored = pointer.type.pointee
+    found = builder.load(_place(builder, pointer, index, lanes))
+    found.align = {_SINGLE: 4, ir.IntType(16): 2}.get(stored, 8)
+    if stored != ir.IntType(16):
+        return found
+    wide, number = _LANE, _SINGLE
+    sixteen = ir.Constant(_LANE, 16)
+    if lanes > 1:
+        wide, number = ir.VectorType(_LANE, lanes), ir.VectorType(_SINGLE, lanes)
+        sixteen = ir.Constant(wide, [16] * lanes)
+    return builder.bitcast(builder.shl(builder.zext(found, wide), sixteen), number)
+
+
+def _store(builder, value, pointer, index, lanes):
+    kept = builder.store(value, _place(builder, pointer, index, lanes))
+    kept.align = 4 if pointer.type.pointee == _SINGLE else 8
+
+
+def _multiply_add(builder, left, right, total):
+    """The sum of a product and `total`, rounded once where the processor can."""
+    kind = left.type
+    lanes = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+    number = kind.element if lanes else kind
+    name = f"llvm.fmuladd.{lanes}{'f32' if number == _SINGLE else 'f64'}"
+    signature = ir.FunctionType(kind, [kind] * 3)
+    call = cgutils.get_or_insert_function(builder.module, signature, name)
+    return builder.call(call, [left, right, total])
+
+
+def _spread(builder, value, lanes):
+    """A vector of one number."""
+    if lanes == 1:
+        return value
+    kind = ir.VectorType(value.type, lanes)
+    nothing, zero = ir.Constant(kind, ir.Undefined), ir.Constant(_LANE, 0)
+    first = builder.insert_element(nothing, value, zero)
+    mask = ir.Constant(ir.VectorType(_LANE, lanes), [0] * lanes)
+    return builder.shuffle_vector(first, nothing, mask)
+
+
+def _sum(builder, vector):
+    """The numbers of a vector, added up half by half."""
+    lanes, number = vector.type.count, vector.type.element
+    while lanes > 1:
+        nothing = ir.Constant(ir.VectorType(number, lanes), ir.Undefined)
+        lanes //= 2
+        kind = ir.VectorType(_LANE, lanes)
+        halves = (
+            ir.Constant(kind, list(range(start, start + lanes))) for start in (0, lanes)
+        )
+        vector = builder.fadd(
+            *(builder.shuffle_vector(vector, nothing, half) for half in halves)
+        )
+    return builder.extract_element(vector, ir.Constant(_LANE, 0))
+
+
+def _in_parts(builder, low, high, lanes, body):
+    """body(start, vectors, lanes) over [low, high): many vectors, one, single numbers.
+
+    Where parts begin depends on `low` alone.
+    """
+    size = builder.sub(high, low)
+    begin = low
+    for vectors, width in ((_UNROLLED, lanes), (1, lanes), (1, 1)):
+        step = vectors * width
+        whole = builder.and_(size, _WORD(-step))
+        end = builder.add(low, whole)
+        steps = begin, end, _WORD(step)
+        with cgutils.for_range_slice(builder, *steps, intp=_WORD) as (start, _):
+            body(start, vectors, width)
+        begin = end
+
+
+@intrinsic
+def dot(_, left, at, right, beside, size):
+    """⟨left[at:], right[beside:]⟩ of `size` numbers."""
+
+    def emit(context, builder, signature, args):
+        x, y = (_array(context, builder, signature, args, number) for number in (0, 2))
+        at, beside, size = args[1], args[3], args[4]
+        number, lanes = _kind(x)
+        kind = ir.VectorType(number, lanes)
+        zero = ir.Constant(kind, [0.0] * lanes)
+        sums = [cgutils.alloca_once(builder, kind) for _ in range(_UNROLLED)]
+        rest = cgutils.alloca_once(builder, number)
+        for each in sums:
+            builder.store(zero, each)
+        builder.store(ir.Constant(number, 0.0), rest)
+
+        def body(start, vectors, width):
+            for turn in range(vectors):
+                here = builder.add(start, _WORD(turn * width))
+                p = _load(builder, x, builder.add(at, here), width)
+                q = _load(builder, y, builder.add(beside, here), width)
+                total = rest if width == 1 else sums[turn]
+                value = _multiply_add(builder, p, q, builder.load(total))
+                builder.store(value, total)
+
+        _in_parts(builder, _WORD(0), size, lanes, body)
+        a, b, c, d = (builder.load(each) for each in sums)
+        whole = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+        return builder.fadd(_sum(builder, whole), builder.load(rest))
+
+    number = types.float64 if left.dtype == types.float64 else types.float32
+    word = types.uint64
+    return number(left, word, right, word, word), emit
+
+
+@intrinsic
+def pull(_, tables, rows, nodes, places, coefficient, first, span, targets, gradients):
+    """Adds to gradients what one source and its targets owe each other.
+
+    Args:
+        tables: left, right: the vectors of sources, of targets; flat.
+        rows: where the source begins in left, and its gradient in the gradients.
+        nodes: the targets are nodes[first:].
+        places: [n], which row of the gradients belongs to a target.
+        coefficient: of the pairs, as many as there are targets.
+        first: of the targets in nodes, of the pairs in coefficient.
+        span: d, and from which to which number of the vectors to go.
+        targets: how many there are.
+        gradients: of sources, of targets; flat.
+    """
+
+    def emit(context, builder, signature, args):
+        def pair(number):
+            kinds = signature.args[number].types
+            values = cgutils.unpack_tuple(builder, args[number])
+            return [
+                context.make_array(kind)(context, builder, value).data
+                if isinstance(kind, types.Array)
+                else value
+                for kind, value in zip(kinds, values, strict=True)
+            ]
+
+        left, right = pair(0)
+        source, home = pair(1)
+        node, place, weight = (
+            _array(context, builder, signature, args, number) for number in (2, 3, 4)
+        )
+        at, beside = pair(5)
+        size, low, high = pair(6)
+        targets = args[7]
+        mine, theirs = pair(8)
+        number, lanes = _kind(mine)
+
+        def body(start, vectors, width):
+            kind = ir.VectorType(number, width) if width > 1 else number
+            zero = [0.0] * width if width > 1 else 0.0
+            begins = [
+                builder.add(start, _WORD(turn * width)) for turn in range(vectors)
+            ]
+            own = [
+                _load(builder, left, builder.add(source, begin), width)
+                for begin in begins
+            ]
+            sums = [cgutils.alloca_once(builder, kind) for _ in begins]
+            for total in sums:
+                builder.store(ir.Constant(kind, zero), total)
+            with cgutils.for_range(builder, targets, intp=_WORD) as loop:
+                name = builder.load(builder.gep(node, [builder.add(at, loop.index)]))
+                row = builder.sext(builder.load(builder.gep(place, [name])), _WORD)
+                name, row = builder.mul(name, size), builder.mul(row, size)
+                here = builder.gep(weight, [builder.add(beside, loop.index)])
+                factor = _spread(builder, builder.load(here), width)
+                for begin, vector, total in zip(begins, own, sums, strict=True):
+                    other = _load(builder, right, builder.add(name, begin), width)
+                    value = _multiply_add(builder, factor, other, builder.load(total))
+                    builder.store(value, total)
+                    there = builder.add(row, begin)
+                    value = _load(builder, theirs, there, width)
+                    value = _multiply_add(builder, factor, vector, value)
+                    _store(builder, value, theirs, there, width)
+            for begin, total in zip(begins, sums, strict=True):
+                there = builder.add(home, begin)
+                value = _load(builder, mine, there, width)
+                value = builder.fadd(value, builder.load(total))
+                _store(builder, value, mine, there, width)
+
+        _in_parts(builder, low, high, lanes, body)
+        return context.get_dummy_value()
+
+    arguments = tables, rows, nodes, places, coefficient, first, span, targets
+    return types.void(*arguments, gradients), emit

@@ -1,0 +1,222 @@
+"""KeyedBatches: the indices of every batch and its key, also of a resumed pass."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+
+from gttf_sampler import _check
+from gttf_sampler._loading.order import Order, fingerprint
+from gttf_sampler._loading.progress import Drawn, Pass
+from gttf_sampler.random import BATCH, draw, fold, new_key
+
+CPU = torch.device("cpu")
+
+
+class KeyedIndex(NamedTuple):
+    """What `collate_fn` is given for a batch.
+
+    Attributes:
+        index: of the batch: a list, or a number where there are no batches.
+        key: to draw it with; None if nobody has given one.
+    """
+
+    index: Any
+    key: int | None
+
+    @classmethod
+    def of(cls, index: Any) -> KeyedIndex:
+        """`index` as it is, or plain indices without a key."""
+        return index if isinstance(index, KeyedIndex) else cls(index, None)
+
+
+class Epoch:
+    """The pass that a loader has begun last.
+
+    It is what the loader shares with the batches that it hands to torch.
+
+    Attributes:
+        under_way: that pass; None before the first.
+        new: the same while the loader has its iterator made.
+        indices: what draws its indices, then.
+    """
+
+    under_way: Pass | None = None
+    new: Pass | None = None
+    indices: Indices | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: a pass belongs to the process in which it began."""
+        return {}
+
+
+class KeyedBatches:
+    """The batches of an index sampler, each with its key.
+
+    It knows the epoch and not the loader, which keeps the iterator over it if workers
+    persist: that would be a cycle of references with processes in it.
+    """
+
+    def __init__(
+        self,
+        batches: Any,
+        epoch: Epoch,
+        generator: torch.Generator | None,
+        draws_keys: bool,
+    ) -> None:
+        self.batches, self.epoch = batches, epoch
+        self.generator, self.draws_keys = generator, draws_keys
+
+    def __iter__(self) -> Iterator[KeyedIndex]:
+        begun = self.epoch.new  # torch may ask twice for an iterator
+        order = Order(self.batches, self.generator)
+        if begun is None:  # by hand, without the loader
+            begun = Pass(0, order.states())
+            begun.key = None if self.draws_keys else foreseen(self.generator)
+        self.epoch.indices = Indices(self, begun, order)
+        return self.epoch.indices
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+class Indices(Iterator[KeyedIndex]):
+    """The indices of a pass, with their keys, drawn as they are asked for."""
+
+    def __init__(self, given: KeyedBatches, under_way: Pass, order: Order) -> None:
+        self._batches, self._generator = given.batches, given.generator
+        self._draws_key = given.draws_keys
+        self._pass, self._order = under_way, order
+        self._source: Iterator[Any] | None = None
+        self._refused: Exception | None = None
+        self._waiting: deque[Drawn] = deque()  # drawn before an interruption
+
+    def __next__(self) -> KeyedIndex:
+        try:
+            self.start()
+        except Exception as error:
+            if self._pass.resumed is None:
+                raise
+            # The loader asks again and raises it, when torch's iterator is complete.
+            self._refused = error.with_traceback(None)
+            raise StopIteration from None
+        try:
+            drawn = self._waiting.popleft() if self._waiting else self._draw()
+        except StopIteration:
+            raise
+        except Exception:
+            self._pass.give(None)
+            raise
+        number = self._pass.give(drawn)
+        return KeyedIndex(drawn.index, int(fold(self._pass.key or 0, number)))
+
+    def start(self) -> None:
+        """Draws the key, and what a pass that is resumed had drawn; only once."""
+        if self._refused is not None:
+            error, self._refused = self._refused, None
+            try:
+                raise error
+            finally:
+                del error  # else the error and this frame would keep each other
+        if self._source is not None:
+            return
+        try:
+            self._start()
+        except Exception:
+            if self._pass.back:
+                self._order.put(self._pass.back)
+            raise
+
+    def _start(self) -> None:
+        if self._draws_key:  # in any case: the order is drawn after it
+            drawn = int(new_key(self._generator, CPU, BATCH))
+            self._pass.key = drawn if self._pass.key is None else self._pass.key
+        state = self._pass.resumed
+        if state is not None and self._order.stateful is not None:
+            self._put_sampler(state)
+            return
+        self._source = iter(self._batches)
+        if state is not None and state["start"] is not None:
+            self._draw_again(state)
+
+    def _draw(self) -> Drawn:
+        """The next indices of the sampler."""
+        source: Any = self._source
+        try:
+            index = next(source)
+        except StopIteration:
+            self._pass.ended = True
+            raise
+        self._pass.drawn += 1
+        return Drawn(index, self._order.note())
+
+    def _draw_again(self, state: dict[str, Any]) -> None:
+        """Draws what was drawn before the interruption, and puts generators back."""
+        try:
+            while self._pass.drawn < state["drawn"]:
+                self._waiting.append(self._draw())
+        except StopIteration:
+            _other_order(f"an end after {self._pass.drawn} batches")
+        if state["ended"]:
+            for _ in self._source or ():
+                _other_order(f"more than {self._pass.drawn} batches")
+            self._pass.ended = True
+        seen = 0
+        for _ in range(state["position"]):
+            self._pass.last = self._waiting.popleft()
+            seen = fingerprint(seen, self._pass.last.index)
+        if seen != state["seen"]:
+            _other_order("another one")
+        self._order.put(self._pass.back)
+
+    def _put_sampler(self, state: dict[str, Any]) -> None:
+        """Has a sampler with a state of its own continue there."""
+        if state["start"] is not None:
+            self._order.put(self._pass.back)
+        sampler: Any = self._order.stateful
+        sampler.load_state_dict(deepcopy(state["sampler"]))
+        self._source = iter(self._batches)
+        self._pass.drawn = position = state["position"]
+        if position:
+            self._pass.last = Drawn(None, state["sampler"])
+        if 0 < position != _length(self._batches):
+            return
+        # Between epochs a sampler may say that it is at the end of one, or that it is
+        # at the start of the next.
+        try:
+            self._waiting.append(self._draw())
+        except StopIteration:
+            if position == 0:
+                self._source, self._pass.ended = iter(self._batches), False
+        else:
+            if position > 0:
+                sampler.load_state_dict(deepcopy(state["sampler"]))
+                self._source, self._pass.drawn = iter(()), position
+                self._waiting.clear()
+
+
+def _length(batches: Any) -> int | None:
+    """How many batches there are; None if nobody knows."""
+    try:
+        return len(batches)
+    except TypeError:
+        return None
+
+
+def _other_order(found: str) -> NoReturn:
+    """Raises the error of a sampler that does not repeat itself."""
+    rule = "must give the order that it gave when the state was taken"
+    cure = "set its seed or epoch, or give it 'state_dict' and 'load_state_dict'"
+    _check.fail("sampler", rule, found, cure)
+
+
+def foreseen(generator: torch.Generator | None) -> int:
+    """The key that `generator` would draw next."""
+    source = torch.default_generator if generator is None else generator
+    copy = torch.Generator()
+    copy.set_state(source.get_state())
+    return draw(copy)

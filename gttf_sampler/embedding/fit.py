@@ -1,0 +1,186 @@
+"""`model.fit`: epochs of training without gradients in memory, which can be resumed."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler.embedding import checkpoint
+from gttf_sampler.embedding.bar import bar
+from gttf_sampler.embedding.links import link_auc
+from gttf_sampler.embedding.optimizers import RowOptimizer, collector_of
+from gttf_sampler.embedding.settings import (
+    SCHEDULES,
+    Epoch,
+    Options,
+    Task,
+    check_options,
+    check_table,
+)
+from gttf_sampler.random import FIT, fold, new_key
+
+CPU = torch.device("cpu")
+SEEDS = (1 << 63) - 1  # those a torch.Generator takes
+
+
+def fit(task: Task, options: Options) -> list[Epoch]:
+    """Trains for some epochs, or until held-out edges are found no better."""
+    check_options(options)
+    for name, table in task.tables.items():
+        check_table(name, table)
+    key = int(new_key(options.generator, CPU, FIT))
+    run = Run(task, options, key)
+    if options.resume:
+        run.restore()
+    while not run.over:
+        run.epoch()
+    run.finish()
+    return run.history
+
+
+class Run:
+    """A run of `fit`: all that changes from one epoch to the next."""
+
+    def __init__(self, task: Task, options: Options, key: int) -> None:
+        self.task, self.options, self.key = task, options, key
+        weights = {name: table.weight for name, table in task.tables.items()}
+        mine = {id(weight) for weight in weights.values()}
+        others = [
+            p for p in task.model.parameters() if p.requires_grad and id(p) not in mine
+        ]
+        how = options.optimizer, weights, others, key, task.allocate
+        self.optimizer = RowOptimizer(*how)
+        self.history: list[Epoch] = []
+        self.best: dict[str, Tensor] | None = None  # parameters, where AUC was best
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to do."""
+        aucs = [epoch.auc for epoch in self.history if epoch.auc is not None]
+        late = self.options.patience is not None and len(aucs) > 0
+        since = len(aucs) - 1 - aucs.index(max(aucs)) if late else 0
+        stops = late and since >= (self.options.patience or 0)
+        return stops or len(self.history) >= self.options.epochs
+
+    def epoch(self) -> None:
+        """One more epoch: it depends on the key and its number alone."""
+        number, options = len(self.history), self.options
+        seed = int(fold(self.key, number)) & SEEDS
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            torch.manual_seed(seed)
+            generator = torch.Generator().manual_seed(int(fold(seed, 1)) & SEEDS)
+            batches = self.task.batches(options.batch_size, generator)
+            start = time.perf_counter()
+            with bar(len(batches), number, options) as show:
+                work = _Work(self, batches, show)
+                work.run()
+            seconds = time.perf_counter() - start
+        loss = work.loss / max(1, work.done)
+        if not math.isfinite(loss):
+            rule, cure = "must let the loss stay finite", "try a tenth of it"
+            _check.fail("lr", rule, options.lr, cure)
+        auc = None
+        if options.valid is not None:
+            auc = link_auc(self.task.score, options.valid)
+        self.history.append(Epoch(loss, seconds, work.pairs, auc))
+        self._remember()
+        if options.checkpoint is not None:
+            checkpoint.save(options.checkpoint, self)
+
+    def lr(self, step: int, per_epoch: int) -> float:
+        """The learning rate of a step, from 0."""
+        options, schedule = self.options, self.options.schedule
+        if isinstance(schedule, str):
+            schedule = SCHEDULES[schedule]
+        return options.lr * schedule(step / max(1, per_epoch * options.epochs))
+
+    def _remember(self) -> None:
+        """Keeps the parameters if no epoch before was as good, and that matters."""
+        if self.options.patience is None:
+            return
+        aucs = [epoch.auc or 0.0 for epoch in self.history]
+        if aucs[-1] > max(aucs[:-1], default=-1.0):
+            state = self.task.model.state_dict()
+            self.best = {name: value.clone() for name, value in state.items()}
+
+    def finish(self) -> None:
+        """Goes back to the best parameters, if there was a reason to keep them."""
+        if self.best is not None:
+            self.task.model.load_state_dict(self.best)
+
+    def restore(self) -> None:
+        """Goes on where the checkpoint was written."""
+        if self.options.checkpoint is None:
+            _check.fail("resume", "needs a 'checkpoint'", "none")
+        checkpoint.load(self.options.checkpoint, self)
+
+
+class _Work:
+    """The batches of an epoch, shared by threads if that is wanted."""
+
+    def __init__(
+        self, run: Run, batches: Any, show: Callable[[float, int], None]
+    ) -> None:
+        self.run_, self.size, self.show = run, len(batches), show
+        self.batches: Iterator[Any] = iter(batches)
+        self.lock = threading.Lock()
+        self.loss, self.pairs, self.done, self.begun = 0.0, 0, 0, 0
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Does all of them: one after the other, or several at a time."""
+        if not self.run_.options.hogwild:
+            self._steps()
+            return
+        threads = [
+            threading.Thread(target=self._alone, name=f"gttf-hogwild-{number}")
+            for number in range(torch.get_num_threads())
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        torch.set_num_threads(torch.get_num_threads())  # of threads yet to come
+        if self.error is not None:
+            raise self.error
+
+    def _alone(self) -> None:
+        """The part of one of several threads, which gets no help from others."""
+        torch.set_num_threads(1)  # of this thread
+        try:
+            self._steps()
+        except BaseException as error:
+            self.error = error
+
+    def _steps(self) -> None:
+        """Takes batches until there is none."""
+        optimizer = self.run_.optimizer
+        collector = collector_of(optimizer)
+        while self.error is None:
+            with self.lock:
+                batch = next(self.batches, None)
+                step = len(self.run_.history) * self.size + self.begun
+                self.begun += 1
+            if batch is None:
+                return
+            before = collector.scored
+            tables, others = optimizer.tables, optimizer.others
+            with collector.use():
+                loss = self.run_.task.loss(batch)
+                how: dict[str, Any] = {"allow_unused": True}  # tables are collected
+                found = torch.autograd.grad(loss, [*tables, *others], **how)
+            rate = self.run_.lr(step, self.size)
+            optimizer.step(collector.owed, found[len(tables) :], rate)
+            collector.owed.clear()
+            with self.lock:
+                self.loss += loss.item()
+                self.pairs += collector.scored - before
+                self.done += 1
+                self.show(self.loss / self.done, self.pairs)

@@ -1,0 +1,143 @@
+"""Optimizers of the rows that a batch has touched; no other row costs anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import count
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.pairs import Rule
+from gttf_sampler.objectives.collect import Collector, Owed
+from gttf_sampler.random import fold
+
+KEPT = {"sgd": 0, "adagrad": 1, "adam": 2}  # numbers per number of a vector
+EPS = {"sgd": 0.0, "adagrad": 1e-10, "adam": 1e-8}
+BETAS = 0.9, 0.999
+DENSE: dict[str, Any] = {
+    "sgd": torch.optim.SGD,
+    "adagrad": torch.optim.Adagrad,
+    "adam": torch.optim.Adam,
+}
+Allocate = Callable[[str, torch.Size, torch.dtype], Tensor]
+
+
+class RowOptimizer:
+    """SGD, Adagrad or lazy Adam: torch's SGD, Adagrad and SparseAdam, row by row.
+
+    Args:
+        kind: "sgd", "adagrad" or "adam".
+        tables: the matrices [n, d] of vectors, by name; they are changed in place.
+        others: parameters with dense gradients, for which torch's optimizers are used.
+        key: of the random numbers by which bfloat16 is rounded.
+        allocate: makes what is kept per number of a vector, all zeros.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        tables: dict[str, Tensor],
+        others: Sequence[Tensor],
+        key: int,
+        allocate: Allocate,
+    ) -> None:
+        self.kind, self.key = kind, key
+        self.names, self.tables = list(tables), list(tables.values())
+        self.state = [
+            [
+                allocate(f"{name}.{part}", table.shape, _precise(table)).to(
+                    table.device
+                )
+                for part in range(KEPT[kind])
+            ]
+            for name, table in tables.items()
+        ]
+        self.others = list(others)
+        self.dense: Any = DENSE[kind](self.others, lr=1.0) if others else None
+        self._lock = Lock()
+        self._steps = count(1)
+        self.steps = 0
+
+    def step(
+        self, owed: Sequence[Owed], dense: Sequence[Tensor | None], lr: float
+    ) -> None:
+        """Changes all rows that are owed something, and others by dense gradients."""
+        self.steps = step = next(self._steps)  # one number for each of several threads
+        gradients = self._gradients(owed)
+        rule = self._rule(step, lr)
+        with torch.no_grad():
+            for number, gradient in gradients.items():
+                row, value = gradient._indices()[0], gradient._values()
+                ops.step_rows(row, value, self.tables[number], self.state[number], rule)
+        if self.dense is not None:
+            with self._lock:
+                self._dense_step(dense, lr)
+
+    def _dense_step(self, gradients: Sequence[Tensor | None], lr: float) -> None:
+        """Changes the parameters with dense gradients."""
+        for group in self.dense.param_groups:
+            group["lr"] = lr
+        with ExitStack() as stack:
+            for parameter, gradient in zip(self.others, gradients, strict=True):
+                parameter.grad = gradient
+                # another thread may be between its loss and its gradient
+                stack.enter_context(_unsafe_preserve_version_counter(parameter))
+            self.dense.step()
+        self.dense.zero_grad()
+
+    def _gradients(self, owed: Sequence[Owed]) -> dict[int, Tensor]:
+        """The gradient of every table, sparse and coalesced."""
+        found: dict[int, Tensor] = {}
+        for pairs, numbers, coefficient in owed:
+            left, right = (self.tables[number].detach() for number in numbers)
+            right = left if numbers[0] == numbers[1] else right
+            how = coefficient, (True, True)
+            made = ops.pair_gradients(pairs, left, right, *how)
+            for number, gradient in zip(numbers, made, strict=True):
+                if gradient is not None:
+                    before = found.get(number)
+                    total = (
+                        gradient if before is None else (before + gradient).coalesce()
+                    )
+                    found[number] = total
+        return found
+
+    def _rule(self, step: int, lr: float) -> Rule:
+        """What step number `step`, from 1, does to a row."""
+        rate = lr
+        if self.kind == "adam":
+            first, second = (1 - beta**step for beta in BETAS)
+            rate = lr * second**0.5 / first
+        key = int(fold(self.key, step))
+        return Rule(self.kind, rate, *BETAS, EPS[self.kind], key)
+
+    def saved(self) -> dict[str, Any]:
+        """All there is to know to go on later."""
+        dense = None if self.dense is None else self.dense.state_dict()
+        return {"steps": self.steps, "state": self.state, "dense": dense}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Goes on from what `saved` has returned."""
+        self.steps = saved["steps"]
+        self._steps = count(self.steps + 1)
+        for own, kept in zip(self.state, saved["state"], strict=True):
+            for mine, theirs in zip(own, kept, strict=True):
+                mine.copy_(theirs)
+        if self.dense is not None:
+            self.dense.load_state_dict(saved["dense"])
+
+
+def collector_of(optimizer: RowOptimizer) -> Collector:
+    """What collects for an optimizer."""
+    return Collector(optimizer.tables)
+
+
+def _precise(table: Tensor) -> torch.dtype:
+    """What averages are kept in."""
+    return torch.promote_types(table.dtype, torch.float32)

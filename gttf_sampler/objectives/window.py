@@ -1,0 +1,87 @@
+"""Pairs within a window of a walk: their losses from vectors, their weights.
+
+The pair of a walker at depth j and the one it left at depth i counts by the weight of
+the walker, times (window − (j − i) + 1) / window, word2vec's weight of its distance.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def pairs_within(window: int, depth: int) -> list[tuple[int, int]]:
+    """The depths (i, j) of all pairs, i < j, in a forest of a depth."""
+    return [
+        (i, j) for i in range(depth) for j in range(i + 1, min(depth, i + window) + 1)
+    ]
+
+
+def counts(
+    weight: Sequence[Tensor], pairs: Sequence[tuple[int, int]], window: int
+) -> Tensor:
+    """What all pairs count, those of (i, j) after each other, by their walkers at j."""
+    parts = [weight[j] * ((window - j + i + 1) / window) for i, j in pairs]
+    return torch.cat([weight[0].new_zeros(0), *(part.view(-1) for part in parts)])
+
+
+def path_counts(weight: Sequence[Tensor], window: int) -> Tensor:
+    """What all pairs of plain walks count, those that have left a depth together."""
+    every, depth = torch.cat(list(weight), dim=1), len(weight) - 1
+    share = every.new_tensor([(window - k) / window for k in range(min(window, depth))])
+    parts = [every[:, i + 1 : i + 1 + window] for i in range(depth)]
+    counted = [(part * share[: part.shape[1]]).view(-1) for part in parts]
+    return torch.cat([every.new_zeros(0), *counted])
+
+
+def masses(weight: Sequence[Tensor], window: int) -> Tensor:
+    """What the pairs that have left each walker count, depth by depth but the last."""
+    found, sums = list[Tensor](), list[Tensor]()
+    shares = torch.tensor([(window - k) / window for k in range(window)])
+    for i in reversed(range(len(weight) - 1)):
+        sums = [weight[i + 1], *sums][:window]
+        family = weight[i].shape[1], weight[i + 1].shape[1] // weight[i].shape[1]
+        if family[1] > 1:
+            sums = [level.unflatten(1, family).sum(-1) for level in sums]
+        every = torch.stack(sums).flatten(1)
+        found.append(shares[: len(sums)].to(every) @ every)
+    return torch.cat([*found, weight[0].new_zeros(0)][::-1])
+
+
+def similarity(walker: list[Tensor], weight: list[Tensor], window: int) -> Tensor:
+    """The sum of ⟨Z_w, Z_v⟩ over all pairs, by their weights.
+
+    It is linear in Z_v, so that walkers are added up from the leaves to the seeds: a
+    level is multiplied at the width of the one above.
+    """
+    total, sums = walker[0].new_zeros(()), list[Tensor]()
+    for i in reversed(range(len(walker) - 1)):
+        sums = [weight[i + 1][:, :, None] * walker[i + 1], *sums][:window]
+        trees, width, size = walker[i].shape
+        fanout = walker[i + 1].shape[1] // width
+        if fanout > 1:
+            sums = [level.view(trees, width, fanout, size).sum(2) for level in sums]
+        shares = [(window - k) / window for k in range(len(sums))]
+        context = sum(s * level for s, level in zip(shares, sums, strict=True))
+        total = total + (walker[i] * context).sum()
+    return total
+
+
+def logistic(
+    walker: list[Tensor], negative: list[Tensor], weight: list[Tensor], window: int
+) -> Tensor:
+    """Skip-gram with negative sampling: every pair, and the negatives of its first."""
+    loss = walker[0].new_zeros(())
+    for i, (z, others) in enumerate(zip(walker, negative, strict=False)):
+        here = z[:, :, None]  # [b, width, 1, d]
+        mass = z.new_zeros(z.shape[:2])  # of the pairs that have left here
+        for k, level in enumerate(walker[i + 1 : i + 1 + window], 1):
+            spread = level.shape[1] // z.shape[1]
+            count = weight[i + k].view(*z.shape[:2], spread) * (window - k + 1) / window
+            score = (here * level.view(*count.shape, z.shape[2])).sum(-1)
+            loss = loss - (count * F.logsigmoid(score)).sum()
+            mass = mass + count.sum(-1)
+        score = (here * others).sum(-1)  # [b, width, num_negatives]
+        loss = loss + (mass * F.softplus(score).sum(-1)).sum()
+    return loss

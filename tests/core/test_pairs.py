@@ -1,0 +1,267 @@
+"""Fused losses: kernels against the reference, in any shape and on any threads."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exact import graph
+from gttf_sampler import (
+    DeepWalkAcc,
+    Node2VecAcc,
+    TransitionFactorizationAcc,
+    WYSAcc,
+    traverse,
+    use_backend,
+)
+from gttf_sampler._backends import numba_pairs, torch_pairs
+from gttf_sampler._backends.pairs import of_levels, of_windows
+from gttf_sampler.objectives import scores
+
+pytest.importorskip("numba")
+
+# A dead end (3), a self-loop (2), a multi-edge (1 → 2), a node nobody leads to (4).
+ROWS = [[1, 2], [0, 2, 2, 3], [0, 1, 2], [], [3, 0]]
+N = len(ROWS)
+SIZES = st.sampled_from([1, 3, 16, 17, 64, 70, 130])
+FANOUTS = st.lists(st.integers(1, 3), max_size=4)
+LOSSES = {
+    "partition": lambda z, y, c, w: DeepWalkAcc(z, w, 3),
+    "logistic": lambda z, y, c, w: DeepWalkAcc(z, w, 2, contrast="logistic"),
+    "shared": lambda z, y, c, w: DeepWalkAcc(
+        z, w, 2, contrast="logistic", share_negatives=True
+    ),
+    "node2vec": lambda z, y, c, w: Node2VecAcc(z, w, c.exp()[0], 2.0),
+    "trained": lambda z, y, c, w: Node2VecAcc(
+        z, w, c.exp()[0], c.exp()[1], 2, contrast="logistic"
+    ),
+    "wys": lambda z, y, c, w: WYSAcc(z, y, c, 3, negative_weight=2.0),
+    "wys paper": lambda z, y, c, w: WYSAcc(z, y, c, 2, scheme="paper"),
+    "factorization": lambda z, y, c, w: TransitionFactorizationAcc(
+        z, y, [0.5, -1.0, 2.0, 1.0][: len(c)]
+    ),
+}
+
+
+def upwards(path, node, neighborhood):
+    """Only to larger nodes: walkers stop."""
+    return (neighborhood.neighbor > node[neighborhood.walker]).double()
+
+
+def tables(size, dtype, sparse=False, seed=0):
+    torch.manual_seed(seed)
+    return [torch.nn.Embedding(N, size, sparse=sparse).to(dtype) for _ in range(2)]
+
+
+def outcome(backend, name, forest, size, window, dtype, sparse):
+    """The loss and the gradients of both tables and of what else is learned."""
+    z, y = tables(size, dtype, sparse)
+    context = torch.linspace(-0.5, 0.5, max(2, forest.depth), dtype=dtype)
+    context = context[: max(2, forest.depth)].requires_grad_()
+    logits = context if name in ("node2vec", "trained") else context[: forest.depth]
+    with use_backend(backend):
+        torch.manual_seed(3)
+        value = LOSSES[name](z, y, logits, window).loss(forest)
+        value.backward()
+    grads = [p.grad for p in (z.weight, y.weight, context)]
+    assert all(g is None or g.is_sparse == sparse for g in grads[:2])
+    return [value.detach(), *(g if g is None else g.to_dense() for g in grads)]
+
+
+@pytest.mark.parametrize("name", list(LOSSES))
+@given(
+    seeds=st.lists(st.integers(0, N - 1), max_size=6),
+    fanouts=FANOUTS,
+    window=st.integers(1, 5),
+    size=SIZES,
+    stops=st.booleans(),
+    sparse=st.booleans(),
+)
+def test_fused_losses_are_those_of_the_reference(
+    name, seeds, fanouts, window, size, stops, sparse
+):
+    """Windows, fanouts, stopped walkers, repeated nodes: 1e-5 of the largest entry."""
+    if not fanouts and name not in ("partition", "node2vec"):
+        fanouts = [1]
+    bias = upwards if stops else None
+    forest = traverse(graph(ROWS), seeds, fanouts, bias, generator=1)
+    how = name, forest, size, window, torch.float32, sparse
+    found, expected = (outcome(backend, *how) for backend in ("numba", "torch"))
+    for fused, reference in zip(found, expected, strict=True):
+        if fused is None or reference is None:
+            zero = fused if reference is None else reference
+            assert zero is None or not zero.any()
+            continue
+        scale = max([0.1, *reference.abs().view(-1).tolist()])
+        torch.testing.assert_close(fused, reference, rtol=1e-5, atol=1e-5 * scale)
+
+
+@given(
+    levels=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    trees=st.integers(0, 5),
+    size=SIZES,
+    common=st.booleans(),
+    both=st.booleans(),
+    sparse=st.booleans(),
+)
+def test_kernels_are_those_of_the_reference(levels, trees, size, common, both, sparse):
+    """Scores and gradients of levels, to the last digits of float64."""
+    torch.manual_seed(0)
+    widths = torch.tensor([1, *levels]).cumprod(0).tolist()
+    nodes = [torch.randint(N, (trees, width)) for width in [*widths, 4]]
+    last = len(nodes) - 1
+    chosen = [(i, j) for i in range(last) for j in range(i + 1, last)]
+    if common:
+        chosen += [(i, last) for i in range(last)]
+    described = of_levels(nodes, chosen, last)
+    left = torch.randn(N, size, dtype=torch.float64)
+    right = left if both else torch.randn(N, size, dtype=torch.float64)
+    found = numba_pairs.pair_scores(described, left, right)
+    expected = torch_pairs.pair_scores(described, left, right)
+    torch.testing.assert_close(found, expected)
+    assert found.numel() == described.scores
+    coefficient = torch.randn_like(found)
+    how = described, left, right, coefficient, (sparse, sparse)
+    for made, other in zip(
+        numba_pairs.pair_gradients(*how), torch_pairs.pair_gradients(*how), strict=True
+    ):
+        assert (made is None) == (other is None) == (both and made is None)
+        if made is not None:
+            assert made.is_sparse == sparse
+            assert not sparse or made.is_coalesced()
+            torch.testing.assert_close(made, other)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rows", [(400, 7), (7, 400)])
+def test_rows_that_are_asked_for_ahead_change_nothing(rows, sparse, monkeypatch):
+    """Tables of other sizes, which one table's nodes must not be looked up in."""
+    torch.manual_seed(0)
+    source, target = (torch.randint(size, (40, 1)) for size in rows)
+    described = of_levels([source, target], [(0, 1)])
+    left, right = (torch.randn(size, 24) for size in rows)
+    coefficient = torch.randn(described.scores)
+    found = []
+    for far in (1 << 24, 0):
+        monkeypatch.setattr(numba_pairs, "FAR", far)
+        how = described, left, right, coefficient, (sparse, sparse)
+        found.append(
+            [
+                numba_pairs.pair_scores(described, left, right),
+                *(part.to_dense() for part in numba_pairs.pair_gradients(*how)),
+            ]
+        )
+    for near, ahead in zip(*found, strict=True):
+        assert torch.equal(near, ahead)
+
+
+@pytest.mark.parametrize("shapes", [[(12, 4), (12, 4)], [(12, 4), (24, 4)], [(5, 2)]])
+@pytest.mark.parametrize("per_walk", [1, 3])
+def test_windows_are_scored_in_their_order(shapes, per_walk):
+    """Whatever is said of how they overlap."""
+    torch.manual_seed(0)
+    z = torch.nn.Embedding(N, 24)
+    windows = [torch.randint(N, shape) for shape in shapes]
+    found = scores.window_scores(z, windows, per_walk)
+    for part, score in zip(windows, found, strict=True):
+        expected = (z(part[:, :1]) * z(part[:, 1:])).sum(-1).view(-1)
+        torch.testing.assert_close(score, expected)
+    assert of_windows(windows, per_walk).scores == sum(map(len, found))
+
+
+def test_results_do_not_depend_on_threads():
+    """Bit by bit, for losses of all kinds, dense and sparse."""
+    adj, threads = graph(ROWS), torch.get_num_threads()
+    forest = traverse(adj, torch.arange(N).repeat(60), [2, 1, 2], generator=0)
+    try:
+        # the square of all rows in a factorization is a product of matrices by torch
+        for name in LOSSES.keys() - {"factorization"}:
+            for sparse in (False, True):
+                found = []
+                for number in (1, 2, 5):
+                    torch.set_num_threads(number)
+                    how = name, forest, 70, 3, torch.float32, sparse
+                    found.append(outcome("numba", *how)[1:3])
+                for other in found[1:]:
+                    for a, b in zip(found[0], other, strict=True):
+                        assert (a is None) == (b is None)
+                        assert a is None or torch.equal(a, b)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_gradient_of_the_context_is_that_of_finite_differences():
+    forest = traverse(graph(ROWS), range(N), [2, 1, 2], generator=0)
+    z, y = tables(6, torch.float64)
+    context = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64, requires_grad=True)
+
+    def value(logits):
+        torch.manual_seed(0)
+        return WYSAcc(z, y, logits, 2).loss(forest)
+
+    (found,) = torch.autograd.grad(value(context), context)
+    assert bool((found.abs() > 1e-3).all())
+    for entry in range(3):
+        step = torch.zeros_like(context)
+        step[entry] = 1e-6
+        change = (value(context + step) - value(context - step)).item() / 2e-6
+        assert change == pytest.approx(found[entry].item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_scores_can_be_differentiated_twice(both):
+    left = torch.randn(N, 3, dtype=torch.float64, requires_grad=True)
+    right = torch.randn(N, 3, dtype=torch.float64, requires_grad=True)
+    described = of_levels(
+        [torch.randint(N, (2, 1)), torch.randint(N, (2, 3))], [(0, 1)]
+    )
+
+    def score(left, right):
+        other = left if both else right
+        return scores.score_pairs((left, False), (other, False), described).square()
+
+    torch.autograd.gradcheck(score, (left, right))
+    torch.autograd.gradgradcheck(score, (left, right))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"padding_idx": 0},
+        {"max_norm": 1.0},
+        {"scale_grad_by_freq": True},
+    ],
+)
+def test_modules_that_do_more_than_look_up_are_asked(change):
+    z = torch.nn.Embedding(N, 4, **change)
+    assert scores.table_of(z) is None
+    plain = torch.nn.Embedding(N, 4)
+    assert scores.table_of(plain) is not None
+    plain.register_forward_hook(lambda module, given, found: 2 * found)
+    assert scores.table_of(plain) is None
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        torch.zeros(4, N).T,
+        torch.zeros(N, 4, dtype=torch.bfloat16),
+        torch.zeros(N, 4, device="meta"),
+        lambda node: torch.zeros(*node.shape, 4),
+    ],
+)
+def test_what_kernels_cannot_read_is_looked_up(table):
+    assert scores.table_of(table) is None
+
+
+def test_tables_must_have_all_nodes():
+    forest = traverse(graph(ROWS), [4, 1], [2, 2])
+    short = torch.zeros(3, 4)
+    for acc in (
+        DeepWalkAcc(short, 2),
+        WYSAcc(torch.zeros(N, 4), short, torch.zeros(2)),
+    ):
+        with pytest.raises(ValueError, match="must have a vector for every node"):
+            acc.loss(forest)
+    with pytest.raises(ValueError, match="'right' must have vectors as long as"):
+        WYSAcc(torch.zeros(N, 4), torch.zeros(N, 3), torch.zeros(2)).loss(forest)

@@ -1,0 +1,243 @@
+"""DGL's DataLoader with our samplers continues from a state, bit by bit."""
+
+import io
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from dgl.dataloading import as_edge_prediction_sampler, negative_sampler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler
+
+NODES, EPOCHS = 23, 3
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+
+def make_graph():
+    torch.manual_seed(0)
+    g = dgl.graph(torch.randint(NODES, (2, 200)).unbind(), num_nodes=NODES)
+    g.ndata["feat"] = torch.rand(NODES, 3)
+    return g
+
+
+GRAPH = make_graph()
+
+
+def digest(batch):
+    """Everything in a batch, comparable."""
+    found = []
+    for part in batch:
+        if isinstance(part, torch.Tensor):
+            found.append(part.tolist())
+        for graph in part if isinstance(part, list) else [part]:
+            if isinstance(graph, dgl.DGLGraph):
+                ends = [end.tolist() for end in graph.edges()]
+                data = {**graph.srcdata, **graph.edata}
+                found.append((ends, {name: data[name].tolist() for name in data}))
+    return found
+
+
+def through_a_file(state):
+    """The state as a later process reads it."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+
+
+def run(make, stop=None, after=False, epochs=EPOCHS):
+    """What all epochs give, beside what a user draws meanwhile.
+
+    After `stop` batches a loader of another process goes on; `after` the epoch, where
+    it ends there.
+    """
+    torch.manual_seed(7)
+    np.random.seed(7)
+    seen, epoch, loader = [], 0, make()
+    while epoch < epochs:
+        ended = True
+        for batch in loader:
+            seen.append((epoch, digest(batch), torch.rand(()).item()))
+            if len(seen) == stop and not (after and len(seen) % len(loader) == 0):
+                ended = False
+                break
+        epoch += ended
+        if len(seen) == stop:
+            state, stop = through_a_file(loader.state_dict()), None
+            assert state["epoch"] == epoch
+            torch.manual_seed(99)
+            np.random.seed(99)
+            loader = make()
+            loader.load_state_dict(state)
+            assert str(loader.state_dict()) == str(state)
+    return seen
+
+
+def nodes(sampler=None, **options):
+    if sampler is None:
+        sampler = GTTFSampler([2, 2], prefetch_node_feats=["feat"])
+    options = {"batch_size": 4, "shuffle": True, **options}
+    return DataLoader(GRAPH, torch.arange(NODES), sampler, **options)
+
+
+def seeded(**options):
+    sampler = GTTFSampler([2, 2], prefetch_node_feats=["feat"], seed=5)
+    return nodes(sampler, **options)
+
+
+def converted(**options):
+    """DGL's own class, which our sampler makes one of ours."""
+    sampler = GTTFSampler([2], replace=True, prefetch_node_feats=["feat"])
+    how = {"batch_size": 4, "drop_last": True, **options}
+    return dgl.dataloading.DataLoader(GRAPH, torch.arange(NODES), sampler, **how)
+
+
+def subgraphs(**options):
+    sampler = GTTFSubgraphSampler([3, 2], prefetch_node_feats=["feat"])
+    return nodes(sampler, **options)
+
+
+def links(**options):
+    inner = GTTFSampler([2, 2], prefetch_node_feats=["feat"])
+    sampler = as_edge_prediction_sampler(inner, exclude="self")
+    how = {"batch_size": 32, "shuffle": True, **options}
+    return DataLoader(GRAPH, torch.arange(200), sampler, **how)
+
+
+MAKERS = [nodes, seeded, converted, subgraphs, links]
+PERSISTS = {"num_workers": 2, "thread_workers": False, "persistent_workers": True}
+WAYS = [
+    {},
+    {"num_workers": 1},
+    {"num_workers": 4},
+    {"num_workers": 3, "thread_workers": False},
+]
+
+
+def options_of(make, way):
+    """Workers as `make` takes them: DGL's own class has no `thread_workers`."""
+    return {k: v for k, v in way.items() if make is not converted or k[0] != "t"}
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("make", MAKERS)
+def test_resumed_is_uninterrupted(make, way, after):
+    way = options_of(make, way)
+    whole = run(lambda: make(**way))
+    each = len(whole) // EPOCHS
+    stops = {1, each // 2, each, each + 2}
+    if way.get("thread_workers") is False:  # processes take their time
+        stops = {each} if after else {each // 2, each + 2}
+    for stop in stops:
+        assert run(lambda: make(**way), stop, after) == whole, stop
+
+
+@pytest.mark.parametrize("make", [nodes, seeded])
+def test_resumed_with_workers_that_persist(make):
+    """Whose passes have one number of torch's in common."""
+    whole = run(lambda: make(**PERSISTS), epochs=4)
+    each = len(whole) // 4
+    for stop, after in ((3, False), (each, True), (2 * each - 1, False)):
+        assert run(lambda: make(**PERSISTS), stop, after, 4) == whole
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_resumed_with_any_batches(data):
+    size = data.draw(st.integers(1, NODES), "seeds")
+    ids = torch.randperm(NODES)[:size]
+    how = {
+        "batch_size": data.draw(st.integers(1, 9), "batch_size"),
+        "shuffle": data.draw(st.booleans(), "shuffle"),
+        "drop_last": data.draw(st.booleans(), "drop_last"),
+        "num_workers": data.draw(st.integers(0, 5), "num_workers"),
+    }
+    seed = data.draw(st.sampled_from([None, 3]), "seed")
+
+    def make():
+        sampler = GTTFSampler([2], seed=seed, prefetch_node_feats=["feat"])
+        return DataLoader(GRAPH, ids, sampler, **how)
+
+    whole = run(make)
+    if whole:
+        stop = data.draw(st.integers(1, len(whole)), "stop")
+        assert run(make, stop, data.draw(st.booleans(), "after")) == whole
+
+
+def test_negatives_without_workers():
+    """They come from torch's default generator, which the state has."""
+
+    def make():
+        inner = GTTFSampler([2], prefetch_node_feats=["feat"])
+        how = {"negative_sampler": negative_sampler.Uniform(2)}
+        sampler = as_edge_prediction_sampler(inner, **how)
+        return DataLoader(GRAPH, torch.arange(200), sampler, batch_size=64)
+
+    whole = run(make)
+    assert run(make, 3) == whole
+
+
+def test_state_before_the_first_batch():
+    def epochs(loader):
+        return [[digest(batch) for batch in loader] for _ in range(2)]
+
+    loader = nodes()
+    begun = nodes()
+    begun.load_state_dict({})
+    first = loader.state_dict()
+    whole = epochs(loader)
+    begun.load_state_dict(first)
+    iterator = iter(begun)
+    state = begun.state_dict()
+    del iterator
+    for start in (first, state):
+        again = nodes()
+        again.load_state_dict(through_a_file(start))
+        assert epochs(again) == whole
+
+
+def test_state_validate():
+    loader, state = nodes(), nodes().state_dict()
+    cases = [
+        (nodes(batch_size=5), r"with batch_size 4, like .* \(got batch_size 5\)"),
+        (nodes(num_workers=1), r"with num_workers 0, like"),
+        (nodes(drop_last=True), r"with drop_last False"),
+        (nodes(shuffle=False), r"with shuffle True"),
+        (seeded(), r"with seed None, like this one \(got seed 5\)"),
+        (links(batch_size=4), r"with size 23, like this one \(got size 200\)"),
+    ]
+    for other, match in cases:
+        with pytest.raises(ValueError, match="'state_dict' must be of a .*" + match):
+            loader.load_state_dict(other.state_dict())
+    with pytest.raises(ValueError, match="version 1"):
+        loader.load_state_dict({**state, "version": 0})
+    with pytest.raises(ValueError, match="none with 'passes'"):
+        loader.load_state_dict({k: v for k, v in state.items() if k != "passes"})
+
+
+def test_samplers_of_dgl_have_no_state():
+    sampler = dgl.dataloading.NeighborSampler([2])
+    loader = DataLoader(GRAPH, torch.arange(NODES), sampler)
+    with pytest.raises(ValueError, match="'graph_sampler' must be one of gttf_dgl"):
+        loader.state_dict()
+    assert not hasattr(
+        dgl.dataloading.DataLoader(GRAPH, torch.arange(NODES), sampler), "state_dict"
+    )
+
+
+class Seeds(torch.utils.data.IterableDataset):
+    """A dataset of a user."""
+
+    device = torch.device("cpu")
+
+    def __iter__(self):
+        yield torch.arange(3)
+
+
+def test_datasets_of_a_user_have_no_state():
+    loader = DataLoader(GRAPH, Seeds(), GTTFSampler([2]))
+    with pytest.raises(ValueError, match=r"'indices' must be a tensor.*\(got Seeds\)"):
+        loader.state_dict()

@@ -1,0 +1,236 @@
+"""PyG's loaders continue from a state, bit by bit; also after a kill."""
+
+import io
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DistributedSampler
+from torch_geometric.data import Data
+from torch_geometric.datasets import FakeHeteroDataset, KarateClub
+
+from gttf_pyg import (
+    DeepWalk,
+    GTTFLinkLoader,
+    GTTFLoader,
+    LinkNeighborLoader,
+    NeighborLoader,
+    Node2Vec,
+)
+
+KARATE = KarateClub()[0]
+HETERO = FakeHeteroDataset(1, avg_num_nodes=30, avg_degree=5)[0]
+EPOCHS = 2
+
+
+def digest(batch):
+    """Everything in a batch, comparable."""
+    if isinstance(batch, tuple):
+        return [part.tolist() for part in batch]
+    if not hasattr(batch, "stores"):
+        return [part.tolist() for part in batch.nodes]
+    return sorted(
+        (str((store._key, key)), value.tolist() if torch.is_tensor(value) else value)
+        for store in batch.stores
+        for key, value in store.items()
+    )
+
+
+def through_a_file(state):
+    """The state as a later process reads it."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+
+
+def run(make, stop=None):
+    """What all epochs give; a loader of another process goes on after `stop`."""
+    torch.manual_seed(7)
+    seen, epoch, loader = [], 0, make()
+    while epoch < EPOCHS:
+        for batch in loader:
+            seen.append(digest(batch))
+            if len(seen) == stop:
+                break
+        else:
+            epoch += 1
+        if len(seen) == stop:
+            state, stop = through_a_file(loader.state_dict()), None
+            torch.manual_seed(99)
+            loader._iterator = None  # ends workers now; the collector takes its time
+            loader = make()
+            loader.load_state_dict(state)
+            epoch = state["epoch"]
+    loader._iterator = None
+    return seen
+
+
+def nodes(**options):
+    return GTTFLoader(KARATE, [3, 2], batch_size=8, shuffle=True, **options)
+
+
+def links(**options):
+    common = {"batch_size": 40, "shuffle": True, "neg_sampling": "triplet"}
+    return GTTFLinkLoader(KARATE, [3, 2], exclude_edges=True, **common, **options)
+
+
+def typed(**options):
+    name = HETERO.node_types[0]
+    return NeighborLoader(HETERO, [2, 2], name, batch_size=10, disjoint=True, **options)
+
+
+def binary(**options):
+    common = {"neg_sampling": "binary", "drop_last": True, "seed": 5}
+    return LinkNeighborLoader(KARATE, [3], batch_size=47, **common, **options)
+
+
+def shared(**options):
+    sampler = DistributedSampler(range(34), 2, 1)
+    return GTTFLoader(KARATE, [3, 2], batch_size=4, sampler=sampler, **options)
+
+
+def walks(**options):
+    model = Node2Vec(KARATE.edge_index, 8, walk_length=4, context_size=3, q=2.0)
+    return model.loader(batch_size=9, shuffle=True, **options)
+
+
+def forests(**options):
+    model = DeepWalk(KARATE.edge_index, 8, walk_length=4, context_size=3, fanout=2)
+    return model.loader(batch_size=9, shuffle=True, **options)
+
+
+MAKERS = [nodes, links, typed, binary, shared, walks, forests]
+WAYS = [
+    {},
+    {"num_workers": 2},
+    {"num_workers": 1, "thread_workers": False},
+    {"num_workers": 2, "thread_workers": False, "persistent_workers": True},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("make", MAKERS)
+def test_resumed_is_uninterrupted(make, way):
+    whole = run(make)
+    for stop in (1, len(whole) // 2, len(whole) // 2 + 1):
+        assert run(lambda: make(**way), stop) == whole
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_resumed_on_any_graph(data):
+    """With batches that a thread has made ahead, or not."""
+    size = data.draw(st.integers(2, 20), "nodes")
+    edges = torch.randint(size, (2, 3 * size))
+    graph = Data(x=torch.rand(size, 2), edge_index=edges, num_nodes=size)
+    how = {
+        "batch_size": data.draw(st.integers(1, 7), "batch_size"),
+        "shuffle": data.draw(st.booleans(), "shuffle"),
+        "drop_last": data.draw(st.booleans(), "drop_last"),
+        "prefetch": data.draw(st.integers(0, 3), "prefetch"),
+        "seed": data.draw(st.sampled_from([None, 3]), "seed"),
+    }
+    whole = run(lambda: GTTFLoader(graph, [2, 2], **how))
+    if whole:
+        stop = data.draw(st.integers(1, len(whole)), "stop")
+        assert run(lambda: GTTFLoader(graph, [2, 2], **how), stop) == whole
+
+
+def test_spawned_workers_get_a_loader_that_has_begun():
+    """Which is sent to them while its pass is under way."""
+    loader = nodes()
+    iterator = iter(loader)
+    next(iterator)
+    way = {"num_workers": 1, "thread_workers": False}
+    again = nodes(**way, multiprocessing_context="spawn")
+    again.load_state_dict(loader.state_dict())
+    assert list(map(digest, again)) == list(map(digest, iterator))
+
+
+def test_state_of_another_loader():
+    with pytest.raises(ValueError, match="must be of a loader with loader GTTFLoader"):
+        nodes().load_state_dict(links().state_dict())
+    with pytest.raises(ValueError, match=r"with size 34, .* \(got size 2\)"):
+        nodes().load_state_dict(
+            GTTFLoader(KARATE, [3], [1, 2], batch_size=8, shuffle=True).state_dict()
+        )
+    with pytest.raises(ValueError, match=r"batch_size 8, .* \(got batch_size 9\)"):
+        nodes().load_state_dict(
+            GTTFLoader(KARATE, [3], batch_size=9, shuffle=True).state_dict()
+        )
+
+
+TRAIN = """
+import os, sys, torch
+from torch_geometric.datasets import KarateClub
+from torch_geometric.nn import GraphSAGE
+from gttf_pyg import GTTFLoader
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+file, out = sys.argv[1:]
+model = GraphSAGE(34, 8, 2, 4, dropout=0.5)
+optimizer = torch.optim.Adam(model.parameters())
+loader = GTTFLoader(
+    KarateClub()[0], [4, 4], batch_size=5, shuffle=True, num_workers=2
+)
+parts = {"model": model, "optimizer": optimizer, "loader": loader}
+if os.path.exists(file):
+    saved = torch.load(file, weights_only=True)
+    for name, part in parts.items():
+        part.load_state_dict(saved[name])
+for epoch in range(loader.state_dict()["epoch"], 30):
+    for batch in loader:
+        optimizer.zero_grad()
+        seeds = slice(batch.batch_size)
+        out_of = model(batch.x, batch.edge_index)[seeds]
+        torch.nn.functional.cross_entropy(out_of, batch.y[seeds]).backward()
+        optimizer.step()
+        torch.save({n: part.state_dict() for n, part in parts.items()}, file + ".new")
+        os.replace(file + ".new", file)
+        print(epoch, flush=True)
+torch.save(model.state_dict(), out)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
+def test_killed_run_ends_like_one_that_was_not(tmp_path):
+    """SIGKILL within an epoch, twice; then the same parameters, bit by bit."""
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    root = pathlib.Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), str(root / "adapters")])
+    env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+    def start(name):
+        words = [sys.executable, script, tmp_path / f"{name}.ckpt", tmp_path / name]
+        how = {"stdout": subprocess.PIPE, "text": True, "env": env}
+        return subprocess.Popen(list(map(str, words)), **how)
+
+    whole = start("whole")
+    for steps in (17, 40):
+        killed = start("killed")
+        for _ in range(steps):
+            assert killed.stdout.readline()
+        time.sleep(0.003)
+        killed.kill()
+        assert killed.wait(60) == -signal.SIGKILL
+        killed.stdout.close()
+    last = start("killed")
+    counts = [
+        len(part.communicate(timeout=300)[0].splitlines()) for part in (whole, last)
+    ]
+    assert whole.returncode == last.returncode == 0
+    assert counts[0] == 210
+    assert 0 < counts[1] <= 210 - 57
+    one, other = (torch.load(tmp_path / name) for name in ("whole", "killed"))
+    assert one.keys() == other.keys()
+    for name in one:
+        assert torch.equal(one[name], other[name]), name

@@ -342,6 +342,8 @@ def test_every_fast_function_is_compared():
     made = {n for n, f in vars(numba_ops).items() if inspect.isfunction(f)}
     fast = made & set(ops.__all__)
     whole = {"rooted", "walk_node2vec"}  # compared where they are called
+    # compared in `test_pairs` and `test_fit`
+    whole |= {"draw_alias", "pair_gradients", "pair_scores", "step_rows"}
     whole |= {"edge_filter"}  # the reference has none; compared by what comes of it
     assert fast == compared | whole
 

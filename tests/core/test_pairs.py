@@ -16,7 +16,7 @@ from gttf_sampler import (
 )
 from gttf_sampler._backends import numba_pairs, torch_pairs
 from gttf_sampler._backends.pairs import of_levels, of_windows
-from gttf_sampler.objectives import scores
+from gttf_sampler.objectives import NegativeSampler, scores
 
 pytest.importorskip("numba")
 
@@ -167,6 +167,17 @@ def test_windows_are_scored_in_their_order(shapes, per_walk):
         expected = (z(part[:, :1]) * z(part[:, 1:])).sum(-1).view(-1)
         torch.testing.assert_close(score, expected)
     assert of_windows(windows, per_walk).scores == sum(map(len, found))
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_negatives_of_the_kernel_are_those_of_the_reference(first):
+    """Bit by bit."""
+    sampler = NegativeSampler(graph(ROWS))
+    table = sampler._share, sampler._alias, sampler._coin_bits
+    how = *table, 0xFEDCBA9876543210, first, 5000
+    found = numba_pairs.draw_alias(*how)
+    assert torch.equal(found, torch_pairs.draw_alias(*how))
+    assert found.unique().tolist() == [0, 1, 2, 4]  # 3 has no neighbour
 
 
 def test_results_do_not_depend_on_threads():

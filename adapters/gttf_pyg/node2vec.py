@@ -218,7 +218,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         progress: bool | None = None,
         generator: torch.Generator | int | None = None,
     ) -> list[Epoch]:
-        """Trains the embeddings, without gradients in memory, and returns the epochs.
+        """Trains the embeddings, without a loop or an optimizer; returns the epochs.
 
         The loss is PyG's, and "adam" its example's SparseAdam. Arguments are those of
         `gttf_sampler.embedding.DeepWalk.fit`; `generator` is by default the module's.

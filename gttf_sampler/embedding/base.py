@@ -84,7 +84,7 @@ class WalkEmbedding(nn.Module):
         progress: bool | None = None,
         generator: Randomness = None,
     ) -> list[Epoch]:
-        """Trains all parameters, without gradients in memory, and returns the epochs.
+        """Trains all parameters, without a loop or an optimizer; returns the epochs.
 
         >>> import torch
         >>> from gttf_sampler import CompactAdj

@@ -1,4 +1,4 @@
-"""`model.fit`: epochs of training without gradients in memory, which can be resumed."""
+"""`model.fit`: epochs of training that change rows in place, and can be resumed."""
 
 from __future__ import annotations
 

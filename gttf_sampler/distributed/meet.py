@@ -1,5 +1,6 @@
 """meet(): the processes of a group find each other, and have opened the same graph."""
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -35,7 +36,8 @@ def meet(
     root = dist.distributed_c10d._get_default_store()
     _meetings[name] += 1
     prefixed: Any = dist.PrefixStore  # type: ignore[attr-defined]
-    store = prefixed(f"gttf/{name}/{_meetings[name]}", root)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # old keys stay there
+    store = prefixed(f"gttf/{attempt}/{name}/{_meetings[name]}", root)
     try:
         opened, word = prepare(rank, size)
     except Exception as error:

@@ -44,7 +44,7 @@ def methods(data, size, parts):
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=graphs(), size=st.sampled_from(SIZES), data=st.data())
 def test_batches_are_those_of_one_machine(world, tmp_path_factory, graph, size, data):
     adj, path = graph.adj(), tmp_path_factory.mktemp("cut")
@@ -58,7 +58,7 @@ def test_batches_are_those_of_one_machine(world, tmp_path_factory, graph, size, 
     assert sum(done) > 0
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     graph=st.booleans().flatmap(lambda t: hetero(timed=t, weighted=t)),
     size=st.sampled_from(SIZES),

@@ -29,7 +29,7 @@ def cut(tmp_path):
 
 def await_files(*names):
     """Waits until all of them are there."""
-    for _ in range(400):
+    for _ in range(1000):
         if all(os.path.exists(name) for name in names):
             return
         time.sleep(0.1)
@@ -40,11 +40,11 @@ def hurt(world, path, adj, number):
     """Sends rank 1 a signal amid batches; what the others have found, and how soon."""
     for rank in range(3):  # rank 2 has nothing to ask and waits for the others
         world.pipes[rank].send((until_failure, (path, adj, TIMEOUT, [2])))
-    await_files(f"{path}-0", f"{path}-1")
+    await_files(*(f"{path}-{rank}" for rank in range(3)))
     os.kill(world.processes[1].pid, number)
     found = world.collect((0, 2))
-    for name in (f"{path}-0", f"{path}-1"):
-        os.remove(name)
+    for rank in range(3):
+        os.remove(f"{path}-{rank}")
     return found
 
 

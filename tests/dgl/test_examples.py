@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from apart import joins_a_group, run_apart
 from exact import one_thread
 
 __all__ = ["one_thread"]
@@ -22,6 +23,8 @@ def run(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(EXAMPLES))  # where a script is, as Python does it
 
     def call(name, *options):
+        if joins_a_group(EXAMPLES / name):
+            return run_apart(EXAMPLES / name, *options)
         monkeypatch.setattr(sys, "argv", [name, *map(str, options)])
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
         return capsys.readouterr().out.splitlines()

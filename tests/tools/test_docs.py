@@ -166,7 +166,8 @@ def check(words):
 
 
 def check_gttf(rest):
-    if rest[0] in ("bench", "embed", "info", "demo") and len(rest) == 1:
+    named = ("bench", "embed", "info", "demo", "partition")
+    if rest[0] in named and len(rest) == 1:
         return  # named in passing
     assert rest[0] in COMMANDS or rest[0].startswith("--"), rest
     parser = Parser(prog="gttf")

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends.pairs import of_levels, of_paths
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     LossAcc,
@@ -18,7 +19,7 @@ from gttf_sampler.objectives.base import (
     vectors,
 )
 from gttf_sampler.objectives.negative import NegativeSampler
-from gttf_sampler.objectives.scores import SCORES, fused, of_levels, of_paths, scores
+from gttf_sampler.objectives.scores import SCORES, fused, scores
 from gttf_sampler.objectives.second_order import SCHEMES, step_ratios
 from gttf_sampler.objectives.window import (
     counts,

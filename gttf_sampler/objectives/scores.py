@@ -17,24 +17,12 @@ from gttf_sampler._backends import ops, torch_pairs
 from gttf_sampler._backends.pairs import (
     Pairs,
     of_levels,
-    of_paths,
     of_walks,
     of_windows,
 )
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.objectives.base import Vectors
 from gttf_sampler.objectives.collect import Collector, Owed, collector
-
-__all__ = [
-    "SCORES",
-    "fused",
-    "level_scores",
-    "of_levels",
-    "of_paths",
-    "scores",
-    "walk_scores",
-    "window_scores",
-]
 
 SCORES = 1 << 24  # pairs that are scored together
 HOOKS = (

@@ -1,10 +1,8 @@
 """Every PyG example runs for an epoch, offline, and learns something in it."""
 
-import os
 import pathlib
 import re
 import runpy
-import subprocess
 import sys
 
 import pytest
@@ -13,7 +11,7 @@ import torch_geometric.datasets
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from apart import joins_a_group, run_apart
+from apart import joins_a_group, run_apart, run_twice
 from exact import one_thread as one_thread
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
@@ -113,17 +111,5 @@ def test_pyg_example_takes_planetoid(name, run, monkeypatch, tmp_path):
 
 def test_pyg_distributed_learns_in_two_processes():
     """Started as users start it; as much is learned as in one process."""
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = str(EXAMPLES / "pyg_distributed.py")
-    roots = [EXAMPLES.parent, EXAMPLES.parent / "adapters"]
-    path = os.pathsep.join([*map(str, roots), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, *words, script, "--epochs", "3"],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    *_, last, _ = done.stdout.decode().splitlines()
+    *_, last, _ = run_twice(EXAMPLES / "pyg_distributed.py", "--epochs", 3)
     assert float(re.fullmatch(r"epoch  3 .* (\d+\.\d) %", last)[1]) > 90

@@ -9,7 +9,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import FEATURES
-from gttf_sampler._backends.types import Moves
+from gttf_sampler._backends.types import Move, Moves
 
 CPU = torch.device("cpu")
 
@@ -53,7 +53,7 @@ def gather_columns(columns: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
         else:
             out = FEATURES.make(size).view(values.dtype).view(shape)
         found.append(out)
-        moves.append((values.detach(), index, out))
+        moves.append(Move([values.detach()], index, out))
     try:
         ops.gather(Moves(CPU, moves))
     except (IndexError, RuntimeError):

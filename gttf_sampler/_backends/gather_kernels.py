@@ -1,7 +1,10 @@
 """The compiled loop that gathers rows of features, of many tensors in one call.
 
-A column is a row of `columns`: the addresses of one tensor, of the index into it and of
-what is to be written, with their sizes. Threads share the bytes of all of them.
+A column is a row of `columns`: which tensors its rows are in, counted end to end, the
+addresses of the index into them, of the places that rows go to and of what is to be
+written, with their sizes; 0 stands for an index that counts from zero. A tensor is a
+row of `pieces`: its address, and the number of its first row. Threads share the bytes
+of all columns.
 """
 
 from llvmlite import ir
@@ -11,7 +14,8 @@ from numba.extending import intrinsic
 from gttf_sampler._backends.kernels import _compiled
 from gttf_sampler._backends.rooted_kernels import _longs
 
-VALUES, ROWS, WIDTH, INDEX, COUNT, OUT, FIRST, COLUMNS = range(8)
+PIECE, PIECES, ROWS, WIDTH, INDEX, TO, COUNT, GAPS, OUT, FIRST, COLUMNS = range(11)
+ADDRESS, FIRST_ROW = range(2)
 
 _LINE = 64  # bytes that memory hands out at once
 _AHEAD = 1 << 12  # bytes that are asked for ahead, as the hardware cannot guess rows
@@ -52,7 +56,15 @@ def _ask(_, address):
 
 
 @_compiled
-def gather(lo, hi, columns, wrong):
+def _address(pieces, piece, stop, row, width):
+    """Where a row is, in one of the tensors from `piece` on."""
+    while piece + 1 < stop and row >= pieces[piece + 1, FIRST_ROW]:
+        piece += 1
+    return pieces[piece, ADDRESS] + (row - pieces[piece, FIRST_ROW]) * width
+
+
+@_compiled
+def gather(lo, hi, columns, pieces, wrong):
     """Copies all rows that begin in bytes lo to hi of what is to be written.
 
     Notes in `wrong` if a row is not there.
@@ -61,16 +73,25 @@ def gather(lo, hi, columns, wrong):
         width, rows, before = columns[c, WIDTH], columns[c, ROWS], columns[c, FIRST]
         first = max(int64(0), (lo - before + width - 1) // width)
         stop = min(columns[c, COUNT], (hi - before + width - 1) // width)
-        values, out = columns[c, VALUES], columns[c, OUT]
+        piece, out = columns[c, PIECE], columns[c, OUT]
+        last = piece + columns[c, PIECES]
         index, ahead = _longs(columns[c, INDEX]), max(1, _AHEAD // width)
+        to = _longs(columns[c, TO])
+        chosen, placed = columns[c, INDEX] != 0, columns[c, TO] != 0
         for i in range(first, stop):
-            soon = values + index[min(i + ahead, stop - 1)] * width
-            for byte in range(0, width, _LINE):
-                _ask(soon + byte)
-            if index[i] < 0 or index[i] >= rows:
-                wrong[0] = True
+            if chosen:
+                row = index[min(i + ahead, stop - 1)]
+                soon = _address(pieces, piece, last, row, width)
+                for byte in range(0, width, _LINE):
+                    _ask(soon + byte)
+            row = index[i] if chosen else i
+            if row < 0 or row >= rows:
+                wrong[0] |= row >= rows or columns[c, GAPS] == 0
                 continue
-            source, target = values + index[i] * width, out + i * width
+            source = _address(pieces, piece, last, row, width)
+            target = out + i * width
+            if placed:
+                target = out + to[i] * width
             end = target + width
             while target + 128 <= end:
                 for part in range(0, 128, 32):

@@ -100,17 +100,24 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
 def gather(moves: Moves) -> list[Tensor]:
     """Rows of all columns, with memory asked ahead of time; see `torch_ops`."""
     table, total = [], 0
-    for values, index, out in moves.columns:
-        size, count = out.nbytes, index.numel()
+    pieces: list[tuple[int, int]] = []  # address, number of the first row
+    for values, index, out, to, gaps in moves.columns:
+        known, first = len(pieces), 0
+        for some in values:
+            pieces.append((some.data_ptr(), first))
+            first += some.shape[0]
+        count = first if index is None else index.numel()
+        size = count * (out.nbytes // max(out.shape[0], 1))
         if size:
-            ends = values.data_ptr(), values.shape[0], size // count
-            table.append((*ends, index.data_ptr(), count, out.data_ptr(), total))
+            places = (0 if x is None else x.data_ptr() for x in (index, to))
+            about = known, len(values), first, size // count, *places, count, gaps
+            table.append((*about, out.data_ptr(), total))
             total += size
-    outs = [out for _, _, out in moves.columns]
+    outs = [move.out for move in moves.columns]
     if not table:
         return outs
     wrong = np.zeros(1, np.bool_)
-    args = np.array(table, np.int64), wrong
+    args = np.array(table, np.int64), np.array(pieces, np.int64), wrong
     parts = max(1, min(2 * torch.get_num_threads(), total // PIECE))
     bounds = [total * part // parts for part in range(parts + 1)]
     calls = [partial(gather_kernels.gather, *part, *args) for part in pairwise(bounds)]

@@ -1,6 +1,6 @@
 """What backends are given and what they return, where it is more than a few tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,16 +12,39 @@ REFUSED = -2  # where rejection sampling has accepted nothing
 Reverse = tuple[Tensor, Tensor]  # rowptr and sorted columns of the reversed graph
 
 
+class Move(NamedTuple):
+    """Rows to copy, and where they are written; all of it is contiguous.
+
+    Attributes:
+        values: [n, ...] each; their rows are counted end to end.
+        row: int64 [k], which rows; None for all of them.
+        out: [m, ...].
+        to: int64 [k], which rows of `out` they become; None for the first k.
+        gaps: whether negative rows are left out.
+    """
+
+    values: Sequence[Tensor]
+    row: Tensor | None
+    out: Tensor
+    to: Tensor | None = None
+    gaps: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether row i of `out` becomes row[i], for all of them."""
+        return self.to is None and not self.gaps
+
+
 class Moves(NamedTuple):
     """Rows to be gathered.
 
     Attributes:
         device: where all of it is.
-        columns: (values, index, out), all contiguous, with an index of int64.
+        columns: any number of them.
     """
 
     device: torch.device
-    columns: list[tuple[Tensor, Tensor, Tensor]]
+    columns: list[Move]
 
 
 class Envelope(NamedTuple):

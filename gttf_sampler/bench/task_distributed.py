@@ -30,16 +30,20 @@ class Way(NamedTuple):
         method: of `partition`; empty if every process has the whole graph.
         replicate: the share of nodes whose rows all have.
         cache: the share of nodes whose features are kept.
+        direct: whether files of the other processes are read; else these are asked, as
+            they would be on machines of their own.
     """
 
     label: str
     method: str = ""
     replicate: float = 0.0
     cache: float = 0.0
+    direct: bool = False
 
 
 WAYS = (
     Way("gttf, the whole graph in each"),
+    Way("gttf, parts by range, one machine", "range", direct=True),
     Way("gttf, parts by range", "range"),
     Way("gttf, by range, 1% replicated, 10% cached", "range", REPLICATED, CACHED),
     Way("gttf, parts by METIS", "metis"),
@@ -131,7 +135,7 @@ def _work(
         found = _rounds(adj, lambda ids: gather_rows(x, ids), every, rank, how)
         found.update(messages=0.0, bytes=0.0, share=1.0)
         return found
-    with PartitionedGraph.open(place, verify=False) as graph:
+    with PartitionedGraph.open(place, verify=False, direct=way.direct) as graph:
         features = graph.features["", "x"]
         row = features.shape[1:].numel() * 4
         if way.cache:

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler.distributed.rowset import RowSet
 
 Array = np.ndarray[Any, Any]
 MOST_PARTS = 1 << 16
+FEW = 16  # parts that are told apart faster by one comparison each than by bisection
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +53,24 @@ class Book:
         return cls(parts, numbers.size, owner=numbers.astype(small, copy=False))
 
     def part_of(self, node: Tensor) -> Tensor:
-        """The part [k] of every node [k]."""
+        """The part [k] of every node [k], in one byte or two: those are sorted soon."""
+        small = torch.uint8 if self.parts <= 1 << 8 else torch.int32
+        if self.bounds is not None and self.parts > FEW:
+            return torch.bucketize(node, self.bounds[1:], right=True).to(small)
+        part = torch.zeros(node.shape, dtype=small)
         if self.bounds is not None:
-            return torch.bucketize(node, self.bounds[1:], right=True)
-        if self.owner is None:
-            return torch.zeros_like(node)
-        return torch.from_numpy(self.owner[node.numpy()].astype(np.int64))
+            for bound in self.bounds[1:-1].tolist():
+                part += node >= bound
+        elif self.owner is not None:
+            found = self.owner[node.numpy()]
+            part = torch.from_numpy(
+                found if self.parts <= 1 << 8 else found.astype("i4")
+            )
+        return part
+
+    def rows_of(self, part: int) -> RowSet:
+        """The nodes of a part, and where each of them stands."""
+        return RowSet(self.nodes_of(part), self.num_nodes)
 
     def nodes_of(self, part: int) -> Tensor:
         """The nodes of a part, ascending."""

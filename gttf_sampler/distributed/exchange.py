@@ -110,7 +110,7 @@ class Exchange:
             )
         if self._failure is not None:
             raise PeerError(self._failure)
-        if self._closed and messages:
+        if self._closed:
             raise RuntimeError("a partitioned graph must be open to be asked")
         return Pending(self, service, messages, detail)
 

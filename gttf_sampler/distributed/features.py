@@ -10,9 +10,9 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import FEATURES
-from gttf_sampler._backends.types import Moves
+from gttf_sampler._backends.types import Move, Moves
 from gttf_sampler.distributed.hops import Route
-from gttf_sampler.distributed.rowset import RowSet
+from gttf_sampler.distributed.near import NearRows
 from gttf_sampler.distributed.wire import blank, narrow
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class PartitionedFeatures:
     >>> x[torch.tensor([2, 0])].tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
 
-    What others have is asked of them, all rows of a call in one exchange. `cache` keeps
-    rows that are asked for most.
+    What processes of other machines have is asked of them, all rows of a call in one
+    exchange. `cache` keeps rows that are asked for most.
 
     Attributes:
         name: of the values.
@@ -49,11 +49,9 @@ class PartitionedFeatures:
         self.graph, self.kind, self.name = graph, kind, name
         self.own: Tensor = graph.part.features[kind, name]
         self.hits = self.misses = 0
-        book = graph.part.books[kind]
-        self._book, self._number = book, list(graph.part.books).index(kind)
-        self._nodes = RowSet(book.nodes_of(graph.part.number), book.num_nodes)
-        self._cached = RowSet(torch.empty(0, dtype=torch.int64), book.num_nodes)
-        self._cache = self.own[:0]
+        self._book = book = graph.part.books[kind]
+        near = {rank: part.features[kind, name] for rank, part in graph.near.items()}
+        self._near, self._rows = NearRows(book, near), book.rows_of(graph.part.number)
         of = f"{kind}.{name}".strip(".")
         self._service = graph.exchange.serve(f"rows of feature {of!r}", self._answer)
 
@@ -79,33 +77,22 @@ class PartitionedFeatures:
 
     def rows(self, ids: Tensor) -> Tensor:
         """The rows of ids, int64 [k], that are known to be sound."""
-        if ids.numel() == 0:
-            return self._room(0)
-        here, position = self._nodes.locate(ids)
-        if bool(here.all()):
-            return self._gather(position, self._room(ids.numel()))
-        kept, place = self._cached.locate(ids)
-        kept &= ~here
-        away = (~(here | kept)).nonzero().view(-1)
-        self.hits += int(kept.sum())
-        self.misses += away.numel()
-        wanted = ids.index_select(0, away)
-        exchange = self.graph.exchange
+        found, position = self._room(ids.numel()), self._near.locate(ids)
+        away = ids[:0]
+        if not self._near.has_all:
+            away = (position < 0).nonzero().view(-1)
+            self.misses += away.numel()
+            self.hits += int((position >= self._near.first_kept).sum())
+        wanted, exchange = ids.index_select(0, away), self.graph.exchange
         route = Route.of(self._book.part_of(wanted), exchange.size)
-        asked = route.split(narrow(wanted, len(self)))
-        whose = route.split(away)
-        messages = {r: [some] for r, some in enumerate(asked) if some.numel()}
+        asked, whose = route.split(narrow(wanted, len(self))), route.split(away)
+        messages = {rank: [some] for rank, some in enumerate(asked) if some.numel()}
         pending = exchange.ask(self._service, messages)
-        found = self._room(ids.numel())
-        if self.own.shape[0]:  # rows of others are written over what is there now
-            self._gather(position.masked_fill_(~here, 0), found)
-        if self._cached.size:
-            some = kept.nonzero().view(-1)
-            cached = self._cache.index_select(0, place.index_select(0, some))
-            found.index_copy_(0, some, cached)
+        gaps = away.numel() > 0
+        self._move(Move(self._near.pieces, position, found, gaps=gaps))
         for rank, (values,) in pending.answers().items():
             rows = values.view(whose[rank].numel(), *self.own.shape[1:])
-            found.index_copy_(0, whose[rank], rows)
+            self._move(Move([rows], None, found, whose[rank]))
         return found
 
     def cache(self, nbytes: int) -> PartitionedFeatures:
@@ -115,18 +102,17 @@ class PartitionedFeatures:
         """
         nbytes = _check.size("nbytes", nbytes)
         wanted = self.graph.part.wanted[self.kind]
-        wanted = wanted[~self._nodes.locate(wanted)[0]]
+        self._near.keep(wanted[:0], self.own[:0])
+        wanted = wanted[self._near.locate(wanted) < 0]
         row = self.own.shape[1:].numel() * self.own.element_size()
         nodes = wanted[: nbytes // max(row, 1)].sort().values
-        self._cached = RowSet(nodes[:0], len(self))
-        self._cache = self.rows(nodes).clone()
-        self._cached = RowSet(nodes, len(self))
+        self._near.keep(nodes, self.rows(nodes).clone())
         self.hits = self.misses = 0
         return self
 
-    def _gather(self, position: Tensor, out: Tensor) -> Tensor:
-        """Own rows at some positions, written to `out`."""
-        return ops.gather(Moves(CPU, [(self.own, position, out)]))[0]
+    def _move(self, move: Move) -> None:
+        """Writes rows to where they belong."""
+        ops.gather(Moves(CPU, [move]))
 
     def _room(self, count: int) -> Tensor:
         """Memory for rows, used before where that is worth it."""
@@ -138,10 +124,10 @@ class PartitionedFeatures:
 
     def _answer(self, arrays: list[Tensor]) -> Tensor:
         """Rows for another process, written into the message itself."""
-        position = self._nodes.locate(arrays[0].to(torch.int64))[1]
+        position = self._rows.locate(arrays[0].to(torch.int64))[1]
         shape = position.numel(), *self.own.shape[1:]
         message, (rows,) = blank([(self.dtype, torch.Size(shape).numel())])
-        self._gather(position, rows.view(shape))
+        self._move(Move([self.own], position, rows.view(shape)))
         return message
 
     def __repr__(self) -> str:
@@ -150,6 +136,10 @@ class PartitionedFeatures:
         rate = (
             f", {self.hits / asked:.0%} of others' rows in the cache" if asked else ""
         )
-        kept = f", {self._cached.size:,} rows cached" if self._cached.size else ""
+        kept = (
+            f", {self._near.cached.size:,} rows cached"
+            if self._near.cached.size
+            else ""
+        )
         about = f"{self.name!r}, {list(self.shape)}, {self.own.shape[0]:,} rows here"
         return f"PartitionedFeatures({about}{kept}{rate})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +18,7 @@ from gttf_sampler.distributed.answer import Drawn, answer
 from gttf_sampler.distributed.exchange import Exchange
 from gttf_sampler.distributed.features import PartitionedFeatures
 from gttf_sampler.distributed.hops import Route
+from gttf_sampler.distributed.layout import whereabouts
 from gttf_sampler.distributed.meet import meet
 from gttf_sampler.distributed.part import Part, open_part
 from gttf_sampler.distributed.partition import ONLY
@@ -32,14 +34,19 @@ class PartitionedGraph:
 
     Attributes:
         part: what this process has.
+        near: the parts that can be read from here, by rank: its own, and those of other
+            processes of this machine, whose files are in memory once for all of them.
         exchange: its link to the others.
         adjs: the graph of every edge type (source, relation, target); ("", "", "") if
             there are no types.
         features: by (node type, name); the type is "" if there are none.
     """
 
-    def __init__(self, part: Part, exchange: Exchange) -> None:
+    def __init__(
+        self, part: Part, exchange: Exchange, near: Mapping[int, Part] | None = None
+    ) -> None:
         self.part, self.exchange = part, exchange
+        self.near: dict[int, Part] = {**(near or {}), exchange.rank: part}
         self.adjs: dict[EdgeType, PartitionedAdj] = {
             kind: PartitionedAdj(self, kind) for kind in part.relations
         }
@@ -61,6 +68,7 @@ class PartitionedGraph:
         *,
         timeout: float = TIMEOUT,
         verify: bool = True,
+        direct: bool = True,
     ) -> PartitionedGraph:
         """Opens the part of this process; all processes of the group must call it.
 
@@ -70,19 +78,33 @@ class PartitionedGraph:
                 where `torch.distributed` was not started.
             timeout: seconds within which another process must answer.
             verify: whether to compare checksums, which reads all of the part once.
+            direct: whether to read the files of processes on this machine, instead of
+                asking these. No batch depends on it.
         """
         timeout = _check.positive("timeout", timeout)
+        direct = _check.yes_or_no("direct", direct)
+        folder = _check.path("path", path)
 
-        def prepare(rank: int, size: int) -> tuple[Part, str]:
+        def prepare(rank: int, size: int) -> tuple[Part, str, str]:
             part = open_part(path, rank, verify)
             if part.header["parts"] != size:
                 parts = part.header["parts"]
                 rule = f"must be cut into as many parts as there are processes, {size}"
                 _check.fail("path", rule, parts, f"start {parts} processes")
-            return part, str(part.header["crc32"])
+            note = whereabouts(folder, rank)
+            return part, str(part.header["crc32"]), note
 
-        exchange, part = meet(group, timeout, prepare)
-        return cls(part, exchange)
+        exchange, part, notes = meet(group, timeout, prepare)
+        try:
+            near = {
+                rank: open_part(path, rank, False, part.books)
+                for rank, note in enumerate(notes)
+                if direct and rank != exchange.rank and _is_here(note, folder, rank)
+            }
+        except Exception as error:
+            exchange.abort(error)
+            raise
+        return cls(part, exchange, near)
 
     @property
     def adj(self) -> PartitionedAdj:
@@ -138,25 +160,30 @@ class PartitionedGraph:
 
     def owner(self, kind: int, node: Tensor) -> Tensor:
         """Whom to ask about each node [w]: this process itself if it has the row."""
-        own = torch.full_like(node, self.exchange.rank)
         if kind == NOBODY or self.exchange.size == 1:
-            return own
+            return torch.full(node.shape, self.exchange.rank, dtype=torch.uint8)
         name = list(self.part.books)[kind]
-        here, _ = self.part.rows[name].locate(node)
-        return own.where(here, self.part.books[name].part_of(node))
+        owner = self.part.books[name].part_of(node)
+        if self.part.header["replicate"]:
+            owner[self.part.rows[name].locate(node)[0]] = self.exchange.rank
+        return owner
 
     def ask_rows(
         self, requests: Mapping[int, Request], hop: int
     ) -> dict[int, list[Drawn | None]]:
         """What each process has drawn; this one draws while the others do."""
-        own = self.exchange.rank
+        near = {
+            rank: part
+            for rank, request in requests.items()
+            if (part := self._read(rank, request.needs_tables)) is not None
+        }
         messages = {
             rank: request.arrays(self._sizes)
             for rank, request in requests.items()
-            if rank != own
+            if rank not in near
         }
         pending = self.exchange.ask(self._rows, messages, hop + 1)
-        found = {own: answer(self.part, requests[own])} if own in requests else {}
+        found = {rank: answer(part, requests[rank]) for rank, part in near.items()}
         for rank, arrays in pending.answers().items():
             there, *drawn = arrays
             parts = iter(drawn)
@@ -166,14 +193,25 @@ class PartitionedGraph:
             ]
         return found
 
-    def ask_steps(self, messages: Mapping[int, list[Tensor]]) -> dict[int, list[Any]]:
+    def _read(self, rank: int, tables: bool) -> Part | None:
+        """The part of a process, if it is read from here and not asked for.
+
+        Whoever has a part makes its tables of weights and times, once.
+        """
+        return None if tables and rank != self.exchange.rank else self.near.get(rank)
+
+    def ask_steps(
+        self, messages: Mapping[int, list[Tensor]], weighted: bool
+    ) -> dict[int, list[Any]]:
         """What walkers have drawn, wherever they are."""
-        own = self.exchange.rank
-        others = {rank: arrays for rank, arrays in messages.items() if rank != own}
+        near = {
+            rank: part
+            for rank in messages
+            if (part := self._read(rank, weighted)) is not None
+        }
+        others = {rank: arrays for rank, arrays in messages.items() if rank not in near}
         pending = self.exchange.ask(self._walks, others)
-        found: dict[int, list[Any]] = {}
-        if own in messages:
-            found[own] = self._answer_walk(messages[own])
+        found = {rank: answer_walk(part, messages[rank]) for rank, part in near.items()}
         return {**found, **pending.answers()}
 
     def ask_between(
@@ -227,3 +265,8 @@ class PartitionedGraph:
         edges = sum(adj.num_edges for adj in self.adjs.values())
         part = f"part {self.part.number} of {self.part.header['parts']}"
         return f"PartitionedGraph({nodes:,} nodes, {edges:,} edges, {part})"
+
+
+def _is_here(note: str, folder: Path, rank: int) -> bool:
+    """Whether the part that a process has noted is the one that is seen from here."""
+    return note != "" and note == whereabouts(folder, rank)

@@ -14,24 +14,26 @@ _meetings: Counter[str] = Counter()  # of every group
 
 
 def meet(
-    group: Any, timeout: float, prepare: Callable[[int, int], tuple[Any, str]]
-) -> tuple[Exchange, Any]:
+    group: Any, timeout: float, prepare: Callable[[int, int], tuple[Any, str, str]]
+) -> tuple[Exchange, Any, list[str]]:
     """Joins the processes of a group that have opened the same graph.
+
+    Returns the links to the others, what this process opened, and the notes of all.
 
     Args:
         group: of `torch.distributed`; None for all processes, or this one alone if
             `torch.distributed` was not started.
         timeout: seconds within which the others must come.
-        prepare: (rank, size) → what this process opens, and a word that must be the
-            same in all processes.
+        prepare: (rank, size) → what this process opens, a word that must be the same
+            in all processes, and a note for the others.
     """
     if not (dist.is_available() and dist.is_initialized()):
-        opened, _ = prepare(0, 1)
-        return Exchange(None, 0, 1, timeout), opened
+        opened, _, note = prepare(0, 1)
+        return Exchange(None, 0, 1, timeout), opened, [note]
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if size == 1:
-        opened, _ = prepare(0, 1)
-        return Exchange(None, 0, 1, timeout), opened
+        opened, _, note = prepare(0, 1)
+        return Exchange(None, 0, 1, timeout), opened, [note]
     name = "world" if group is None else group.group_name
     root = dist.distributed_c10d._get_default_store()
     _meetings[name] += 1
@@ -39,12 +41,13 @@ def meet(
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # old keys stay there
     store = prefixed(f"gttf/{attempt}/{name}/{_meetings[name]}", root)
     try:
-        opened, word = prepare(rank, size)
+        opened, word, note = prepare(rank, size)
     except Exception as error:
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         store.set(str(rank), f"error {said}")
         raise
-    store.set(str(rank), word)
+    store.set(str(rank), f"{word} {note}")
+    notes = []
     for peer in range(size):
         try:
             store.wait([str(peer)], timedelta(seconds=timeout))
@@ -54,6 +57,8 @@ def meet(
         said = store.get(str(peer)).decode()
         if said.startswith("error "):
             raise PeerError(f"rank {peer} could not open the graph: {said[6:]}")
-        if said != word:
+        theirs, _, note = said.partition(" ")
+        if theirs != word:
             raise PeerError(f"rank {peer} has opened another graph than rank {rank}")
-    return Exchange(store, rank, size, timeout), opened
+        notes.append(note)
+    return Exchange(store, rank, size, timeout), opened, notes

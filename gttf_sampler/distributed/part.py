@@ -81,8 +81,16 @@ class Part:
     wanted: dict[str, Tensor]
 
 
-def open_part(path: str | os.PathLike[str], number: int, verify: bool = True) -> Part:
-    """Opens one part of a partitioned graph; `verify` reads and checks all of it."""
+def open_part(
+    path: str | os.PathLike[str],
+    number: int,
+    verify: bool = True,
+    books: dict[str, Book] | None = None,
+) -> Part:
+    """Opens one part of a partitioned graph; `verify` reads and checks all of it.
+
+    Another part that is open has the same books.
+    """
     folder = _check.path("path", path)
     header = layout.read_header(folder, layout.WHOLE)
     if not 0 <= number < header["parts"]:
@@ -93,10 +101,12 @@ def open_part(path: str | os.PathLike[str], number: int, verify: bool = True) ->
     if (own["part"], own["crc32"]) != (number, header["checks"][number]):
         rule = f"must be part {number} of the graph in {str(folder)!r}"
         _check.fail(str(where), rule, f"part {own['part']} of another one")
-    files, books, rows, wanted = own["files"], {}, {}, {}
-    for kind, entry in enumerate(header["node_types"]):
+    files, rows, wanted = own["files"], {}, {}
+    kinds = header["node_types"]
+    if books is None:
+        books = {k["name"]: _book(folder, header["parts"], k, verify) for k in kinds}
+    for kind, entry in enumerate(kinds):
         name, size = entry["name"], entry["num_nodes"]
-        books[name] = _book(folder, header["parts"], entry, verify)
         rows[name] = RowSet(_nodes(where, kind, files, verify), size)
         wanted[name] = layout.read_array(folder, entry["wanted"], verify)
     relations = {}
@@ -104,7 +114,7 @@ def open_part(path: str | os.PathLike[str], number: int, verify: bool = True) ->
         edge_type: EdgeType = tuple(entry["type"])
         here = rows[edge_type[2]]
         relations[edge_type] = _relation(where, kind, files, here, verify)
-    own_sizes = {kind["name"]: kind["own"][number] for kind in header["node_types"]}
+    own_sizes = {kind["name"]: kind["own"][number] for kind in kinds}
     features = {
         (entry["type"], entry["name"]): _feature(
             where, files[f"feature-{kind}"], entry, own_sizes[entry["type"]], verify
@@ -120,11 +130,10 @@ def _book(folder: Path, parts: int, entry: dict[str, Any], verify: bool) -> Book
         return Book.of_bounds(torch.tensor(entry["bounds"]))
     about = entry["book"]
     dtype = np.dtype(about["dtype"])
-    if not verify:
-        plain = np.memmap(folder / about["file"], dtype, mode="r")
-        return Book(parts, entry["num_nodes"], owner=plain)
     as_bytes = {**about, "dtype": "|u1", "length": about["length"] * dtype.itemsize}
     plain = layout.read_array(folder, as_bytes, verify).numpy().view(dtype)
+    if not verify:
+        return Book(parts, entry["num_nodes"], owner=plain)
     return Book.of_owners(plain, parts, about["file"])
 
 

@@ -55,6 +55,12 @@ class Request(NamedTuple):
     roots: list[Tensor]
     wanted: list[Wanted]
 
+    @property
+    def needs_tables(self) -> bool:
+        """Whether it is drawn by tables that are made of the rows."""
+        laws = [want.law for want in self.wanted]
+        return any(law.mass is not None or law.time is not None for law in laws)
+
     def arrays(self, sizes: list[int]) -> list[Tensor]:
         """The request as a message; `sizes` are the numbers of nodes of all types."""
         arrays: list[Tensor] = []

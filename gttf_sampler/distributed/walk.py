@@ -47,7 +47,7 @@ def walk(
             for rank, count in enumerate(route.counts)
             if count
         }
-        found = graph.ask_steps(messages)
+        found = graph.ask_steps(messages, weighted)
         edge, reached = (node.new_full((node.numel(), fanout), -1) for _ in range(2))
         for rank, (edges, nodes) in found.items():
             place = slots[rank]

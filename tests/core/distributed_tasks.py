@@ -1,8 +1,10 @@
 """What processes of a world do in tests of partitioned graphs."""
 
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from unittest import mock
 
 import pytest
 import torch
@@ -21,6 +23,24 @@ from gttf_sampler.bias import UNIFORM
 from gttf_sampler.distributed import PartitionedGraph, PeerError
 from gttf_sampler.rooted import RootedSampler
 from strategies import BACKENDS
+
+MACHINES = ([0, 1, 2, 3], [0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 1, 0])
+"""On which machine every process believes to be."""
+
+
+@contextmanager
+def opened(path, rank, machines, group=None, timeout=120, **how):
+    """The graph, as if processes were on these machines."""
+
+    def seen(folder, part):
+        return str(part) if machines[part] == machines[rank] else ""
+
+    with mock.patch("gttf_sampler.distributed.graph.whereabouts", seen):
+        graph = PartitionedGraph.open(path, group, timeout=timeout, **how)
+    with graph:
+        every = range(graph.exchange.size)
+        assert set(graph.near) == {x for x in every if machines[x] == machines[rank]}
+        yield graph
 
 
 def fields(sub):
@@ -66,7 +86,7 @@ def one_by_one(rank, groups, size, path, whole, seeds, key):
         return 0
     adj, done = whole, 0
     seeds = [(seed + rank) % adj.num_rows for seed in seeds] if adj.num_rows else []
-    with PartitionedGraph.open(path, groups[size], timeout=120) as graph:
+    with opened(path, rank, MACHINES[key % 4], groups[size]) as graph:
         for backend in BACKENDS:
             with use_backend(backend):
                 for number, bias in enumerate(biases(adj, seeds, key)):
@@ -110,7 +130,7 @@ def typed(rank, groups, size, path, whole, seeds, times, key):
     if rank >= size:
         return 0
     done = 0
-    with PartitionedGraph.open(path, groups[size], timeout=120) as graph:
+    with opened(path, rank, MACHINES[key % 4], groups[size]) as graph:
         for backend in BACKENDS:
             for replace in (False, True):
                 for disjoint in (False, True):
@@ -140,11 +160,11 @@ def typed_biases(adjs, times):
     return found
 
 
-def features(rank, groups, path, values, key):
+def features(rank, groups, path, values, key, machines):
     """Compares rows of every dtype and shape, cached and not."""
     generator = torch.Generator().manual_seed(key + rank)
     told = []
-    with PartitionedGraph.open(path, timeout=120) as graph:
+    with opened(path, rank, machines) as graph:
         for (_, name), found in graph.features.items():
             whole = values[name]
             assert found.shape == whole.shape
@@ -160,10 +180,10 @@ def features(rank, groups, path, values, key):
     return told
 
 
-def uneven(rank, groups, path, whole, batches):
+def uneven(rank, groups, path, whole, batches, direct):
     """As many batches as each process is told to make; some make none."""
     made = 0
-    with PartitionedGraph.open(path, timeout=120) as graph:
+    with PartitionedGraph.open(path, timeout=120, direct=direct) as graph:
         for number in range(batches[rank]):
             seeds = torch.arange(10 * number, 10 * number + 10) % whole.num_rows
             pair = [
@@ -190,23 +210,23 @@ def two_at_once(rank, groups, path, whole):
         except BaseException as error:
             errors.append(error)
 
-    opened = [PartitionedGraph.open(path, timeout=120) for _ in range(2)]
-    threads = [Thread(target=ask, args=(g, 10 * n)) for g in opened for n in range(2)]
+    both = [PartitionedGraph.open(path, timeout=120, direct=n == 0) for n in range(2)]
+    threads = [Thread(target=ask, args=(g, 10 * n)) for g in both for n in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for graph in opened:
+    for graph in both:
         graph.close()
     assert not errors
     assert all(found)
     return len(found)
 
 
-def transform_fails(rank, groups, path):
+def transform_fails(rank, groups, path, direct):
     """Rank 1 fails in code of its own; the others are told why."""
     try:
-        with PartitionedGraph.open(path, timeout=60) as graph:
+        with PartitionedGraph.open(path, timeout=60, direct=direct) as graph:
             for number in range(1000):
                 sample_rooted(graph.adj, [number % 100], [3, 3], generator=number)
                 if rank == 1 and number == 20:
@@ -243,9 +263,9 @@ def opens(rank, groups, paths):
     return "no error"
 
 
-def until_failure(rank, groups, path, whole, timeout, resting):
+def until_failure(rank, groups, path, whole, timeout, resting, direct):
     """Batches until somebody fails; how long the last one took, and the error."""
-    graph = PartitionedGraph.open(path, timeout=120)
+    graph = PartitionedGraph.open(path, timeout=120, direct=direct)
     busy = [each for each in range(graph.exchange.size) if each not in resting]
     start = time.monotonic()
     try:
@@ -269,7 +289,7 @@ def until_failure(rank, groups, path, whole, timeout, resting):
 def large(rank, groups, path, whole_path):
     """Batches of a graph of millions of edges, with other seeds in every process."""
     whole, nodes = CompactAdj.open(whole_path, verify=False), 0
-    with PartitionedGraph.open(path, timeout=120, verify=False) as graph:
+    with opened(path, rank, [0, 0, 1, 1], verify=False) as graph:
         for number, bias in enumerate((None, EdgeWeightBias())):
             generator = torch.Generator().manual_seed(10 * rank + number)
             seeds = torch.randint(whole.num_rows, (512,), generator=generator)

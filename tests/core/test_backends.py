@@ -24,7 +24,7 @@ from gttf_sampler import (
 )
 from gttf_sampler._backends import ops, torch_ops
 from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler._backends.types import Envelope, Moves, SecondOrder
+from gttf_sampler._backends.types import Envelope, Move, Moves, SecondOrder
 from gttf_sampler.graph import tables
 from gttf_sampler.random import FOREST, new_key, stream
 
@@ -250,6 +250,7 @@ def make_arguments(name: str, size: int) -> tuple:
     words = stream(new_key(5, CPU, FOREST), torch.arange(size))
     features = torch.rand(max(size, 1), 6, generator=generator)
     wide = features.double().repeat(1, 100).view(-1, 2, 300)
+    places = torch.randperm(size, generator=generator)
     odd = torch.arange(max(size, 1) * 3).view(-1, 3).to(torch.int8)
     low, high = rowptr[:-1], rowptr[1:]
     zero = torch.zeros_like(low)
@@ -294,10 +295,18 @@ def make_arguments(name: str, size: int) -> tuple:
             Moves(
                 torch.device("cpu"),
                 [
-                    (features, last, torch.empty(size, 6)),
-                    (wide, last.flip(0), torch.empty(size, 2, 300).double()),
-                    (odd, last, torch.empty(size, 3, dtype=torch.int8)),
-                    (odd[:, 0].contiguous(), last, torch.empty(size).to(torch.int8)),
+                    Move([features], last, torch.empty(size, 6)),
+                    Move([wide], last.flip(0), torch.empty(size, 2, 300).double()),
+                    Move([odd], last, torch.empty(size, 3, dtype=torch.int8)),
+                    Move(
+                        *([odd[:, 0].contiguous()], last),
+                        torch.empty(size).to(torch.int8),
+                    ),
+                    Move([features], last, torch.zeros(size + 2, 6), places + 1),
+                    Move([features], None, torch.zeros(len(features), 6)),
+                    Move([features[last]], None, torch.zeros(size + 2, 6), places + 2),
+                    Move(features.split(3), last, torch.zeros(size, 6)),
+                    Move(features.split(2), last - 1, torch.zeros(size, 6), gaps=True),
                 ],
             ),
         ),

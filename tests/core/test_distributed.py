@@ -9,6 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from distributed_tasks import (
+    MACHINES,
     features,
     large,
     one_by_one,
@@ -99,11 +100,16 @@ def test_features_are_those_of_one_machine(world, tmp_path, method):
     }
     book = np.zeros(300, np.int64) if method == "one has all" else method
     partition(adj, tmp_path, max(SIZES), method=book, features=values)
-    for told in world.run(features, tmp_path, values, 7):
-        hits, misses, text = told[0]
-        if misses:
-            assert hits > 0
-            assert f"{hits / (hits + misses):.0%} of others' rows in the cache" in text
+    for machines in MACHINES:
+        asked = 0
+        for told in world.run(features, tmp_path, values, 7, machines):
+            hits, misses, text = told[0]
+            asked += misses
+            if misses:
+                rate = f"{hits / (hits + misses):.0%}"
+                assert hits > 0
+                assert f"{rate} of others' rows in the cache" in text
+        assert (asked > 0) == (len(set(machines)) > 1)
 
 
 @pytest.fixture
@@ -116,9 +122,10 @@ def cut(tmp_path):
     return adj, tmp_path / "cut"
 
 
-def test_processes_need_not_have_as_many_batches(world, cut):
+@pytest.mark.parametrize("direct", [False, True])
+def test_processes_need_not_have_as_many_batches(world, cut, direct):
     adj, path = cut
-    assert world.run(uneven, path, adj, [7, 0, 30, 1]) == [7, 0, 30, 1]
+    assert world.run(uneven, path, adj, [7, 0, 30, 1], direct) == [7, 0, 30, 1]
 
 
 def test_two_graphs_and_two_threads(world, cut):
@@ -126,8 +133,9 @@ def test_two_graphs_and_two_threads(world, cut):
     assert world.run(two_at_once, path, adj) == [20] * 4
 
 
-def test_an_exception_is_told_to_all(world, cut):
-    told = world.run(transform_fails, cut[1])
+@pytest.mark.parametrize("direct", [False, True])
+def test_an_exception_is_told_to_all(world, cut, direct):
+    told = world.run(transform_fails, cut[1], direct)
     assert told[1] == "ValueError: a transform has failed"
     for rank in (0, 2, 3):
         said = "PeerError: rank 1 has failed: ValueError: a transform has failed"

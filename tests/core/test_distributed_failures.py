@@ -36,10 +36,10 @@ def await_files(*names):
     raise AssertionError(f"no {names}")
 
 
-def hurt(world, path, adj, number):
+def hurt(world, path, adj, number, direct=False):
     """Sends rank 1 a signal amid batches; what the others have found, and how soon."""
     for rank in range(3):  # rank 2 has nothing to ask and waits for the others
-        world.pipes[rank].send((until_failure, (path, adj, TIMEOUT, [2])))
+        world.pipes[rank].send((until_failure, (path, adj, TIMEOUT, [2], direct)))
     await_files(*(f"{path}-{rank}" for rank in range(3)))
     os.kill(world.processes[1].pid, number)
     found = world.collect((0, 2))
@@ -69,6 +69,19 @@ def test_a_process_that_hangs_or_dies_is_named(tmp_path, cut):
     assert "does not answer" in late[1][1]
 
 
+def test_a_process_that_dies_is_named_where_its_part_is_read(tmp_path, cut):
+    adj, path = cut
+    world = World(3, tmp_path)
+    try:
+        killed = hurt(world, path, adj, signal.SIGKILL, direct=True)
+    finally:
+        world.close()
+    for kind, (seconds, said) in killed:
+        assert kind == "ok"
+        assert "rank 1 is gone" in said
+        assert seconds < 3 * TIMEOUT
+
+
 SCRIPT = """
 import sys
 import torch.distributed as dist
@@ -77,7 +90,7 @@ from gttf_sampler.distributed import PartitionedAdj
 
 store, path, rank, fails = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=3)
-adj = PartitionedAdj.open(path, timeout=60)
+adj = PartitionedAdj.open(path, timeout=60, direct=False)
 for number in range([5, 60, 0][rank]):
     sample_rooted(adj, [number], [3, 3], generator=number)
     if fails == "fails" and rank == 1 and number == 30:

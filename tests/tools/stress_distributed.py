@@ -32,7 +32,7 @@ def once(world, adj, path, choice):
     )
     resting = [choice.randrange(SIZE)] if choice.random() < 0.5 else []
     for pipe in world.pipes:
-        pipe.send((until_failure, (path, adj, TIMEOUT, resting)))
+        pipe.send((until_failure, (path, adj, TIMEOUT, resting, False)))
     began = time.monotonic()
     while not all(os.path.exists(f"{path}-{rank}") for rank in range(SIZE)):
         assert time.monotonic() < began + 120, "no batches"

@@ -453,12 +453,13 @@ def test_scale_steps(scale, count):
 
 
 def test_bench_distributed(graph, monkeypatch):
-    """Parts move messages and hold half; processes with all of it do neither."""
+    """Parts move messages and hold half; what is read from files moves none."""
     monkeypatch.setattr(task_distributed, "WORLDS", (2,))
-    monkeypatch.setattr(task_distributed, "WAYS", task_distributed.WAYS[:3])
+    monkeypatch.setattr(task_distributed, "WAYS", task_distributed.WAYS[:4])
     found = task_distributed.run(graph, [3, 2], **SMALL, features=5, report=silent)
-    ((whole, parts, kept),) = [group["rows"] for group in found["groups"]]
+    ((whole, near, parts, kept),) = [group["rows"] for group in found["groups"]]
     assert (whole["messages"], whole["share"], whole["ratio"]) == (0, 1, None)
+    assert near["messages"] == 0
     assert 4 <= parts["messages"] <= 6
     assert parts["share"] == pytest.approx(0.5, abs=0.02)
     assert parts["ratio"] == pytest.approx(whole["best"] / parts["best"])

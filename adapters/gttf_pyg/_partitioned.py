@@ -115,14 +115,14 @@ def rows_of_parts(graph: PartitionedGraph, options: Options) -> Graph:
         for (kind, name), values in graph.features.items()
         if name == options.time_attr
     }
-    times = {kind: adj.edge_time for kind, adj in rows.items()}
-    when: tuple[Any, Any]
+    times = None if own else {kind: adj.edge_time for kind, adj in rows.items()}
     if list(rows) == [ONLY]:
-        when = (own[""], None) if own else (None, times[ONLY])
-        return Graph(rows, sizes[""], [None], [None], *when, {})
-    when = (own, None) if own else (None, times if timed else None)
+        only = None if times is None else times[ONLY]
+        return Graph(rows, sizes[""], [None], [None], own.get(""), only, {})
     loose = without_relation(sizes, rows)
-    return Graph(rows, sizes, list(sizes), list(rows), *when, loose)
+    per_type = own or None, times if timed else None
+    kinds = list(sizes), list(rows)
+    return Graph(rows, sizes, *kinds, *per_type, loose)
 
 
 def pairs_for(data: Any, seeds: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:

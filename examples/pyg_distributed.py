@@ -21,9 +21,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.datasets import Planetoid
 from torch_geometric.nn import GraphSAGE
 
-from gttf_pyg import GTTFLoader
-from gttf_sampler import CompactAdj
-from gttf_sampler.distributed import PartitionedGraph, partition
+from gttf_pyg import GTTFLoader, partition
+from gttf_sampler.distributed import PartitionedGraph
 from planted import for_pyg
 
 
@@ -65,9 +64,7 @@ if __name__ == "__main__":
     data = Planetoid(args.root, "Cora")[0] if args.root else for_pyg(6_000, 6)
     path = [tempfile.mkdtemp() if rank == 0 else ""]
     if rank == 0:
-        adj = CompactAdj.from_edge_index(data.edge_index, data.num_nodes)
-        names = ("x", "y", "train_mask", "test_mask")
-        partition(adj, path[0], size, features={name: data[name] for name in names})
+        partition(data, path[0], size)
     dist.broadcast_object_list(path)
     graph = PartitionedGraph.open(path[0])
     seeds = graph.own_nodes()[graph.features["", "train_mask"].own]

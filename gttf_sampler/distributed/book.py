@@ -58,6 +58,15 @@ class Book:
             return torch.zeros_like(node)
         return torch.from_numpy(self.owner[node.numpy()].astype(np.int64))
 
+    def lies_elsewhere(self, node: Tensor, part: int) -> Tensor:
+        """Which of the nodes [k], of any integer dtype, belong to other parts."""
+        if self.bounds is not None:
+            first, stop = self.bounds[part : part + 2].tolist()
+            return (node < first) | (node >= stop)
+        if self.owner is None:
+            return torch.zeros_like(node, dtype=torch.bool)
+        return torch.from_numpy(self.owner[node.numpy()] != part)
+
     def nodes_of(self, part: int) -> Tensor:
         """The nodes of a part, ascending."""
         if self.bounds is not None:

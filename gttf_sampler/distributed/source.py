@@ -103,7 +103,21 @@ def wanted_nodes(source: Source, name: str, tick: Report) -> Tensor:
         if by == name:
             step = PIECE // adj.col.element_size()
             for piece in adj.col.split(step):
-                counts += torch.bincount(piece, minlength=size)
+                once = counts.new_ones(()).expand(piece.numel())
+                counts.scatter_add_(0, piece.to(torch.int64), once)
                 tick("counting", piece.numel() * piece.element_size())
-    most = min(size, max(1000, round(WANTED * size)))
-    return counts.argsort(descending=True, stable=True)[:most]
+    return largest(counts, min(size, max(1000, round(WANTED * size))))
+
+
+def largest(counts: Tensor, most: int) -> Tensor:
+    """The places of the `most` >= 1 largest numbers, largest first, ties in order.
+
+    All of them are not sorted: that would take three times their memory.
+    """
+    if most >= counts.numel():
+        return counts.argsort(descending=True, stable=True)
+    low = counts.kthvalue(counts.numel() - most + 1).values
+    above = (counts > low).nonzero().view(-1)
+    order = counts.index_select(0, above).argsort(descending=True, stable=True)
+    equal = (counts == low).nonzero().view(-1)[: most - above.numel()]
+    return torch.cat([above.index_select(0, order), equal])

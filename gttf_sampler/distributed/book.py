@@ -62,7 +62,8 @@ class Book:
         """Which of the nodes [k], of any integer dtype, belong to other parts."""
         if self.bounds is not None:
             first, stop = self.bounds[part : part + 2].tolist()
-            return (node < first).logical_or_(node >= stop)
+            away: Tensor = (node < first) | (node >= stop)
+            return away
         if self.owner is None:
             return torch.zeros_like(node, dtype=torch.bool)
         return torch.from_numpy(self.owner[node.numpy()] != part)

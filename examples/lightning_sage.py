@@ -3,7 +3,7 @@
     python examples/lightning_sage.py
 
 Lightning starts the processes; each takes its share of the seeds, for training by a
-sampler, for tests by `input_nodes`. Needs Lightning: it is not among our extras.
+sampler, for tests by `input_nodes`. Needs Lightning: `pip install lightning`.
 """
 
 import argparse

@@ -4,41 +4,26 @@
 
 A process holds rows and features of its own nodes only, and trains on those; the others
 are asked for the rest, batch by batch. Without torchrun there is one process with one
-part, which learns as much. Large graphs are cut by `gttf partition` beforehand.
+part, which learns as much. Large graphs are cut by `gttf partition` beforehand. With
+`--checkpoint FILE` and `torchrun --max-restarts 1` a run survives `--kill 30`.
 """
 
 import argparse
 import os
-import shutil
 import tempfile
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # steady times on a busy machine
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.datasets import Planetoid
 from torch_geometric.nn import GraphSAGE
 
-from gttf_pyg import GTTFLoader
-from gttf_sampler import CompactAdj
-from gttf_sampler.distributed import PartitionedGraph, partition
+from gttf_pyg import GTTFLoader, partition
+from gttf_sampler.distributed import PartitionedGraph
 from planted import for_pyg
-
-
-def train(model, loader, optimizer):
-    """One epoch; the mean loss of this process."""
-    losses, _ = [], model.train()
-    with Join([model]):  # a process whose batches have ended still averages gradients
-        for batch in loader:
-            optimizer.zero_grad()
-            out = model(batch.x, batch.edge_index)[: batch.batch_size]
-            loss = F.cross_entropy(out, batch.y[: batch.batch_size])
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    return sum(losses) / max(len(losses), 1)
+from processes import RANK, WORLD, die_once, join, load, save
 
 
 @torch.no_grad()
@@ -57,33 +42,47 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="GraphSAGE on a partitioned graph.")
     parser.add_argument("--root", help="where Planetoid's Cora is, or shall be stored")
     parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--checkpoint", help="a file to write, and to continue from")
+    parser.add_argument("--kill", type=int, help="the step at which a process dies")
     args = parser.parse_args()
-    alone = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
-    dist.init_process_group("gloo", **({} if "RANK" in os.environ else alone))
-    rank, size = dist.get_rank(), dist.get_world_size()
+    join()
     torch.manual_seed(0)
     data = Planetoid(args.root, "Cora")[0] if args.root else for_pyg(6_000, 6)
-    path = [tempfile.mkdtemp() if rank == 0 else ""]
-    if rank == 0:
-        adj = CompactAdj.from_edge_index(data.edge_index, data.num_nodes)
-        names = ("x", "y", "train_mask", "test_mask")
-        partition(adj, path[0], size, features={name: data[name] for name in names})
+    folder = tempfile.TemporaryDirectory()
+    path = [f"{args.checkpoint}.parts" if args.checkpoint else folder.name]
+    if RANK == 0:
+        partition(data, path[0], WORLD)  # once: a second call finds it done
     dist.broadcast_object_list(path)
     graph = PartitionedGraph.open(path[0])
     seeds = graph.own_nodes()[graph.features["", "train_mask"].own]
-    torch.manual_seed(1)
+    fewest = torch.tensor(len(seeds))  # DDP wants as many batches everywhere
+    dist.all_reduce(fewest, dist.ReduceOp.MIN)
     model = GraphSAGE(data.num_features, 32, 2, int(data.y.max()) + 1, dropout=0.5)
-    model = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
-    how = {"batch_size": 64 // size, "shuffle": True, "prefetch": 2}
-    loader = GTTFLoader(graph, [10, 10], seeds, **how)
+    how = {"batch_size": 64 // WORLD, "shuffle": True, "prefetch": 2}
+    loader = GTTFLoader(graph, [10, 10], seeds[:fewest], **how)
     everyone = GTTFLoader(graph, [20, 20], batch_size=1024)
-    for epoch in range(1, args.epochs + 1):
-        loss, right = train(model, loader, optimizer), test(model.module, everyone)
-        if rank == 0:
-            print(f"epoch {epoch:2}  loss {loss:.3f}  test accuracy {right:.1f} %")
+    torch.manual_seed(RANK)  # other batches, another dropout
+    if args.checkpoint:
+        load(args.checkpoint, model, optimizer, loader)
+    shared, steps, loss = DistributedDataParallel(model), 0, torch.zeros(())
+    for epoch in range(loader.state_dict()["epoch"], args.epochs):
+        model.train()
+        for batch in loader:
+            out = shared(batch.x, batch.edge_index)[: batch.batch_size]
+            loss = F.cross_entropy(out, batch.y[: batch.batch_size])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            steps += 1
+            if args.checkpoint:
+                save(args.checkpoint, model, optimizer, loader)
+            if steps == args.kill:
+                die_once()
+        right = test(model, everyone)
+        if RANK == 0:
+            print(f"epoch {epoch + 1:2}  loss {loss:.3f}  test accuracy {right:.1f} %")
     graph.close()
-    if rank == 0:
-        print("Expected after 6 epochs, in any number of processes: 98 %")
-        shutil.rmtree(path[0])
+    if RANK == 0:
+        print("Expected after 6 epochs, in any number of processes: 98 %.")
     dist.destroy_process_group()

@@ -29,6 +29,7 @@ from gttf_dgl.drop_in import (
     sample_neighbors,
 )
 from gttf_dgl.loader import DataLoader
+from gttf_dgl.partition import partition
 from gttf_dgl.partitioned import PartitionedLoader
 from gttf_dgl.sampler import GTTFSampler
 from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
@@ -48,6 +49,7 @@ __all__ = [
     "check_unbiased",
     "from_subgraph",
     "node2vec_random_walk",
+    "partition",
     "random_walk",
     "sample_neighbors",
     "to_compact",

@@ -42,8 +42,11 @@ def store_degrees(
     senders: dict[str, Tensor],
     receivers: dict[str, Tensor],
 ) -> None:
-    """Puts the degrees into the node data of a batch, if they are asked for."""
-    if not Wanted.answer:
+    """Puts the degrees into the node data of a batch, if they are asked for.
+
+    Of a graph in parts nobody knows them all: an unbiased model will say so.
+    """
+    if not Wanted.answer or source.remote:
         return
     for kind, adj in source.adjs.items():
         arrived, sent = batch.dstnodes[kind[2]].data, batch.srcnodes[kind[0]].data

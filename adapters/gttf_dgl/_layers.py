@@ -51,8 +51,8 @@ def estimate(layer: Any, args: Any, kwargs: Any) -> Any:
             return None  # not a sample, for all that is known
         raise ValueError(
             "'model' must get blocks with degrees where it was made unbiased (got some "
-            "without); take a sampler of gttf_dgl, and call 'unbiased' before its "
-            "DataLoader starts"
+            "without); take a sampler of gttf_dgl with the whole graph, and call "
+            "'unbiased' before its DataLoader starts"
         )
     counts_edges = isinstance(layer, layers.GraphConv | layers.SAGEConv)
     if named.get("edge_weight") is not None and not counts_edges:

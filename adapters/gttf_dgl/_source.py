@@ -25,6 +25,7 @@ from gttf_sampler import (
     random,
 )
 from gttf_sampler.bias import Law
+from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.graph.kept import kept_of
 from gttf_sampler.rooted import RootedSampler, laws_of
 
@@ -101,6 +102,11 @@ class Source(NamedTuple):
             kind = _turned(kind, choice.edge_dir)
             hidden[kind] = _positions(adjs[kind], eids)
         return cls(g, choice, adjs, hidden)
+
+    @property
+    def remote(self) -> bool:
+        """Whether rows are in other processes."""
+        return any(isinstance(adj, PartitionedAdj) for adj in self.adjs.values())
 
     def draw(
         self,

@@ -91,7 +91,11 @@ class DataLoader(Resumable, dgl.dataloading.DataLoader, ThreadedLoader):
         if type(self.dataset) not in DATASETS:
             return super().threaded()
         depth = (self.prefetch_factor or 1) * self.num_workers
-        indices = _as_from_workers(self.dataset, self.num_workers)
+        return self.made_ahead(depth, self.num_workers)
+
+    def made_ahead(self, depth: int, workers: int) -> ThreadedIter:
+        """Batches of a thread, `depth` of them made ahead, in the order of workers."""
+        indices = _as_from_workers(self.dataset, workers)
         left = islice(indices, self._skip, None)
         return ThreadedIter(self, depth, self.collate_fn, left)
 

@@ -1,33 +1,24 @@
 """PartitionedLoader: blocks of a graph whose rows are in several processes."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import dgl
 import torch
-from dgl import EID, NID
+from dgl import NID, DGLGraph
 from dgl.heterograph import DGLBlock
-from torch import Tensor
 
 from gttf_dgl import _check
-from gttf_sampler import random
-from gttf_sampler._check import (
-    count,
-    fail,
-    integers,
-    mistyped,
-    shown,
-    within,
-    yes_or_no,
-)
+from gttf_dgl._source import Choice, Rows, Source
+from gttf_dgl.loader import DataLoader
+from gttf_dgl.partition import PLAIN
+from gttf_dgl.sampler import GTTFSampler
+from gttf_sampler._check import fail, mistyped, shown, size
 from gttf_sampler.distributed import PartitionedGraph
-from gttf_sampler.rooted import RootedSampler, laws_of
-
-CPU = torch.device("cpu")
 
 
-class PartitionedLoader:
-    """Batches of a graph in parts, as DGL's `DataLoader` with `GTTFSampler` has them.
+class PartitionedLoader(DataLoader):
+    """Batches of a graph in parts: those of a `DataLoader` with a `GTTFSampler`.
 
     >>> import tempfile
     >>> from gttf_sampler import CompactAdj
@@ -41,18 +32,23 @@ class PartitionedLoader:
     >>> input_nodes.tolist(), output_nodes.tolist(), blocks[0].srcdata["x"].shape
     ([0, 1, 3, 2], [0, 1], torch.Size([4, 4]))
 
-    A block per layer, each drawn anew. The nodes that the first block reads, and those
-    that the last one writes, have all features of the graph as their data.
+    With the same nodes, `torch.manual_seed` and `np.random.seed`, they are bit for bit
+    those of one machine with the whole graph, whatever is made ahead. The nodes that
+    the first block reads, and those that the last one writes, have all features of the
+    graph as their data. `state_dict` and `load_state_dict` are those of `DataLoader`.
 
     Args:
-        graph: without types.
-        fanouts: neighbours per layer; -1 takes all.
-        nodes: [k], the seeds; by default the process's own nodes.
-        batch_size: seeds per batch.
-        shuffle: whether to put the seeds in a new order in every epoch.
-        drop_last: whether to leave out a last batch that is smaller.
+        graph: with types or without.
+        fanouts: neighbours per layer, as one number or one per edge type; -1 takes all.
+        nodes: [k], the seeds, per node type if there are types; a node type alone means
+            the process's own nodes of it, as does None where there are no types.
+        prob: any name has neighbours drawn by the weights that the graph was cut with;
+            edge types without them are uniform.
         replace: whether a neighbour may be drawn twice.
-        generator: a torch.Generator on the CPU for order and draws; by default torch's.
+        rooted: draw once for all layers, see `GTTFSampler`.
+        seed: an integer to draw by, instead of torch's generator.
+        prefetch: how many batches a thread in the background makes ahead.
+        kwargs: of DGL's `DataLoader`: `batch_size`, `shuffle`, `drop_last`, `use_ddp`.
     """
 
     def __init__(
@@ -61,68 +57,90 @@ class PartitionedLoader:
         fanouts: Any,
         nodes: Any = None,
         *,
-        batch_size: int = 1,
-        shuffle: bool = False,
-        drop_last: bool = False,
+        prob: str | None = None,
         replace: bool = False,
-        generator: torch.Generator | None = None,
+        rooted: bool = False,
+        seed: int | None = None,
+        prefetch: int = 0,
+        **kwargs: Any,
     ) -> None:
         if not isinstance(graph, PartitionedGraph):
             mistyped("graph", "must be a PartitionedGraph", shown(graph))
-        self.graph, self.generator = graph, generator
-        self.fanouts: list[int] = _check.fanouts(fanouts)
-        if not all(isinstance(fanout, int) for fanout in self.fanouts):
-            fail("fanouts", "must be numbers, as the graph has no types", fanouts)
-        adj: Any = graph.adj
-        self.nodes = graph.own_nodes()
-        if nodes is not None:
-            self.nodes = within("nodes", integers("nodes", nodes), adj.num_rows)
-        self.batch_size = count("batch_size", batch_size)
-        self.shuffle = yes_or_no("shuffle", shuffle)
-        self.drop_last = yes_or_no("drop_last", drop_last)
-        seen = adj.seen_with(weights=False, times=False)
-        self._laws = laws_of({("", "", ""): seen}, {})
-        replace = yes_or_no("replace", replace)
-        self._layers = [
-            RootedSampler(seen, [fanout], replace=replace) for fanout in self.fanouts
-        ]
+        self.prefetch = size("prefetch", prefetch)
+        if kwargs.get("num_workers", 0):
+            rule = "must be 0 where the graph is partitioned"
+            fail("num_workers", rule, kwargs["num_workers"], "use 'prefetch'")
+        sampler = _Sampler(
+            graph, fanouts, prob=prob, replace=replace, rooted=rooted, seed=seed
+        )
+        seeds = _seeds(graph, sampler.types, nodes)
+        super().__init__(sampler.types, seeds, sampler, **kwargs)
 
-    def __len__(self) -> int:
-        """How many batches an epoch has."""
-        whole, rest = divmod(self.nodes.numel(), self.batch_size)
-        return whole + (rest > 0 and not self.drop_last)
+    def in_thread(self) -> bool:
+        """Whether a thread makes the batches."""
+        return self.prefetch > 0
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, list[DGLBlock]]]:
+    def threaded(self) -> Any:
+        """An iterator whose batches a thread makes, in their order."""
+        return self.made_ahead(self.prefetch, 1)
+
+
+class _Sampler(GTTFSampler):
+    """A `GTTFSampler` that asks the processes which have the rows.
+
+    Attributes:
+        types: a graph with the types and numbers of nodes, and no edges; DGL's loader
+            takes it for the graph.
+    """
+
+    def __init__(self, graph: PartitionedGraph, fanouts: Any, **options: Any) -> None:
+        super().__init__(fanouts, **options)
+        self.parts, self.types = graph, _types(graph)
+        kinds, weighted = self.types.canonical_etypes, self.prob is not None
+        adjs: Any = graph.adjs.values()
+        if weighted and all(adj.edge_weight is None for adj in adjs):
+            rule = "must be None unless the graph was cut with weights"
+            fail("prob", rule, repr(self.prob))
+        seen = [adj.seen_with(weights=weighted, times=False) for adj in adjs]
+        choice = Choice("in", self.prob, None, self.replace, None)
+        self._source = Source(
+            self.types, choice, Rows(zip(kinds, seen, strict=True)), {}
+        )
+
+    def sample_blocks(
+        self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
+    ) -> tuple[Any, Any, list[DGLBlock]]:
         """(input_nodes, output_nodes, blocks), the block of the seeds last."""
-        key, nodes = random.draw(self.generator), self.nodes
-        if self.shuffle:
-            nodes = nodes[torch.randperm(nodes.numel(), generator=self.generator)]
-        for number in range(len(self)):
-            seeds = nodes[number * self.batch_size :][: self.batch_size]
-            yield self.sample(seeds, int(random.fold(key, number)))
+        found = self._blocks(self._source, seed_nodes)
+        _, _, blocks = found
+        for (kind, name), values in self.parts.features.items():
+            kind = kind or self.types.ntypes[0]
+            for nodes in (blocks[0].srcnodes[kind], blocks[-1].dstnodes[kind]):
+                nodes.data[name] = values.rows(nodes.data[NID])
+        return found
 
-    def sample(self, seeds: Tensor, key: int) -> tuple[Tensor, Tensor, list[DGLBlock]]:
-        """One batch, drawn by a key."""
-        root = random.new_key(key, CPU, random.BATCH)
-        blocks: list[DGLBlock] = []
-        frontier = seeds.to(torch.int64)
-        for layer, rooted in enumerate(reversed(self._layers)):
-            own = int(random.fold(root, layer))
-            batch = rooted.batch({"": frontier}, self._laws or [], False, own)
-            drawn = rooted.draw(batch)
-            (node,), (row,), (col,), (edge,) = (
-                drawn.node,
-                drawn.row,
-                drawn.col,
-                drawn.edge,
-            )
-            sizes = {"num_src_nodes": node.numel(), "num_dst_nodes": frontier.numel()}
-            block = dgl.create_block((row, col), **sizes)
-            block.srcdata[NID], block.dstdata[NID] = node, frontier
-            block.edata[EID] = edge
-            blocks.insert(0, block)
-            frontier = node
-        for (_, name), features in self.graph.features.items():
-            blocks[0].srcdata[name] = features.rows(frontier)
-            blocks[-1].dstdata[name] = features.rows(seeds)
-        return frontier, seeds, blocks
+
+def _types(graph: PartitionedGraph) -> DGLGraph:
+    """The types and numbers of nodes of a graph, without its edges."""
+    none = torch.empty(0, dtype=torch.int64)
+    sizes = {kind: book.num_nodes for kind, book in graph.part.books.items()}
+    kinds: Any = list(graph.adjs)
+    if list(sizes) == [""]:
+        return dgl.graph((none, none), num_nodes=sizes[""])
+    return dgl.heterograph(dict.fromkeys(kinds, (none, none)), sizes)
+
+
+def _seeds(graph: PartitionedGraph, types: DGLGraph, nodes: Any) -> Any:
+    """The seeds as DGL's loader takes them: ids, or ids per node type."""
+    if types.canonical_etypes == PLAIN:
+        own = graph.own_nodes() if nodes is None else nodes
+        return _check.seeds(types, own, "nodes")[types.ntypes[0]]
+    if nodes is None:
+        rule, cure = "must name the seeds of a graph with types", "pass a node type"
+        fail("nodes", rule, None, cure)
+    if isinstance(nodes, str):
+        nodes = {nodes: graph.own_nodes(nodes) if nodes in types.ntypes else []}
+    found = _check.seeds(types, nodes, "nodes")
+    if not isinstance(nodes, Mapping):
+        return found[types.ntypes[0]]
+    return {name: found[name] for name in nodes}

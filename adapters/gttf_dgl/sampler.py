@@ -150,6 +150,13 @@ class GTTFSampler(BlockSampler):
         choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
         source = Source.of(g, choice, exclude_eids)
         _check.prefetched(g, self)
+        return self._blocks(source, seed_nodes)
+
+    def _blocks(
+        self, source: Source, seed_nodes: Any
+    ) -> tuple[Any, Any, list[DGLBlock]]:
+        """`sample_blocks`, from rows wherever they are."""
+        g = source.g
         seeds = _check.seeds(g, seed_nodes)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
         key = self._keys.next(seeds.values())

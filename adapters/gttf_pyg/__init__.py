@@ -23,6 +23,7 @@ from gttf_pyg.loader import (
     NeighborLoader,
 )
 from gttf_pyg.node2vec import Node2Vec
+from gttf_pyg.partition import partition
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_pyg.transforms import GTTFNorm, ToCompact
 from gttf_pyg.unbiased import unbiased
@@ -43,6 +44,7 @@ __all__ = [
     "WatchYourStep",
     "check_unbiased",
     "layerwise_inference",
+    "partition",
     "sampled_inference",
     "unbiased",
 ]

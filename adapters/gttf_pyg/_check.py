@@ -179,11 +179,12 @@ def seed_times(
     return torch.cat(parts)
 
 
-def _at(time: Tensor, node: Tensor) -> Tensor:
-    """The times of some nodes, on the device of the times."""
+def _at(time: Any, node: Tensor) -> Tensor:
+    """The times of some nodes, on the device of the times, or of other processes."""
     if node.device.type == "cpu" and node.numel():
         low, high = (int(bound) for bound in node.aminmax())
         if low < 0 or high >= time.shape[0]:
             rule = f"must be known for every node, [0, {time.shape[0]}) have one"
             fail("input_time", rule, high if low >= 0 else low)
-    return time[node.to(time.device)]
+    found: Tensor = time[node.to(time.device) if isinstance(time, Tensor) else node]
+    return found

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
 from torch_geometric.sampler.base import SubgraphType
 
-from gttf_pyg._rows import ONLY, EdgeType, Graph, Options, without_relation
+from gttf_pyg._rows import ONLY, Graph, Options, without_relation
 from gttf_sampler._check import fail
 from gttf_sampler.distributed import PartitionedAdj, PartitionedGraph
 
@@ -99,26 +99,30 @@ def rows_of_parts(graph: PartitionedGraph, options: Options) -> Graph:
     if options.backward:
         rule = "must be 'forward' on a partitioned graph, whose rows are cut"
         fail("sample_direction", rule, "backward")
-    chosen: dict[EdgeType, PartitionedAdj] = {}
-    for kind, adj in graph.adjs.items():
-        for name, there in (
-            ("weight_attr", adj.edge_weight),
-            ("time_attr", adj.edge_time),
-        ):
-            if getattr(options, name) is not None and there is None:
-                rule = "must be None unless the graph was cut with it"
-                fail(name, rule, f"{getattr(options, name)!r}, {kind} has none")
-        weighted, timed = options.weight_attr is not None, options.time_attr is not None
-        chosen[kind] = adj.seen_with(weights=weighted, times=timed)
-    adjs: Any = chosen
-    times = {kind: adj.edge_time for kind, adj in chosen.items()}
+    adjs, timed = graph.adjs, options.time_attr is not None
+    for name, column in (("weight_attr", "edge_weight"), ("time_attr", "edge_time")):
+        asked = getattr(options, name)
+        if asked is not None and all(getattr(a, column) is None for a in adjs.values()):
+            rule = "must be None unless the graph was cut with it"
+            fail(name, rule, f"{asked!r}, and edges have none")
+    weighted = options.weight_attr is not None
+    rows: Any = {
+        kind: adj.seen_with(weights=weighted, times=timed) for kind, adj in adjs.items()
+    }
     sizes = {name: book.num_nodes for name, book in graph.part.books.items()}
-    if list(adjs) == [ONLY]:
-        return Graph(adjs, sizes[""], [None], [None], None, times[ONLY], {})
-    timed = options.time_attr is not None
-    loose = without_relation(sizes, adjs)
-    own = times if timed else None
-    return Graph(adjs, sizes, list(sizes), list(adjs), None, own, loose)
+    own: Any = {  # as in whole graphs, a time is that of nodes or of edges
+        kind: values
+        for (kind, name), values in graph.features.items()
+        if name == options.time_attr
+    }
+    times = None if own else {kind: adj.edge_time for kind, adj in rows.items()}
+    if list(rows) == [ONLY]:
+        only = None if times is None else times[ONLY]
+        return Graph(rows, sizes[""], [None], [None], own.get(""), only, {})
+    loose = without_relation(sizes, rows)
+    per_type = own or None, times if timed else None
+    kinds = list(sizes), list(rows)
+    return Graph(rows, sizes, *kinds, *per_type, loose)
 
 
 def pairs_for(data: Any, seeds: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError) as error:
         sys.stderr.write(f"gttf {args.command}: {error}\n")
         return BAD_ARGUMENTS
-    except (OSError, MemoryError) as error:
+    except (OSError, MemoryError, ImportError) as error:
         sys.stderr.write(f"gttf {args.command}: {error or 'out of memory'}\n")
         return FAILED
     if isinstance(outcome, int):

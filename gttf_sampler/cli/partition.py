@@ -18,13 +18,16 @@ from gttf_sampler.distributed import partition
 from gttf_sampler.distributed.layout import is_partitioned
 from gttf_sampler.distributed.methods import METHODS
 from gttf_sampler.distributed.part import open_part
-from gttf_sampler.distributed.partition import ONLY, Report
+from gttf_sampler.distributed.source import ONLY, Report
+
+SAVED_BY_TORCH = (".pt", ".pth")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    add("graph", help="edge list, .npz, CompactAdj directory, or one cut into 1 part")
+    kinds = "edge list, .npz, CompactAdj directory, one that is cut into 1 part"
+    add("graph", help=f"{kinds}, or a PyG Data or HeteroData in a .pt file")
     add("out", help="directory to write")
     add("--parts", type=int, required=True, help="how many parts, one per process")
     words = "range, hash, metis, or a file: .npy with the part of every node, .npz with"
@@ -36,6 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE",
         help="values per node in .npy files; TYPE.NAME=FILE if there are node types",
     )
+    words = "of a .pt file, an attribute of the edges to draw by"
+    add("--weight-attr", metavar="NAME", help=words)
+    words = "of a .pt file, an attribute of nodes or edges that is their time"
+    add("--time-attr", metavar="NAME", help=words)
     add("--replicate", type=float, default=0.0, metavar="SHARE")
     add("--force", action="store_true", help="replace another partitioned graph")
     parser.description = (
@@ -46,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> list[str]:
     """Cuts and writes; returns what to tell."""
-    graph, features = read(args.graph)
+    graph, features, left_out = read(args.graph, args.weight_attr, args.time_attr)
     features.update(_features(args.features))
     method = args.method
     if method not in METHODS:
@@ -62,7 +69,10 @@ def run(args: argparse.Namespace) -> list[str]:
             overwrite=args.force,
             report=report,
         )
-    return [*describe(facts), f"wrote {args.out}"]
+    told = describe(facts)
+    if left_out:
+        told.append(f"{'left out':14s}{', '.join(left_out)}")
+    return [*told, f"wrote {args.out}"]
 
 
 def describe(facts: dict[str, Any]) -> list[str]:
@@ -79,12 +89,23 @@ def describe(facts: dict[str, Any]) -> list[str]:
     return [f"{name:14s}{value}" for name, value in shown.items()]
 
 
-def read(path: str) -> tuple[Any, dict[Any, Any]]:
-    """A graph, by edge types if it has any, and the features that lie beside it."""
+def read(
+    path: str, weight_attr: str | None = None, time_attr: str | None = None
+) -> tuple[Any, dict[Any, Any], list[str]]:
+    """A graph, by edge types if it has any, its features, and what cannot be cut."""
+    if Path(path).suffix in SAVED_BY_TORCH:
+        host = import_module("gttf_pyg.partition")
+        graph, features, left_out = host.whole_of(
+            host.load(path), weight_attr, time_attr
+        )
+        return graph, features, left_out
+    for name, value in (("--weight-attr", weight_attr), ("--time-attr", time_attr)):
+        if value is not None:
+            _check.fail(name, "must be left out unless GRAPH is a .pt file", value)
     if not is_partitioned(path):
         if os.path.isdir(path):
-            return CompactAdj.open(path, verify=False), {}
-        return inputs.read(path), {}
+            return CompactAdj.open(path, verify=False), {}, []
+        return inputs.read(path), {}, []
     part = open_part(path, 0)
     if part.header["parts"] != 1:
         rule = "must be whole, or cut into 1 part"
@@ -94,7 +115,7 @@ def read(path: str) -> tuple[Any, dict[Any, Any]]:
         for kind, rows in part.relations.items()
     }
     graph = adjs[ONLY] if list(adjs) == [ONLY] else adjs
-    return graph, {key: values.numpy() for key, values in part.features.items()}
+    return graph, {key: values.numpy() for key, values in part.features.items()}, []
 
 
 def vars_of(adj: CompactAdj) -> dict[str, Any]:

@@ -72,6 +72,16 @@ class Book:
         """The nodes of a part, and where each of them stands."""
         return RowSet(self.nodes_of(part), self.num_nodes)
 
+    def lies_elsewhere(self, node: Tensor, part: int) -> Tensor:
+        """Which of the nodes [k], of any integer dtype, belong to other parts."""
+        if self.bounds is not None:
+            first, stop = self.bounds[part : part + 2].tolist()
+            away: Tensor = (node < first) | (node >= stop)
+            return away
+        if self.owner is None:
+            return torch.zeros_like(node, dtype=torch.bool)
+        return torch.from_numpy(self.owner[node.numpy()] != part)
+
     def nodes_of(self, part: int) -> Tensor:
         """The nodes of a part, ascending."""
         if self.bounds is not None:

@@ -21,8 +21,8 @@ from gttf_sampler.distributed.hops import Route
 from gttf_sampler.distributed.layout import whereabouts
 from gttf_sampler.distributed.meet import meet
 from gttf_sampler.distributed.part import Part, open_part
-from gttf_sampler.distributed.partition import ONLY
 from gttf_sampler.distributed.request import NOBODY, Request
+from gttf_sampler.distributed.source import ONLY
 from gttf_sampler.distributed.walk import answer_walk
 from gttf_sampler.subgraph import EdgeType
 

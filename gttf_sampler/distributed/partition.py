@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import os
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler.distributed import layout
 from gttf_sampler.distributed.book import MOST_PARTS, Book
 from gttf_sampler.distributed.methods import METHODS, books_of
+from gttf_sampler.distributed.source import (
+    Array,
+    Report,
+    Source,
+    fingerprint,
+    source_of,
+    wanted_nodes,
+)
 from gttf_sampler.distributed.write import Cut, write_part
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import EdgeType
-
-Array = np.ndarray[Any, Any]
-Report = Callable[[str, int], None]
-ONLY = ("", "", "")  # the edge type of a graph that has only one
-WANTED = 0.1  # of all nodes; a cache of features has no use for more
-PIECE = 1 << 24
-
-
-class Source(NamedTuple):
-    """A graph with everything that is to be cut.
-
-    Attributes:
-        adjs: the rows of every relation.
-        sizes: how many nodes of each type there are.
-        features: (node type, name, values [n, ...]).
-    """
-
-    adjs: dict[EdgeType, CompactAdj]
-    sizes: dict[str, int]
-    features: list[tuple[str, str, Array]]
 
 
 def partition(
@@ -89,16 +74,16 @@ def partition(
         _check.fail("parts", f"must not exceed {MOST_PARTS}", parts)
     if not 0 <= _check.number("replicate", replicate) <= 1:
         _check.fail("replicate", "must be a share in [0, 1]", replicate)
-    source = _source(graph, features or {})
+    source = source_of(graph, features or {})
     tick = report or (lambda what, done: None)
     folder = _check.path("path", path)
     books = books_of(method, source.adjs, source.sizes, parts)
     told = method if isinstance(method, str) and method in METHODS else "given"
-    mark = _fingerprint(source, books, parts, replicate, tick)
+    mark = fingerprint(source, books, parts, replicate, tick)
     if (done := _finished(folder, mark, overwrite)) is not None:
         return facts_of(done)
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = {name: _wanted(source, name, tick) for name in source.sizes}
+    wanted = {name: wanted_nodes(source, name, tick) for name in source.sizes}
     everywhere = {
         name: nodes[: round(replicate * source.sizes[name])].sort().values
         for name, nodes in wanted.items()
@@ -141,55 +126,6 @@ def facts_of(header: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _source(graph: Any, features: Mapping[Any, Any]) -> Source:
-    """What is to be cut, checked."""
-    if isinstance(graph, Mapping):
-        sizes, adjs = _check.node_types(graph), dict(graph)
-    else:
-        _check.of_type("graph", graph, CompactAdj)
-        graph.ensure_sound()
-        _check.one_node_set("graph", graph.num_rows, graph.num_cols)
-        sizes, adjs = {"": graph.num_rows}, {ONLY: graph}
-    found = []
-    for key, values in features.items():
-        kind, name = key if isinstance(key, tuple) else ("", key)
-        _check.known_types("features", [kind], list(sizes), "node types")
-        array = values.detach().numpy() if isinstance(values, Tensor) else values
-        array = np.asanyarray(array)
-        if array.ndim == 0 or len(array) != sizes[kind]:
-            rule = f"must have one row per node, {sizes[kind]} in all"
-            _check.fail(f"features[{name}]", rule, f"shape {list(array.shape)}")
-        found.append((kind, str(name), array))
-    return Source(adjs, sizes, found)
-
-
-def _pieces(array: Array) -> Iterator[bytes]:
-    """The bytes of an array, a bounded piece at a time."""
-    step = max(1, PIECE // max(1, array[:1].nbytes))
-    for first in range(0, len(array), step):
-        yield np.ascontiguousarray(array[first : first + step]).tobytes()
-
-
-def _fingerprint(
-    source: Source, books: Mapping[str, Book], parts: int, share: float, tick: Report
-) -> int:
-    """A checksum of all that the parts are made of."""
-    facts = [sorted(source.sizes.items()), list(source.adjs), parts, share]
-    crc = zlib.crc32(repr(facts).encode())
-    arrays = [a.numpy() for adj in source.adjs.values() for a in adj.arrays().values()]
-    for kind, name, values in source.features:
-        crc = zlib.crc32(repr((kind, name, values.dtype, values.shape)).encode(), crc)
-        arrays.append(values)
-    for book in books.values():
-        own = book.bounds.numpy() if book.bounds is not None else book.owner
-        arrays.append(np.empty(0, np.uint8) if own is None else own)
-    for array in arrays:
-        for piece in _pieces(array):
-            crc = zlib.crc32(piece, crc)
-            tick("reading", len(piece))
-    return crc
-
-
 def _finished(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | None:
     """The header of the same partition that is there already; refuses another one."""
     if folder.exists() and not folder.is_dir():
@@ -210,20 +146,6 @@ def _finished(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | None
             rule = "must be an empty directory, or hold a partitioned graph"
             _check.fail("path", rule, f"{str(folder)!r} with {file.name!r}")
     return None
-
-
-def _wanted(source: Source, name: str, tick: Report) -> Tensor:
-    """The nodes that most edges lead to, most first; a tenth of all."""
-    size = source.sizes[name]
-    counts = torch.zeros(size, dtype=torch.int64)
-    for (by, _, _), adj in source.adjs.items():
-        if by == name:
-            step = PIECE // adj.col.element_size()
-            for piece in adj.col.split(step):
-                counts += torch.bincount(piece, minlength=size)
-                tick("counting", piece.numel() * piece.element_size())
-    most = min(size, max(1000, round(WANTED * size)))
-    return counts.argsort(descending=True, stable=True)[:most]
 
 
 def _typed_nodes(

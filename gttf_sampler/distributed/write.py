@@ -62,7 +62,7 @@ def write_part(
         if cut.everywhere[name].numel():
             rows[name] = torch.cat([own, cut.everywhere[name]]).unique()
         nodes = rows[name]
-        if nodes.numel() and int(nodes[-1] - nodes[0]) + 1 != nodes.numel():
+        if not _is_range(nodes):
             file = folder / f"nodes-{number}.bin"
             files[file.stem] = storage.write_array(file, nodes.numpy())
         elif nodes.numel():
@@ -91,7 +91,9 @@ class _Rows:
         self.start, self.count = adj.row_range(nodes)
         ends = torch.cat([self.count.new_zeros(1), self.count.cumsum(0)])
         self.rowptr, self.total = ends, int(ends[-1])
-        self.own = book.part_of(nodes) == part
+        away = book.lies_elsewhere(nodes, part)
+        self.own = ~away if bool(away.any()) else None  # None: all of them
+        self.together = _is_range(nodes)
 
     def write(
         self, folder: Path, number: int, kind: int, by: Book, files: dict[str, Any]
@@ -122,7 +124,8 @@ class _Rows:
         if isinstance(names, storage.Pieces):
             file = folder / f"edge_id-{number}.bin"
             files[file.stem] = storage.write_array(file, names)
-        return int(self.count[self.own].sum()), sum(cut)
+        own = self.count if self.own is None else self.count[self.own]
+        return int(own.sum()), sum(cut)
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
         """Ranges of rows, each with a bounded number of edges, or one row."""
@@ -141,14 +144,25 @@ class _Rows:
         for first, stop in self._bounds():
             count = self.count[first:stop]
             size = int(self.rowptr[stop] - self.rowptr[first])
-            _, edge = ops.expand(self.start[first:stop], count, size)
-            piece = array.index_select(0, edge)
+            if self.together:
+                start = int(self.start[first])
+                piece = array[start : start + size]
+            else:
+                _, edge = ops.expand(self.start[first:stop], count, size)
+                piece = array.index_select(0, edge)
             if counted is not None:
-                away = counted[0].part_of(piece.to(torch.int64)) != self.part
-                own = self.own[first:stop].repeat_interleave(count, output_size=size)
-                counted[1].append(int((away & own).sum()))
+                away = counted[0].lies_elsewhere(piece, self.part)
+                if self.own is not None:
+                    own = self.own[first:stop]
+                    away &= own.repeat_interleave(count, output_size=size)
+                counted[1].append(int(away.count_nonzero()))
             self.tick("writing", piece.numel() * piece.element_size())
             yield _numpy(piece)
+
+
+def _is_range(nodes: Tensor) -> bool:
+    """Whether ascending nodes follow each other without gaps."""
+    return nodes.numel() == 0 or int(nodes[-1] - nodes[0]) + 1 == nodes.numel()
 
 
 def _numpy(array: Tensor) -> Array:

@@ -1,11 +1,14 @@
 """What processes of a world do in tests of partitioned graphs."""
 
+import ctypes
+import gc
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 
@@ -300,3 +303,43 @@ def large(rank, groups, path, whole_path):
             assert same(*map(fields, pair))
             nodes += pair[0].node.numel()
     return nodes
+
+
+def resident(rank, groups, small, large):
+    """By how many pages memory grows when a graph is opened, and all of it is read.
+
+    Two processes have a part each, a third one has the whole graph. A small graph is
+    opened before: threads and links are there whatever the size.
+    """
+    if rank > 2:
+        return 0
+    held, closing = _read_all(rank, groups, *small)
+    before = _pages()
+    more, last = _read_all(rank, groups, *large)
+    grown = _pages() - before
+    del held, more
+    for each in (closing, last):
+        each()
+    return grown
+
+
+def _read_all(rank, groups, path, whole, values):
+    """The arrays of a part, or of the whole graph; and what closes it."""
+    if rank == 2:
+        plain = np.load(values, mmap_mode="c")
+        held = [*CompactAdj.open(whole).arrays().values(), torch.from_numpy(plain)]
+        close = list
+    else:
+        graph = PartitionedGraph.open(path, groups[2], timeout=120)
+        held = [*graph.adj.local.arrays().values(), graph.features["", "x"].own]
+        close = graph.close
+    for array in held:
+        array.sum()
+    return held, close
+
+
+def _pages():
+    """How many pages of this process are in memory, beside what malloc keeps free."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1])

@@ -1,5 +1,7 @@
 """A partitioned graph gives the batches of one machine, bit for bit."""
 
+import os
+import resource
 import shutil
 
 import hypothesis.strategies as st
@@ -15,6 +17,7 @@ from distributed_tasks import (
     one_by_one,
     opens,
     refuses,
+    resident,
     transform_fails,
     two_at_once,
     typed,
@@ -179,3 +182,23 @@ def test_a_graph_of_five_million_edges(world, tmp_path):
     partition(adj, tmp_path / "cut", max(SIZES), method="hash", replicate=0.01)
     found = world.run(large, tmp_path / "cut", tmp_path / "whole")
     assert min(found) > 40_000
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
+@pytest.mark.parametrize("method", ["range", "hash"])
+def test_a_part_of_two_takes_half_the_memory(world, tmp_path, method):
+    """Resident pages, with all that is mapped read once."""
+    generator, places = torch.Generator().manual_seed(0), []
+    for nodes in (1000, 300_000):
+        folder = tmp_path / str(nodes)
+        col = torch.randint(nodes, (16 * nodes,), generator=generator)
+        rowptr = torch.arange(nodes + 1) * 16
+        adj = CompactAdj.from_csr(rowptr, col.to(torch.int32))
+        values = torch.rand(nodes, 100, generator=generator).numpy()
+        adj.save(folder / "whole")
+        np.save(folder / "x.npy", values)
+        partition(adj, folder / "cut", 2, method=method, features={"x": values})
+        places.append((folder / "cut", folder / "whole", folder / "x.npy"))
+    *parts, whole, _ = world.run(resident, *places)
+    assert whole * resource.getpagesize() > values.nbytes + 4 * col.numel()
+    assert max(parts) <= 0.55 * whole, [part / whole for part in parts]

@@ -15,6 +15,7 @@ from gttf_sampler.distributed import partition, write
 from gttf_sampler.distributed.book import Book
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.rowset import RowSet
+from gttf_sampler.distributed.source import largest
 from strategies import graphs
 
 
@@ -196,6 +197,14 @@ def test_validate(tmp_path):
     (tmp_path / "mine" / "thesis.tex").touch()
     with pytest.raises(ValueError, match="must be an empty directory"):
         partition(adj, tmp_path / "mine", 2)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.data())
+def test_largest_is_what_a_stable_sort_finds(numbers, data):
+    counts = torch.tensor(numbers)
+    most = data.draw(st.integers(1, len(numbers)))
+    order = counts.argsort(descending=True, stable=True)
+    assert largest(counts, most).equal(order[:most])
 
 
 def test_row_set_counts_bits():

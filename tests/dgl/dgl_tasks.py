@@ -1,33 +1,117 @@
 """What processes of a world do in tests of blocks from partitioned graphs."""
 
 import dgl
+import numpy as np
 import torch
 
-from gttf_dgl import GTTFSampler, PartitionedLoader
-from gttf_dgl._source import Choice, Source
+from gttf_dgl import DataLoader, GTTFSampler, PartitionedLoader
 from gttf_sampler.distributed import PartitionedGraph
 
 
-def blocks(rank, groups, path, edges, values, replace):
-    """Batches of own nodes, beside the blocks of a sampler with the whole graph."""
-    g = dgl.graph(tuple(edges), num_nodes=100)
-    sampler, made = GTTFSampler([3, 2], replace=replace), 0
-    source = Source.of(g, Choice("in", None, None, replace, None))
+def plain_graph():
+    """A graph without types, with features and weights."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(0, 100, (2, 900), generator=generator)
+    g = dgl.graph(tuple(ends), num_nodes=100)
+    g.ndata["x"] = torch.randn(100, 7, generator=generator)
+    g.ndata["y"] = torch.arange(100) % 3
+    g.edata["w"] = torch.rand(900, generator=generator).masked_fill_(ends[0] < 5, 0)
+    return g
+
+
+def typed_graph():
+    """Authors and papers; one relation has weights, not all nodes have features."""
+    generator = torch.Generator().manual_seed(0)
+    sizes, edges = {"author": 40, "paper": 70}, {}
+    for kind in (
+        ("author", "wrote", "paper"),
+        ("paper", "cites", "paper"),
+        ("paper", "by", "author"),
+    ):
+        ends = [torch.randint(sizes[e], (300,), generator=generator) for e in kind[::2]]
+        edges[kind] = tuple(ends)
+    g = dgl.heterograph(edges, sizes)
+    g.nodes["paper"].data["x"] = torch.randn(70, 4, generator=generator)
+    g.edges["cites"].data["w"] = torch.rand(300, generator=generator)
+    return g
+
+
+def blocks(rank, groups, path, make, seeds, options):
+    """Epochs beside those of a loader with the whole graph, from the same generators.
+
+    `seeds` says which own nodes: None, a node type, or several.
+    """
+    g, made = make(), 0
+    fanouts = options.pop("fanouts", [3, 2])
+    how = {"batch_size": 16, "shuffle": True}
     with PartitionedGraph.open(path, timeout=120) as graph:
-        loader = PartitionedLoader(graph, [3, 2], batch_size=16, replace=replace)
-        for seeds in graph.own_nodes().split(16):
-            nodes, out, mine = loader.sample(seeds, made)
-            theirs = sampler._layered_blocks(source, {"_N": seeds}, [[2], [3]], made)
-            assert out.equal(seeds)
-            for left, right in zip(mine, theirs, strict=True):
-                for ends in zip(left.edges(), right.edges(), strict=True):
-                    assert ends[0].equal(ends[1])
-                assert left.srcdata[dgl.NID].equal(right.srcdata[dgl.NID])
-                assert left.edata[dgl.EID].equal(right.edata[dgl.EID])
-            assert mine[0].srcdata["x"].equal(values[nodes])
-            assert mine[-1].dstdata["x"].equal(values[seeds])
-            made += 1
-        torch.manual_seed(rank)
-        every = [out for _, out, _ in PartitionedLoader(graph, [2], shuffle=True)]
-        assert torch.cat(every).sort().values.equal(graph.own_nodes())
+        types = [seeds] if isinstance(seeds, str) else seeds
+        own = graph.own_nodes() if seeds is None else dict.fromkeys(types)
+        for name in types or ():
+            own[name] = graph.own_nodes(name)
+        given = own if isinstance(seeds, list) else seeds
+        for prefetch in (0, 2):
+            far = PartitionedLoader(
+                graph, fanouts, given, prefetch=prefetch, **options, **how
+            )
+            near = DataLoader(g, own, GTTFSampler(fanouts, **options), **how)
+            assert len(far) == len(near)
+            for _ in range(2):
+                epochs = []
+                for loader in (far, near):
+                    torch.manual_seed(rank)
+                    np.random.seed(rank)
+                    epochs.append(list(loader))
+                for left, right in zip(*epochs, strict=True):
+                    same_batch(g, left, right)
+                    made += 1
     return made
+
+
+def same_batch(g, left, right):
+    """Ids, edges and their types are equal; features are those of the whole graph."""
+    for mine, theirs in zip(left[:2], right[:2], strict=True):
+        assert same(mine, theirs)
+    for mine, theirs in zip(left[2], right[2], strict=True):
+        assert mine.canonical_etypes == theirs.canonical_etypes
+        for kind in mine.canonical_etypes:
+            ends = mine.edges(etype=kind), theirs.edges(etype=kind)
+            assert all(a.equal(b) for a, b in zip(*ends, strict=True))
+            ids = (side.edges[kind].data[dgl.EID] for side in (mine, theirs))
+            assert same(*ids)
+        for name in g.ntypes:
+            pair = [side.srcnodes[name].data[dgl.NID] for side in (mine, theirs)]
+            assert same(*pair)
+            pair = [side.dstnodes[name].data[dgl.NID] for side in (mine, theirs)]
+            assert same(*pair)
+    _, _, mine = left
+    for name in g.ntypes:
+        for nodes in (mine[0].srcnodes[name], mine[-1].dstnodes[name]):
+            for column, values in g.nodes[name].data.items():
+                assert nodes.data[column].equal(values[nodes.data[dgl.NID]])
+
+
+def same(left, right):
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(same(left[k], right[k]) for k in left)
+    return left.dtype == right.dtype and left.equal(right)
+
+
+def resumed(rank, groups, path):
+    """A loader that continues where another one was has the batches that were left."""
+    with PartitionedGraph.open(path, timeout=120) as graph:
+        how = {"batch_size": 7, "shuffle": True}
+        np.random.seed(rank)
+        torch.manual_seed(rank)
+        loader = PartitionedLoader(graph, [3, 2], prefetch=2, **how)
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        state, rest = loader.state_dict(), list(batches)
+        np.random.seed(7)
+        torch.manual_seed(7)
+        again = PartitionedLoader(graph, [3, 2], **how)
+        again.load_state_dict(state)
+        for left, right in zip(again, rest, strict=True):
+            same_batch(plain_graph(), left, right)
+    return len(rest)

@@ -2,10 +2,43 @@
 
 import pytest
 import torch
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader
+from gttf_sampler.cli.main import main
 from gttf_sampler.distributed import PartitionedGraph
+
+EDGE_ONLY = {"w", "num_nodes"}
+
+
+def some_data():
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, 100, (2, 900), generator=generator)
+    data = Data(edge_index=edges, x=torch.randn(100, 7, generator=generator))
+    data.y, data.train_mask = torch.arange(100) % 3, torch.arange(100) < 50
+    data.time = torch.randint(0, 9, (100,), generator=generator)
+    data.w = torch.rand(900, generator=generator)
+    return data
+
+
+def typed_data():
+    generator = torch.Generator().manual_seed(0)
+    data, sizes = HeteroData(), {"author": 40, "paper": 70}
+    for name, size in sizes.items():
+        data[name].x = torch.randn(size, 4, generator=generator)
+    data["paper"].y = torch.arange(70) % 5
+    for kind in (("author", "wrote", "paper"), ("paper", "cites", "paper")):
+        ends = [torch.randint(sizes[e], (300,), generator=generator) for e in kind[::2]]
+        data[kind].edge_index = torch.stack(ends)
+    data["paper", "cites", "paper"].w = torch.rand(300, generator=generator)
+    return data
+
+
+def cut(tmp_path, data, *more):
+    """`gttf partition` of a file; the exit status."""
+    torch.save(data, tmp_path / "data.pt")
+    graph, out = str(tmp_path / "data.pt"), str(tmp_path / "out")
+    return main(["partition", graph, out, "--parts", "2", "--method", "hash", *more])
 
 
 def equal(left, right):
@@ -19,7 +52,7 @@ def equal(left, right):
         assert [*left.node_types, *left.edge_types] == kinds
         pairs = [(left[kind], right[kind]) for kind in kinds]
     for mine, theirs in pairs:
-        own, other = set(mine.keys()) - {"num_nodes"}, set(theirs.keys()) - {"w"}
+        own, other = set(mine.keys()) - {"num_nodes"}, set(theirs.keys()) - EDGE_ONLY
         assert own == other, (own, other)
         assert all(same(mine[key], theirs[key]) for key in own)
     return True
@@ -39,7 +72,7 @@ def node_batches(rank, groups, path, data, name, options):
     with PartitionedGraph.open(path, timeout=120) as graph:
         own = graph.own_nodes(name or "")
         given = own if name is None else (name, own)
-        if "time_attr" in options:
+        if options.get("time_attr") == "w":
             options = {**options, "input_time": own.to(torch.int64) % 7}
         how = {"num_neighbors": [3, 2], "batch_size": 16, "seed": 5, **options}
         for prefetch in (0, 2):

@@ -1,4 +1,4 @@
-"""PyG on two processes with the whole graph each: DDP, and a process that dies."""
+"""PyG on two processes, with the whole graph or a part each: DDP, and one that dies."""
 
 import sys
 
@@ -13,12 +13,13 @@ EXAMPLES = ROOT / "examples"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX, gloo on Linux")
-def test_restarted_run_ends_like_one_that_was_not(tmp_path):
-    check_restart(EXAMPLES / "pyg_ddp.py", tmp_path)
+@pytest.mark.parametrize("script", ["pyg_ddp.py", "pyg_distributed.py"])
+def test_restarted_run_ends_like_one_that_was_not(tmp_path, script):
+    check_restart(EXAMPLES / script, tmp_path)
 
 
 def test_lightning_on_two_processes():
-    pytest.importorskip("lightning", reason="no extra of ours installs Lightning")
+    pytest.importorskip("lightning", reason="only the extra 'dev' has Lightning")
     words = EXAMPLES / "lightning_sage.py", "--epochs", 2
     first, second, expected = run_apart(*words, OMP_NUM_THREADS="1")
     assert first.startswith("epoch  1  test accuracy")

@@ -2,11 +2,16 @@
 
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
 
-from gttf_sampler import CompactAdj
-from gttf_sampler.distributed import partition
-from pyg_tasks import link_batches, node_batches, refused
+from gttf_pyg import partition
+from pyg_tasks import (
+    cut,
+    link_batches,
+    node_batches,
+    refused,
+    some_data,
+    typed_data,
+)
 from worlds import World
 
 
@@ -17,55 +22,21 @@ def world(tmp_path_factory):
     found.close()
 
 
-def some_data():
-    generator = torch.Generator().manual_seed(0)
-    edges = torch.randint(0, 100, (2, 900), generator=generator)
-    data = Data(edge_index=edges, x=torch.randn(100, 7, generator=generator))
-    data.y = torch.arange(100) % 3
-    return data
-
-
 @pytest.mark.parametrize(
     "options",
     [{}, {"replace": True}, {"disjoint": True}, {"subgraph_type": "bidirectional"}],
 )
 def test_batches_of_nodes(world, tmp_path, options):
     data = some_data()
-    adj = CompactAdj.from_edge_index(data.edge_index, 100)
-    partition(adj, tmp_path, 2, method="hash", features={"x": data.x, "y": data.y})
+    partition(data, tmp_path, 2, method="hash")
     assert sum(world.run(node_batches, tmp_path, data, None, options)) >= 14
 
 
-@pytest.mark.parametrize("extra", ["weight_attr", "time_attr"])
-def test_batches_by_weight_and_time(world, tmp_path, extra):
+def test_batches_by_times_of_edges(world, tmp_path):
     data = some_data()
-    values = torch.arange(900) % 7
-    data.w = values.float() if extra == "weight_attr" else values
-    named = {"weight_attr": "edge_weight", "time_attr": "edge_time"}[extra]
-    adj = CompactAdj.from_edge_index(data.edge_index, 100, **{named: data.w})
-    partition(adj, tmp_path, 2, features={"x": data.x, "y": data.y})
-    whole = Data(edge_index=data.edge_index, x=data.x, y=data.y, w=data.w)
-    made = world.run(node_batches, tmp_path, whole, None, {extra: "w"})
-    assert sum(made) >= 14
-
-
-def test_batches_of_typed_nodes(world, tmp_path):
-    generator = torch.Generator().manual_seed(0)
-    data, sizes = HeteroData(), {"author": 40, "paper": 70}
-    for name, size in sizes.items():
-        data[name].x = torch.randn(size, 4, generator=generator)
-    kinds = [("author", "wrote", "paper"), ("paper", "cites", "paper")]
-    adjs = {}
-    for kind in kinds:
-        ends = [
-            torch.randint(sizes[end], (300,), generator=generator) for end in kind[::2]
-        ]
-        data[kind].edge_index = torch.stack(ends)
-        shape = sizes[kind[0]], sizes[kind[2]]
-        adjs[kind] = CompactAdj.from_edge_index(data[kind].edge_index, shape)
-    features = {(name, "x"): data[name].x for name in sizes}
-    partition(adjs, tmp_path, 2, method="hash", features=features)
-    assert sum(world.run(node_batches, tmp_path, data, "paper", {})) >= 8
+    data.w = torch.arange(900) % 7
+    partition(data, tmp_path, 2, time_attr="w")
+    assert sum(world.run(node_batches, tmp_path, data, None, {"time_attr": "w"})) >= 14
 
 
 @pytest.mark.parametrize(
@@ -73,13 +44,43 @@ def test_batches_of_typed_nodes(world, tmp_path):
 )
 def test_batches_of_links(world, tmp_path, options):
     data = some_data()
-    adj = CompactAdj.from_edge_index(data.edge_index, 100)
-    partition(adj, tmp_path, 2, features={"x": data.x, "y": data.y})
+    partition(data, tmp_path, 2)
     pairs = data.edge_index[:, :100]
     assert sum(world.run(link_batches, tmp_path, data, pairs, options)) >= 8
 
 
+@pytest.mark.parametrize(
+    ("options", "left_out"),
+    [
+        ({}, "left out      w"),
+        ({"weight_attr": "w"}, ""),
+        ({"time_attr": "time"}, "left out      w"),
+    ],
+)
+def test_command_cuts_a_saved_data(world, tmp_path, capsys, options, left_out):
+    data, words = some_data(), []
+    for name, value in options.items():
+        words += [f"--{name.replace('_', '-')}", value]
+    assert cut(tmp_path, data, *words) == 0
+    told = capsys.readouterr().out
+    assert "x, y, train_mask, time" in told
+    assert left_out in told
+    assert ("left out" in told) == bool(left_out)
+    made = world.run(node_batches, tmp_path / "out", data, None, options)
+    assert sum(made) >= 14
+
+
+@pytest.mark.parametrize("options", [{}, {"weight_attr": "w"}])
+def test_command_cuts_a_saved_typed_data(world, tmp_path, capsys, options):
+    words = ["--weight-attr", "w"] if options else []
+    assert cut(tmp_path, typed_data(), *words) == 0
+    told = capsys.readouterr().out
+    assert "author.x, paper.x, paper.y" in told
+    assert ("paper.cites.paper.w" in told) == (not options)
+    made = world.run(node_batches, tmp_path / "out", typed_data(), "paper", options)
+    assert sum(made) >= 8
+
+
 def test_validate(world, tmp_path):
-    adj = CompactAdj.from_edge_index(some_data().edge_index, 100)
-    partition(adj, tmp_path, 2)
+    partition(some_data(), tmp_path, 2)
     assert world.run(refused, tmp_path) == [True, True]

@@ -36,6 +36,8 @@ def once(world, adj, path, choice):
     began = time.monotonic()
     while not all(os.path.exists(f"{path}-{rank}") for rank in range(SIZE)):
         assert time.monotonic() < began + 120, "no batches"
+        early = [pipe.recv() for pipe in world.pipes if pipe.poll()]
+        assert not early, early  # an error before anybody was hurt
         time.sleep(0.05)
     time.sleep(choice.random())
     os.kill(world.processes[victim].pid, number)

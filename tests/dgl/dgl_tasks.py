@@ -44,7 +44,7 @@ def blocks(rank, groups, path, make, seeds, options):
     g, made = make(), 0
     fanouts = options.pop("fanouts", [3, 2])
     how = {"batch_size": 16, "shuffle": True}
-    with PartitionedGraph.open(path, timeout=120) as graph:
+    with PartitionedGraph.open(path, timeout=120, direct=rank == 0) as graph:
         types = [seeds] if isinstance(seeds, str) else seeds
         own = graph.own_nodes() if seeds is None else dict.fromkeys(types)
         for name in types or ():
@@ -99,7 +99,7 @@ def same(left, right):
 
 def resumed(rank, groups, path):
     """A loader that continues where another one was has the batches that were left."""
-    with PartitionedGraph.open(path, timeout=120) as graph:
+    with PartitionedGraph.open(path, timeout=120, direct=rank == 0) as graph:
         how = {"batch_size": 7, "shuffle": True}
         np.random.seed(rank)
         torch.manual_seed(rank)

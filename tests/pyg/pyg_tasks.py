@@ -69,7 +69,7 @@ def same(left, right):
 def node_batches(rank, groups, path, data, name, options):
     """Batches of own nodes, beside those of a loader with the whole graph."""
     made = 0
-    with PartitionedGraph.open(path, timeout=120) as graph:
+    with PartitionedGraph.open(path, timeout=120, direct=rank == 0) as graph:
         own = graph.own_nodes(name or "")
         given = own if name is None else (name, own)
         if options.get("time_attr") == "w":
@@ -87,7 +87,7 @@ def node_batches(rank, groups, path, data, name, options):
 def link_batches(rank, groups, path, data, pairs, options):
     """Batches around pairs of nodes, with negatives and hidden edges."""
     made = 0
-    with PartitionedGraph.open(path, timeout=120) as graph:
+    with PartitionedGraph.open(path, timeout=120, direct=rank == 0) as graph:
         own = pairs[:, rank::2]
         how = {"num_neighbors": [3, 2], "batch_size": 16, "seed": 5, **options}
         far = GTTFLinkLoader(graph, edge_label_index=own, **how)
@@ -100,7 +100,7 @@ def link_batches(rank, groups, path, data, pairs, options):
 
 def refused(rank, groups, path):
     """What takes more than draws is refused in one sentence."""
-    with PartitionedGraph.open(path, timeout=120) as graph:
+    with PartitionedGraph.open(path, timeout=120, direct=rank == 0) as graph:
         for name, value, match in (
             ("subgraph_type", "induced", "needs the rows of the whole graph"),
             ("layerwise", True, "needs the rows of the whole graph"),

@@ -19,6 +19,7 @@ from gttf_sampler.distributed.layout import is_partitioned
 from gttf_sampler.distributed.methods import METHODS
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.source import ONLY, Report
+from gttf_sampler.graph.edgelist import read_edge_list
 
 SAVED_BY_TORCH = (".pt", ".pth")
 
@@ -39,7 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE",
         help="values per node in .npy files; TYPE.NAME=FILE if there are node types",
     )
-    words = "of a .pt file, an attribute of the edges to draw by"
+    words = (
+        "of a .pt file, an edge attribute to draw by; any name takes the third column"
+    )
+    words += " of an edge list"
     add("--weight-attr", metavar="NAME", help=words)
     words = "of a .pt file, an attribute of nodes or edges that is their time"
     add("--time-attr", metavar="NAME", help=words)
@@ -99,6 +103,13 @@ def read(
             host.load(path), weight_attr, time_attr
         )
         return graph, features, left_out
+    if weight_attr is not None and os.path.isfile(path) and Path(path).suffix != ".npz":
+        edges = read_edge_list(path)
+        if edges.weight is None:
+            rule = "must be left out where edges have no third column of numbers"
+            _check.fail("--weight-attr", rule, weight_attr)
+        how: Any = {"edge_weight": edges.weight}
+        return CompactAdj.from_edge_index(edges.edge_index, **how), {}, []
     for name, value in (("--weight-attr", weight_attr), ("--time-attr", time_attr)):
         if value is not None:
             _check.fail(name, "must be left out unless GRAPH is a .pt file", value)

@@ -261,3 +261,20 @@ def test_command_cuts_a_typed_graph_that_was_saved_whole(tmp_path, capsys):
     parts = [open_part(tmp_path / "two", number) for number in range(2)]
     prices = torch.cat([part.features["item", "price"] for part in parts])
     assert prices.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_command_keeps_the_third_column_of_an_edge_list_if_asked(tmp_path, capsys):
+    (tmp_path / "edges.txt").write_text("0 1 0.5\n1 2 2\n2 0 1.5\n")
+    (tmp_path / "plain.txt").write_text("0 1\n1 2\n")
+    words = ["partition", str(tmp_path / "edges.txt"), "--parts", "1"]
+    assert main([*words, str(tmp_path / "a")]) == 0
+    assert main([*words, str(tmp_path / "b"), "--weight-attr", "w"]) == 0
+    found = []
+    for name in ("a", "b"):
+        (rows,) = open_part(tmp_path / name, 0).relations.values()
+        found.append(rows.adj.edge_weight)
+    assert found[0] is None
+    assert found[1].tolist() == [1.5, 0.5, 2.0]
+    words[1] = str(tmp_path / "plain.txt")
+    assert main([*words, str(tmp_path / "c"), "--weight-attr", "w"]) == 2
+    assert "no third column of numbers" in capsys.readouterr().err

@@ -37,6 +37,7 @@ __all__ = [
     "pair_gradients",
     "pair_scores",
     "rooted",
+    "rooted_padded",
     "row_range",
     "step_rows",
     "take",
@@ -83,6 +84,7 @@ has_edge = _door(torch_ops.has_edge)
 pair_gradients = _door(torch_pairs.pair_gradients)
 pair_scores = _door(torch_pairs.pair_scores)
 rooted = _door(torch_ops.rooted)
+rooted_padded = _door(torch_ops.rooted_padded)
 row_range = _door(torch_ops.row_range)
 step_rows = _door(torch_pairs.step_rows)
 take_or_none = _door(torch_ops.take_or_none)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.plan import Batch, Padded, Plan, Rooted
 from gttf_sampler._backends.types import (
     MASS_BITS,
     REFUSED,
@@ -287,6 +287,15 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     """A whole batch in one call; None where a backend has none for what is asked.
 
     The loop in `rooted.hops`, which calls the functions of this module, draws the same.
+    """
+    return None
+
+
+def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
+    """`rooted` with static shapes and no word to the host; None where there is none.
+
+    No fanout is -1, every bias has a law, and the seeds are sound. `rooted.padded`
+    draws the same.
     """
     return None
 

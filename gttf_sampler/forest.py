@@ -69,8 +69,9 @@ class WalkForest:
             shapes.append((trees, width))
         for levels in (self.nodes, self.edges):
             fits = [tuple(x.shape) for x in levels] == shapes
-            if not fits or any(x.dtype != torch.int64 for x in levels):
-                rule = f"must hold int64 tensors of the shapes {shapes}"
+            plain = [x.dtype == torch.int64 and x.is_contiguous() for x in levels]
+            if not fits or not all(plain):
+                rule = f"must hold contiguous int64 tensors of the shapes {shapes}"
                 _check.fail("out", rule, [list(level.shape) for level in levels])
 
     def path(self, k: int) -> Tensor:

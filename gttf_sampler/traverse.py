@@ -87,11 +87,11 @@ def traverse(
     if out is not None:
         _check.of_type("out", out, WalkForest)
         out.ensure_room(adj, start.numel(), forest.fanouts)
-    forest.begin(start, out)
     replace = _check.yes_or_no("replace", replace)
     steered = as_bias(bias)
     callbacks = _check.functions("accumulate", accumulate, many=True)
     randomness = _check.randomness(generator, adj.device)
+    forest.begin(start, out)
     if steered is not None:
         if isinstance(adj, RemoteRows):
             adj.told_as_data(steered)

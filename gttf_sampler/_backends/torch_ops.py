@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler._backends.plan import Batch, Padded, Plan, Rooted
@@ -31,6 +32,11 @@ NONE_LAST = 1 << 62  # sorts behind every position
 def id_dtype(upper: int) -> torch.dtype:
     """The smallest integer type here that holds every id below `upper`."""
     return torch.int32 if upper <= INT32_MAX else torch.int64
+
+
+def is_free_to_ask(values: Tensor) -> bool:
+    """Whether nobody has to wait to see the values, neither a host nor a compiler."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def group_by_row(
@@ -145,7 +151,7 @@ def _draw_distinct(stream: Tensor, count: Tensor, fanout: int) -> Tensor:
     slot = torch.arange(fanout, device=count.device)
     every = slot.where(slot < count[:, None], -1)
     long = count > fanout
-    if count.device.type == "cpu":  # elsewhere, to ask costs more than to draw in vain
+    if is_free_to_ask(count):  # elsewhere, that costs more than to draw in vain
         some = positions(long)
         if some.numel() < count.numel():
             if some.numel():
@@ -156,8 +162,7 @@ def _draw_distinct(stream: Tensor, count: Tensor, fanout: int) -> Tensor:
     pick = below(bits(stream[:, None], slot), (last + 1).clamp_(min=1))
     ordered, order = (pick * fanout + slot).sort(1)  # by pick, then by draw
     ordered = ordered.div_(fanout, rounding_mode="floor")
-    again = torch.zeros_like(ordered, dtype=torch.bool)
-    torch.eq(ordered[:, 1:], ordered[:, :-1], out=again[:, 1:])
+    again = F.pad(ordered[:, 1:] == ordered[:, :-1], (1, 0))
     taken = torch.empty_like(again).scatter_(1, order, again)
     before = pick - spare  # the draw whose `last` was picked, if there is one
     before = before.where((before >= 0) & (before < slot), slot)
@@ -335,7 +340,7 @@ def first_position_sorted(ids: Tensor) -> Tensor:
 
 def compress(mask: Tensor, size: int) -> Tensor:
     """The `size` positions where `mask` holds, without asking the device for `size`."""
-    if mask.device.type == "cpu":
+    if is_free_to_ask(mask):
         return positions(mask)
     target = mask.cumsum(0).sub_(1).masked_fill_(~mask, size)
     place = torch.arange(mask.numel(), device=mask.device)
@@ -512,7 +517,7 @@ def draw_node2vec(
         found = _accept(rowptr, col, sorted_col, found, coin, some, envelope, longest)
         before = take(edge, waiting)
         edge[waiting] = torch.where(before == REFUSED, found, before)
-        if edge.device.type == "cpu":
+        if is_free_to_ask(edge):
             waiting = waiting[found == REFUSED]
             if waiting.numel() == 0:
                 break

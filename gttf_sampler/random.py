@@ -116,7 +116,7 @@ def bits(stream: Tensor, draw: int | Tensor) -> Tensor:
     """64 random bits for draw number `draw` of each stream (the two broadcast)."""
     if isinstance(draw, int):
         return mix(stream + _signed(GOLDEN * (draw + 1)))
-    return mix(stream + (draw + 1) * GOLDEN)
+    return mix(torch.add(stream, draw + 1, alpha=GOLDEN))
 
 
 def below(word: Tensor, bound: Tensor) -> Tensor:

@@ -180,6 +180,7 @@ def relabel(
     position = torch.arange(known.numel(), every.numel(), device=ids.device)
     new = (first == position).logical_and_(ids >= 0)
     rank = torch.cat([position.new_zeros(known.numel()), new.cumsum(0)])
-    local = ops.take(rank, first).add_(known.numel() if count is None else count).sub_(1)
+    start = known.numel() if count is None else count
+    local = ops.take(rank, first).add_(start - 1)
     local = torch.where(first < known.numel(), first, local)
     return local.masked_fill_(ids < 0, -1), new

@@ -371,18 +371,6 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
     return None
 
 
-def walk_node2vec(
-    graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
-) -> list[tuple[Tensor, Tensor]] | None:
-    """(edges, nodes) [b, 1] of every step of unweighted walks, in one call.
-
-    A walker that was refused in all rounds goes on as in `weigh_node2vec`. None where a
-    backend has no such call, as here: the walks are taken step by step then, and come
-    out the same.
-    """
-    return None
-
-
 def weigh_node2vec(
     graph: SecondOrder, node: Tensor, last: Tensor, stream: Tensor
 ) -> Tensor:

@@ -61,6 +61,8 @@ class SecondOrder(NamedTuple):
         rounds: how often to propose before a walker weighs its neighbours exactly.
         alpha: the weights of the way back, of common neighbours, of the rest.
         longest: no row is longer.
+        codes: says, if asked, row · n + column [m] of all edges, ascending; None where
+            those are beyond 63 bits.
     """
 
     rowptr: Tensor
@@ -74,6 +76,7 @@ class SecondOrder(NamedTuple):
     rounds: int
     alpha: tuple[float, float, float]
     longest: int
+    codes: Callable[[], Tensor] | None = None
 
     @property
     def device(self) -> torch.device:

@@ -15,6 +15,8 @@ Every family of draws has keys of its own: with one seed for all, walker 1 of a 
 and node 1 of a rooted adjacency must not read the same words.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -105,6 +107,22 @@ def fold(key: Key, number: int) -> Key:
     if isinstance(key, int):
         return _mix_number(key + GOLDEN * (number + 1))
     return mix(key + signed(GOLDEN * (number + 1)))
+
+
+def folds(key: Key, count: int) -> Sequence[Key]:
+    """`fold` for the numbers below `count`; on an accelerator, all at once."""
+    if isinstance(key, int):
+        return [fold(key, number) for number in range(count)]
+    return bits(key, torch.arange(count, device=key.device)).unbind()
+
+
+def grid(key: Key, rows: int, columns: int) -> Sequence[Sequence[Key]]:
+    """`fold` for two numbers in turn, a hop and a relation; see `folds`."""
+    if isinstance(key, int):
+        return [folds(own, columns) for own in folds(key, rows)]
+    row, column = (torch.arange(n, device=key.device) for n in (rows, columns))
+    found = bits(bits(key, row)[:, None], column)
+    return [own.unbind() for own in found]
 
 
 def stream(key: Key, slot: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler._backends.torch_ops import is_free_to_ask, take
-from gttf_sampler._backends.types import MASS_BITS, SecondOrder
+from gttf_sampler._backends.types import MASS_BITS, WHOLE_ROWS, SecondOrder
 from gttf_sampler.random import (
     GOLDEN,
     Key,
@@ -26,7 +26,6 @@ from gttf_sampler.random import (
 )
 from gttf_sampler.random import stream as streams
 
-MOST = 1 << 22  # entries of a matrix of walkers and neighbours, or of words
 BACK, NEAR, AWAY, NONE = range(4)  # kinds of entries of a row
 
 Steps = list[tuple[Tensor, Tensor]]
@@ -75,7 +74,7 @@ def _codes(graph: SecondOrder, node: Tensor) -> Tensor | None:
     if is_free_to_ask(node) or graph.codes is None or graph.table is not None:
         return None
     width = max(graph.longest, 2 * graph.rounds)
-    some = graph.longest > 0 and node.numel() * width <= MOST
+    some = graph.longest > 0 and node.numel() * width <= WHOLE_ROWS
     return graph.codes() if some else None
 
 
@@ -147,7 +146,7 @@ def _all_words(
     graph: SecondOrder, key: Key, slot: Tensor, length: int
 ) -> Iterator[_Words]:
     """The words of every step but the first, made for many steps at once."""
-    many = max(1, MOST // max(1, slot.numel() * 2 * graph.rounds))
+    many = max(1, WHOLE_ROWS // max(1, slot.numel() * 2 * graph.rounds))
     if isinstance(key, int):
         key = _number(signed(key), slot.device, torch.int64)
     for begin in range(1, length, many):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
+WHOLE_ROWS = 1 << 22  # entries, of all walkers, that are looked at side by side
 REFUSED = -2  # where rejection sampling has accepted nothing
 
 Reverse = tuple[Tensor, Tensor]  # rowptr and sorted columns of the reversed graph

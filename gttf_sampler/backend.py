@@ -61,8 +61,11 @@ def backend_info() -> str:
 
 
 def fast_backend(device: torch.device) -> ModuleType | None:
-    """The module with compiled functions for tensors on `device`, if there is one."""
-    if _wanted == "torch" or device.type != "cpu":
+    """The module with compiled functions for tensors on `device`, if there is one.
+
+    None for torch.compile, which fuses the reference.
+    """
+    if _wanted == "torch" or device.type != "cpu" or torch.compiler.is_compiling():
         return None
     return _numba_ops()
 

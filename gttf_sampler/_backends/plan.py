@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gttf_sampler.random import Key, grid
+
 if TYPE_CHECKING:  # graphs are made with the help of backends
     from gttf_sampler._backends.scratch import NodeTable, ScratchPool
     from gttf_sampler.bias.base import Bias
     from gttf_sampler.graph.compact import CompactAdj
-    from gttf_sampler.random import Key
 
 
 class Law(NamedTuple):
@@ -140,6 +141,41 @@ class Plan:
             total += width
         return total
 
+    def keys(self, batch: Batch) -> Sequence[Sequence[Key]]:
+        """Per hop, the key of every relation."""
+        return grid(batch.key, self.depth, len(self.relations))
+
+    def bounds(self, seeds: Sequence[Tensor], apart: bool) -> Bounds:
+        """How much a batch from so many seeds can have, whatever is drawn."""
+        trees = sum(part.numel() for part in seeds)
+        every = [size * (trees if apart else 1) for size in self.sizes]
+        nodes = [[part.numel()] for part in seeds]
+        edges: list[list[int]] = [[] for _ in self.relations]
+        for hop in range(self.depth):
+            reached = [0] * len(nodes)
+            for relation, taken in zip(self.relations, edges, strict=True):
+                taken.append(nodes[relation.to][hop] * relation.fanouts[hop])
+                reached[relation.by] += taken[hop]
+            for own, new, size in zip(nodes, reached, every, strict=True):
+                own.append(min(new, size))
+        pairs = zip(nodes, every, strict=True)
+        most = [min(sum(own), own[0] + size) for own, size in pairs]
+        return Bounds(nodes, edges, most)
+
+
+class Bounds(NamedTuple):
+    """How many nodes and edges there is room for where shapes must be static.
+
+    Attributes:
+        nodes: per node type, the most new ones in each hop, seeds first.
+        edges: per relation, the most that each hop takes.
+        most: per node type, the most in all hops together, N.
+    """
+
+    nodes: list[list[int]]
+    edges: list[list[int]]
+    most: list[int]
+
 
 class Batch(NamedTuple):
     """What one batch is drawn from.
@@ -199,3 +235,29 @@ class Rooted(NamedTuple):
     edge: list[Tensor]
     num_nodes: list[list[int]]
     num_edges: list[list[int]]
+
+
+class Padded(NamedTuple):
+    """`Rooted` with static shapes, padded to its `Bounds`, counted on the device.
+
+    Every array starts with what `Rooted` has there. Node N of a type is a dummy: what
+    is left of `row` and `col` leads from dummy to dummy. What is left of other arrays
+    is 0, so that features can be read at all places. N is the bound of the nodes of a
+    type, E the sum of the bounds of a relation.
+
+    Attributes:
+        node: per node type [N + 1], global ids.
+        root: per node type [N + 1], or None unless trees are apart.
+        row, col: per relation [E], local ids of the senders and the receivers.
+        edge: per relation [E], positions in `adj.col`, or the caller's own numbers.
+        num_nodes: per node type int64 [depth + 1], new ones in each hop, seeds first.
+        num_edges: per relation int64 [depth], how many were taken in each hop.
+    """
+
+    node: list[Tensor]
+    root: list[Tensor] | None
+    row: list[Tensor]
+    col: list[Tensor]
+    edge: list[Tensor]
+    num_nodes: list[Tensor]
+    num_edges: list[Tensor]

@@ -9,19 +9,26 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.plan import Batch, Padded, Plan, Rooted
+from gttf_sampler._backends.torch_rows import (
+    cumulative_rows,
+    draw_distinct,
+    draw_replaced,
+)
 from gttf_sampler._backends.types import (
     MASS_BITS,
     REFUSED,
+    WHOLE_ROWS,
     Envelope,
     Move,
     Moves,
     Reverse,
     SecondOrder,
 )
-from gttf_sampler.random import Key, below, below_wide, bits, fold
+from gttf_sampler.random import Key, below, below_wide, bits, folds
 from gttf_sampler.random import stream as streams
 
 INT32_MAX = (1 << 31) - 1
@@ -32,6 +39,11 @@ NONE_LAST = 1 << 62  # sorts behind every position
 def id_dtype(upper: int) -> torch.dtype:
     """The smallest integer type here that holds every id below `upper`."""
     return torch.int32 if upper <= INT32_MAX else torch.int64
+
+
+def is_free_to_ask(values: Tensor) -> bool:
+    """Whether nobody has to wait to see the values, neither a host nor a compiler."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def group_by_row(
@@ -115,10 +127,10 @@ def forest_uniform(
 ) -> list[tuple[Tensor, Tensor]]:
     """(edges, nodes) [w, f] of every depth of unbiased walks from the seeds [b]."""
     levels, node = [], seeds
-    for depth, fanout in enumerate(fanouts):
+    for fanout, own in zip(fanouts, folds(key, len(fanouts)), strict=True):
         slot = torch.arange(node.numel(), device=node.device)
         start, count = row_range(rowptr, node)
-        stream = streams(fold(key, depth), slot)
+        stream = streams(own, slot)
         offset = draw_uniform(stream, count, fanout, replace)
         edge = offset.add(start[:, None]).masked_fill_(offset < 0, -1)
         levels.append((edge, arrive(col, node, count, edge, replace, stays)))
@@ -144,28 +156,27 @@ def _draw_distinct(stream: Tensor, count: Tensor, fanout: int) -> Tensor:
     than the one before, which is followed in steps of doubling length.
     """
     slot = torch.arange(fanout, device=count.device)
-    every = slot.where(slot < count[:, None], -1)
-    long = count > fanout
-    if count.device.type == "cpu":  # elsewhere, to ask costs more than to draw in vain
-        some = positions(long)
+    short = (count <= fanout)[:, None]
+    if is_free_to_ask(count):  # elsewhere, that costs more than to draw in vain
+        some = positions(~short.view(-1))
         if some.numel() < count.numel():
+            every = slot.where(slot < count[:, None], -1)
             if some.numel():
                 every[some] = _draw_distinct(stream[some], count[some], fanout)
             return every
-    spare = (count - fanout)[:, None]
-    last = spare + slot  # negative only in rows that are overwritten below
-    pick = below(bits(stream[:, None], slot), (last + 1).clamp_(min=1))
-    ordered, order = (pick * fanout + slot).sort(1)  # by pick, then by draw
-    ordered = ordered.div_(fanout, rounding_mode="floor")
-    again = torch.zeros_like(ordered, dtype=torch.bool)
-    torch.eq(ordered[:, 1:], ordered[:, :-1], out=again[:, 1:])
+    spare = (count - fanout).clamp_(min=0)[:, None]
+    last = spare + slot
+    pick = below(bits(stream[:, None], slot), last + 1)
+    ordered, order = pick.sort(dim=1, stable=True)  # by pick, then by draw
+    again = F.pad(ordered[:, 1:] == ordered[:, :-1], (1, 0))
     taken = torch.empty_like(again).scatter_(1, order, again)
-    before = pick - spare  # the draw whose `last` was picked, if there is one
-    before = before.where((before >= 0) & (before < slot), slot)
+    before = pick - spare  # the draw whose `last` was picked: itself, if not an earlier
+    before = torch.where(before < 0, slot, before)
+    before = F.pad(before.masked_fill_(taken, fanout), (0, 1), value=fanout)
     for _ in range((fanout - 1).bit_length()):
-        taken = taken | taken.gather(1, before)
-        before = before.gather(1, before)
-    return last.where(taken, pick).where(long[:, None], every)
+        before = before.gather(1, before)  # a chain that ends beyond all draws is taken
+    taken = (before[:, :-1] == fanout).logical_or_(short)
+    return last.where(taken, pick).masked_fill_(last >= count[:, None], -1)
 
 
 def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
@@ -224,6 +235,11 @@ def draw_weighted(
     """
     if table.numel() == 0:
         return low.new_full((low.numel(), fanout), -1)
+    if not is_free_to_ask(low) and low.numel() * longest <= WHOLE_ROWS:
+        ends = cumulative_rows(table, low, high, before, longest)
+        draw = draw_replaced if replace else draw_distinct
+        place = draw(stream, ends, fanout)
+        return (low[:, None] + place).masked_fill_(place >= longest, -1)
     end = take(table, (high - 1).clamp_(min=0))
     total = (end - before).masked_fill_(high <= low, 0)
     if not replace:
@@ -310,6 +326,15 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     return None
 
 
+def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
+    """`rooted` with static shapes and no word to the host; None where there is none.
+
+    No fanout is -1, every bias has a law, and the seeds are sound. `rooted.padded`
+    draws the same.
+    """
+    return None
+
+
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     """values[index] as int64, and -1 where the index is -1."""
     if values.numel() == 0:
@@ -325,7 +350,7 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     the smallest position, and what an earlier call left there is larger. The last cell
     takes the entries that are -1.
     """
-    cell = ids.where(ids >= 0, table.numel() - 1)
+    cell = ids.masked_fill(ids < 0, table.numel() - 1)
     position = torch.arange(
         floor, floor + ids.numel(), dtype=table.dtype, device=ids.device
     )
@@ -345,11 +370,10 @@ def first_position_sorted(ids: Tensor) -> Tensor:
 
 def compress(mask: Tensor, size: int) -> Tensor:
     """The `size` positions where `mask` holds, without asking the device for `size`."""
-    if mask.device.type == "cpu":
+    if is_free_to_ask(mask):
         return positions(mask)
-    target = mask.cumsum(0).sub_(1).masked_fill_(~mask, size)
-    place = torch.arange(mask.numel(), device=mask.device)
-    return place.new_empty(size + 1).scatter_(0, target, place)[:size]
+    number = torch.arange(1, size + 1, device=mask.device)
+    return torch.searchsorted(mask.cumsum(0), number)
 
 
 def positions(mask: Tensor) -> Tensor:
@@ -373,18 +397,6 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
     """What lets a backend deny most edges that are not there without a search.
 
     Here, None: other backends know what they store.
-    """
-    return None
-
-
-def walk_node2vec(
-    graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
-) -> list[tuple[Tensor, Tensor]] | None:
-    """(edges, nodes) [b, 1] of every step of unweighted walks, in one call.
-
-    A walker that was refused in all rounds goes on as in `weigh_node2vec`. None where a
-    backend has no such call, as here: the walks are taken step by step then, and come
-    out the same.
     """
     return None
 
@@ -522,7 +534,7 @@ def draw_node2vec(
         found = _accept(rowptr, col, sorted_col, found, coin, some, envelope, longest)
         before = take(edge, waiting)
         edge[waiting] = torch.where(before == REFUSED, found, before)
-        if edge.device.type == "cpu":
+        if is_free_to_ask(edge):
             waiting = waiting[found == REFUSED]
             if waiting.numel() == 0:
                 break

@@ -69,8 +69,8 @@ def sample_hops(plan: Plan, batch: Batch) -> Rooted:
     with ExitStack() as stack:
         nodes = _first_nodes(plan, batch, stack)
         totals = _first_totals(plan, nodes)
-        for hop in range(plan.depth):
-            totals = _sample_hop(plan, batch, hop, nodes, edges, totals)
+        for hop, keys in enumerate(plan.keys(batch)):
+            totals = _sample_hop(plan, batch, hop, keys, nodes, edges, totals)
     none = torch.empty(0, dtype=torch.int64, device=plan.device)
     row, col, edge = (
         [torch.cat([none, *getattr(some, name)]) for some in edges]
@@ -105,17 +105,17 @@ def _sample_hop(
     plan: Plan,
     batch: Batch,
     hop: int,
+    keys: Sequence[random.Key],
     nodes: list[NodeSet],
     edges: list[EdgeSet],
     totals: list[int],
 ) -> list[int]:
-    """Draws, numbers and notes one hop; returns how much the next one may take."""
-    hop_key = random.fold(batch.key, hop)
+    """Draws, numbers and notes one hop; returns how much the next one takes of all."""
     draws = [
         draw_relation(
             *(relation.adj, batch.biases[number], nodes[relation.to]),
             *(relation.fanouts[hop], plan.replace),
-            *(random.fold(hop_key, number), totals[number]),
+            *(keys[number], totals[number] if totals else 0),
         )
         for number, relation in enumerate(plan.relations)
     ]
@@ -126,12 +126,13 @@ def _sample_hop(
         )
         for kind, some in enumerate(nodes)
     ]
+    there = [draw.edge >= 0 for draw in draws]
     taken, new, totals = _ask(
-        [(draw.edge >= 0).sum() for draw in draws],
+        [some.sum() for some in there],
         [arrival.new.sum() for arrival in arrivals],
         _next_totals(plan, arrivals, hop + 1),
     )
-    _collect(plan, nodes, draws, arrivals, taken, edges)
+    _collect(plan, nodes, draws, arrivals, there, taken, edges)
     for some, arrival, count in zip(nodes, arrivals, new, strict=True):
         _settle(some, arrival, count)
     return totals
@@ -167,13 +168,14 @@ def _collect(
     nodes: list[NodeSet],
     draws: list[Draw],
     arrivals: list[_Arrivals],
+    there: list[Tensor],
     taken: list[int],
     edges: list[EdgeSet],
 ) -> None:
     """Appends the edges of a hop, without the places where nothing was drawn."""
     offset = [0] * len(arrivals)
-    for relation, draw, count, kept in zip(
-        plan.relations, draws, taken, edges, strict=True
+    for relation, draw, mask, count, kept in zip(
+        plan.relations, draws, there, taken, edges, strict=True
     ):
         size, begin = draw.edge.numel(), offset[relation.by]
         offset[relation.by] += size
@@ -181,7 +183,7 @@ def _collect(
         start, _, _ = nodes[relation.to].frontier()
         columns = [local, draw.to + start, draw.edge]
         if count < size:
-            chosen = ops.compress(draw.edge >= 0, count)
+            chosen = ops.compress(mask, count)
             columns = [ops.take(column, chosen) for column in columns]
         kept.add(*columns)
 
@@ -204,16 +206,18 @@ def _first_totals(plan: Plan, nodes: list[NodeSet]) -> list[int]:
     """How many edges the seeds have, for relations that take them all."""
     relations = plan.relations
     if not any(plan.depth and relation.fanouts[0] < 0 for relation in relations):
-        return [0] * len(relations)
+        return []
     return _ask([_degree_sum(r.adj, nodes[r.to].node) for r in relations])[0]
 
 
 def _next_totals(plan: Plan, arrivals: list[_Arrivals], hop: int) -> list[Tensor]:
     """How many edges the new nodes have, which the host has not counted yet."""
-    sums = []
+    sums: list[Tensor] = []
+    if hop == plan.depth or all(r.fanouts[hop] >= 0 for r in plan.relations):
+        return sums  # nobody will ask
     for relation in plan.relations:
         there = arrivals[relation.to]
-        if hop < plan.depth and relation.fanouts[hop] < 0:
+        if relation.fanouts[hop] < 0:
             new = there.node.masked_fill(~there.new, -1)
             sums.append(_degree_sum(relation.adj, new))
         else:

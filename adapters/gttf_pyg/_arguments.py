@@ -15,12 +15,14 @@ from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import (
     as_dense,
     dense,
+    device_or_none,
     fail,
     integer,
     integers,
     mistyped,
     shown,
     size,
+    yes_or_no,
 )
 
 # Arguments of a loader that are its sampler's: PyG's, and those that PyG does not know.
@@ -174,6 +176,16 @@ def checked_prefetch(given: Mapping[str, Any]) -> int:
         rule = "must be 0 beside workers, which work ahead by themselves"
         fail("prefetch", rule, prefetch, "set 'prefetch_factor'")
     return prefetch
+
+
+def checked_uva(given: Mapping[str, Any]) -> bool:
+    """`uva`, which must be False unless batches go to a CUDA device."""
+    uva = yes_or_no("uva", given["uva"])
+    device = device_or_none("device", given["device"])
+    if uva and (device is None or device.type != "cuda"):
+        rule = "must be False unless 'device' is a CUDA device"
+        fail("uva", rule, f"True with {given['device']!r}")
+    return uva
 
 
 def handed_on(given: Mapping[str, Any], sampler: Any) -> dict[str, Any]:

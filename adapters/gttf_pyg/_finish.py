@@ -10,6 +10,7 @@ from gttf_pyg._check import SCHEMES, not_uniform
 from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import fail, one_of
+from gttf_sampler._loading.lane import lane_under_way
 
 
 class Finish:
@@ -21,12 +22,16 @@ class Finish:
         device: torch.device | str | None,
         transform: Callable[[Any], Any] | None,
     ) -> None:
-        self.weights, self.device, self.transform = weights, device, transform
+        self.weights, self.transform = weights, transform
+        self.device = None if device is None else torch.device(device)
 
     def __call__(self, data: Any) -> Any:
         """The finished batch."""
         if self.device is not None:
             data = data.to(self.device, non_blocking=True)
+        lane = lane_under_way()
+        if lane is not None and (self.weights or self.transform) is not None:
+            lane.settle(data)
         if self.weights is not None:
             data = self.weights(data)
         return data if self.transform is None else self.transform(data)

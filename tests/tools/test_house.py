@@ -23,6 +23,7 @@ FOR_ADAPTERS = {
     "gttf_sampler._loading.asked": "fetch_under_way",
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
     "gttf_sampler._loading.keys": "BatchKeys",
+    "gttf_sampler._loading.lane": "Lane lane_on lane_under_way",
     "gttf_sampler._loading.order": "Order",
     "gttf_sampler._loading.progress": "Counted Pass",
     "gttf_sampler._loading.state": "VERSION checked",
@@ -36,7 +37,7 @@ FOR_ADAPTERS = {
     "gttf_sampler.estimate": "SampledDegreeWarning share",
     "gttf_sampler.graph.kept": "kept_of",
     "gttf_sampler.objectives.scores": "walk_scores window_scores",
-    "gttf_sampler.gather": "gather_columns",
+    "gttf_sampler.gather": "gather_columns gathers_into",
     "gttf_sampler.verdict": "Passes UnbiasedReport evaluating report without",
     "gttf_sampler.random": "NEGATIVE new_key",
 }
@@ -63,7 +64,7 @@ MAY_IMPORT = {
     "objectives": WALKS,
     "embedding": {*WALKS, "objectives", "_loading", "_files"},
     "plot": {*BASE, "graph", "forest"},
-    "_loading": {*BASE, "bias"},
+    "_loading": {*BASE, "bias", "gather"},
     "distributed": {*WALKS, "rooted", "subgraph", "gather"},
 }
 

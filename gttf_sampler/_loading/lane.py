@@ -147,10 +147,10 @@ def lane_under_way() -> Lane | None:
 
 def tensors_of(batch: Any) -> list[Tensor]:
     """All tensors of a batch: of tuples, lists and dicts, and of PyG's data."""
-    found: list[Tensor] = []
+    leaves: list[Any] = []
     for leaf in tree_leaves(batch):
-        if isinstance(leaf, Tensor):
-            found.append(leaf)
-        elif hasattr(leaf, "apply_"):
-            leaf.apply_(found.append)
-    return found
+        if hasattr(leaf, "apply_") and not isinstance(leaf, Tensor):
+            leaf.apply_(leaves.append)  # PyG also shows it what are no tensors
+        else:
+            leaves.append(leaf)
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]

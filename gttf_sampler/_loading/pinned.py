@@ -50,24 +50,28 @@ class PinnedBuffers:
 
     def _take(self, size: int) -> Tensor:
         """A buffer that is free and fits, or a new one in the place of the oldest."""
-        for _ in range(len(self._idle)):
-            try:
+        passed: list[Idle] = []
+        try:
+            for _ in range(len(self._idle)):
                 idle = self._idle.popleft()
-            except IndexError:  # another thread was faster
-                break
-            fits = size <= idle.memory.numel() <= SLACK * max(size, LINE)
-            if fits and self._streams.done(idle.event):
-                return idle.memory
-            self._idle.append(idle)  # all go round once, so their order stays
+                if _fits(idle.memory, size) and self._streams.done(idle.event):
+                    return idle.memory
+                passed.append(idle)
+        except IndexError:  # another thread was faster
+            pass
+        finally:
+            self._idle.extendleft(reversed(passed))
         while len(self._idle) >= MOST:
-            try:
-                idle = self._idle.popleft()
-            except IndexError:
-                break
+            idle = self._idle.popleft()
             self._streams.finish(idle.event)
-            if size <= idle.memory.numel() <= SLACK * max(size, LINE):
+            if _fits(idle.memory, size):
                 return idle.memory
         return self._streams.pinned(size + size // 8)
+
+
+def _fits(memory: Tensor, size: int) -> bool:
+    """Whether a buffer is large enough, and not much too large."""
+    return size <= memory.numel() <= SLACK * max(size, LINE)
 
 
 class Slices:

@@ -26,6 +26,7 @@ PACKAGES = {
     "matplotlib": "matplotlib",
     "psutil": "psutil",
     "tqdm": "tqdm",
+    "triton": "triton",
 }
 
 
@@ -151,6 +152,17 @@ def dgl_graph(adj: CompactAdj, layout: str = "csc") -> Any:
     none = torch.empty(0, dtype=torch.int64)
     rows = (adj.rowptr, adj.col.to(torch.int64), none)
     return dgl.graph((layout, rows), num_nodes=adj.num_rows).formats(layout)
+
+
+def dgl_lacks(device: torch.device) -> str:
+    """Why the DGL that is here cannot hold graphs on `device`; empty if it can."""
+    dgl = load("dgl")
+    try:
+        dgl.graph(([0], [0])).to(device)
+    except (dgl.DGLError, RuntimeError, AssertionError) as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"DGL {dgl.__version__} has no graphs on {device} ({said[-120:]})"
+    return ""
 
 
 def pyg_data(adj: CompactAdj, **arrays: Tensor) -> Any:

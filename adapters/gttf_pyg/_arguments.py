@@ -13,6 +13,7 @@ from gttf_pyg._partitioned import one_process
 from gttf_pyg._rows import ONLY
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import (
+    INTEGERS,
     as_dense,
     dense,
     device_or_none,
@@ -188,11 +189,21 @@ def checked_uva(given: Mapping[str, Any]) -> bool:
     return uva
 
 
+def check_index_dtype(given: Mapping[str, Any]) -> None:
+    """`index_dtype`, which must be one of the dtypes that index nodes."""
+    dtype = given["index_dtype"]
+    if dtype is not None and dtype not in INTEGERS:
+        rule = "must be torch.int32, torch.int64 or None"
+        fail("index_dtype", rule, shown(dtype))
+
+
 def handed_on(given: Mapping[str, Any], sampler: Any) -> dict[str, Any]:
     """What PyG's constructor of a loader is told beside data and seeds."""
+    check_index_dtype(given)
     _prepare_workers(sampler, given["kwargs"].get("num_workers", 0))
     alike = ("time_attr", "transform_sampler_output", "filter_per_worker")
-    ours = (given[name] for name in ("normalize", "device", "transform"))
+    names = ("normalize", "device", "transform", "index_dtype")
+    ours = (given[name] for name in names)
     return {
         **{name: given[name] for name in (*alike, "thread_workers")},
         "transform": finish(given["data"], sampler, *ours),

@@ -138,6 +138,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
             `transform` then shares torch's generator with whatever runs meanwhile.
         uva: whether a CUDA `device` reads features of the host where they are, row by
             row, instead of having them gathered and copied.
+        index_dtype: of `edge_index`; torch.int32 takes half the memory.
         thread_workers: whether a thread stands in for the `num_workers`. By default it
             does unless they would run code of yours, see "In workers" in docs/pyg.md;
             False asks for processes.
@@ -176,6 +177,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         device: torch.device | str | None = None,
         prefetch: int = 0,
         uva: bool = False,
+        index_dtype: torch.dtype | None = None,
         thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,
@@ -250,6 +252,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         device: torch.device | str | None = None,
         prefetch: int = 0,
         uva: bool = False,
+        index_dtype: torch.dtype | None = None,
         thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,

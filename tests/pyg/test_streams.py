@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 from torch_geometric.datasets import KarateClub
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
-from gttf_pyg import GTTFLinkLoader, GTTFLoader
+from gttf_pyg import GTTFLinkLoader, GTTFLoader, unbiased
 from reference import hetero_toy
 
 KARATE = KarateClub()[0]
@@ -210,15 +211,54 @@ def test_streams_of_odd_features(device):
         same(batch, wanted)
 
 
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_index_dtype_of_edges(device, prefetch):
+    """Local ids of half the size; ids of the whole graph stay int64."""
+    how = {**HOW, "prefetch": prefetch, "index_dtype": torch.int32}
+    expected = list(GTTFLoader(karate(), [3, 2], **HOW))
+    with device():
+        loader = GTTFLoader(karate(), [3, 2], **how, device="cuda")
+        found = [batch.to("cpu") for batch in loader]
+    found += list(GTTFLoader(karate(), [3, 2], **how))
+    for batch, wanted in zip(found, 2 * expected, strict=True):
+        assert batch.edge_index.dtype == torch.int32
+        assert batch.n_id.dtype == batch.e_id.dtype == torch.int64
+        batch.edge_index = batch.edge_index.long()
+        same(batch, wanted)
+
+
+def test_index_dtype_in_models():
+    """PyG's layers, with the degrees of the whole graph, too."""
+    outs = []
+    for dtype in (torch.int32, torch.int64):
+        torch.manual_seed(0)
+        data = karate()
+        convs = [SAGEConv(3, 2), unbiased(GCNConv(3, 2)), GATConv(3, 2)]
+        loader = GTTFLoader(data, [3], batch_size=34, seed=1, index_dtype=dtype)
+        (batch,) = loader
+        outs.append([conv(batch.x, batch.edge_index) for conv in convs])
+        sum(out.sum() for out in outs[-1]).backward()
+    for one, other in zip(*outs, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_index_dtype_of_types():
+    how = {"batch_size": 3, "index_dtype": torch.int32, "seed": 1}
+    batch = next(iter(GTTFLoader(hetero_toy(), [2, 2], "item", **how)))
+    assert {s.edge_index.dtype for s in batch.edge_stores} == {torch.int32}
+
+
 @pytest.mark.parametrize(
     ("words", "match"),
     [
+        ({"index_dtype": torch.float32}, "'index_dtype' must be torch.int32, torch.in"),
+        ({"index_dtype": "int32"}, "'index_dtype' must be torch.int32"),
         ({"uva": True}, "'uva' must be False unless 'device' is a CUDA device"),
         ({"uva": True, "device": "cpu"}, "'uva' must be False unless"),
         ({"uva": 1}, "'uva' must be True or False"),
     ],
 )
-def test_validate_uva(words, match):
+def test_validate_device_words(words, match):
     data = Data(x=torch.rand(4, 1), edge_index=torch.tensor([[0], [1]]))
     with pytest.raises((ValueError, TypeError), match=match):
         GTTFLoader(data, [1], **words)

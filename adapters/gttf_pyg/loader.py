@@ -81,7 +81,10 @@ class Batches:
         adjs = getattr(self.origin.sampler, "adjs", None) or {}
         devices = {adj.device for adj in adjs.values()} - {torch.device("cpu")}
         if devices and self._lane is None:
-            self._lane = lane_on(devices.pop())
+            lane = self._lane = lane_on(devices.pop())
+            if lane is not None:
+                for adj in adjs.values():
+                    lane.reads(adj.arrays().values())
         return self._lane
 
     def filter_fn(self, out: Any) -> Any:

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from gttf_sampler import _check
 
+PORTABLE = 1  # cudaHostRegisterPortable: locked for all devices
+
 
 def mapped(values: Tensor, device: torch.device) -> Tensor:
     """`values` of the host as a tensor on `device`, in the same memory.
@@ -26,9 +28,10 @@ def mapped(values: Tensor, device: torch.device) -> Tensor:
         _check.fail("uva", "needs features that are contiguous", "others")
     if values.numel() == 0:
         return values.to(device)
-    if not values.is_pinned():
-        _lock(values)
-    found: Tensor = torch.as_tensor(_Bytes(values), device=device)
+    with torch.cuda.device(device):  # whose address torch is to find
+        if not values.is_pinned():
+            _lock(values)
+        found: Tensor = torch.as_tensor(_Bytes(values), device=device)
     return found.view(values.dtype).view(values.shape)
 
 
@@ -53,9 +56,9 @@ def _lock(values: Tensor) -> None:
     """Locks the memory of a tensor in its place until its storage goes."""
     runtime: Any = torch.cuda.cudart()
     place = values.data_ptr()
-    code = int(runtime.cudaHostRegister(place, values.nbytes, 0))
-    if code:
-        got = f"CUDA error {code}: {runtime.cudaGetErrorString(code)}"
+    code = runtime.cudaHostRegister(place, values.nbytes, PORTABLE)
+    if int(code):
+        got = f"CUDA error {int(code)}, {runtime.cudaGetErrorString(code)}"
         cure = "a memory map, or memory that is locked already, cannot be"
         _check.fail("uva", "needs features whose memory can be locked", got, cure)
     weakref.finalize(values.untyped_storage(), runtime.cudaHostUnregister, place)

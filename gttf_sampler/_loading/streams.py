@@ -79,7 +79,8 @@ class CudaStreams:
 
     def record(self, tensor: Tensor, stream: Any) -> None:
         """Tells torch's allocator."""
-        tensor.record_stream(stream)
+        for part in _parts(tensor):
+            part.record_stream(stream)
 
     def done(self, event: Any) -> bool:
         """Asks the driver."""
@@ -102,6 +103,17 @@ class CudaStreams:
     def mapped(self, values: Tensor) -> Tensor:
         """By unified virtual addressing."""
         return mapped(values, self.device)
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """The dense tensors of which a tensor consists; torch records no others."""
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor]
 
 
 Make = Callable[[torch.device], Streams | None]

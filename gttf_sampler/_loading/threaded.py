@@ -60,7 +60,7 @@ class ThreadedIter(_BaseDataLoaderIter):
             self._sampler_iter = lane.asked(self._sampler_iter)
         self._desk.base = int(self._base_seed)
         loader.begin(self._desk.base)
-        if self._pin_memory:
+        if self._pin_memory and lane is None:  # else the batch is on the device
             self._desk.pin = partial(pin_memory, device=self._pin_memory_device)
         self._depth, self._process = depth, os.getpid()
         self._asked: deque[Any] = deque()

@@ -43,7 +43,7 @@ def backends_on(device: torch.device) -> list[str]:
         try:
             with use_backend(name):
                 code = fast_backend(device)
-        except ImportError:
+        except (ImportError, RuntimeError, ValueError):  # not here, or not for this
             continue
         if code is not None or name == REFERENCE:  # others fall back to the reference
             found.setdefault(code, name)

@@ -1,6 +1,6 @@
 """gather_rows(): the features of a batch, in memory that was used before."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,8 +30,16 @@ def gather_rows(values: Tensor, index: Tensor) -> Tensor:
     return gather_columns([(values, index)])[0]
 
 
-def gather_columns(columns: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+def gather_columns(
+    columns: Sequence[tuple[Tensor, Tensor]],
+    memory: Callable[[int], Tensor] | None = None,
+) -> list[Tensor]:
     """`gather_rows` of many (values, index) at once, which takes less time.
+
+    Args:
+        columns: what to gather from, and which rows.
+        memory: says where so many bytes go, as uint8 [size]; for ordinary numbers in
+            the memory of the CPU alone, see `gathers_into`.
 
     >>> from gttf_sampler.gather import gather_columns
     >>> x, y, nodes = torch.eye(2), torch.tensor([5, 6]), torch.tensor([1])
@@ -47,8 +55,10 @@ def gather_columns(columns: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
             found.append(_indexed(values, index))
             continue
         shape = index.numel(), *values.shape[1:]
-        size = values.nbytes // values.shape[0] * index.numel()
-        if size < FEATURES.small:
+        size = row_bytes(values) * index.numel()
+        if memory is not None:
+            out = memory(size).view(values.dtype).view(shape)
+        elif size < FEATURES.small:
             out = torch.empty(shape, dtype=values.dtype, device="cpu")
         else:
             out = FEATURES.make(size).view(values.dtype).view(shape)
@@ -61,6 +71,16 @@ def gather_columns(columns: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
             _check_rows(values, index)  # only now: a check reads all of the index
         raise
     return found
+
+
+def row_bytes(values: Tensor) -> int:
+    """Bytes of one row of `values` [n, ...]."""
+    return values.element_size() * values.shape[1:].numel()
+
+
+def gathers_into(values: Any) -> bool:
+    """Whether rows of `values` can be gathered into memory that is given."""
+    return type(values) is Tensor and _plain(values) and values.numel() > 0
 
 
 def _indexed(values: Tensor, index: Tensor) -> Tensor:

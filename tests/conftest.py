@@ -33,3 +33,29 @@ def toy_edges() -> torch.Tensor:
 def toy(toy_edges: torch.Tensor) -> CompactAdj:
     """The same as rows to walk along."""
     return CompactAdj.from_edge_index(toy_edges, direction="out")
+
+
+DEVICES = ("simulated", "cuda")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--device cuda` runs the tests of devices on a GPU."""
+    what = "device of tests that need one: a GPU, or a simulation of one (simulated)"
+    parser.addoption("--device", choices=DEVICES, default=DEVICES[0], help=what)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A GPU that was asked for must be there."""
+    if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
+        raise pytest.UsageError(
+            "'--device' must be 'simulated' where torch finds no GPU (got 'cuda'); "
+            f"torch {torch.__version__} says that torch.cuda.is_available() is False"
+        )
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest):
+    """`with device() as gpu:` has a device "cuda", simulated or real."""
+    from devices import Device
+
+    return Device(real=request.config.getoption("--device") == "cuda")

@@ -41,7 +41,7 @@ def block_of(
 
 def graph_of(source: Source, drawn: HeteroSubgraph, norm: str | None) -> DGLGraph:
     """All of it as one graph, seeds first."""
-    none = torch.empty(0, dtype=torch.int64, device=source.g.device)
+    none = torch.empty(0, dtype=torch.int64, device=source.device)
     nodes = {name: drawn.node.get(name, none) for name in source.g.ntypes}
     kinds = list(source.adjs)
     ends = [(drawn.row[kind], drawn.col[kind]) for kind in kinds]

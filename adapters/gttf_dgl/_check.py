@@ -138,8 +138,18 @@ def edge_type(name: str, g: DGLGraph, value: Any) -> EdgeType:
     return (found[0][0], found[0][1], found[0][2])
 
 
-def seeds(g: DGLGraph, value: Any, title: str = "seed_nodes") -> Nodes:
-    """The ids of every node type of `g`, in their order, int64 on its device."""
+def seeds(
+    g: DGLGraph,
+    value: Any,
+    title: str = "seed_nodes",
+    device: torch.device | None = None,
+) -> Nodes:
+    """The ids of every node type of `g`, in their order, int64 on `device`.
+
+    By default that is where the graph is. Ids that are on an accelerator are checked by
+    the engine, which does not wait for it.
+    """
+    device = device or g.device
     if not isinstance(value, Mapping):
         if len(g.ntypes) > 1:
             rule = "must map node types to ids, as there are several types"
@@ -149,11 +159,16 @@ def seeds(g: DGLGraph, value: Any, title: str = "seed_nodes") -> Nodes:
     if unknown:
         rule = "must name node types of the graph: " + _listed(g.ntypes)
         fail_like_dgl(title, rule, shown(unknown[0]))
-    none = torch.empty(0, dtype=torch.int64, device=g.device)
-    return {
-        name: ids(title, value.get(name, none), g.num_nodes(name), g.device)
-        for name in g.ntypes
-    }
+    none = torch.empty(0, dtype=torch.int64, device=device)
+    found = {}
+    for name in g.ntypes:
+        part = value.get(name, none)
+        if isinstance(part, Tensor) and part.device.type == device.type != "cpu":
+            part = integers(title, part).to(device=device, dtype=torch.int64)
+        else:
+            part = ids(title, part, g.num_nodes(name), device)
+        found[name] = part
+    return found
 
 
 def ids(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gttf_dgl import _check
 from gttf_dgl._check import EdgeType
-from gttf_dgl.compact import kinds_with, weighted_rows
+from gttf_dgl.compact import kinds_with, read_by, weighted_rows
 from gttf_sampler import (
     BiasFn,
     CompactAdj,
@@ -24,6 +24,7 @@ from gttf_sampler import (
     Subgraph,
     random,
 )
+from gttf_sampler._loading.streams import streams_of
 from gttf_sampler.bias import Law
 from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.graph.kept import kept_of
@@ -75,12 +76,15 @@ class Source(NamedTuple):
         choice: how to choose.
         adjs: per edge type of a batch, where to walk.
         excluded: per edge type, the positions [k] that must not be taken.
+        device: where it is drawn: where the graph is, or where the seeds are if that
+            device reads a pinned graph.
     """
 
     g: DGLGraph
     choice: Choice
     adjs: Rows
     excluded: dict[EdgeType, Tensor]
+    device: torch.device
 
     @classmethod
     def of(
@@ -89,19 +93,25 @@ class Source(NamedTuple):
         choice: Choice,
         exclude_eids: Any = None,
         name: str = "exclude_eids",
+        seeds: Any = None,
     ) -> Source:
         """The rows of `g`, from the cache where they are known."""
         _check.graph(g)
+        device = _drawn_on(g, seeds)
         kinds = kinds_with(g, choice.prob, choice.mask)
         column = choice.mask if choice.prob is None else choice.prob
         data = [g.edges[kind].data[column] for kind in kinds]
-        place = "rows", choice.edge_dir, choice.prob, choice.mask
-        adjs = kept_of(g._graph).get(place, lambda: _rows(g, choice, kinds), *data)
+        place = "rows", choice.edge_dir, choice.prob, choice.mask, device
+
+        def make() -> Rows:
+            return _rows(g, choice, kinds, device)
+
+        adjs = kept_of(g._graph).get(place, make, *data)
         hidden = {}
-        for kind, eids in _excluded(g, exclude_eids, name).items():
+        for kind, eids in _excluded(g, exclude_eids, name, device).items():
             kind = _turned(kind, choice.edge_dir)
             hidden[kind] = _positions(adjs[kind], eids)
-        return cls(g, choice, adjs, hidden)
+        return cls(g, choice, adjs, hidden, device)
 
     @property
     def remote(self) -> bool:
@@ -200,12 +210,31 @@ class Rows(dict[EdgeType, CompactAdj]):
     """The rows of every edge type; a class of its own to be referred to weakly."""
 
 
-def _rows(g: DGLGraph, choice: Choice, heavy: Sequence[EdgeType]) -> Rows:
+def _drawn_on(g: DGLGraph, seeds: Any) -> torch.device:
+    """Where a batch of `seeds` is drawn.
+
+    With `use_uva=True` DGL's loader pins the graph and hands over ids of the device.
+    """
+    parts = seeds.values() if isinstance(seeds, Mapping) else [seeds]
+    places = {part.device for part in parts if isinstance(part, Tensor)}
+    places.discard(g.device)
+    if len(places) != 1 or g.device.type != "cpu" or not g.is_pinned():
+        found: torch.device = g.device
+        return found
+    (device,) = places
+    return device if streams_of(device) is not None else g.device
+
+
+def _rows(
+    g: DGLGraph, choice: Choice, heavy: Sequence[EdgeType], device: torch.device
+) -> Rows:
     """The rows of every edge type, with weights where the data are named."""
     adjs, direction = Rows(), "in" if choice.edge_dir == "in" else "turned"
     for kind in g.canonical_etypes:
         named = (choice.prob, choice.mask) if kind in heavy else (None, None)
         adj = weighted_rows(g, kind, direction, *named)
+        if device != g.device:
+            adj = read_by(adj, device)
         adjs[_turned(kind, choice.edge_dir)] = adj
     return adjs
 
@@ -223,7 +252,9 @@ def _turned(kind: EdgeType, edge_dir: str) -> EdgeType:
     return kind if edge_dir == "in" else (target, relation, source)
 
 
-def _excluded(g: DGLGraph, eids: Any, name: str) -> dict[EdgeType, Tensor]:
+def _excluded(
+    g: DGLGraph, eids: Any, name: str, device: torch.device
+) -> dict[EdgeType, Tensor]:
     """DGL's `exclude_eids`, a tensor or a mapping, as ids per edge type."""
     if eids is None:
         return {}
@@ -234,7 +265,7 @@ def _excluded(g: DGLGraph, eids: Any, name: str) -> dict[EdgeType, Tensor]:
         eids = {g.canonical_etypes[0]: eids}
     named = {_check.edge_type(name, g, kind): ids for kind, ids in eids.items()}
     checked = {
-        kind: _check.some_ids(name, ids, g.num_edges(kind), g.device)
+        kind: _check.some_ids(name, ids, g.num_edges(kind), device)
         for kind, ids in named.items()
     }
     return {kind: ids for kind, ids in checked.items() if ids.numel()}

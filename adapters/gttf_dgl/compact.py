@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from dgl import DGLGraph
@@ -10,6 +11,7 @@ from dgl import DGLGraph
 from gttf_dgl import _check
 from gttf_dgl._check import EdgeType
 from gttf_sampler import CompactAdj
+from gttf_sampler._loading.streams import streams_of
 from gttf_sampler.graph.kept import kept_of
 
 # "turned" are the rows of "out", taken as edges into a node of the reversed graph
@@ -110,6 +112,21 @@ def weighted_rows(
 
     place = kind, direction, argument, name
     return kept_of(g._graph).get(place, make, data)
+
+
+def read_by(adj: CompactAdj, device: torch.device) -> CompactAdj:
+    """Rows of a pinned graph for kernels of `device`, which read the edges in place.
+
+    Where rows start is copied: it is read twice for every edge that is, and small.
+    """
+    streams = streams_of(device)
+    if streams is None:
+        return adj.to(device)
+    there: dict[str, Any] = {"rowptr": adj.rowptr.to(device)}
+    for name in ("col", "edge_id", "edge_weight"):
+        array = getattr(adj, name)
+        there[name] = None if array is None else streams.mapped(array)
+    return replace(adj, **there).trusted()
 
 
 def kinds_with(g: DGLGraph, prob: str | None, mask: str | None) -> list[EdgeType]:

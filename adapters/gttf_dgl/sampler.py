@@ -148,7 +148,7 @@ class GTTFSampler(BlockSampler):
     ) -> tuple[Any, Any, list[DGLBlock]]:
         """(input_nodes, output_nodes, blocks), the block of the seeds last."""
         choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
-        source = Source.of(g, choice, exclude_eids)
+        source = Source.of(g, choice, exclude_eids, seeds=seed_nodes)
         _check.prefetched(g, self)
         return self._blocks(source, seed_nodes)
 
@@ -157,13 +157,13 @@ class GTTFSampler(BlockSampler):
     ) -> tuple[Any, Any, list[DGLBlock]]:
         """`sample_blocks`, from rows wherever they are."""
         g = source.g
-        seeds = _check.seeds(g, seed_nodes)
+        seeds = _check.seeds(g, seed_nodes, device=source.device)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
         key = self._keys.next(seeds.values())
         make_blocks = self._rooted_blocks if self.rooted else self._layered_blocks
         blocks = make_blocks(source, seeds, hops, key)
         device = output_device(self.output_device, seed_nodes, g)
-        if device != g.device:
+        if device != source.device:
             blocks = [block.to(device) for block in blocks]
         return blocks[0].srcdata[NID], seed_nodes, blocks
 
@@ -171,7 +171,7 @@ class GTTFSampler(BlockSampler):
         self, source: Source, seeds: Nodes, hops: list[list[int]], key: int
     ) -> list[DGLBlock]:
         """One sample per layer: whatever a layer needs is drawn anew."""
-        root = random.new_key(key, source.g.device, random.BATCH)
+        root = random.new_key(key, source.device, random.BATCH)
         blocks: list[DGLBlock] = []
         frontier = seeds
         for layer, fanouts in enumerate(hops):

@@ -95,14 +95,14 @@ class GTTFSubgraphSampler(Sampler):
     ) -> tuple[Any, Any, DGLGraph]:
         """(input_nodes, output_nodes, graph): all ids, the seeds, the sample."""
         choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
-        source = Source.of(g, choice, exclude_eids)
+        source = Source.of(g, choice, exclude_eids, seeds=seed_nodes)
         _check.prefetched(g, self)
-        seeds = _check.seeds(g, seed_nodes)
+        seeds = _check.seeds(g, seed_nodes, device=source.device)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
         drawn = source.draw(seeds, hops, self._keys.next(seeds.values()))
         batch = graph_of(source, drawn, self.normalize)
         device = output_device(self.output_device, seed_nodes, g)
-        if device != g.device:
+        if device != source.device:
             batch = batch.to(device)
         input_nodes = batch.ndata[NID]
         set_node_lazy_features(batch, self.prefetch_node_feats)

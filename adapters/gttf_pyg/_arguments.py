@@ -13,14 +13,17 @@ from gttf_pyg._partitioned import one_process
 from gttf_pyg._rows import ONLY
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import (
+    INTEGERS,
     as_dense,
     dense,
+    device_or_none,
     fail,
     integer,
     integers,
     mistyped,
     shown,
     size,
+    yes_or_no,
 )
 
 # Arguments of a loader that are its sampler's: PyG's, and those that PyG does not know.
@@ -176,11 +179,31 @@ def checked_prefetch(given: Mapping[str, Any]) -> int:
     return prefetch
 
 
+def checked_uva(given: Mapping[str, Any]) -> bool:
+    """`uva`, which must be False unless batches go to a CUDA device."""
+    uva = yes_or_no("uva", given["uva"])
+    device = device_or_none("device", given["device"])
+    if uva and (device is None or device.type != "cuda"):
+        rule = "must be False unless 'device' is a CUDA device"
+        fail("uva", rule, f"True with {given['device']!r}")
+    return uva
+
+
+def check_index_dtype(given: Mapping[str, Any]) -> None:
+    """`index_dtype`, which must be one of the dtypes that index nodes."""
+    dtype = given["index_dtype"]
+    if dtype is not None and dtype not in INTEGERS:
+        rule = "must be torch.int32, torch.int64 or None"
+        fail("index_dtype", rule, shown(dtype))
+
+
 def handed_on(given: Mapping[str, Any], sampler: Any) -> dict[str, Any]:
     """What PyG's constructor of a loader is told beside data and seeds."""
+    check_index_dtype(given)
     _prepare_workers(sampler, given["kwargs"].get("num_workers", 0))
     alike = ("time_attr", "transform_sampler_output", "filter_per_worker")
-    ours = (given[name] for name in ("normalize", "device", "transform"))
+    names = ("normalize", "device", "transform", "index_dtype")
+    ours = (given[name] for name in names)
     return {
         **{name: given[name] for name in (*alike, "thread_workers")},
         "transform": finish(given["data"], sampler, *ours),

@@ -15,7 +15,8 @@ from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import SamplerOutput
 
 from gttf_sampler._backends.memory import IDS
-from gttf_sampler.gather import gather_columns
+from gttf_sampler._loading.lane import Lane, lane_under_way
+from gttf_sampler.gather import gather_columns, gathers_into
 
 
 def can_join(data: Any) -> bool:
@@ -28,9 +29,18 @@ def can_join(data: Any) -> bool:
     return not any("adj_t" in store for store in data.edge_stores)
 
 
-def join(data: Any, out: Any) -> Any:
-    """The part of `data` that was sampled, without what only a loader knows."""
-    made, wanted = copy.copy(data), _Wanted()
+def join(
+    data: Any, out: Any, device: torch.device | None = None, uva: bool = False
+) -> Any:
+    """The part of `data` that was sampled, without what only a loader knows.
+
+    Args:
+        data: what was sampled from.
+        out: what was sampled.
+        device: where the batch is wanted; None leaves each part where it is.
+        uva: whether the device reads features of the host where they are.
+    """
+    made, wanted = copy.copy(data), _Wanted(lane_under_way(), device, uva)
     if isinstance(out, SamplerOutput):
         store, told = data._store, made._store._mapping
         _nodes(data, store, told, out.node, wanted)
@@ -61,17 +71,59 @@ def join(data: Any, out: Any) -> Any:
     return made
 
 
-class _Wanted:
-    """Rows that a batch needs, to be gathered all at once."""
+Place = tuple[dict[str, Any], str]
 
-    def __init__(self) -> None:
-        self.columns: list[tuple[Tensor, Tensor]] = []
-        self.places: list[tuple[dict[str, Any], str]] = []
+
+class _Wanted:
+    """Rows that a batch needs, to be gathered all at once.
+
+    Attributes:
+        device: where the batch is wanted; None where its parts are.
+        here: what is gathered where it is, by values and index, with its place.
+        there: what the host gathers and a device gets.
+    """
+
+    def __init__(
+        self, lane: Lane | None, device: torch.device | None, uva: bool
+    ) -> None:
+        self.lane, self.device, self.uva = lane, device, uva
+        self.here: list[tuple[Tensor, Tensor, Place]] = []
+        self.there: list[tuple[Tensor, Tensor, Place]] = []
+
+    def add(self, values: Tensor, index: Tensor, place: Place) -> bool:
+        """Notes rows of `values`; False if they have to be selected otherwise."""
+        lane = self.lane
+        if values.device == index.device:
+            if lane is not None and values.device.type == lane.device.type:
+                lane.reads([values])
+            self.here.append((values, index, place))
+        elif (
+            lane is None
+            or self.device is None
+            or not gathers_into(values)
+            or index.device.type != lane.device.type
+        ):
+            return False
+        elif self.uva:
+            self.here.append((lane.mapped(values), index, place))
+        else:
+            self.there.append((values, index, place))
+        return True
 
     def gather(self) -> None:
         """Puts the rows where they belong."""
-        rows = gather_columns(self.columns)
-        for (told, key), value in zip(self.places, rows, strict=True):
+        rows = gather_columns([(values, index) for values, index, _ in self.here])
+        self._put(self.here, rows)
+        if self.lane is not None and self.there:
+            known: dict[int, Tensor] = {}  # nodes may index many columns
+            for _, index, _ in self.there:
+                known.setdefault(id(index), index.cpu())
+            columns = [(values, known[id(i)]) for values, i, _ in self.there]
+            self._put(self.there, self.lane.upload(columns))
+
+    @staticmethod
+    def _put(wanted: list[tuple[Tensor, Tensor, Place]], rows: list[Tensor]) -> None:
+        for (_, _, (told, key)), value in zip(wanted, rows, strict=True):
             told[key] = value
 
 
@@ -136,7 +188,7 @@ def _edges(
     """The ends of the edges, and all that belongs to them."""
     for key, value in store._mapping.items():
         if key == "edge_index":
-            told[key] = edge_index_of(*ends).to(value.device)
+            told[key] = edge_index_of(*ends).to(wanted.device or value.device)
         elif store.is_edge_attr(key):
             if edge is None:
                 told.pop(key, None)
@@ -157,9 +209,7 @@ def _select(
 ) -> None:
     """What belongs to some nodes or edges."""
     dim = data.__cat_dim__(key, value, store)
-    if type(value) is Tensor and dim == 0 and value.device == index.device:
-        wanted.columns.append((value, index))
-        wanted.places.append((told, key))
+    if type(value) is Tensor and dim == 0 and wanted.add(value, index, (told, key)):
         return
     device = getattr(value, "device", None)
     index = index.to(device if isinstance(device, torch.device) else "cpu")

@@ -10,38 +10,54 @@ from gttf_pyg._check import SCHEMES, not_uniform
 from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import fail, one_of
+from gttf_sampler._loading.lane import lane_under_way
 
 
 class Finish:
-    """The device, then GCN weights, then the user's own transform."""
+    """The device, then GCN weights, the dtype of edges, the user's own transform."""
 
     def __init__(
         self,
         weights: GCNWeights | None,
         device: torch.device | str | None,
         transform: Callable[[Any], Any] | None,
+        index_dtype: torch.dtype | None = None,
     ) -> None:
-        self.weights, self.device, self.transform = weights, device, transform
+        self.index_dtype = index_dtype
+        self.weights, self.transform = weights, transform
+        self.device = None if device is None else torch.device(device)
 
     def __call__(self, data: Any) -> Any:
         """The finished batch."""
         if self.device is not None:
             data = data.to(self.device, non_blocking=True)
+        lane = lane_under_way()
+        if lane is not None and (self.weights or self.transform) is not None:
+            lane.settle(data)
         if self.weights is not None:
             data = self.weights(data)
+        if self.index_dtype is not None:
+            for store in data.edge_stores:
+                if "edge_index" in store:
+                    store.edge_index = store.edge_index.to(self.index_dtype)
         return data if self.transform is None else self.transform(data)
 
 
 def finish(
-    data: Any, sampler: Any, normalize: str | None, device: Any, transform: Any
+    data: Any,
+    sampler: Any,
+    normalize: str | None,
+    device: Any,
+    transform: Any,
+    index_dtype: torch.dtype | None,
 ) -> Any:
     """The transform of a loader; the user's own if there is nothing else to do."""
-    if normalize is None and device is None:
+    if normalize is None and device is None and index_dtype is None:
         return transform
     weights = None
     if normalize is not None:
         weights = _weights(data, sampler, normalize)
-    return Finish(weights, device, transform)
+    return Finish(weights, device, transform, index_dtype)
 
 
 def _weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:

@@ -12,6 +12,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 from gttf_pyg._arguments import (
     checked_prefetch,
+    checked_uva,
     edge_label_index_of,
     handed_on,
     input_nodes_of,
@@ -21,6 +22,7 @@ from gttf_pyg._arguments import (
 from gttf_pyg._attach import Handed, Origin
 from gttf_pyg._attached import detached
 from gttf_pyg._filter import can_join, join, tell_of_links, tell_of_nodes
+from gttf_pyg._finish import Finish
 from gttf_pyg._keys import KeyedCollate
 from gttf_pyg._normalize import GCNWeights
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
@@ -29,6 +31,7 @@ from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import BiasFn
 from gttf_sampler._check import finite, mistyped, shown
 from gttf_sampler._loading.keyed import KeyedLoader
+from gttf_sampler._loading.lane import Lane, lane_on
 from gttf_sampler._loading.threaded import ThreadedIter, fetch_of
 
 
@@ -36,10 +39,12 @@ class Batches:
     """What both loaders do alike; stands in front of PyG's loader."""
 
     prefetch: int
+    uva: bool
     collate_fn: Callable[[Any], Any]
     data: Any
     link_sampler: Any
     transform: Any
+    _lane: Lane | None = None
 
     def use_keys(self) -> None:
         """Has every batch drawn with its key; for the end of a constructor."""
@@ -62,13 +67,25 @@ class Batches:
 
     def _get_iterator(self) -> Any:
         loader: Any = self
-        if not self.prefetch and not loader.in_thread():
+        lane = self._lane_of_rows()
+        if not self.prefetch and not loader.in_thread() and lane is None:
             return super()._get_iterator()  # type: ignore[misc]
         workers = loader.num_workers * (loader.prefetch_factor or 1)
         sample = fetch_of(loader)
         per_worker = loader.filter_per_worker
         make = sample if per_worker else lambda index: self.filter_fn(sample(index))
-        return ThreadedIter(loader, self.prefetch or workers, make)
+        return ThreadedIter(loader, self.prefetch or workers, make, lane=lane)
+
+    def _lane_of_rows(self) -> Lane | None:
+        """The streams on which batches are made, where the rows are on a device."""
+        adjs = getattr(self.origin.sampler, "adjs", None) or {}
+        devices = {adj.device for adj in adjs.values()} - {torch.device("cpu")}
+        if devices and self._lane is None:
+            lane = self._lane = lane_on(devices.pop())
+            if lane is not None:
+                for adj in adjs.values():
+                    lane.reads(adj.arrays().values())
+        return self._lane
 
     def filter_fn(self, out: Any) -> Any:
         """Joins what was sampled with its features."""
@@ -81,7 +98,9 @@ class Batches:
         if mine.transform_sampler_output:
             out = mine.transform_sampler_output(out)
         kind = mine.input_data.input_type
-        data = self.tell(join(mine.data, out), out.metadata, kind)
+        device = mine.transform.device if isinstance(mine.transform, Finish) else None
+        joined = join(mine.data, out, device, self.uva)
+        data = self.tell(joined, out.metadata, kind)
         return data if mine.transform is None else mine.transform(data)
 
     def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
@@ -116,9 +135,13 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         seed: short for `generator=torch.Generator().manual_seed(seed)`.
         time_window: only admit neighbours at most this much older than the seed.
         device: where to sample, and where all of the batch arrives, whether or not the
-            features are there.
+            features are there. Features of the host are gathered into pinned memory and
+            copied on a stream of their own, see "On a GPU" in docs/pyg.md.
         prefetch: how many batches a thread in the background makes ahead. A random
             `transform` then shares torch's generator with whatever runs meanwhile.
+        uva: whether a CUDA `device` reads features of the host where they are, row by
+            row, instead of having them gathered and copied.
+        index_dtype: of `edge_index`; torch.int32 takes half the memory.
         thread_workers: whether a thread stands in for the `num_workers`. By default it
             does unless they would run code of yours, see "In workers" in docs/pyg.md;
             False asks for processes.
@@ -156,6 +179,8 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         time_window: float | None = None,
         device: torch.device | str | None = None,
         prefetch: int = 0,
+        uva: bool = False,
+        index_dtype: torch.dtype | None = None,
         thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,
@@ -164,7 +189,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         data = as_stores(data)
         given = locals()  # by name, as both loaders hand them on
         not_seed_edges(exclude_edges)
-        self.prefetch = checked_prefetch(given)
+        self.prefetch, self.uva = checked_prefetch(given), checked_uva(given)
         sampler = sampler_for(given)
         input_nodes = own_nodes(data, input_nodes)
         seeds = input_nodes_of(input_nodes, input_time, data, sampler)
@@ -229,6 +254,8 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         time_window: float | None = None,
         device: torch.device | str | None = None,
         prefetch: int = 0,
+        uva: bool = False,
+        index_dtype: torch.dtype | None = None,
         thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,
@@ -236,7 +263,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
     ) -> None:
         data = as_stores(data)
         given = locals()  # by name, as both loaders hand them on
-        self.prefetch = checked_prefetch(given)
+        self.prefetch, self.uva = checked_prefetch(given), checked_uva(given)
         sampler = sampler_for(given)
         if not isinstance(neg_sampling, str | NegativeSampling | dict | tuple | None):
             rule = "must be a NegativeSampling"

@@ -17,6 +17,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
 from gttf_sampler._loading.asked import Fetch, telling
+from gttf_sampler._loading.lane import Lane
 
 Make = Callable[[Any], Any]
 
@@ -36,9 +37,10 @@ class ThreadedIter(_BaseDataLoaderIter):
 
     Args:
         loader: whose indices, generator, timeout and pinning are used.
-        depth: how many batches are made ahead.
+        depth: how many batches are made ahead; 0 for none, and no thread.
         make: index → batch; by default what the loader's workers would do.
         indices: to use instead of the loader's, with the number of every batch.
+        lane: the streams of a device on which batches are made.
     """
 
     def __init__(
@@ -47,13 +49,18 @@ class ThreadedIter(_BaseDataLoaderIter):
         depth: int,
         make: Make | None = None,
         indices: Iterator[tuple[int, Any]] | None = None,
+        lane: Lane | None = None,
     ) -> None:
-        self._desk = _Desk(make or fetch_of(loader), loader.collate_fn)
+        make = make or fetch_of(loader)
+        make = make if lane is None else lane.makes(make)
+        self._desk, self._lane = _Desk(make, loader.collate_fn), lane
         super().__init__(loader)
         self._sampler_iter = indices or enumerate(self._sampler_iter)
+        if lane is not None:
+            self._sampler_iter = lane.asked(self._sampler_iter)
         self._desk.base = int(self._base_seed)
         loader.begin(self._desk.base)
-        if self._pin_memory:
+        if self._pin_memory and lane is None:  # else the batch is on the device
             self._desk.pin = partial(pin_memory, device=self._pin_memory_device)
         self._depth, self._process = depth, os.getpid()
         self._asked: deque[Any] = deque()
@@ -63,7 +70,7 @@ class ThreadedIter(_BaseDataLoaderIter):
 
     def _ask(self) -> None:
         """Hands the indices of the next batches to the thread."""
-        while len(self._asked) < self._depth and not self._ended:
+        while len(self._asked) < max(1, self._depth) and not self._ended:
             task: Any
             try:
                 task = next(self._sampler_iter)
@@ -73,8 +80,9 @@ class ThreadedIter(_BaseDataLoaderIter):
             except Exception as error:  # to be raised in its turn
                 task = _Failed(error)
             self._asked.append(task)
-            self._desk.tasks.put(task)
-        if self._asked:
+            if self._depth:
+                self._desk.tasks.put(task)
+        if self._asked and self._depth:
             self._desk.employ()
 
     def _next_data(self) -> Any:
@@ -83,7 +91,7 @@ class ThreadedIter(_BaseDataLoaderIter):
         if not self._asked or not self._desk.open:
             self.close()
             raise StopIteration
-        if self._process != os.getpid():
+        if not self._depth or self._process != os.getpid():
             done = self._desk.done_with(self._asked[0])
         else:
             try:
@@ -93,9 +101,10 @@ class ThreadedIter(_BaseDataLoaderIter):
                     f"DataLoader timed out after {self._timeout} seconds"
                 ) from None
         self._asked.popleft()
-        self._ask()
+        if self._depth:
+            self._ask()
         if not isinstance(done, _Failed):
-            return done
+            return done if self._lane is None else self._lane.hand_over(done)
         try:
             raise done.error
         finally:

@@ -29,8 +29,9 @@ COMMAND = "gttf bench "
 SAID = ("graph", "scale", "fanouts", "batch", "batches", "rounds", "only", "root")
 USUAL = (
     *(("features", 100), ("workers", 0), ("length", 20), ("seed", 0)),
-    ("mode", "plain"),
+    *(("mode", "plain"), ("device", "cpu")),
 )
+ON_DEVICES = ("sampling", "loader", "train", "modes")
 FORMATS = (".png", ".pdf", ".svg")
 EPILOG = f"exit status: {OK} done, {FAILED} a measurement failed, {BAD_ARGUMENTS} bad \
 arguments, {DISAGREEMENT} a peer did other work (no ratio is printed), 130 interrupted"
@@ -55,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--only", nargs="+", metavar="NAME", help=f"rows of 'modes': {names}")
     what = "graphs of 'scale': one node type on disk, typed, typed with times (plain)"
     add("--mode", choices=task_scale.MODES, default="plain", help=what)
+    what = f"where to sample, for {', '.join(ON_DEVICES)} (cpu)"
+    add("--device", default="cpu", help=what)
     add("--root", help="folder with Cora and CiteSeer of Planetoid, for 'train'")
     add("--seed", type=int, default=0, help="of graphs and seed nodes (0)")
     add("--tmp", default=tempfile.gettempdir(), help="where graphs are made")
@@ -116,9 +119,23 @@ def checked(args: argparse.Namespace) -> dict[str, Any]:
         _check.fail("--only", "is for 'modes'", args.only)
     if args.mode != "plain" and args.task != "scale":
         _check.fail("--mode", "is for 'scale'", args.mode)
+    _check_device(args)
     _check_graph(args)
     _check_places(args)
     return options
+
+
+def _check_device(args: argparse.Namespace) -> None:
+    """The device must be there, and the task one that runs on it."""
+    device = _check.device("--device", args.device)
+    if device.type == "cpu":
+        return
+    if args.task not in ON_DEVICES:
+        rule = f"must be cpu unless the task is one of {', '.join(ON_DEVICES)}"
+        _check.fail("--device", rule, args.device)
+    if args.workers:
+        rule = "must be 0 where a graph is on a device"
+        _check.fail("--workers", rule, args.workers)
 
 
 def _check_modes(args: argparse.Namespace) -> None:

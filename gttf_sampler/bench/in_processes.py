@@ -15,10 +15,11 @@ def modes(options: dict[str, Any], progress: Progress) -> dict[str, Any]:
     groups: list[dict[str, Any]] = []
     missing = Missing()
     rows = chosen(options.get("only"))
-    wanted = {name: options[name] for name in ("scale", "batches", "rounds", "seed")}
+    names = ("scale", "batches", "rounds", "seed", "device")
+    wanted = {name: options[name] for name in names}
     for graph in dict.fromkeys(mode.graph for mode in rows):
-        names = [mode.name for mode in rows if mode.graph == graph]
-        job = {"run": f"{PACKAGE}.task_modes:run", "graph": graph, "only": names}
+        only = [mode.name for mode in rows if mode.graph == graph]
+        job = {"run": f"{PACKAGE}.task_modes:run", "graph": graph, "only": only}
         found = run_job({**job, **wanted}, progress)
         groups += found["groups"]
         for entry in found["left_out"]:

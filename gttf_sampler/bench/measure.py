@@ -4,7 +4,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 
 from gttf_sampler.backend import fast_backend, use_backend
+from gttf_sampler.bench.clock import settle
 from gttf_sampler.bench.peers import Missing, cure
 
 ERRORS = 5.0  # standard errors that two means of the same law may differ by
 SLACK = 0.002  # and the share of the mean that is granted to few batches
 
 WITHOUT_NUMBA = "gttf without numba"
+
+CPU = torch.device("cpu")
 
 Report = Callable[[str, float], None]
 
@@ -38,31 +41,39 @@ class Peer:
         run: seeds [batches, b] → the batches it makes of them, one by one.
         work: looks at a batch. It runs in the warm-up only.
         bound: this one does less on purpose; its ratio needs no equal work.
+        device: where it leaves its batches; the clock waits for that.
     """
 
     run: Callable[[Tensor], Iterable[Any]]
     work: Callable[[Any], Work] = lambda made: Work()
     bound: bool = False
+    device: torch.device = CPU
 
 
-def each(call: Callable[[Tensor], Any]) -> Callable[[Tensor], Iterable[Any]]:
-    """A function of one batch of seeds [b], as a function of all of them."""
-    return lambda seeds: map(call, seeds)
+def each(
+    call: Callable[[Tensor], Any], device: torch.device = CPU
+) -> Callable[[Tensor], Iterable[Any]]:
+    """A function of one batch of seeds [b] on `device`, as a function of all."""
+    return lambda seeds: map(call, seeds.to(device))
 
 
 def beside_torch(found: dict[str, Peer], missing: Missing) -> dict[str, Peer]:
     """The peers with the first of them once more, on the backend of torch alone."""
-    if fast_backend(torch.device("cpu")) is None:
-        why = f"without numba 'gttf' is that already; {cure('numba')}"
-        missing.add(WITHOUT_NUMBA, why)
-        return found
     (name, first), *rest = found.items()
+    on_cpu = first.device.type == "cpu"
+    if fast_backend(first.device) is None:
+        why = f"without numba 'gttf' is that already; {cure('numba')}"
+        if on_cpu:
+            missing.add(WITHOUT_NUMBA, why)
+        return found
 
     def run(seeds: Tensor) -> Iterator[Any]:
         with use_backend("torch"):
             yield from first.run(seeds)
 
-    return {name: first, WITHOUT_NUMBA: Peer(run, first.work), **dict(rest)}
+    alone = WITHOUT_NUMBA if on_cpu else f"{name}, torch alone"
+    again = replace(first, run=run)
+    return {name: first, alone: again, **dict(rest)}
 
 
 def draw_seeds(nodes: int, batches: int, size: int, seed: int = 0) -> Tensor:
@@ -123,9 +134,11 @@ def _time(peer: Peer, seeds: Tensor) -> float:
     """Milliseconds per batch; no garbage is collected meanwhile."""
     gc.disable()
     try:
+        settle(peer.device)
         start = time.perf_counter()
         for made in peer.run(seeds):
             del made
+        settle(peer.device)
         return (time.perf_counter() - start) / len(seeds) * 1e3
     finally:
         gc.enable()

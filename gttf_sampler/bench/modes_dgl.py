@@ -4,10 +4,11 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from gttf_sampler.bench import in_memory, peers
-from gttf_sampler.bench.measure import Peer, Work, draw_seeds
+from gttf_sampler.bench.measure import CPU, Peer, Work, draw_seeds
 from gttf_sampler.bench.modes import GRAPHS, Mode
 from gttf_sampler.bench.modes_pyg import Makers
 from gttf_sampler.bench.task_loader import made_features
@@ -26,7 +27,12 @@ class Ground(NamedTuple):
         return {"nodes": self.graph.num_nodes(), "edges": self.graph.num_edges()}
 
 
-def ground(name: str, scale: float, seed: int) -> Ground:
+def can_run(device: torch.device, missing: peers.Missing) -> bool:
+    """Whether the host is there, with graphs on `device`; notes it if not."""
+    return missing.needs_dgl_on(device, LEFT_OUT)
+
+
+def ground(name: str, scale: float, seed: int, device: torch.device = CPU) -> Ground:
     """Makes the graph of some modes."""
     wanted = GRAPHS[name]
     nodes = in_memory.sized(wanted.nodes, scale)
@@ -41,7 +47,7 @@ def ground(name: str, scale: float, seed: int) -> Ground:
     for kind in graph.ntypes:
         x, _ = made_features(graph.num_nodes(kind), wanted.features, seed)
         graph.nodes[kind].data["feat"] = x
-    return Ground(graph)
+    return Ground(graph if device.type == "cpu" else graph.to(device))
 
 
 def seeds(ground: Ground, mode: Mode, batches: int, seed: int) -> Tensor:
@@ -71,7 +77,7 @@ def _loader(graph: Any, mode: Mode, seeds: Tensor, kind: Any, workers: int) -> P
     sampler = kind(
         list(mode.fanouts[::-1]), prefetch_node_feats=["feat"] if one else columns
     )
-    nodes = seeds.reshape(-1)
+    nodes = seeds.reshape(-1).to(graph.device)
     loader = import_module("dgl.dataloading").DataLoader(
         graph,
         nodes if one else {graph.ntypes[0]: nodes},
@@ -79,7 +85,7 @@ def _loader(graph: Any, mode: Mode, seeds: Tensor, kind: Any, workers: int) -> P
         batch_size=seeds.shape[1],
         num_workers=workers,
     )
-    return Peer(lambda seeds: loader, of_blocks)
+    return Peer(lambda seeds: loader, of_blocks, device=graph.device)
 
 
 def of_blocks(made: Any) -> Work:

@@ -11,9 +11,9 @@ from torch import Tensor
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import in_memory, peers
 from gttf_sampler.bench.in_memory import SPAN, Typed
-from gttf_sampler.bench.measure import Peer, Work, draw_seeds
+from gttf_sampler.bench.measure import CPU, Peer, Work, draw_seeds
 from gttf_sampler.bench.modes import GRAPHS, Mode
-from gttf_sampler.bench.task_loader import made_features, of_data
+from gttf_sampler.bench.task_loader import AHEAD, Copied, made_features, of_data
 
 MODULE, LEFT_OUT = "torch_geometric", "PyG NeighborLoader"
 SEED_TYPE = "user"
@@ -31,11 +31,13 @@ class Ground(NamedTuple):
         graph: the rows of one node type, or of many.
         edge_index: [2, m] of one node type, None if there are many.
         features: [n, d] of each node type.
+        device: where to sample.
     """
 
     graph: CompactAdj | Typed
     edge_index: Tensor | None
     features: dict[str, Tensor]
+    device: torch.device = CPU
 
     @property
     def facts(self) -> dict[str, int]:
@@ -44,18 +46,23 @@ class Ground(NamedTuple):
         return {"nodes": nodes, "edges": self.graph.num_edges}
 
 
-def ground(name: str, scale: float, seed: int) -> Ground:
+def can_run(device: torch.device, missing: peers.Missing) -> bool:
+    """Whether the host is there; notes its absence."""
+    return missing.needs(MODULE, LEFT_OUT)
+
+
+def ground(name: str, scale: float, seed: int, device: torch.device = CPU) -> Ground:
     """Makes the graph of some modes."""
     wanted = GRAPHS[name]
     if wanted.types == 1:
         nodes = in_memory.sized(wanted.nodes, scale)
         adj = in_memory.plain(nodes, wanted.degree, seed)
         x, _ = made_features(nodes, wanted.features, seed)
-        return Ground(adj, adj.to_edge_index(), {"": x})
+        return Ground(adj, adj.to_edge_index(), {"": x}, device)
     typed = in_memory.database(scale, seed)
     sizes = typed.nodes.items()
     features = {k: made_features(n, wanted.features, seed)[0] for k, n in sizes}
-    return Ground(typed, None, features)
+    return Ground(typed, None, features, device)
 
 
 def seeds(ground: Ground, mode: Mode, batches: int, seed: int) -> Tensor:
@@ -80,7 +87,7 @@ def contestants(
     found: Makers = {f"gttf_pyg.{classes.ours}": partial(common, ours)}
     if not missing.needs_pyg_backend(classes.theirs):
         return found
-    name = peers.pyg_label(classes.theirs)
+    name = peers.pyg_label(classes.theirs) + peers.on_cpu(ground.device)
     theirs = getattr(import_module(classes.module), classes.theirs)
     try:
         tried = common(theirs, 0)
@@ -154,8 +161,14 @@ def _loader(
     if mode.time is not None:
         options["time_attr"] = mode.time
         options["input_time"] = in_memory.seed_times(seeds.shape, seed).reshape(-1)
-    loader = kind(data, list(mode.fanouts), **options, **mode.options)
-    return Peer(lambda seeds: loader, of_hetero_data if typed else of_data)
+    options |= {"num_neighbors": list(mode.fanouts), **mode.options}
+    device = ground.device
+    if device.type != "cpu" and kind.__module__.startswith("gttf_pyg"):
+        loader = kind(data, **options, device=device, prefetch=AHEAD)
+    else:
+        loader = Copied.of(kind, data, options, device)
+    work = of_hetero_data if typed else of_data
+    return Peer(lambda seeds: loader, work, device=device)
 
 
 def _sampler(
@@ -168,7 +181,11 @@ def _sampler(
     workers: int,
 ) -> Peer:
     """A sampler of class `kind`, called with the seeds of one batch after the other."""
-    sampler = kind(data, list(mode.fanouts), time_attr=mode.time, **mode.options)
+    ours = kind.__module__.startswith("gttf_pyg")
+    there: dict[str, Any] = {"device": ground.device} if ours else {}
+    sampler = kind(
+        data, list(mode.fanouts), time_attr=mode.time, **mode.options, **there
+    )
     inputs = import_module("torch_geometric.sampler").NodeSamplerInput
     times = in_memory.seed_times(seeds.shape, seed)
 
@@ -176,7 +193,7 @@ def _sampler(
         for nodes, time in zip(seeds, times, strict=False):
             yield sampler.sample_from_nodes(inputs(None, nodes, time, SEED_TYPE))
 
-    return Peer(run, of_output)
+    return Peer(run, of_output, device=ground.device)
 
 
 def _links(ground: Ground) -> tuple[in_memory.EdgeType | None, Tensor]:

@@ -26,6 +26,7 @@ PACKAGES = {
     "matplotlib": "matplotlib",
     "psutil": "psutil",
     "tqdm": "tqdm",
+    "triton": "triton",
 }
 
 
@@ -131,6 +132,15 @@ class Missing(list[dict[str, str]]):
         self.add(peer, absent(module))
         return False
 
+    def needs_dgl_on(self, device: torch.device, peer: str) -> bool:
+        """Whether DGL is there and can hold graphs on `device`; notes it if not."""
+        if not self.needs("dgl", peer):
+            return False
+        why = "" if device.type == "cpu" else dgl_lacks(device)
+        if why:
+            self.add(label("dgl", peer.removeprefix("DGL ")), why)
+        return not why
+
     def needs_pyg_backend(self, what: str) -> bool:
         """Whether PyG's own sampler can run; notes its absence."""
         if not self.needs("torch_geometric", f"PyG {what}"):
@@ -151,6 +161,22 @@ def dgl_graph(adj: CompactAdj, layout: str = "csc") -> Any:
     none = torch.empty(0, dtype=torch.int64)
     rows = (adj.rowptr, adj.col.to(torch.int64), none)
     return dgl.graph((layout, rows), num_nodes=adj.num_rows).formats(layout)
+
+
+def on_cpu(device: torch.device) -> str:
+    """What is said of a peer that stays on the CPU while others are on `device`."""
+    return "" if device.type == "cpu" else ", on the CPU"
+
+
+def dgl_lacks(device: torch.device) -> str:
+    """Why the DGL that is here cannot hold graphs on `device`; empty if it can."""
+    dgl = load("dgl")
+    try:
+        dgl.graph(([0], [0])).to(device)
+    except (dgl.DGLError, RuntimeError, AssertionError) as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"DGL {dgl.__version__} has no graphs on {device} ({said[-120:]})"
+    return ""
 
 
 def pyg_data(adj: CompactAdj, **arrays: Tensor) -> Any:

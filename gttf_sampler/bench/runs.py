@@ -20,16 +20,19 @@ from gttf_sampler.bench.in_processes import PACKAGE, add_ratio
 from gttf_sampler.bench.peers import Missing, cure
 
 JOBS = {
-    "sampling": ("graph", "fanouts", "batch", "batches", "rounds", "seed"),
+    "sampling": (
+        *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
+        "device",
+    ),
     "loader": (
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
-        *("features", "workers"),
+        *("features", "workers", "device"),
     ),
     "train": (
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
-        "features",
+        *("features", "device"),
     ),
-    "modes": ("only", "scale", "batches", "rounds", "seed"),
+    "modes": ("only", "scale", "batches", "rounds", "seed", "device"),
     "walks": ("graph", "batch", "batches", "rounds", "seed", "length"),
     "embedding": ("graph", "rounds", "seed"),
     "build": ("graph", "rounds", "seed"),
@@ -137,7 +140,7 @@ def _of_one_graph(
             for row in group["rows"]:
                 if row["edges"] is not None and "rate" not in row:
                     row["rate"] = row["edges"] / row["best"] / 1e3
-    if task == "train":
+    if task == "train" and options["device"] == "cpu":
         extra = _gcn(options, tmp, progress)
         found["groups"] += extra["groups"]
         found["left_out"] += extra["left_out"]

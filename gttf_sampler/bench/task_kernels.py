@@ -70,7 +70,7 @@ def sampled(
         yield "a walk forest, with replacement", forest(adj, fanouts, seeds, missing)
     yield (
         "by edge weight, per layer, without replacement",
-        task_sampling.weighted(adj, fanouts, seed),
+        task_sampling.weighted(adj, fanouts, seed, missing),
     )
 
 

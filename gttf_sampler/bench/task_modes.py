@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gttf_sampler.bench import peers
@@ -25,17 +26,22 @@ def run(
     rounds: int,
     seed: int,
     report: Report,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """The job: the modes of these names, which share a graph."""
     wanted = GRAPHS[graph]
     host = import_module(f"gttf_sampler.bench.{HOSTS[wanted.host]}")
     missing = peers.Missing()
-    if not missing.needs(host.MODULE, host.LEFT_OUT):
+    where = torch.device(device)
+    if not host.can_run(where, missing):
         return {"groups": [], "left_out": missing}
     report(f"making the graph '{graph}'", 0.0)
-    ground = host.ground(graph, scale, seed)
+    ground = host.ground(graph, scale, seed, where)
     loaders, workers = list[Row](), list[Row]()
     for mode in chosen(only):
+        if mode.workers and where.type != "cpu":
+            missing.add(mode.name, "workers cannot use a graph on a device")
+            continue
         seeds = host.seeds(ground, mode, batches or mode.batches, seed)
         makers = host.contestants(ground, mode, seeds, seed, missing)
         row = {"name": mode.name, "host": wanted.host, "reach": mode.reach}

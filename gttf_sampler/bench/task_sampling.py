@@ -31,9 +31,10 @@ def run(
     rounds: int,
     seed: int,
     report: Report,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """The job: every way to sample, against whoever samples the same way."""
-    adj = CompactAdj.open(graph, mmap=False, verify=False)
+    adj = CompactAdj.open(graph, mmap=False, verify=False).to(device)
     seeds = draw_seeds(adj.num_rows, batches, batch, seed)
     missing = peers.Missing()
     groups: dict[str, Peers] = {}
@@ -44,7 +45,7 @@ def run(
         title = f"one sample per layer, {how}"
         groups[title] = layered(adj, fanouts, replace, missing)
     groups["by edge weight, per layer, without replacement"] = weighted(
-        adj, fanouts, seed
+        adj, fanouts, seed, missing
     )
     return {
         "groups": [compare(t, p, seeds, rounds, report) for t, p in groups.items()],
@@ -58,8 +59,8 @@ def rooted(
     """A node is expanded once, when it is first reached: PyG's way."""
     found = our_rooted(adj, fanouts, replace, seeds, missing)
     if missing.needs_pyg_backend("NeighborSampler"):
-        name = peers.pyg_label("NeighborSampler")
-        call = _pyg_sampler(adj, fanouts, replace)
+        name = peers.pyg_label("NeighborSampler") + peers.on_cpu(adj.device)
+        call = _pyg_sampler(adj.cpu(), fanouts, replace)
         found[name] = Peer(each(call), _of_output)
     return found
 
@@ -67,17 +68,23 @@ def rooted(
 def our_rooted(
     adj: CompactAdj, fanouts: list[int], replace: bool, seeds: Tensor, missing: Any
 ) -> Peers:
-    """Our two backends, and their bound."""
+    """Our backends, and their bound."""
+    device = adj.device
     sample = partial(sample_rooted, adj, fanouts=fanouts, replace=replace)
-    found = beside_torch({"gttf": Peer(each(sample), _of_subgraph)}, missing)
+    ours = Peer(each(sample, device), _of_subgraph, device=device)
+    found = beside_torch({"gttf": ours}, missing)
+    if device.type != "cpu":
+        here = partial(sample_rooted, adj.cpu(), fanouts=fanouts, replace=replace)
+        found[f"gttf{peers.on_cpu(device)}"] = Peer(each(here), _of_subgraph)
     found["reading as many edges"] = reading(adj, sample(seeds[0]).num_edges)
     return found
 
 
 def reading(adj: CompactAdj, edges: int) -> Peer:
     """The bound of all samplers: as many random reads, and nothing else."""
-    where = torch.randint(adj.num_edges, (edges,))
-    return Peer(each(lambda _: adj.col.index_select(0, where)), bound=True)
+    where = torch.randint(adj.num_edges, (edges,)).to(adj.device)
+    run = each(lambda _: adj.col.index_select(0, where))
+    return Peer(run, bound=True, device=adj.device)
 
 
 def _pyg_sampler(adj: CompactAdj, fanouts: list[int], replace: bool) -> Any:
@@ -90,10 +97,12 @@ def _pyg_sampler(adj: CompactAdj, fanouts: list[int], replace: bool) -> Any:
 
 def layered(adj: CompactAdj, fanouts: list[int], replace: bool, missing: Any) -> Peers:
     """Every layer samples anew for all nodes of the one before: DGL's way."""
-    found = {"gttf": Peer(each(_layers(adj, fanouts, replace)), _of_layers)}
-    if not missing.needs("dgl", "DGL NeighborSampler"):
+    device = adj.device
+    draw = each(_layers(adj, fanouts, replace), device)
+    found = {"gttf": Peer(draw, _of_layers, device=device)}
+    if not missing.needs_dgl_on(device, "DGL NeighborSampler"):
         return found
-    graph = peers.dgl_graph(adj)
+    graph = peers.dgl_graph(adj.cpu()).to(device)
     ours = import_module("gttf_dgl").GTTFSampler(fanouts[::-1], replace=replace)
     theirs = import_module("dgl.dataloading").NeighborSampler(
         fanouts[::-1], replace=replace
@@ -103,26 +112,29 @@ def layered(adj: CompactAdj, fanouts: list[int], replace: bool, missing: Any) ->
         (peers.label("dgl", "NeighborSampler"), theirs),
     ):
         found[name] = Peer(
-            each(lambda seeds, sampler=sampler: sampler.sample(graph, seeds)),  # type: ignore[misc]
+            each(lambda seeds, sampler=sampler: sampler.sample(graph, seeds), device),  # type: ignore[misc]
             _of_blocks,
+            device=device,
         )
     return found
 
 
-def weighted(adj: CompactAdj, fanouts: list[int], seed: int) -> Peers:
+def weighted(adj: CompactAdj, fanouts: list[int], seed: int, missing: Any) -> Peers:
     """The same, neighbours by edge weight."""
+    device = adj.device
     generator = torch.Generator().manual_seed(seed)
-    weight = torch.rand(adj.num_edges, generator=generator) + 0.1
+    weight = torch.rand(adj.num_edges, generator=generator).to(device) + 0.1
     heavy = CompactAdj(adj.rowptr, adj.col, adj.num_cols, edge_weight=weight)
     draw = _layers(heavy, fanouts, False, bias=EdgeWeightBias())
-    found = {"gttf": Peer(each(draw), _of_layers)}
-    if peers.load("dgl") is not None:
-        graph = peers.dgl_graph(adj)
+    found = {"gttf": Peer(each(draw, device), _of_layers, device=device)}
+    if missing.needs_dgl_on(device, "DGL NeighborSampler"):
+        graph = peers.dgl_graph(adj.cpu()).to(device)
         graph.edata["p"] = weight
         loading = import_module("dgl.dataloading")
         sampler = loading.NeighborSampler(fanouts[::-1], prob="p")
         name = peers.label("dgl", "NeighborSampler")
-        found[name] = Peer(each(lambda s: sampler.sample(graph, s)), _of_blocks)
+        run = each(lambda s: sampler.sample(graph, s), device)
+        found[name] = Peer(run, _of_blocks, device=device)
     return found
 
 

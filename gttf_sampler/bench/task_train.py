@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import model, peers
+from gttf_sampler.bench.clock import settle
 from gttf_sampler.bench.measure import Report, Work, disagreement, draw_seeds
 from gttf_sampler.bench.task_loader import (
     CLASSES,
@@ -36,49 +37,72 @@ def run(
     seed: int,
     features: int,
     report: Report,
+    device: str = "cpu",
 ) -> dict[str, Any]:
-    """The job: epochs of `batches` steps with every loader, in turns."""
+    """The job: epochs of `batches` steps with every loader, in turns.
+
+    On a device the parts of a step overlap, so that only the whole is told.
+    """
     adj = CompactAdj.open(graph, mmap=False)
     seeds = draw_seeds(adj.num_rows, batches, batch, seed)
     x, y = made_features(adj.num_rows, features, seed)
     missing = peers.Missing()
     common = (adj, x, y, fanouts[:2], seeds, {"batch_size": seeds.shape[1]})
-    groups = []
-    full = full_batch(adj, x, y, features, missing)
+    groups, full, where = [], {}, torch.device(device)
+    if where.type == "cpu":
+        full = full_batch(adj, x, y, features, missing)
     if missing.needs("torch_geometric", "PyG NeighborLoader"):
-        loaders = pyg_loaders(*common, missing)
-        epochs = {
-            name: Epoch(loader, "node_sampler", "sample_from_nodes", model.from_data)
-            for name, loader in loaders.items()
-        }
+        loaders = pyg_loaders(*common, missing, where)
+        epochs = _epochs(
+            loaders, "node_sampler.sample_from_nodes", model.from_data, where
+        )
         title = "GraphSAGE with PyG's loaders"
         groups.append(_group(title, epochs, of_data, full, rounds, report))
         del loaders, epochs
         full = {}
-    if missing.needs("dgl", "DGL DataLoader"):
-        epochs = {
-            name: Epoch(loader, "graph_sampler", "sample_blocks", model.from_blocks)
-            for name, loader in dgl_loaders(*common).items()
-        }
+    if missing.needs_dgl_on(where, "DGL DataLoader"):
+        loaders = dgl_loaders(*common, where)
+        epochs = _epochs(
+            loaders, "graph_sampler.sample_blocks", model.from_blocks, where
+        )
         title = "GraphSAGE with DGL's loaders"
         groups.append(_group(title, epochs, of_blocks, full, rounds, report))
     if not groups:
-        epochs = {
-            name: Epoch(loader, "plain_sampler", "sample", model.from_data)
-            for name, loader in plain_loaders(*common[:-1], {}).items()
-        }
+        there = adj.to(where), x.to(where), y.to(where), fanouts[:2], seeds.to(where)
+        loaders = plain_loaders(*there)
+        epochs = _epochs(loaders, "plain_sampler.sample", model.from_data, where)
         title = "GraphSAGE in plain torch"
         groups.append(_group(title, epochs, of_data, full, rounds, report))
     return {"groups": groups, "left_out": missing}
+
+
+def _epochs(
+    loaders: dict[str, Any],
+    sampling: str,
+    convert: Callable[[Any], Any],
+    device: torch.device,
+) -> "dict[str, Epoch]":
+    """An epoch per loader; `sampling` names the method of theirs that is timed."""
+    holder, method = sampling.split(".")
+    return {
+        name: Epoch(loader, holder, method, convert, device)
+        for name, loader in loaders.items()
+    }
 
 
 class Epoch:
     """One pass of a loader through a new model; says which part took how long."""
 
     def __init__(
-        self, loader: Any, holder: str, method: str, convert: Callable[[Any], Any]
+        self,
+        loader: Any,
+        holder: str,
+        method: str,
+        convert: Callable[[Any], Any],
+        device: torch.device,
     ) -> None:
         self.loader, self.convert, self.sampled = loader, convert, 0.0
+        self.device = device
         sampler = getattr(loader, holder)
         sample = getattr(sampler, method)
 
@@ -93,6 +117,8 @@ class Epoch:
     def __call__(self) -> Split:
         """Seconds of sampling, of gathering features, of the model."""
         torch.manual_seed(0)
+        settle(self.device)
+        begun = time.perf_counter()
         net, optimizer, self.sampled = None, None, 0.0
         loading = computing = 0.0
         batches, last = iter(self.loader), time.perf_counter()
@@ -101,12 +127,16 @@ class Epoch:
             loading += arrived - last
             batch = self.convert(made)
             if net is None or optimizer is None:
-                net = model.SAGE(batch.x.shape[1], HIDDEN, CLASSES)
+                net = model.SAGE(batch.x.shape[1], HIDDEN, CLASSES).to(self.device)
                 optimizer = torch.optim.Adam(net.parameters(), 1e-3)
             model.step(net, optimizer, batch)
             del made, batch
             last = time.perf_counter()
             computing += last - arrived
+        if self.device.type != "cpu":
+            settle(self.device)
+            whole = time.perf_counter() - begun
+            return {"sampling": 0.0, "gather": 0.0, "compute": whole}
         return {
             "sampling": self.sampled,
             "gather": loading - self.sampled,
@@ -164,14 +194,15 @@ def _group(
     for name, parts in best.items():
         differs = None if name in others else disagreement(work[first], work[name])
         ratio = _total(parts) / _total(best[first])
+        apart = epochs[first].device.type == "cpu"
         alone = name == first or differs is not None or name in others
         rows.append(
             {
                 "peer": name,
                 "best": _total(parts),
                 "median": median(_total(found) for found in turns[name]),
-                **parts,
-                "share": parts["sampling"] / _total(parts),
+                **(parts if apart else dict.fromkeys(PARTS)),
+                "share": parts["sampling"] / _total(parts) if apart else None,
                 "ratio": None if alone else ratio,
                 "differs": differs,
             }

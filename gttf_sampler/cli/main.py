@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": "show what a walk forest is, on the graph of the paper's Figure 1",
     "embed": "learn embeddings of the nodes of an edge list",
     "info": "tell versions, backend and hosts, or what is in a graph file",
+    "verify": "compare the draws of a device with those of the CPU, bit by bit",
     "partition": "cut a graph into parts, one for each of several processes",
 }
 FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130

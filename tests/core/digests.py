@@ -42,6 +42,7 @@ from gttf_sampler.rooted import walk_subgraph
 FILE = Path(__file__).with_name("digests.json")
 BACKENDS = ("numba", "torch") if find_spec("numba") else ("torch",)
 NODES, EDGES = 300, 3000
+PLACE = "cpu"  # where the graphs of `CORE` are
 
 
 def _numbers() -> dict[str, Tensor]:
@@ -69,12 +70,12 @@ def graph(direction: str = "in", *, typed: bool = False, **changes: Any) -> Any:
         kinds = [("a", "r", "a"), ("a", "to", "b"), ("b", "of", "a")]
         parts = GIVEN["edges"].chunk(3, dim=1)
         return {
-            kind: CompactAdj.from_edge_index(part, (NODES, NODES))
+            kind: CompactAdj.from_edge_index(part, (NODES, NODES)).to(PLACE)
             for kind, part in zip(kinds, parts, strict=True)
         }
     return CompactAdj.from_edge_index(
         GIVEN["edges"], NODES, direction=direction, **given
-    )
+    ).to(PLACE)
 
 
 def forest(fanouts: list[int], bias: Any = None, **how: Any) -> Callable[[], Any]:
@@ -186,7 +187,7 @@ def tensors(value: Any) -> Iterable[Tensor]:
     """The tensors of whole numbers in a result, in a fixed order."""
     if isinstance(value, Tensor):
         if not value.is_floating_point():
-            yield value.detach().to(torch.int64)
+            yield value.detach().cpu().to(torch.int64)
     elif isinstance(value, Mapping):
         for key in sorted(value, key=str):
             yield from tensors(value[key])

@@ -56,9 +56,9 @@ BIASES += ["product", "attention"]
 
 
 @pytest.fixture(scope="module")
-def moved() -> CompactAdj:
+def moved(device) -> CompactAdj:
     """The graph on the accelerator, with what is made once per graph already made."""
-    with Accelerator():
+    with device():
         adj = make_graph().to("cuda")
         traverse(adj, SEEDS, [1, 1], make_bias("temporal"))
         traverse(adj, SEEDS, [1, 1], make_bias("node2vec"))
@@ -73,20 +73,20 @@ def ready(name: str):
     return bias
 
 
-@pytest.mark.parametrize("device", [(), (None,), (0,), ("cuda:0",), (CUDA, True)])
-def test_graph_has_the_words_of_a_tensor(device):
-    with Accelerator():
-        there = make_graph().cuda(*device)
+@pytest.mark.parametrize("words", [(), (None,), (0,), ("cuda:0",), (CUDA, True)])
+def test_graph_has_the_words_of_a_tensor(device, words):
+    with device():
+        there = make_graph().cuda(*words)
         assert all(array.is_cuda for array in there.arrays().values())
         assert not any(array.is_cuda for array in there.cpu().arrays().values())
 
 
 @pytest.mark.parametrize("replace", [True, False])
 @pytest.mark.parametrize("bias", BIASES)
-def test_traverse_gives_the_same_forest_on_a_device(moved, bias, replace):
+def test_traverse_gives_the_same_forest_on_a_device(device, moved, bias, replace):
     options = {"replace": replace, "generator": 5}
     expected = traverse(make_graph(), SEEDS, [3, 2, 2], make_bias(bias), **options)
-    with Accelerator():
+    with device():
         found = traverse(moved, SEEDS, [3, 2, 2], make_bias(bias), **options)
         assert all(level.is_cuda for level in (*found.nodes, *found.edges))
         assert found.walk_weight(3).is_cuda
@@ -108,12 +108,12 @@ def test_traverse_gives_the_same_forest_on_a_device(moved, bias, replace):
 )
 @pytest.mark.parametrize("bias", BIASES)
 def test_rooted_gives_the_same_subgraph_on_a_device(
-    moved, bias, fanouts, replace, disjoint
+    device, moved, bias, fanouts, replace, disjoint
 ):
     options = {"replace": replace, "disjoint": disjoint, "generator": 5}
     how = make_bias(bias)
     expected = sample_rooted(make_graph(), SEEDS, fanouts, bias=how, **options)
-    with Accelerator():
+    with device():
         found = sample_rooted(moved, SEEDS, fanouts, bias=make_bias(bias), **options)
         arrays = {name: getattr(found, name) for name in ("node", "row", "col", "edge")}
         assert all(array.is_cuda for array in arrays.values())
@@ -130,24 +130,24 @@ def test_rooted_gives_the_same_subgraph_on_a_device(
 @pytest.mark.parametrize(
     "bias", ["uniform", "weight", "no revisit", "temporal", "last"]
 )
-def test_forest_never_waits(moved, bias, replace):
-    with Accelerator() as gpu:
+def test_forest_never_waits(device, moved, bias, replace):
+    with device() as gpu:
         seeds, how = SEEDS.to("cuda"), ready(bias)
         gpu.syncs.clear()
         traverse(moved, seeds, [3, 2, 2], how, RootedAdjAcc(), replace=replace)
     assert gpu.syncs == []
 
 
-def test_forest_with_a_user_bias_waits_once_per_depth(moved):
-    with Accelerator() as gpu:
+def test_forest_with_a_user_bias_waits_once_per_depth(device, moved):
+    with device.exact() as gpu:
         seeds = SEEDS.to("cuda")
         gpu.syncs.clear()
         traverse(moved, seeds, [3, 2, 2], ones)
     assert len(gpu.syncs) == 3
 
 
-def test_forest_with_node2vec_waits_every_eighth_round_and_for_the_unlucky(moved):
-    with Accelerator() as gpu:
+def test_node2vec_waits_every_eighth_round_and_for_the_unlucky(device, moved):
+    with device.exact() as gpu:
         seeds = SEEDS.to("cuda")
         gpu.syncs.clear()
         traverse(moved, seeds, [1, 1, 1], Node2VecBias(1.0, 1.0), generator=1)
@@ -162,9 +162,11 @@ def test_forest_with_node2vec_waits_every_eighth_round_and_for_the_unlucky(moved
     [([5], 1), ([3, 2], 2), ([3, 2, 4], 3), ([3, -1, 2], 3), ([-1, -1], 3), ([], 0)],
 )
 @pytest.mark.parametrize("bias", ["uniform", "weight", "temporal"])
-def test_rooted_waits_once_per_hop(moved, bias, fanouts, waits, disjoint, replace):
+def test_rooted_waits_once_per_hop(
+    device, moved, bias, fanouts, waits, disjoint, replace
+):
     """And once more at the start if the first hop takes all, to learn how many."""
-    with Accelerator() as gpu:
+    with device.exact() as gpu:
         seeds, how = SEEDS.to("cuda"), ready(bias)
         gpu.syncs.clear()
         options = {"replace": replace, "disjoint": disjoint}
@@ -172,8 +174,8 @@ def test_rooted_waits_once_per_hop(moved, bias, fanouts, waits, disjoint, replac
     assert len(gpu.syncs) == waits
 
 
-def test_hetero_waits_once_per_hop_for_all_relations(moved):
-    with Accelerator() as gpu:
+def test_hetero_waits_once_per_hop_for_all_relations(device, moved):
+    with device.exact() as gpu:
         kinds = [("a", "r", "a"), ("b", "s", "a"), ("a", "t", "b")]
         adjs = dict.fromkeys(kinds, moved)
         seeds = {"a": SEEDS.to("cuda")}
@@ -182,8 +184,8 @@ def test_hetero_waits_once_per_hop_for_all_relations(moved):
     assert len(gpu.syncs) == 2
 
 
-def test_accumulators_stay_on_the_device(moved):
-    with Accelerator():
+def test_accumulators_stay_on_the_device(device, moved):
+    with device():
         rooted, transition = RootedAdjAcc(), TransitionAcc(2)
         traverse(moved, SEEDS, [3, 2], NoRevisitBias(), [rooted, transition])
         assert rooted.result().node.is_cuda
@@ -196,8 +198,8 @@ def test_seeds_on_the_device_are_checked_there(moved):
         traverse(moved, torch.tensor([30]).to("cuda"), [1])
 
 
-def test_generator_on_another_device_is_welcome(moved):
-    with Accelerator():
+def test_generator_on_another_device_is_welcome(device, moved):
+    with device():
         generator = torch.Generator().manual_seed(1)
         found = traverse(moved, SEEDS, [2], generator=generator).to("cpu")
     expected = traverse(

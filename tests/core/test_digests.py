@@ -3,9 +3,12 @@
 import json
 
 import pytest
+import torch
 
-from digests import BACKENDS, FILE, calls, digest
+import digests
+from digests import BACKENDS, CORE, FILE, calls, digest
 from gttf_sampler import use_backend
+from gttf_sampler.verify.checks import backends_on
 
 KNOWN = json.loads(FILE.read_text()) if FILE.exists() else {}
 CALLS = calls()
@@ -16,6 +19,16 @@ CALLS = calls()
 def test_digests_are_what_they_were(name, backend):
     with use_backend(backend):
         assert digest(CALLS[name]()) == KNOWN[name]
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_digests_on_a_device(name, device, monkeypatch):
+    """On every backend that it has."""
+    monkeypatch.setattr(digests, "PLACE", "cuda")
+    with device():
+        for backend in backends_on(torch.device("cuda")):
+            with use_backend(backend):
+                assert digest(CORE[name]()) == KNOWN[name]
 
 
 def test_digests_tell_results_apart():

@@ -19,7 +19,6 @@ from gttf_sampler import (
 from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep
 from gttf_sampler.plot import communities, draw_embeddings
 from gttf_sampler.plot.embeddings import plane
-from simulated import Accelerator
 
 ROWS = [[1, 2], [0, 2, 3], [0, 1], [1, 4], [3], []]
 MODELS = {
@@ -162,9 +161,9 @@ def test_watch_your_step_score_has_a_direction():
 
 
 @pytest.mark.parametrize("name", ["partition", "logistic", "node2vec", "wys", "power"])
-def test_losses_stay_on_the_device(name):
+def test_losses_stay_on_the_device(device, name):
     """Everything is made where the graph is; the simulation refuses to mix."""
-    with Accelerator():
+    with device():
         adj, ones = graph(ROWS).to("cuda"), torch.ones(6, 2).to("cuda")
         acc = {
             "partition": lambda: DeepWalkAcc(ones, 2),

@@ -9,7 +9,6 @@ from exact import assert_frequencies, graph, one_thread  # noqa: F401
 from gttf_sampler import CompactAdj, use_backend
 from gttf_sampler.objectives import NegativeSampler
 from gttf_sampler.objectives.negative import alias_table
-from simulated import Accelerator
 from strategies import BACKENDS
 
 ROWS = [[1, 2, 3, 4], [0], [0, 1], [], [0, 0, 1, 2, 3, 3, 4, 4, 4]]
@@ -77,13 +76,13 @@ def test_negatives_are_independent():
     assert_frequencies(pairs, exact)
 
 
-def test_negatives_are_the_same_everywhere():
+def test_negatives_are_the_same_everywhere(device):
     found = []
     for backend in BACKENDS:
         with use_backend(backend):
             torch.manual_seed(3)
             found.append(NegativeSampler(graph(ROWS)).draw((50, 3)))
-    with Accelerator():
+    with device():
         torch.manual_seed(3)
         moved = graph(ROWS).to("cuda")
         drawn = NegativeSampler(moved).draw((50, 3))
@@ -93,8 +92,8 @@ def test_negatives_are_the_same_everywhere():
         assert torch.equal(torch.as_tensor(other), found[0])
 
 
-def test_negatives_do_not_wait_for_the_device():
-    with Accelerator() as gpu:
+def test_negatives_do_not_wait_for_the_device(device):
+    with device() as gpu:
         sampler = NegativeSampler(graph(ROWS).to("cuda"))
         gpu.syncs.clear()
         sampler.draw((50, 3), generator=0)

@@ -6,7 +6,6 @@ from torch_geometric.datasets import KarateClub
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader
 from reference import hetero_toy
-from simulated import Accelerator
 
 KARATE = KarateClub()[0]
 
@@ -31,10 +30,10 @@ def tensors(batch):
         {"normalize": "unbiased"},
     ],
 )
-def test_device_of_a_batch(where, options):
+def test_device_of_a_batch(device, where, options):
     """All of it, whether the features are there or on the CPU; the same batch."""
     expected = next(iter(GTTFLoader(KARATE, [3, 2], batch_size=5, seed=1, **options)))
-    with Accelerator():
+    with device():
         data = KARATE.clone()
         data.x = data.x.to(where)
         loader = GTTFLoader(
@@ -49,9 +48,9 @@ def test_device_of_a_batch(where, options):
         assert torch.equal(found[name], value), name
 
 
-def test_device_of_a_graph_that_is_there():
+def test_device_of_a_graph_that_is_there(device):
     """Without `device`, the graph is sampled where it is."""
-    with Accelerator():
+    with device():
         data = KARATE.clone().to("cuda")
         loader = GTTFLoader(data, [3, 2], batch_size=5)
         assert loader.filter_per_worker is False
@@ -61,8 +60,8 @@ def test_device_of_a_graph_that_is_there():
 
 
 @pytest.mark.parametrize("mode", [None, "binary", "triplet"])
-def test_device_of_links(mode):
-    with Accelerator():
+def test_device_of_links(device, mode):
+    with device():
         loader = GTTFLinkLoader(
             KARATE,
             [2],
@@ -75,19 +74,19 @@ def test_device_of_links(mode):
         assert all(value.is_cuda for _, value in tensors(batch))
 
 
-def test_device_of_types():
-    with Accelerator():
+def test_device_of_types(device):
+    with device():
         loader = GTTFLoader(hetero_toy(), [2, 2], "item", batch_size=3, device="cuda")
         batch = next(iter(loader))
         assert all(value.is_cuda for _, value in tensors(batch))
         assert batch["alone"].x.shape == (0, 1)
 
 
-def test_device_of_times_and_weights():
+def test_device_of_times_and_weights(device):
     data = KARATE.clone()
     data.time = torch.arange(34)
     data.w = torch.ones(156)
-    with Accelerator():
+    with device():
         loader = GTTFLoader(
             data,
             [2, 2],

@@ -9,7 +9,6 @@ from torch_geometric.sampler import NegativeSampling
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
 from reference import hetero_toy
-from simulated import Accelerator
 
 KARATE = KarateClub()[0]
 TOY = hetero_toy()
@@ -359,8 +358,8 @@ def test_sampler_validate(options, error, match):
         GTTFSampler(**{"data": KARATE, "num_neighbors": [1], **options})
 
 
-def test_device_that_workers_cannot_use():
-    with Accelerator():
+def test_device_that_workers_cannot_use(device):
+    with device():
         options = {"num_neighbors": [2], "device": "cuda"}
         with pytest.raises(ValueError, match=r"'num_workers' must be 0 .*cuda.*prefet"):
             GTTFLoader(KARATE, num_workers=2, **options)

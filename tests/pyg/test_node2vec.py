@@ -21,7 +21,6 @@ from gttf_pyg import Node2Vec
 from gttf_sampler.embedding import split_links
 from gttf_sampler.embedding.fit import SEEDS
 from gttf_sampler.random import FIT, fold, new_key
-from simulated import Accelerator
 from strategies import graphs
 
 RING = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
@@ -355,11 +354,11 @@ def test_node2vec_follows_manual_seed():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("q", [1.0, 0.5])
-def test_node2vec_walks_where_the_module_is(q, weighted):
+def test_node2vec_walks_where_the_module_is(device, q, weighted):
     model = karate(q=q, edge_weight=torch.rand(156) if weighted else None)
     torch.manual_seed(2)
     expected = [walks.tolist() for walks in model.sample([0, 5, 5])]
-    with Accelerator():
+    with device():
         assert model.to("cuda") is model
         assert model.rowptr.is_cuda
         assert model.col.is_cuda

@@ -27,7 +27,6 @@ from gttf_pyg import (
     _attached,
 )
 from gttf_sampler import CompactAdj
-from simulated import Accelerator
 from strategies import graphs
 
 
@@ -104,8 +103,8 @@ def test_to_compact_survives_in_types():
     assert shares(loader, again) == [True] * len(data.edge_types)
 
 
-def test_to_compact_moves_with_the_data():
-    with Accelerator():
+def test_to_compact_moves_with_the_data(device):
+    with device():
         data = ToCompact()(karate()).to("cuda")
         assert data.compact_adj.col.is_cuda
         assert shares(GTTFLoader(data, [2]), data) == [True]
@@ -413,11 +412,11 @@ def test_gttf_norm_shares_what_is_attached():
     assert norm(data).num_edges == 156 + 34
 
 
-def test_gttf_norm_follows_the_batch_to_its_device():
+def test_gttf_norm_follows_the_batch_to_its_device(device):
     data = karate()
     norm = GTTFNorm(data)
     expected = norm(data).edge_weight.tolist()
-    with Accelerator():
+    with device():
         moved = norm(data.to("cuda"))
         assert moved.edge_weight.is_cuda
         assert moved.edge_weight.cpu().tolist() == expected

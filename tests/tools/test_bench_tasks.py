@@ -156,7 +156,7 @@ def test_plain_loader_has_the_features_of_its_nodes(graph):
     y = torch.arange(4000)
     seeds = task_loader.draw_seeds(4000, 2, 16)
     known = set(map(tuple, adj.to_edge_index().T.tolist()))
-    (loader,) = task_loader.plain_loaders(adj, x, y, [3, 2], seeds, {}).values()
+    (loader,) = task_loader.plain_loaders(adj, x, y, [3, 2], seeds).values()
     for part, made in zip(seeds, loader, strict=True):
         assert torch.equal(made.x[:16, 0].long(), part)
         assert torch.equal(made.y[:16], part)

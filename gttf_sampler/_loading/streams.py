@@ -1,0 +1,146 @@
+"""Streams and events of a device: all that a lane asks of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from gttf_sampler._loading.mapped import mapped
+
+
+class Streams(Protocol):
+    """Queues of work on a device; streams and events are the device's own objects."""
+
+    def stream(self) -> Any:
+        """A new queue, beside the one that the caller works on."""
+
+    def current(self) -> Any:
+        """The queue that this thread works on now."""
+
+    def use(self, stream: Any) -> AbstractContextManager[Any]:
+        """Has this thread work on `stream` inside a `with` block."""
+
+    def event(self, stream: Any) -> Any:
+        """A mark behind everything that `stream` was given so far."""
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """Has `stream`, not the host, wait until the event is reached."""
+
+    def record(self, tensor: Tensor, stream: Any) -> None:
+        """Keeps the memory of `tensor` from others until `stream` is done with it."""
+
+    def done(self, event: Any) -> bool:
+        """Whether an event was reached; does not wait."""
+
+    def finish(self, event: Any) -> None:
+        """Has the host wait until the event is reached."""
+
+    def pinned(self, size: int) -> Tensor:
+        """uint8 [size] in memory of the host that the device copies from by itself."""
+
+    def upload(self, source: Tensor, stream: Any) -> Tensor:
+        """`source`, which is pinned, on the device; it is copied by `stream`."""
+
+    def mapped(self, values: Tensor) -> Tensor:
+        """`values` of the host as a tensor of the device, in the same memory."""
+
+
+class CudaStreams:
+    """Those of a CUDA device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def stream(self) -> Any:
+        """A stream from torch's pool."""
+        return torch.cuda.Stream(self.device)
+
+    def current(self) -> Any:
+        """The stream that kernels of this thread go to."""
+        return torch.cuda.current_stream(self.device)
+
+    def use(self, stream: Any) -> AbstractContextManager[Any]:
+        """Also makes the device the current one, as torch does."""
+        return torch.cuda.stream(stream)
+
+    def event(self, stream: Any) -> Any:
+        """An event without a clock, which costs less."""
+        event = torch.cuda.Event()
+        event.record(stream)
+        return event
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """Work that `stream` is given from now on comes after the event."""
+        stream.wait_event(event)
+
+    def record(self, tensor: Tensor, stream: Any) -> None:
+        """Tells torch's allocator."""
+        for part in _parts(tensor):
+            part.record_stream(stream)
+
+    def done(self, event: Any) -> bool:
+        """Asks the driver."""
+        return bool(event.query())
+
+    def finish(self, event: Any) -> None:
+        """Waits for this event alone, not for the device."""
+        event.synchronize()
+
+    def pinned(self, size: int) -> Tensor:
+        """Memory that is locked in its place."""
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def upload(self, source: Tensor, stream: Any) -> Tensor:
+        """Made and written on `stream`, so that torch knows who used it first."""
+        with self.use(stream):
+            made = torch.empty(source.shape, dtype=source.dtype, device=self.device)
+            return made.copy_(source, non_blocking=True)
+
+    def mapped(self, values: Tensor) -> Tensor:
+        """By unified virtual addressing."""
+        return mapped(values, self.device)
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """The dense tensors of which a tensor consists; torch records no others."""
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor]
+
+
+Make = Callable[[torch.device], Streams | None]
+
+
+def cuda_streams(device: torch.device) -> Streams | None:
+    """The streams of `device`; None where there are none to overlap work on."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return None
+    if device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    return CudaStreams(device)
+
+
+_make: Make = cuda_streams
+
+
+def streams_of(device: torch.device) -> Streams | None:
+    """The streams of `device`, or None if it has none."""
+    return _make(device)
+
+
+def set_streams(make: Make) -> Make:
+    """Has another function say which streams a device has; returns the one before.
+
+    Tests put a device on paper in the place of one that is not there.
+    """
+    global _make
+    before, _make = _make, make
+    return before

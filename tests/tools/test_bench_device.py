@@ -1,0 +1,186 @@
+"""`gttf bench … --device`: who takes part there, and that the work is the same."""
+
+import time
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from gttf_sampler.bench import (
+    clock,
+    command,
+    graphs,
+    measure,
+    peers,
+    task_loader,
+    task_modes,
+    task_sampling,
+    task_train,
+)
+from gttf_sampler.bench.measure import Peer
+from gttf_sampler.cli.main import main
+
+DGL, PYG = find_spec("dgl") is not None, find_spec("torch_geometric") is not None
+SMALL = {"batch": 16, "batches": 5, "rounds": 1, "seed": 0}
+TASKS = {
+    "sampling": (task_sampling.run, {}),
+    "loader": (task_loader.run, {"features": 4, "workers": 0}),
+    "train": (task_train.run, {"features": 4}),
+}
+
+
+def silent(what, share):
+    pass
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench") / "graph"
+    graphs.make(folder, 400, 4_000)
+    return str(folder)
+
+
+def names(found):
+    return [row["peer"] for group in found["groups"] for row in group["rows"]]
+
+
+def check(found, real):
+    """Peers did the same work; who could not run is named, with the reason."""
+    for group in found["groups"]:
+        first, *rest = group["rows"]
+        assert first["peer"].startswith("gttf")
+        assert first["best"] > 0
+        assert all(row["differs"] is None for row in rest)
+    left_out = {entry["peer"]: entry["why"] for entry in found["left_out"]}
+    if DGL and not real:
+        (why,) = (left_out[name] for name in left_out if name.startswith("DGL"))
+        assert "has no graphs on cuda" in why
+
+
+@pytest.fixture(autouse=True)
+def no_gradients(device, monkeypatch):
+    """The simulated device has none: there a step is a forward pass."""
+    torch.manual_seed(0)  # peers that draw apart differ by chance, the same each time
+
+    def step(net, optimizer, batch):
+        with torch.no_grad():
+            net(batch.x, batch.layers)
+
+    if not device.real:
+        monkeypatch.setattr(task_train.model, "step", step)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_bench_task_on_a_device(device, task, graph):
+    run, more = TASKS[task]
+    fanouts = [2] if task == "sampling" else [3, 2]
+    with device():
+        found = run(graph, fanouts, **SMALL, **more, report=silent, device="cuda")
+    check(found, device.real)
+    if task == "sampling":
+        assert "gttf, on the CPU" in names(found)
+    elif PYG:
+        ours = [name for name in names(found) if name.startswith("gttf_pyg")]
+        places = ["features on cuda", "features pinned", "features by UVA"]
+        assert ours == [f"gttf_pyg.GTTFLoader, {place}" for place in places]
+    if task == "train":
+        rows = [row for group in found["groups"] for row in group["rows"]]
+        assert all(row["sampling"] is None and row["best"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("task", ["loader", "train"])
+def test_bench_task_alone_on_a_device(device, task, graph, monkeypatch):
+    """Without any host, torch's own loader does it."""
+    load, version = peers.load, peers.version
+    hosts = ("torch_geometric", "dgl")
+    monkeypatch.setattr(peers, "load", lambda n: None if n in hosts else load(n))
+    monkeypatch.setattr(peers, "version", lambda n: None if n in hosts else version(n))
+    run, more = TASKS[task]
+    with device():
+        found = run(graph, [3, 2], **SMALL, **more, report=silent, device="cuda")
+    assert all(name.startswith(("gttf", "reading")) for name in names(found))
+
+
+@pytest.mark.skipif(not PYG, reason="torch-geometric is not installed")
+@pytest.mark.parametrize(
+    ("name", "graph"),
+    [
+        ("plain", "plain"),
+        ("edge-time", "plain"),
+        ("links", "plain"),
+        ("typed", "database"),
+        ("sampler-time-small", "database"),
+        ("workers", "plain"),
+    ],
+)
+def test_bench_modes_on_a_device(device, name, graph):
+    known = {mode.name for mode in task_modes.chosen(None)}
+    assert name in known
+    how = {"scale": 0.001, "batches": 2, "rounds": 1, "seed": 0, "report": silent}
+    with device():
+        found = task_modes.run(graph, [name], **how, device="cuda")
+    if name == "workers":
+        assert not found["groups"]
+        (entry,) = (e for e in found["left_out"] if e["peer"] == name)
+        assert entry["why"] == "workers cannot use a graph on a device"
+    else:
+        (row,) = found["groups"][0]["rows"]
+        assert row["best"] > 0
+
+
+@pytest.mark.skipif(not DGL, reason="dgl is not installed")
+def test_bench_modes_of_a_dgl_without_the_device(device):
+    if device.real:
+        pytest.skip("there may be a DGL with CUDA here")
+    how = {"scale": 0.01, "batches": 2, "rounds": 1, "seed": 0, "report": silent}
+    with device():
+        found = task_modes.run("dgl-small", ["dgl-small"], **how, device="cuda")
+    assert found["groups"] == []
+    assert found["left_out"][0]["peer"].startswith("DGL")
+
+
+def test_bench_waits_for_the_device(monkeypatch):
+    """Before the clock starts and before it stops; a device runs behind its host."""
+    calls = []
+    monkeypatch.setattr(measure, "settle", lambda at: calls.append(f"settle {at}"))
+    monkeypatch.setattr(
+        measure.time, "perf_counter", lambda: calls.append("clock") or 0.0
+    )
+    peer = Peer(lambda seeds: calls.append("run") or [], device=torch.device("cuda"))
+    measure._time(peer, torch.zeros(1, 1))
+    assert calls == ["settle cuda", "clock", "run", "settle cuda", "clock"]
+    assert time.perf_counter is measure.time.perf_counter
+
+
+def test_clock_waits_for_a_real_device_alone(monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    clock.settle(torch.device("cpu"))
+    assert waited == []
+    clock.settle(torch.device("cuda", 1))
+    assert waited == [torch.device("cuda", 1)]
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["sampling", "--device", "nonsense"], "'--device' must be a device"),
+        (["walks", "--device", "cuda"], "unless the task is one of sampling, loader"),
+        (["loader", "--device", "cuda", "--workers", "2"], "'--workers' must be 0"),
+    ],
+)
+def test_bench_validate_device(device, words, match, capsys):
+    with device():
+        assert main(["bench", *words]) == command.BAD_ARGUMENTS
+    assert match in capsys.readouterr().err
+
+
+def test_bench_without_the_device(capsys):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    assert main(["bench", "sampling", "--device", "cuda"]) == command.BAD_ARGUMENTS
+    said = capsys.readouterr().err
+    assert (
+        said == "gttf bench: '--device' must be a device that is there (got 'cuda')\n"
+    )

@@ -1,0 +1,167 @@
+"""`gttf verify`: what it compares, on this machine and on a simulated device."""
+
+import pytest
+import torch
+
+from gttf_sampler import backend, use_backend
+from gttf_sampler.bench import peers
+from gttf_sampler.cli.main import main
+from gttf_sampler.verify import times
+from gttf_sampler.verify.cases import CASES, make_world
+from gttf_sampler.verify.checks import (
+    SAME,
+    backends_on,
+    compared,
+    run_checks,
+    run_host_checks,
+    tensors,
+)
+
+CPU = torch.device("cpu")
+MODES = ("forest", "walk", "node2vec", "rooted", "weighted", "temporal", "hidden")
+
+
+def silent(what):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(times, "NODES", 2_000)
+    monkeypatch.setattr(times.run_times, "__defaults__", (2_000,))
+    monkeypatch.setattr(times, "PATIENCE", 0.0)
+
+
+@pytest.fixture
+def few(device, monkeypatch):
+    """Some cases and works; `test_cases_on_a_device` has the others, one by one."""
+    if device.real:
+        return
+    for name in list(CASES):
+        if name not in ("rooted", "typed", "gather bfloat16"):
+            monkeypatch.delitem(CASES, name)
+    works = times.works
+    monkeypatch.setattr(
+        times, "works", lambda adj: {"rooted": works(adj)["rooted [15, 10]"]}
+    )
+
+
+def test_cases_are_of_every_mode():
+    for mode in (*MODES, "typed"):
+        assert sum(name.startswith(mode) for name in CASES) >= 2
+    assert any("disjoint" in name for name in CASES)
+    assert any("replace" in name for name in CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_on_a_device(device, name):
+    """What the command does, one by one, so that a failure has a name."""
+    with use_backend("torch"):
+        expected = list(tensors(CASES[name](make_world())))
+    assert sum(part.numel() for part in expected) > 0
+    with device():
+        there = make_world().to(torch.device("cuda"))
+        for name_of_backend in backends_on(torch.device("cuda")):
+            with use_backend(name_of_backend):
+                assert compared(lambda: CASES[name](there), expected) == SAME
+
+
+def test_backends_of_a_device():
+    assert backends_on(CPU)[-1] == "torch"
+    assert backends_on(torch.device("meta")) == ["torch"]
+    if peers.load("numba") is not None:
+        assert "numba" in backends_on(CPU)
+
+
+def test_backends_without_numba(monkeypatch):
+    monkeypatch.setattr(backend, "_numba_ops", lambda: None)
+    assert "numba" not in backends_on(CPU)
+
+
+def test_verdict_of_other_bits():
+    here = [torch.tensor([1, 2, 3]), torch.tensor([1.0])]
+    assert compared(lambda: here, here) == SAME
+    wrong = [torch.tensor([1, 5, 3]), torch.tensor([1.0])]
+    assert compared(lambda: wrong, here) == "tensor 0: 1 of 3 entries differ"
+    assert "where 2 are expected" in compared(lambda: here[:1], here)
+    half = [here[0], here[1].half()]
+    assert compared(lambda: half, here).startswith("tensor 1: torch.float16 [1] where")
+    assert compared(lambda: 1 / 0, here) == "ZeroDivisionError: division by zero"
+
+
+def test_command_on_the_cpu(capsys):
+    """Both tables, versions, and a verdict; as any user can run it."""
+    assert main(["verify"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("## gttf verify --device cpu: passed")
+    assert torch.__version__ in out
+    assert "| node2vec walk of 20 |" in out
+    assert "| typed, disjoint |" in out
+
+
+def test_command_on_a_device(device, few, capsys):
+    with device():
+        status = main(["verify", "--device", "cuda"])
+    out = capsys.readouterr().out
+    assert status == 0, out
+    assert out.startswith("## gttf verify --device cuda: passed")
+    assert "cuda torch" in out
+    if peers.load("torch_geometric") is not None:
+        for place in ("on the device", "pinned", "by UVA"):
+            assert f"| PyG, features {place}, 2 ahead | same" in out
+    if peers.load("dgl") is not None and not device.real:
+        assert "Left out: gttf_dgl, DGL" in out
+
+
+def test_command_tells_what_differs(device, few, capsys, monkeypatch):
+    """A device that draws other bits is found, and the rest is still compared."""
+    case, asked = CASES["rooted"], []
+
+    def wrong(world):
+        asked.append(world.device.type)
+        seeds = world.seeds if world.device.type == "cpu" else world.seeds.flip(0)
+        return case(world._replace(seeds=seeds))
+
+    monkeypatch.setitem(CASES, "rooted", wrong)
+    with device():
+        status = main(["verify", "--device", "cuda", "--no-times"])
+    out = capsys.readouterr().out
+    assert status == 1
+    assert out.startswith("## gttf verify --device cuda: FAILED")
+    assert "| rooted | tensor" in out
+    assert "| typed | same |" in out
+    assert set(asked) == {"cpu", "cuda"}
+
+
+def test_command_goes_on_after_an_error(device, few, capsys, monkeypatch):
+    def broken(world):
+        if world.device.type == "cuda":
+            raise RuntimeError("an illegal | memory access")
+
+    monkeypatch.setitem(CASES, "rooted", broken)
+    with device():
+        status = main(["verify", "--device", "cuda", "--no-times"])
+    assert status == 1
+    assert "| RuntimeError: an illegal / memory access |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["cuda", "meta", "nonsense"])
+def test_command_without_the_device(capsys, word):
+    if word == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    assert main(["verify", "--device", word]) == 2
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert out.err.startswith("gttf verify: '--device' must be")
+
+
+def test_hosts_that_are_missing(monkeypatch):
+    monkeypatch.setattr(peers, "load", lambda module: None)
+    left_out = peers.Missing()
+    assert run_host_checks(CPU, silent, left_out) == []
+    assert [entry["peer"] for entry in left_out] == ["gttf_pyg", "gttf_dgl"]
+
+
+def test_checks_on_the_cpu_need_a_second_backend(monkeypatch):
+    monkeypatch.setattr(backend, "_numba_ops", lambda: None)
+    assert run_checks(CPU, silent, {"rooted": CASES["rooted"]}) == []

@@ -18,7 +18,8 @@ COMMANDS = {
     "bench": "compare speed, memory and scale with other samplers on this machine",
     "demo": "show what a walk forest is, on the graph of the paper's Figure 1",
     "embed": "learn embeddings of the nodes of an edge list",
-    "info": "tell versions, backend and hosts, or what is in a graph file",
+    "features": "write values per node so that batches read them by id from disk",
+    "info": "tell versions, backend and hosts, or what is in a file",
     "partition": "cut a graph into parts, one for each of several processes",
 }
 FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130

@@ -373,9 +373,8 @@ class CompactAdj:
         parts += [
             name for name in self.arrays() if name in ("edge_weight", "edge_time")
         ]
-        return (
-            f"CompactAdj({', '.join(parts)}, {_readable(self.nbytes)} on {self.device})"
-        )
+        parts.append(f"{_check.readable(self.nbytes)} on {self.device}")
+        return f"CompactAdj({', '.join(parts)})"
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
         """What `make` returned the first time this graph was asked for `name`."""
@@ -391,13 +390,3 @@ class CompactAdj:
         changed._cache["max_degree"] = self.max_degree
         sound = "sound" in self._cache and not changed.col.is_meta
         return changed.trusted() if sound else changed
-
-
-def _readable(nbytes: int) -> str:
-    """A number of bytes as a person writes it."""
-    size, unit = float(nbytes), "bytes"
-    for larger in ("kB", "MB", "GB"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
-    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"

@@ -51,6 +51,7 @@ MAY_IMPORT = {
     "backend": BASE,
     "graph": {*BASE, "_files"},
     "gather": BASE,
+    "features": {*BASE, "_files"},
     "draw": {*BASE, "graph"},
     "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
     "bias": {*BASE, "graph", "draw", "subgraph"},

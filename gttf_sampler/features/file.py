@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends.memory import FEATURES
 from gttf_sampler.features import layout as layouts
+from gttf_sampler.features.cache import Kept, Lately
 from gttf_sampler.features.encoding import NAMES, SAME, decode
 from gttf_sampler.features.handle import Handle, State
 from gttf_sampler.features.read import read_rows
@@ -63,6 +65,7 @@ class FeatureFile:
         self._open: Handle | None = Handle(self.path, direct)
         self._layout, self._state = self._open.layout, self._open.state
         self.direct = self._open.align > 1
+        self._cache: Kept | Lately | None = None
         self.reads = self.bytes_read = 0
 
     @classmethod
@@ -179,9 +182,43 @@ class FeatureFile:
         self._fill(ids, raw)
         return out if plain else decode(raw, self._layout.stored, out)
 
+    def cache(self, nbytes: int, rows: Any = None) -> FeatureFile:
+        """Keeps rows in memory, in no more than `nbytes`; returns itself.
+
+        What is read stays the same, bit for bit. Rows are kept as they are stored, with
+        4 bytes for every row of the file. `rows` [k] are the ids of those to keep, the
+        most wanted first, as `most_reached` (of a graph) and `most_sampled` (of some
+        batches) tell. Without them, rows come and go by what is asked for (S3-FIFO). 0
+        bytes end the cache. A copy in another process begins without.
+        """
+        nbytes = _check.size("nbytes", nbytes)
+        self._cache, count, stride = None, len(self), self._layout.stride
+        if nbytes and rows is None:
+            self._cache = Lately(nbytes, count, stride)
+        elif nbytes:
+            ids = _check.integers("rows", rows).to("cpu", torch.int64)
+            _check.within("rows", ids, count, "rows")
+            self._cache = Kept(nbytes, ids, count, stride, self._from_disk)
+        return self
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of rows that were found in the cache; nan before the first one."""
+        cache = self._cache
+        asked = 0 if cache is None else cache.hits + cache.misses
+        return cache.hits / asked if cache is not None and asked else math.nan
+
     def _fill(self, ids: Tensor, raw: Tensor) -> None:
         """Writes rows as they are stored to `raw`, uint8 [k, stride]."""
-        done = read_rows(self._handle, ids, None, raw)
+        if self._cache is None:
+            self._from_disk(ids, None, raw)
+        else:
+            self._handle.check()
+            self._cache.fill(ids, raw, self._from_disk)
+
+    def _from_disk(self, ids: Tensor, place: Tensor | None, raw: Tensor) -> None:
+        """Reads rows, into some places of `raw`."""
+        done = read_rows(self._handle, ids, place, raw)
         self.reads += done.reads
         self.bytes_read += done.nbytes
 
@@ -233,6 +270,10 @@ class FeatureFile:
         own = f", stored as {self.stored}" if self._layout.stored != SAME else ""
         size = _check.readable(self.nbytes)
         about = f"{list(self.shape)}, {NAMES[self.dtype]}{own}, {size} on disk"
+        if self._cache is not None:
+            about += f", {self._cache.size:,} rows in memory"
+        if self.hit_rate == self.hit_rate:
+            about += f" for {self.hit_rate:.1%} of those asked for"
         if self.reads:
             got = _check.readable(self.bytes_read)
             about += f"; read {got} with {self.reads:,} reads"

@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "backend": BASE,
     "graph": {*BASE, "_files"},
     "gather": BASE,
-    "features": {*BASE, "_files"},
+    "features": {*BASE, "_files", "graph"},
     "draw": {*BASE, "graph"},
     "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
     "bias": {*BASE, "graph", "draw", "subgraph"},

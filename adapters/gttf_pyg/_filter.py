@@ -14,6 +14,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import SamplerOutput
 
+from gttf_pyg._sources import fetch, is_source, of_edges
 from gttf_sampler._backends.memory import IDS
 from gttf_sampler.gather import gather_columns
 
@@ -67,9 +68,12 @@ class _Wanted:
     def __init__(self) -> None:
         self.columns: list[tuple[Tensor, Tensor]] = []
         self.places: list[tuple[dict[str, Any], str]] = []
+        self.fetched: list[tuple[Any, Tensor, dict[str, Any], str]] = []
 
     def gather(self) -> None:
         """Puts the rows where they belong."""
+        for source, index, told, key in self.fetched:
+            told[key] = fetch(source, index)
         rows = gather_columns(self.columns)
         for (told, key), value in zip(self.places, rows, strict=True):
             told[key] = value
@@ -120,6 +124,9 @@ def _nodes(
     for key, value in store._mapping.items():
         if key == "num_nodes":
             told[key] = node.numel()
+        elif is_source(value):
+            if not of_edges(store, key):
+                wanted.fetched.append((value, node, told, key))
         elif store.is_node_attr(key):
             _select(data, store, told, key, value, node, wanted)
     told.setdefault("n_id", node)
@@ -137,6 +144,9 @@ def _edges(
     for key, value in store._mapping.items():
         if key == "edge_index":
             told[key] = edge_index_of(*ends).to(value.device)
+        elif is_source(value):
+            if of_edges(store, key) and edge is not None:
+                wanted.fetched.append((value, edge, told, key))
         elif store.is_edge_attr(key):
             if edge is None:
                 told.pop(key, None)

@@ -48,4 +48,5 @@ def most_sampled(batches: Iterable[Any], n: int = 20) -> Tensor:
         _check.fail("batches", "must hold at least one", "none")
     ids, count = torch.cat(found).unique(return_counts=True)
     order: Tensor = count.argsort(descending=True, stable=True)
-    return ids.to(torch.int64).index_select(0, order)
+    ranked: Tensor = ids.to(torch.int64).index_select(0, order)
+    return ranked

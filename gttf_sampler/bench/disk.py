@@ -1,10 +1,12 @@
 """Files of made features, how they grow cold, and raw reads to compare with."""
 
+import mmap
 import os
 import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,10 +47,15 @@ def _rows(nodes: int, width: int, seed: int) -> Iterator[Tensor]:
         yield torch.rand(count, width, generator=generator)
 
 
-def forget(path: str) -> None:
-    """Has the system forget what it holds of a file: the next reads are cold."""
+def forget(path: str, mapped: Any = None) -> None:
+    """Has the system forget what it holds of a file: the next reads are cold.
+
+    It holds on to pages that somebody has mapped, so these are let go first.
+    """
     if not hasattr(os, "posix_fadvise"):
         raise RefusedError("cold reads can be measured on Linux alone")
+    if mapped is not None:
+        mapped._mmap.madvise(mmap.MADV_DONTNEED)
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

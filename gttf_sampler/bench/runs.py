@@ -52,7 +52,7 @@ TASKS = tuple(JOBS)
 DEFAULT_GRAPH = {
     **dict.fromkeys(TASKS, "reddit-like"),
     "scale": "papers-like",
-    "disk": "products-like",
+    "disk": "papers-like",
     "embedding": None,  # a small one that it makes itself
 }
 # What a row begins with if it is about us, and not about somebody to compare with.
@@ -69,7 +69,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "build": {"rounds": 5},
     "kernels": {"batches": 10, "rounds": 5},
     "distributed": {"batches": 10, "rounds": 5},
-    "disk": {"batches": 10, "rounds": 3},
+    "disk": {"scale": 0.05, "batches": 10, "rounds": 3},
     "memory": {"batches": 5},
     "scale": {"batches": 20, "rounds": 5},
 }

@@ -140,7 +140,7 @@ def _random_rows(
         for place, (name, (size, read)) in enumerate(subjects.items()):
             ids = torch.randint(len(file), (size,), generator=generator).unique()
             ids = ids[torch.randperm(ids.numel(), generator=generator)]
-            disk.forget(path)
+            disk.forget(path, mapped)
             before, start = disk.bytes_from_disk(), time.perf_counter()
             read(ids)
             rates[name].append(ids.numel() / (time.perf_counter() - start))
@@ -182,24 +182,25 @@ class _Loaders:
             "input_nodes": seeds.reshape(-1),
         }
         self.count = seeds.shape[0]
-        self.rows = FeatureFile(path)
+        self.rows, self.mapped = FeatureFile(path), np.load(path, mmap_mode="r")
         self.x = self.rows[:] if fits else None
         nodes = adj.num_rows
         generator = torch.Generator().manual_seed(0)
         self.y = torch.randint(CLASSES, (nodes,), generator=generator)
         self.pyg = import_module("gttf_pyg")
-        sampler = import_module("gttf_pyg.sampler").GTTFSampler
-        self.sampler = sampler(adj, num_neighbors=fanouts)
+        self.sampler = self.pyg.GTTFSampler(self.pyg.FileStore(adj), fanouts)
+
+    def _data(self, **arrays: Any) -> Any:
+        return import_module("torch_geometric.data").Data(**arrays)
 
     def of(self, way: Way, prefetch: int = 0) -> tuple[Any, FeatureFile | None]:
         """The loader, and its file if it has one."""
-        data = import_module("torch_geometric.data")
         store = {"y": self.y, "num_nodes": len(self.rows)}
         none = torch.empty(2, 0, dtype=torch.int64)  # its rows are the sampler's
         if way.held == "memmap":
-            x: Any = np.load(self.path, mmap_mode="r")
+            x: Any = self.mapped
             loader = import_module("torch_geometric.loader").NeighborLoader
-            made = data.Data(x=x, edge_index=none, **store)
+            made = self._data(x=x, edge_index=none, **store)
             return loader(made, neighbor_sampler=self.sampler, **self.how), None
         file = None
         x = self.x
@@ -209,7 +210,7 @@ class _Loaders:
             if kept:
                 row = file.nbytes // len(file)
                 file.cache(4 * len(file) + kept * row, self.ranked)
-        made = data.Data(x=x, edge_index=none, **store)
+        made = self._data(x=x, edge_index=none, **store)
         how = {**self.how, "neighbor_sampler": self.sampler, "prefetch": prefetch}
         return self.pyg.GTTFLoader(made, **how, seed=0), file
 
@@ -218,13 +219,13 @@ def _batches(
     made: _Loaders, ways: tuple[Way, ...], rounds: int, report: Report
 ) -> dict[str, Any]:
     """Batches with features, one after the other."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, way in enumerate(ways):
         loader, file = made.of(way)
         times, nodes, got = [], 0, 0.0
         for turn in range(rounds + 1):
             if way.cold:
-                disk.forget(made.path)
+                disk.forget(made.path, made.mapped)
             before, start = disk.bytes_from_disk(), time.perf_counter()
             nodes = sum(batch.x.shape[0] for batch in loader)
             if turn or way.cold:  # else the first one makes it warm
@@ -258,9 +259,9 @@ def _epochs(
     for turn in range(rounds):
         for number, way in enumerate(ways):
             if way.cold:
-                disk.forget(made.path)
-            found, most = _epoch(loaders[way.label], made.width)
-            turns[way.label].append(found)
+                disk.forget(made.path, made.mapped)
+            took, most = _epoch(loaders[way.label], made.width)
+            turns[way.label].append(took)
             peak[way.label] = max(peak[way.label], most)
             share = (turn * len(ways) + number + 1) / (rounds * len(ways))
             report(f"GraphSAGE: {way.label}", share)

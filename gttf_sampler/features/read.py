@@ -6,6 +6,7 @@ once; where one row is all of a read, it goes straight to its place.
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler._backends import ops, torch_disk
-from gttf_sampler._backends.threads import READERS, READS, held, run
+from gttf_sampler._backends.threads import KERNELS, READERS, READS, Crew, held, run
 from gttf_sampler._backends.types import Reads
 from gttf_sampler.features.handle import Handle
 from gttf_sampler.features.layout import HEAD
@@ -23,6 +24,7 @@ CPU = torch.device("cpu")
 GAP = 1 << 13  # bytes between rows that take less time than another read
 LONGEST = 1 << 17  # bytes of a read: longer ones keep others waiting
 FEWEST, MOST = 4, 512  # runs that a thread takes at a time
+WARM = 2e-5  # seconds of a read that did not have to wait for a disk
 
 Array = np.ndarray[Any, Any]
 
@@ -68,11 +70,27 @@ def read_rows(handle: Handle, ids: Tensor, place: Tensor | None, out: Tensor) ->
         for lo in range(0, count, step)
     ]
     with handle.unchanged():
-        run(calls, READERS)
+        run(calls, _crew(reads, count))
         for number in failed.nonzero()[0].tolist():
             _again(handle, reads, number)
     spans = found[start[1:] - 1] - found[start[:-1]] + 1
     return Done(count, int(spans.sum()) * stride)
+
+
+def _crew(reads: Reads, count: int) -> Crew:
+    """Who reads: as many as the disk serves, or as many as there are cores.
+
+    What is in the system's cache waits for nobody, and more threads than cores only
+    take turns at it. A few reads at different places tell.
+    """
+    if reads.align > 1 or count < FEWEST * READS:
+        return READERS
+    for lo in (0, count // 3, 2 * count // 3, count - FEWEST):
+        start = time.perf_counter()
+        ops.read_runs(reads, lo, lo + FEWEST)
+        if time.perf_counter() - start > FEWEST * WARM:
+            return READERS
+    return KERNELS
 
 
 def _sorted(ids: Tensor) -> tuple[Tensor, Tensor]:

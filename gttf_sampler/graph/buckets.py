@@ -8,7 +8,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-PIECE = 1 << 22  # edges that are moved at a time
+PIECE = 1 << 20  # edges that are moved at a time
 BUCKETS = 128  # files that are written to at a time
 
 Array = np.ndarray[Any, Any]
@@ -123,8 +123,9 @@ def make_buckets(folder: Path, first: int, last: int, parts: int) -> list[Bucket
     step = -(-(last - first) // parts)
     starts = range(first, last, step) if last > first else [first]
     return [
-        Bucket(folder / f"{start}-{min(start + step, last)}", start, start + step)
+        Bucket(folder / f"{start}-{end}", start, end)
         for start in starts
+        for end in [min(start + step, last)]
     ]
 
 

@@ -216,7 +216,7 @@ class _Rows:
 
     def _sorted(self, bucket: Bucket, before: int) -> dict[str, Array]:
         """The arrays of the rows of one bucket."""
-        size = max(0, min(bucket.last, self.num_rows) - bucket.first)
+        size = bucket.last - bucket.first
         if bucket.count == 0:
             return {"rowptr": np.full(size, before)}
         (edges,) = bucket.pieces(bucket.count)

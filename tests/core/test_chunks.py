@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gttf_sampler import CompactAdj
@@ -23,7 +23,17 @@ def cut(edge_index, sizes, **columns):
         start += size
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.fixture(autouse=True)
+def _buckets(monkeypatch):
+    """Puts back what a test has changed."""
+    monkeypatch.setattr(chunked, "BUCKETS", chunked.BUCKETS)
+
+
+@settings(
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
 def test_from_chunks_is_from_edge_index(tmp_path_factory, data):
     nodes = data.draw(st.integers(1, 300))
@@ -41,6 +51,7 @@ def test_from_chunks_is_from_edge_index(tmp_path_factory, data):
     sizes = data.draw(st.lists(st.integers(0, 100), max_size=6))
     chunks = list(cut(edge_index, sizes, edge_weight=weight, edge_time=time))
     folder = tmp_path_factory.mktemp("chunks")
+    chunked.BUCKETS = data.draw(st.sampled_from([2, 7, 128]))
     memory = data.draw(st.sampled_from([1, 10 * chunked.COST, 10_000_000]))
     got = CompactAdj.from_chunks(chunks, folder / "g", nodes, memory=memory, **how)
     want = CompactAdj.from_edge_index(

@@ -102,11 +102,21 @@ def test_file_store(pair, prefetch):
     store.put_tensor(plain.y, group_name=None, attr_name="y", index=None)
     graph = Data()
     graph.put_edge_index(plain.edge_index, layout="coo", size=(NODES, NODES))
+    adj = CompactAdj.from_edge_index(plain.edge_index, NODES)
+    mine = FileStore(adj)
+    mine.put_tensor(files.x, group_name=None, attr_name="x", index=None)
     how = {"num_neighbors": [4, 2], "batch_size": 50, "seed": 1, "prefetch": prefetch}
     seeds = torch.arange(NODES)
     for batch in GTTFLoader((store, graph), input_nodes=seeds, **how):
         assert torch.equal(batch.x, plain.x[batch.n_id])
         assert torch.equal(batch.y, plain.y[batch.n_id])
+    same = GTTFLoader(plain, input_nodes=seeds, **how)
+    for one, other in zip(
+        same, GTTFLoader(mine, input_nodes=seeds, **how), strict=True
+    ):
+        assert torch.equal(one.x, other.x)
+        assert torch.equal(one.e_id, other.e_id)
+        assert torch.equal(one.edge_index, other.edge_index)
     assert store.get_tensor_size(group_name=None, attr_name="x") == (NODES, 5)
     got = store.get_tensor(group_name=None, attr_name="x", index=slice(2, 4))
     assert torch.equal(got, plain.x[2:4])
@@ -221,6 +231,11 @@ def test_data_with_files_validate(pair, tmp_path):
     mine = Mine(x=files.x, edge_index=files.edge_index, num_nodes=NODES)
     with pytest.raises(ValueError, match="'data' must be a 'Data' or 'HeteroData'"):
         GTTFLoader(mine, [2])
+    out = CompactAdj.from_edge_index(files.edge_index, NODES, direction="out")
+    with pytest.raises(ValueError, match="'graph' must have the direction 'in'"):
+        FileStore(out)
+    with pytest.raises(TypeError, match="'graph' must be a CompactAdj"):
+        FileStore(files)
     with pytest.raises(ValueError, match="files are put as a whole"):
         FileStore().put_tensor(
             files.x, group_name=None, attr_name="x", index=torch.tensor([1])

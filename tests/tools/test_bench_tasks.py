@@ -482,7 +482,7 @@ def test_bench_disk(graph):
     """Every way gives a row; caches serve a part, and the model waits for a part."""
     found = task_disk.run(graph, [3, 2], **SMALL, features=5, report=silent)
     rows, batches, epochs = (group["rows"] for group in found["groups"])
-    assert [row["ratio"] for row in rows][0] == 1
+    assert rows[0]["ratio"] == 1
     assert {row["peer"] for row in batches} == {way.label for way in task_disk.WAYS}
     kept = {row["peer"]: row["share"] for row in batches}
     assert kept["gttf FeatureFile, cold"] is None

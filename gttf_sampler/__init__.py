@@ -17,6 +17,7 @@ from gttf_sampler.bias import (
     TemporalBias,
 )
 from gttf_sampler.draw import BiasFn, Neighborhood
+from gttf_sampler.features import FeatureFile
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.gather import gather_rows
 from gttf_sampler.graph import CompactAdj
@@ -44,6 +45,7 @@ __all__ = [
     "EdgeWeightBias",
     "ExcludeBias",
     "FastGCNBias",
+    "FeatureFile",
     "HeteroSubgraph",
     "LADIESBias",
     "Neighborhood",

@@ -20,6 +20,7 @@ from dgl.dataloading.dataloader import (
 from gttf_dgl import _check
 from gttf_dgl._resumable import Resumable, inner
 from gttf_dgl._resume import run_of
+from gttf_sampler._loading.apart import postponed
 from gttf_sampler._loading.keys import BatchKeys
 from gttf_sampler._loading.safe import safe_biases
 from gttf_sampler._loading.threaded import ThreadedIter, ThreadedLoader
@@ -97,7 +98,11 @@ class DataLoader(Resumable, dgl.dataloading.DataLoader, ThreadedLoader):
         """Batches of a thread, `depth` of them made ahead, in the order of workers."""
         indices = _as_from_workers(self.dataset, workers)
         left = islice(indices, self._skip, None)
-        return ThreadedIter(self, depth, self.collate_fn, left)
+        sampler = inner(self)
+        if getattr(sampler, "features", None):
+            how = postponed(self.collate_fn), sampler.fetch
+            return ThreadedIter(self, depth, *how, indices=left)
+        return ThreadedIter(self, depth, self.collate_fn, indices=left)
 
 
 def _as_from_workers(dataset: Any, workers: int) -> Iterator[tuple[int, Any]]:

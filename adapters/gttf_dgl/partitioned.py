@@ -104,7 +104,8 @@ class _Sampler(GTTFSampler):
         seen = [adj.seen_with(weights=weighted, times=False) for adj in adjs]
         choice = Choice("in", self.prob, None, self.replace, None)
         self._source = Source(
-            self.types, choice, Rows(zip(kinds, seen, strict=True)), {}
+            *(self.types, choice, Rows(zip(kinds, seen, strict=True)), {}),
+            torch.device("cpu"),
         )
 
     def sample_blocks(

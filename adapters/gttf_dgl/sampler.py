@@ -14,7 +14,7 @@ from dgl.dataloading.base import (
 )
 from dgl.heterograph import DGLBlock
 
-from gttf_dgl import _blocks, _check, _frames, _keys
+from gttf_dgl import _blocks, _check, _features, _frames, _keys
 from gttf_dgl._blocks import block_of, output_device
 from gttf_dgl._check import Nodes
 from gttf_dgl._degrees import Wanted
@@ -23,6 +23,7 @@ from gttf_dgl._source import Choice, Source
 from gttf_dgl._warn import FirstBatch
 from gttf_dgl.loader import seen_by_loaders
 from gttf_sampler import BiasFn, random
+from gttf_sampler._loading.apart import is_postponed
 from gttf_sampler._loading.keys import BatchKeys
 
 
@@ -63,6 +64,8 @@ class GTTFSampler(BlockSampler):
             at a time, or whole paths if `rooted`.
         generator: a torch.Generator, of which one number is taken now, or an integer.
         seed: the same for an integer.
+        features: {name: file} with `FeatureFile`s, or {node type: {name: file}}; node
+            data and labels to prefetch that it names are read from there.
         thread_workers: whether a thread stands in for the loader's `num_workers`; see
             `DataLoader`.
         rooted: draw once for all layers, every node when it is first reached: the
@@ -91,14 +94,16 @@ class GTTFSampler(BlockSampler):
         rooted: bool = False,
         normalize: str | None = None,
         thread_workers: bool | None = None,
+        features: Mapping[str, Any] | None = None,
     ) -> None:
         output_device = _check.device_or_none("output_device", output_device)
         _check.columns("prefetch_node_feats", prefetch_node_feats)
         _check.columns("prefetch_labels", prefetch_labels)
         _check.columns("prefetch_edge_feats", prefetch_edge_feats)
-        super().__init__(
-            prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
-        )
+        self.features = _features.checked(features)
+        inputs, self._inputs = _features.split(prefetch_node_feats, self.features)
+        labels, self._labels = _features.split(prefetch_labels, self.features)
+        super().__init__(inputs, labels, prefetch_edge_feats, output_device)
         self.fanouts = _check.fanouts(fanouts)
         _check.yes_or_no("rooted", rooted)
         choice = Choice.checked(edge_dir, prob, mask, replace, bias, bool(rooted))
@@ -140,7 +145,14 @@ class GTTFSampler(BlockSampler):
         result = super().sample(g, seed_nodes, exclude_eids)
         if _keys.gathers_here():
             _frames.fetch_marked(g, result[2])
+        if self.features and not is_postponed():
+            self.fetch(result)
         self._first.watch(result[2])
+        return result
+
+    def fetch(self, result: Any) -> Any:
+        """Reads the rows of a batch from their files; returns the batch."""
+        _features.fetch(result[-1], self._inputs, self._labels)
         return result
 
     def sample_blocks(
@@ -150,6 +162,7 @@ class GTTFSampler(BlockSampler):
         choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
         source = Source.of(g, choice, exclude_eids, seeds=seed_nodes)
         _check.prefetched(g, self)
+        _features.check_rows(g, {**self._inputs, **self._labels})
         return self._blocks(source, seed_nodes)
 
     def _blocks(

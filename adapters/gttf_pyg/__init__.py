@@ -15,6 +15,7 @@ except ImportError as err:
 
 from gttf_pyg.check import check_unbiased
 from gttf_pyg.embeddings import DeepWalk, WatchYourStep
+from gttf_pyg.feature_store import FileStore
 from gttf_pyg.inference import layerwise_inference, sampled_inference
 from gttf_pyg.loader import (
     GTTFLinkLoader,
@@ -31,6 +32,7 @@ from gttf_sampler.estimate import SampledDegreeWarning
 
 __all__ = [
     "DeepWalk",
+    "FileStore",
     "GTTFLinkLoader",
     "GTTFLoader",
     "GTTFNorm",

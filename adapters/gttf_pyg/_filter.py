@@ -14,6 +14,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import SamplerOutput
 
+from gttf_pyg._sources import fetch, is_source, of_edges
 from gttf_sampler._backends.memory import IDS
 from gttf_sampler._loading.lane import Lane, lane_under_way
 from gttf_sampler.gather import gather_columns, gathers_into
@@ -81,6 +82,7 @@ class _Wanted:
         device: where the batch is wanted; None where its parts are.
         here: what is gathered where it is, by values and index, with its place.
         there: what the host gathers and a device gets.
+        fetched: what comes from elsewhere, by its source and index.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class _Wanted:
         self.lane, self.device, self.uva = lane, device, uva
         self.here: list[tuple[Tensor, Tensor, Place]] = []
         self.there: list[tuple[Tensor, Tensor, Place]] = []
+        self.fetched: list[tuple[Any, Tensor, Place]] = []
 
     def add(self, values: Tensor, index: Tensor, place: Place) -> bool:
         """Notes rows of `values`; False if they have to be selected otherwise."""
@@ -112,8 +115,11 @@ class _Wanted:
 
     def gather(self) -> None:
         """Puts the rows where they belong."""
-        rows = gather_columns([(values, index) for values, index, _ in self.here])
-        self._put(self.here, rows)
+        for source, index, (told, key) in self.fetched:
+            rows = fetch(source, index)
+            told[key] = rows if self.device is None else rows.to(self.device)
+        columns = [(values, index) for values, index, _ in self.here]
+        self._put(self.here, gather_columns(columns))
         if self.lane is not None and self.there:
             known: dict[int, Tensor] = {}  # nodes may index many columns
             for _, index, _ in self.there:
@@ -172,6 +178,9 @@ def _nodes(
     for key, value in store._mapping.items():
         if key == "num_nodes":
             told[key] = node.numel()
+        elif is_source(value):
+            if not of_edges(store, key):
+                wanted.fetched.append((value, node, (told, key)))
         elif store.is_node_attr(key):
             _select(data, store, told, key, value, node, wanted)
     told.setdefault("n_id", node)
@@ -189,6 +198,9 @@ def _edges(
     for key, value in store._mapping.items():
         if key == "edge_index":
             told[key] = edge_index_of(*ends).to(wanted.device or value.device)
+        elif is_source(value):
+            if of_edges(store, key) and edge is not None:
+                wanted.fetched.append((value, edge, (told, key)))
         elif store.is_edge_attr(key):
             if edge is None:
                 told.pop(key, None)

@@ -7,6 +7,7 @@ from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
 from torch_geometric.sampler.base import SubgraphType
 
 from gttf_pyg._rows import ONLY, Graph, Options, without_relation
+from gttf_pyg.feature_store import FileStore
 from gttf_sampler._check import fail
 from gttf_sampler.distributed import PartitionedAdj, PartitionedGraph
 
@@ -69,7 +70,9 @@ def _size(adj: PartitionedAdj) -> tuple[int, int]:
 
 
 def as_stores(data: Any) -> Any:
-    """A partitioned graph as a pair of stores; anything else as it is."""
+    """A graph in parts, or on disk, as a pair of stores; anything else as it is."""
+    if isinstance(data, FileStore):
+        return data, data
     if not isinstance(data, PartitionedGraph):
         return data
     store = PartitionedStore(data)

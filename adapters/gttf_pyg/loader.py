@@ -26,10 +26,13 @@ from gttf_pyg._finish import Finish
 from gttf_pyg._keys import KeyedCollate
 from gttf_pyg._normalize import GCNWeights
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
-from gttf_pyg._threads import only_ours
+from gttf_pyg._sources import check_sources, has_sources, sized
+from gttf_pyg._threads import COLLATES, only_ours
+from gttf_pyg.feature_store import FileStore
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import BiasFn
 from gttf_sampler._check import finite, mistyped, shown
+from gttf_sampler._loading.apart import is_postponed, postponed
 from gttf_sampler._loading.keyed import KeyedLoader
 from gttf_sampler._loading.lane import Lane, lane_on
 from gttf_sampler._loading.threaded import ThreadedIter, fetch_of
@@ -50,6 +53,7 @@ class Batches:
         """Has every batch drawn with its key; for the end of a constructor."""
         self.collate_fn = KeyedCollate(self)
         sampler = getattr(self, "node_sampler", None) or self.link_sampler
+        check_sources(self.data, sampler, can_join(self.data))
         weights = getattr(self.transform, "weights", None)
         self.origin = Origin(self.data, sampler, isinstance(weights, GCNWeights))
 
@@ -73,8 +77,11 @@ class Batches:
         workers = loader.num_workers * (loader.prefetch_factor or 1)
         sample = fetch_of(loader)
         per_worker = loader.filter_per_worker
+        depth = self.prefetch or workers
+        if lane is None and self._reads_apart():
+            return ThreadedIter(loader, depth, postponed(sample), self.filter_fn)
         make = sample if per_worker else lambda index: self.filter_fn(sample(index))
-        return ThreadedIter(loader, self.prefetch or workers, make, lane=lane)
+        return ThreadedIter(loader, depth, make, lane=lane)
 
     def _lane_of_rows(self) -> Lane | None:
         """The streams on which batches are made, where the rows are on a device."""
@@ -87,12 +94,22 @@ class Batches:
                     lane.reads(adj.arrays().values())
         return self._lane
 
+    def _reads_apart(self) -> bool:
+        """Whether features come from a disk, and a thread of their own reads them."""
+        own: Any = type(self)
+        ours = own.filter_fn is Batches.filter_fn and own.collate_fn in COLLATES
+        store = self.data[0] if isinstance(self.data, tuple) else None
+        return ours and (isinstance(store, FileStore) or has_sources(self.data))
+
     def filter_fn(self, out: Any) -> Any:
         """Joins what was sampled with its features."""
+        if is_postponed():
+            return out
         mine: Any = self
         sampler = getattr(mine, "node_sampler", None) or mine.link_sampler
         # In processes of their own, PyG gathers into memory that is shared.
-        ours = isinstance(sampler, GTTFSampler) and get_worker_info() is None
+        here = get_worker_info() is None or has_sources(mine.data)
+        ours = isinstance(sampler, GTTFSampler) and here
         if not ours or not can_join(mine.data):
             return super().filter_fn(out)  # type: ignore[misc]
         if mine.transform_sampler_output:
@@ -186,7 +203,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         layerwise: bool = False,
         **kwargs: Any,
     ) -> None:
-        data = as_stores(data)
+        data = sized(as_stores(data))
         given = locals()  # by name, as both loaders hand them on
         not_seed_edges(exclude_edges)
         self.prefetch, self.uva = checked_prefetch(given), checked_uva(given)
@@ -261,7 +278,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         layerwise: bool = False,
         **kwargs: Any,
     ) -> None:
-        data = as_stores(data)
+        data = sized(as_stores(data))
         given = locals()  # by name, as both loaders hand them on
         self.prefetch, self.uva = checked_prefetch(given), checked_uva(given)
         sampler = sampler_for(given)

@@ -17,6 +17,8 @@ from gttf_sampler._backends import gather_kernels, kernels, torch_ops
 from gttf_sampler._backends.memory import IDS, borrow, empty, lend
 from gttf_sampler._backends.numba_asked import Numbers as Numbers
 from gttf_sampler._backends.numba_asked import asked as asked
+from gttf_sampler._backends.numba_disk import place_rows as place_rows
+from gttf_sampler._backends.numba_disk import read_runs as read_runs
 from gttf_sampler._backends.numba_pairs import draw_alias as draw_alias
 from gttf_sampler._backends.numba_pairs import pair_gradients as pair_gradients
 from gttf_sampler._backends.numba_pairs import pair_scores as pair_scores

@@ -8,7 +8,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from gttf_sampler._backends import torch_ops, torch_pairs, torch_second_order
+from gttf_sampler._backends import (
+    torch_disk,
+    torch_ops,
+    torch_pairs,
+    torch_second_order,
+)
 from gttf_sampler._backends.torch_ops import id_dtype, take
 from gttf_sampler._backends.types import REFUSED, Envelope, Reverse, SecondOrder
 from gttf_sampler.backend import fast_backend
@@ -37,6 +42,8 @@ __all__ = [
     "id_dtype",
     "pair_gradients",
     "pair_scores",
+    "place_rows",
+    "read_runs",
     "rooted",
     "rooted_padded",
     "row_range",
@@ -85,6 +92,8 @@ group_by_row = _door(torch_ops.group_by_row)
 has_edge = _door(torch_ops.has_edge)
 pair_gradients = _door(torch_pairs.pair_gradients)
 pair_scores = _door(torch_pairs.pair_scores)
+place_rows = _door(torch_disk.place_rows)
+read_runs = _door(torch_disk.read_runs)
 rooted = _door(torch_ops.rooted)
 rooted_padded = _door(torch_ops.rooted_padded)
 row_range = _door(torch_ops.row_range)

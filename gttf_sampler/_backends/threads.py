@@ -1,4 +1,7 @@
-"""Threads for kernels that release the GIL: as many as torch would use.
+"""Threads for kernels that release the GIL, and for reads that wait for a disk.
+
+Of the first there are as many as torch would use, of the others as many as reads in
+flight let a disk show what it can.
 
 To wake a thread takes as long as to draw thousands of edges. So nobody waits for one:
 who has calls to make begins with them, threads that wake up meanwhile take some of
@@ -22,18 +25,43 @@ import torch
 
 GRAIN = 1 << 13  # less work than this is done before a thread is awake
 
-_waiting: "SimpleQueue[Callable[[], None]]" = SimpleQueue()
-_started = 0
+READS = 64  # how many reads in flight let a solid-state disk show what it can
 
 
-def _forget() -> None:
-    """Drops the threads of the parent process, which a fork does not copy."""
-    global _waiting, _started
-    _waiting, _started = SimpleQueue(), 0
+class Crew:
+    """Threads that help with calls.
 
+    Args:
+        size: says how many callers and helpers there may be.
+    """
+
+    def __init__(self, size: Callable[[], int]) -> None:
+        self.size = size
+        self.forget()
+
+    def forget(self) -> None:
+        """Drops the threads of the parent process, which a fork does not copy."""
+        self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._starting, self.started = Lock(), 0
+
+    def summon(self, help: Callable[[], None]) -> None:
+        """Asks a thread to help, as soon as it is awake."""
+        with self._starting:
+            if self.started < self.size() - 1:
+                own = (self._waiting,)
+                try:
+                    Thread(target=_serve, args=own, name="gttf", daemon=True).start()
+                except RuntimeError:  # the system or a closing interpreter starts none
+                    return
+                self.started += 1
+        self._waiting.put(help)
+
+
+KERNELS, READERS = Crew(torch.get_num_threads), Crew(lambda: READS)
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    for _crew in (KERNELS, READERS):
+        os.register_at_fork(after_in_child=_crew.forget)
 
 
 def ranges(size: int, work: int) -> list[tuple[int, int]]:
@@ -51,13 +79,15 @@ class Calls:
     then is not made.
     """
 
-    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+    def __init__(
+        self, calls: Sequence[Callable[[], Any]], crew: Crew = KERNELS
+    ) -> None:
         self._calls = [_Call(call) for call in calls]
         self._left = deque(self._calls)  # popleft is atomic
-        others = min(torch.get_num_threads(), len(calls)) - 1
+        others = min(crew.size(), len(calls)) - 1
         self._busy = [Lock() for _ in range(others)]
         for lock in self._busy:
-            _summon(partial(_help, self._left, lock))
+            crew.summon(partial(_help, self._left, lock))
 
     def __enter__(self) -> "Calls":
         return self
@@ -113,12 +143,12 @@ class _Call:
             self.over.release()
 
 
-def run(calls: Sequence[Callable[[], Any]]) -> None:
+def run(calls: Sequence[Callable[[], Any]], crew: Crew = KERNELS) -> None:
     """Makes all calls and waits for them."""
     if len(calls) == 1:
         calls[0]()
         return
-    with Calls(calls) as made:
+    with Calls(calls, crew) as made:
         for number in range(len(calls)):
             made.wait(number)
 
@@ -164,18 +194,6 @@ def parallel(
 def held(owners: Any, kernel: Callable[..., Any], *args: Any) -> Any:
     """Calls a kernel; as long as it runs, `owners` live."""
     return kernel(*args)
-
-
-def _summon(help: Callable[[], None]) -> None:
-    """Asks a thread to help, as soon as it is awake."""
-    global _started
-    if _started < torch.get_num_threads() - 1:
-        try:
-            Thread(target=_serve, args=(_waiting,), name="gttf", daemon=True).start()
-        except RuntimeError:  # the system or a closing interpreter starts no thread
-            return
-        _started += 1
-    _waiting.put(help)
 
 
 def _serve(waiting: "SimpleQueue[Callable[[], None]]") -> None:

@@ -38,3 +38,13 @@ def kind_of(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return type(value).__name__
+
+
+def readable(nbytes: int) -> str:
+    """A number of bytes as a person writes it."""
+    size, unit = float(nbytes), "bytes"
+    for larger in ("kB", "MB", "GB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"

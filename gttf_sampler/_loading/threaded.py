@@ -39,6 +39,7 @@ class ThreadedIter(_BaseDataLoaderIter):
         loader: whose indices, generator, timeout and pinning are used.
         depth: how many batches are made ahead; 0 for none, and no thread.
         make: index → batch; by default what the loader's workers would do.
+        finish: what is done to that, in a thread of its own, while the next is made.
         indices: to use instead of the loader's, with the number of every batch.
         lane: the streams of a device on which batches are made.
     """
@@ -48,12 +49,13 @@ class ThreadedIter(_BaseDataLoaderIter):
         loader: ThreadedLoader,
         depth: int,
         make: Make | None = None,
+        finish: Make | None = None,
         indices: Iterator[tuple[int, Any]] | None = None,
         lane: Lane | None = None,
     ) -> None:
         make = make or fetch_of(loader)
         make = make if lane is None else lane.makes(make)
-        self._desk, self._lane = _Desk(make, loader.collate_fn), lane
+        self._desk, self._lane = _Desk(make, finish, loader.collate_fn), lane
         super().__init__(loader)
         self._sampler_iter = indices or enumerate(self._sampler_iter)
         if lane is not None:
@@ -130,13 +132,15 @@ class _Desk:
     To samplers that ask who wants a batch, it is what fetches the batches of this pass.
     """
 
-    def __init__(self, make: Make, collate_fn: Make) -> None:
-        self.make, self.collate_fn, self.base = make, collate_fn, 0
+    def __init__(self, make: Make, finish: Make | None, collate_fn: Make) -> None:
+        self.make, self.finish, self.collate_fn = make, finish, collate_fn
+        self.base = 0
         self.with_grad = torch.is_grad_enabled()
         self.pin: Make | None = None
         used = torch.cuda.is_initialized()
         self.gpu = torch.cuda.current_device() if used else None
         self.tasks: SimpleQueue[Any] = SimpleQueue()
+        self.made: SimpleQueue[Any] = SimpleQueue()
         self.done: SimpleQueue[Any] = SimpleQueue()
         self.open, self.employed = True, False
 
@@ -146,38 +150,62 @@ class _Desk:
             return
         self.employed = True
         _watch_exit()
-        thread = threading.Thread(
-            target=_work, args=(self,), name="gttf-loader", daemon=True
-        )
-        _working[thread] = self
-        thread.start()
+        ways: list[Any] = [(self.tasks, self.done_with, self.done)]
+        if self.finish is not None:
+            ways = [
+                (self.tasks, self.made_of, self.made),
+                (self.made, self.finished, self.done),
+            ]
+        for way in ways:
+            args = (self, *way)
+            thread = threading.Thread(
+                target=_work, args=args, name="gttf-loader", daemon=True
+            )
+            _working[thread] = self
+            thread.start()
 
     def done_with(self, task: Any) -> Any:
         """The batch of a numbered index, or what went wrong."""
+        return self.finished(self.made_of(task))
+
+    def made_of(self, task: Any) -> Any:
+        """What is made of a numbered index, or what went wrong."""
         if isinstance(task, _Failed):
             return task
         number, index = task
         try:
             with telling(Fetch(self.base, self, number)):
-                batch = self.make(index)
-            return batch if self.pin is None else self.pin(batch)
+                return self.make(index)
         except BaseException as error:  # the reader's to see
+            return _Failed(error)
+
+    def finished(self, batch: Any) -> Any:
+        """What was made, as its reader gets it, or what went wrong."""
+        if isinstance(batch, _Failed):
+            return batch
+        try:
+            batch = batch if self.finish is None else self.finish(batch)
+            return batch if self.pin is None else self.pin(batch)
+        except BaseException as error:
             return _Failed(error)
 
     def close(self) -> None:
         """Ends the thread; safe to call from the collector, wherever it runs."""
         self.open = False
         self.tasks.put(None)
+        self.made.put(None)
 
 
-def _work(desk: _Desk) -> None:
-    """Makes batches as long as somebody wants them."""
+def _work(
+    desk: _Desk, tasks: SimpleQueue[Any], make: Make, done: SimpleQueue[Any]
+) -> None:
+    """Makes batches, or a part of them, as long as somebody wants them."""
     torch.set_grad_enabled(desk.with_grad)
     if desk.gpu is not None:  # every thread has a current one
         torch.cuda.set_device(desk.gpu)
     try:
-        while (task := desk.tasks.get()) is not None and desk.open:
-            desk.done.put(desk.done_with(task))
+        while (task := tasks.get()) is not None and desk.open:
+            done.put(make(task))
     finally:
         del _working[threading.current_thread()]
 

@@ -102,6 +102,7 @@ TITLES = {
     "train": "An epoch of GraphSAGE, and memory of a GCN (shorter is better)",
     "walks": "Random walks: steps per second, and epochs of training on them",
     "embedding": "Embeddings: seconds of training, and what they are worth",
+    "disk": "Features from a disk: rows, batches, epochs",
     "build": "Edges sorted into rows per second (longer is better)",
     "kernels": "Edges drawn or sorted per second (longer is better)",
     "memory": "Memory to hold the graph and to build it (shorter is better)",
@@ -216,12 +217,41 @@ def _training_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
     axes.set_xlabel("seconds of an epoch (shorter is better)", size=8)
 
 
+def _disk_row_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
+    """Rows per second."""
+    values = [row["rate"] for row in rows]
+    colors = [_color(row["peer"]) for row in rows]
+    axes.barh(range(len(rows)), values, THICK, color=colors)
+    ends = [f"{row['rate']:,.0f} rows/s  ({row['ratio']:.1f} ×)" for row in rows]
+    _write_ends(axes, values, ends)
+    axes.set_xlabel("rows per second (longer is better)", size=8)
+
+
+def _disk_time_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
+    """The time of a batch or of an epoch, and what part of it was waiting."""
+    values = [row["best"] for row in rows]
+    colors = [_color(row["peer"]) for row in rows]
+    axes.barh(range(len(rows)), values, THICK, color=colors)
+    unit = "s" if "batch" in rows[0] else "ms"
+    ends = []
+    for row in rows:
+        text = f"{row['best']:.3g} {unit}"
+        if unit == "s":
+            text += f", {100 * row['share']:.0f} % waiting"
+        ends.append(_end(row, text))
+    _write_ends(axes, values, ends)
+    axes.set_xlabel(f"{unit} (shorter is better)", size=8)
+
+
 SMALL = {"va": "center", "size": 7.5}
 DRAW = {
     "train": _epoch_bars,
     "training": _training_bars,
     "memory": _memory_bars,
     "gcn": _peak_bars,
+    "disk rows": _disk_row_bars,
+    "disk batches": _disk_time_bars,
+    "disk epochs": _disk_time_bars,
 }
 
 

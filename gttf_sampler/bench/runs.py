@@ -44,6 +44,10 @@ JOBS = {
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
         "features",
     ),
+    "disk": (
+        *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
+        "features",
+    ),
     "memory": ("fanouts", "batch", "batches", "seed"),
     "scale": ("mode", "fanouts", "batch", "batches", "rounds", "seed"),
 }
@@ -51,6 +55,7 @@ TASKS = tuple(JOBS)
 DEFAULT_GRAPH = {
     **dict.fromkeys(TASKS, "reddit-like"),
     "scale": "papers-like",
+    "disk": "papers-like",
     "embedding": None,  # a small one that it makes itself
 }
 # What a row begins with if it is about us, and not about somebody to compare with.
@@ -67,6 +72,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "build": {"rounds": 5},
     "kernels": {"batches": 10, "rounds": 5},
     "distributed": {"batches": 10, "rounds": 5},
+    "disk": {"scale": 0.05, "batches": 10, "rounds": 3},
     "memory": {"batches": 5},
     "scale": {"batches": 20, "rounds": 5},
 }
@@ -105,7 +111,9 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found["graph"] = facts
     settings = {name: options[name] for name in JOBS[task] if name != "graph"}
     grows = task == "scale" or (task == "embedding" and options["scale"] is not None)
-    lonely = not grows and task != "distributed" and alone(found["groups"])
+    lonely = (
+        not grows and task not in ("distributed", "disk") and alone(found["groups"])
+    )
     return {
         "task": task,
         "settings": settings,

@@ -1,4 +1,4 @@
-"""`gttf info`: versions, backend and hosts; or the facts of a graph."""
+"""`gttf info`: versions, backend and hosts; or the facts of a graph or of features."""
 
 import argparse
 import json
@@ -8,15 +8,22 @@ from typing import Any
 
 import torch
 
+from gttf_sampler import FeatureFile
 from gttf_sampler.bench import inputs, machine, peers
+from gttf_sampler.cli.features import describe
 from gttf_sampler.distributed import layout
 from gttf_sampler.distributed.partition import facts_of
+from gttf_sampler.features.layout import is_features
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    add("graph", nargs="?", help="edge list, .npz, CompactAdj or partitioned directory")
+    add(
+        "graph",
+        nargs="?",
+        help="edge list, .npz, CompactAdj or partitioned directory, features",
+    )
     add("--json", action="store_true", help="print JSON")
 
 
@@ -46,6 +53,8 @@ def _absent() -> peers.Missing:
 
 def _of_graph(path: str) -> dict[str, Any]:
     """The facts of a graph, with the quartiles of its degrees."""
+    if is_features(path):
+        return describe(FeatureFile(path))
     if layout.is_partitioned(path):
         return facts_of(layout.read_header(Path(path), layout.WHOLE))
     adj = inputs.read(path)

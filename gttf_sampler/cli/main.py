@@ -16,9 +16,11 @@ from gttf_sampler import __version__
 # or the exit status if it has printed them itself.
 COMMANDS = {
     "bench": "compare speed, memory and scale with other samplers on this machine",
+    "build": "sort edges into rows on disk, more of them than memory holds",
     "demo": "show what a walk forest is, on the graph of the paper's Figure 1",
     "embed": "learn embeddings of the nodes of an edge list",
-    "info": "tell versions, backend and hosts, or what is in a graph file",
+    "features": "write values per node so that batches read them by id from disk",
+    "info": "tell versions, backend and hosts, or what is in a file",
     "verify": "compare the draws of a device with those of the CPU, bit by bit",
     "partition": "cut a graph into parts, one for each of several processes",
 }

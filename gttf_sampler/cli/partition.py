@@ -2,11 +2,6 @@
 
 import argparse
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +9,12 @@ import numpy as np
 
 from gttf_sampler import CompactAdj, _check
 from gttf_sampler.bench import inputs
+from gttf_sampler.cli.progress import progress
 from gttf_sampler.distributed import partition
 from gttf_sampler.distributed.layout import is_partitioned
 from gttf_sampler.distributed.methods import METHODS
 from gttf_sampler.distributed.part import open_part
-from gttf_sampler.distributed.source import ONLY, Report
+from gttf_sampler.distributed.source import ONLY
 from gttf_sampler.graph.edgelist import read_edge_list
 
 SAVED_BY_TORCH = (".pt", ".pth")
@@ -162,18 +158,3 @@ def _given(file: str) -> Any:
         return _array("--method", file)
     with np.load(file) as arrays:
         return {name: arrays[name] for name in arrays.files}
-
-
-@contextmanager
-def progress() -> Iterator[Report | None]:
-    """What shows how many bytes were read and written, where tqdm is installed."""
-    if find_spec("tqdm") is None or not sys.stderr.isatty():
-        yield None
-        return
-    with import_module("tqdm").tqdm(unit="B", unit_scale=True, leave=False) as bar:
-
-        def report(what: str, done: int) -> None:
-            bar.set_description(what, refresh=False)
-            bar.update(done)
-
-        yield report

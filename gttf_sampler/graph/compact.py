@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable, ScratchPool
 from gttf_sampler.graph import build, storage, tables
+from gttf_sampler.graph import chunks as chunked
 
 DIRECTIONS = ("in", "out")
 T = TypeVar("T")
@@ -100,6 +101,51 @@ class CompactAdj:
         _check.row_pointer("edge_index", rows.rowptr, rows.col.numel())
         arrays = rows._asdict()
         return cls(num_cols=num_cols, direction=direction, **arrays).trusted()
+
+    @classmethod
+    def from_chunks(
+        cls,
+        chunks: Iterable[Any],
+        path: str | os.PathLike[str],
+        num_nodes: int | tuple[int, int] | None = None,
+        *,
+        direction: str = "in",
+        edge_ids: bool = True,
+        sort_by_time: bool = True,
+        overwrite: bool = False,
+        memory: int | None = None,
+        tmp: str | os.PathLike[str] | None = None,
+        report: Callable[[str, int], None] | None = None,
+    ) -> CompactAdj:
+        """Sorts edges that come in chunks into rows on disk; memory need not hold them.
+
+        The rows of `from_edge_index`, as `save` writes them, opened with `mmap`.
+
+        Args:
+            chunks: edges [2, k] each, or (edges, {"edge_weight": [k], "edge_time":
+                [k]}).
+            path: the directory to write, which appears when it is whole.
+            num_nodes: by default the largest id + 1, for which chunks are read twice;
+                what can be read but once must come with it.
+            direction: see `from_edge_index`.
+            edge_ids: whether to keep the position of every edge in the stream.
+            sort_by_time: see `from_edge_index`.
+            overwrite: see `save`.
+            memory: bytes for sorting, by default 2 GB, or half of what is left.
+            tmp: where edges wait meanwhile, 12 bytes each; by default beside `path`.
+            report: called with what is done, and with how many edges more.
+        """
+        _check.one_of("direction", direction, DIRECTIONS)
+        chunked.build_rows(
+            *(chunks, path, num_nodes, direction),
+            edge_ids=_check.yes_or_no("edge_ids", edge_ids),
+            sort_by_time=sort_by_time,
+            overwrite=_check.yes_or_no("overwrite", overwrite),
+            nbytes=memory,
+            tmp=tmp,
+            report=report,
+        )
+        return cls.open(path, verify=False)
 
     @classmethod
     def from_csr(
@@ -373,9 +419,8 @@ class CompactAdj:
         parts += [
             name for name in self.arrays() if name in ("edge_weight", "edge_time")
         ]
-        return (
-            f"CompactAdj({', '.join(parts)}, {_readable(self.nbytes)} on {self.device})"
-        )
+        parts.append(f"{_check.readable(self.nbytes)} on {self.device}")
+        return f"CompactAdj({', '.join(parts)})"
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
         """What `make` returned the first time this graph was asked for `name`."""
@@ -391,13 +436,3 @@ class CompactAdj:
         changed._cache["max_degree"] = self.max_degree
         sound = "sound" in self._cache and not changed.col.is_meta
         return changed.trusted() if sound else changed
-
-
-def _readable(nbytes: int) -> str:
-    """A number of bytes as a person writes it."""
-    size, unit = float(nbytes), "bytes"
-    for larger in ("kB", "MB", "GB"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
-    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"

@@ -9,7 +9,7 @@ import os
 import re
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,26 +57,43 @@ def save(
     facts: dict[str, Any],
     overwrite: bool = False,
 ) -> None:
-    """Writes `arrays` and `facts` into the directory `path`, replacing what it held.
+    """Writes `arrays` and `facts` into the directory `path`, replacing what it held."""
+    plain = {
+        name: array if isinstance(array, Pieces) else _as_numpy(name, array)
+        for name, array in arrays.items()
+    }
+
+    def write(files: Mapping[str, Path]) -> dict[str, Any]:
+        return {name: write_array(files[name], a) for name, a in plain.items()}
+
+    replace(path, plain, facts, overwrite, write)
+
+
+def replace(
+    path: str | os.PathLike[str],
+    names: Iterable[str],
+    facts: dict[str, Any],
+    overwrite: bool,
+    write: Callable[[Mapping[str, Path]], dict[str, Any]],
+) -> None:
+    """Has `write` write the files of some arrays, and puts them into force at once.
+
+    It is given a file per array, and returns what the header says of each.
 
     Every call writes files of its own. Calls at the same time meet only where they
     replace the header, one after the other; each then removes what the header named
     before, and what a process that died has left.
     """
     folder = _folder(path, overwrite)
-    plain = {
-        name: array if isinstance(array, Pieces) else _as_numpy(name, array)
-        for name, array in arrays.items()
-    }
     token = uuid.uuid4().hex[:12]
-    files = {name: folder / f"{name}.{token}.bin" for name in plain}
+    files = {name: folder / f"{name}.{token}.bin" for name in names}
     header = folder / f"{HEADER}.{token}"
     with ExitStack() as until_done:
         with _locked(folder):  # or another call could take the file for a dead one's
             header.touch()
             until_done.enter_context(_locked(header))
         try:
-            entries = {name: write_array(files[name], a) for name, a in plain.items()}
+            entries = write(files)
             content = {"format": FORMAT, "version": VERSION, **facts, "arrays": entries}
             content["crc32"] = checksum(content)
             write_bytes(header, [json.dumps(content, indent=1).encode()])

@@ -66,7 +66,7 @@ def test_workers_give_the_same_batches(method):
     """After this process has used its threads; workers persist over two epochs."""
     adj = make_graph()
     expected = [draw(adj, number) for number in range(6)]
-    assert threads._started
+    assert threads.KERNELS.started
     loader = DataLoader(
         Batches(adj),
         batch_size=None,
@@ -236,7 +236,7 @@ def test_nobody_waits_for_a_thread_to_wake_up(two_threads):
     def note(owner, number):
         made.append(number)
 
-    threads._summon(lambda: go_on.wait(30))
+    threads.KERNELS.summon(lambda: go_on.wait(30))
     owner = Owner()
     alive = weakref.ref(owner)
     threads.run([partial(note, owner, number) for number in range(5)])

@@ -1,5 +1,7 @@
 """Every task on a tiny graph: who takes part, and that the work is the same."""
 
+import os
+import pathlib
 from importlib.util import find_spec
 
 import numpy as np
@@ -10,9 +12,13 @@ from gttf_sampler import CompactAdj, sample_rooted, use_backend
 from gttf_sampler.bench import (
     graphs,
     in_memory,
+    machine,
     model,
     peers,
+    plots,
+    tables,
     task_build,
+    task_disk,
     task_distributed,
     task_gcn,
     task_loader,
@@ -465,3 +471,35 @@ def test_bench_distributed(graph, monkeypatch):
     assert parts["ratio"] == pytest.approx(whole["best"] / parts["best"])
     assert 0 < kept["bytes"] < parts["bytes"]
     assert parts["nodes"] == pytest.approx(whole["nodes"], rel=0.1)
+
+
+needs_disk = pytest.mark.skipif(
+    not (PYG and hasattr(os, "posix_fadvise")), reason="needs PyG, and Linux"
+)
+
+
+@needs_disk
+def test_bench_disk(graph):
+    """Every way gives a row; caches serve a part, and the model waits for a part."""
+    found = task_disk.run(graph, [3, 2], **SMALL, features=5, report=silent)
+    rows, batches, epochs = (group["rows"] for group in found["groups"])
+    assert rows[0]["ratio"] == 1
+    assert {row["peer"] for row in batches} == {way.label for way in task_disk.WAYS}
+    kept = {row["peer"]: row["share"] for row in batches}
+    assert kept["gttf FeatureFile, cold"] is None
+    assert 0 < kept["gttf FeatureFile, cold, 20 % cached"] < 1
+    assert all(0 <= row["share"] <= 1 for row in epochs)
+    assert not (pathlib.Path(graph).parent / "features.npy").exists()
+    result = {"task": "disk", "settings": {}, "machine": machine.describe(), **found}
+    assert "waiting" in tables.render(result)
+    plots.draw({**result, "notes": []})
+
+
+@needs_disk
+def test_bench_disk_beyond_memory(graph, monkeypatch):
+    """Half precision around the system's cache, and nobody to compare with."""
+    monkeypatch.setattr(task_disk.memory, "room", lambda: 1000)
+    found = task_disk.run(graph, [3, 2], **SMALL, features=5, report=silent)
+    _, batches, _ = (group["rows"] for group in found["groups"])
+    assert [row["peer"] for row in batches] == ["gttf FeatureFile"]
+    assert "of 0.0 GB that are left" in found["left_out"][0]["why"]

@@ -166,7 +166,7 @@ def check(words):
 
 
 def check_gttf(rest):
-    named = ("bench", "embed", "info", "demo", "partition")
+    named = ("bench", "build", "demo", "embed", "features", "info", "partition")
     if rest[0] in named and len(rest) == 1:
         return  # named in passing
     assert rest[0] in COMMANDS or rest[0].startswith("--"), rest

@@ -20,6 +20,7 @@ FOR_ADAPTERS = {
         "real shown size steps weights within yes_or_no"
     ),
     "gttf_sampler._backends.memory": "IDS",
+    "gttf_sampler._loading.apart": "is_postponed postponed",
     "gttf_sampler._loading.asked": "fetch_under_way",
     "gttf_sampler._loading.keyed": "KeyedIndex KeyedLoader draw_key",
     "gttf_sampler._loading.keys": "BatchKeys",
@@ -53,6 +54,7 @@ MAY_IMPORT = {
     "backend": BASE,
     "graph": {*BASE, "_files"},
     "gather": BASE,
+    "features": {*BASE, "_files", "graph"},
     "draw": {*BASE, "graph"},
     "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
     "bias": {*BASE, "graph", "draw", "subgraph"},
@@ -147,7 +149,7 @@ def test_imports_go_one_way():
 
 def test_adapters_use_the_names_they_may():
     walks = ["graph", "bias", "rooted", "objectives", "embedding", "plot"]
-    rooms = [*walks, "distributed"]
+    rooms = [*walks, "distributed", "features"]
     public = {f"gttf_sampler.{room}" for room in rooms}
     used = {}
     for package in PACKAGES[1:]:

@@ -1,0 +1,97 @@
+"""Files of made features, how they grow cold, and raw reads to compare with."""
+
+import mmap
+import os
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gttf_sampler import FeatureFile, _check
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.threads import READERS, READS, held, run
+from gttf_sampler._backends.types import Reads
+from gttf_sampler.bench.children import RefusedError
+from gttf_sampler.features.layout import HEAD
+
+PIECE = 1 << 16  # rows that are made at a time
+COUNTERS = Path("/proc/self/io")
+CPU = torch.device("cpu")
+
+
+def made_file(
+    path: str, nodes: int, width: int, seed: int, stored: str | None
+) -> FeatureFile:
+    """Writes random features [n, width], float32 when they are read."""
+    size = 4 if stored is None else 2
+    need, free = nodes * width * size, shutil.disk_usage(Path(path).parent).free
+    if need > 0.95 * free:
+        most = 0.95 * free / need
+        raise RefusedError(
+            f"'--scale' must leave features of at most {free / 1e9:.0f} GB, the free "
+            f"disk (got {need / 1e9:.0f} GB); take {most:.2g} times the scale"
+        )
+    return FeatureFile.from_chunks(path, _rows(nodes, width, seed), stored=stored)
+
+
+def _rows(nodes: int, width: int, seed: int) -> Iterator[Tensor]:
+    """Random rows; what they are does not change the time."""
+    generator = torch.Generator().manual_seed(seed)
+    for start in range(0, nodes, PIECE):
+        count = min(PIECE, nodes - start)
+        yield torch.rand(count, width, generator=generator)
+
+
+def forget(path: str, mapped: Any = None) -> None:
+    """Has the system forget what it holds of a file: the next reads are cold.
+
+    It holds on to pages that somebody has mapped, so these are let go first.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        raise RefusedError("cold reads can be measured on Linux alone")
+    if mapped is not None:
+        mapped._mmap.madvise(mmap.MADV_DONTNEED)
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(handle)
+
+
+def bytes_from_disk() -> int:
+    """What this process has had the disk read so far; 0 where nobody counts."""
+    if not COUNTERS.exists():
+        return 0
+    lines = COUNTERS.read_text().splitlines()
+    return next(int(x.split()[1]) for x in lines if x.startswith("read_bytes"))
+
+
+def raw_reads(path: str, file: FeatureFile, ids: Tensor, out: Tensor) -> None:
+    """As many reads as ids, in their order, on all threads: nothing but reads."""
+    stride = file.nbytes // max(1, len(file))
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+        count = ids.numel()
+        place, start = np.arange(count), np.arange(count + 1)
+        failed = np.zeros(count, np.uint8)
+        reads = Reads(
+            *(CPU, handle, HEAD, stride, 1, ids.numpy(), place, start, out, failed)
+        )
+        step = max(1, -(-count // (4 * READS)))
+        calls = [
+            partial(held, reads, ops.read_runs, reads, lo, min(lo + step, count))
+            for lo in range(0, count, step)
+        ]
+        run(calls, READERS)
+        if failed.any():
+            _check.fail(path, "must be readable", "reads that failed")
+    finally:
+        os.close(handle)

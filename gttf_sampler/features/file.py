@@ -1,0 +1,290 @@
+"""FeatureFile: rows of values on disk, read by id."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler.features import layout as layouts
+from gttf_sampler.features.cache import Kept, Lately
+from gttf_sampler.features.encoding import NAMES, SAME, decode
+from gttf_sampler.features.handle import Handle, State
+from gttf_sampler.features.read import read_rows
+from gttf_sampler.features.write import Report, chunks_of, write
+
+
+class FeatureFile:
+    """Values [n, ...] in a file, of which `read` fetches the rows that are asked for.
+
+    >>> import tempfile, torch
+    >>> from gttf_sampler import FeatureFile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     x = FeatureFile.from_array(f"{folder}/x.npy", torch.eye(3))
+    ...     x.read([2, 0]).tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+
+    Many reads are in flight at once, rows near each other come with one, and what is
+    read goes straight into memory that was used before. The file is an .npy file with
+    checksums behind its rows; `numpy.load` reads it. One that is truncated, altered or
+    replaced while it is open gives an error, never other rows.
+
+    Where the file is larger than the memory that is left, reads go around the system's
+    cache, which would keep a page of 4 kB for every row; `cache` keeps rows instead.
+    `direct` decides otherwise.
+
+    Args:
+        path: of what `from_array`, `from_chunks` or `gttf features` has written.
+        direct: whether to read around the system's cache.
+        pin_memory: whether rows are to come in page-locked memory, for a GPU.
+
+    Attributes:
+        reads, bytes_read: how many reads there were so far, and what they brought.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        direct: bool | None = None,
+        pin_memory: bool = False,
+    ) -> None:
+        self.path = os.path.abspath(_check.path("path", path))
+        if direct is not None:
+            direct = _check.yes_or_no("direct", direct)
+        self.pin_memory = _check.yes_or_no("pin_memory", pin_memory)
+        if self.pin_memory and not torch.cuda.is_available():
+            _check.fail("pin_memory", "must be False where there is no GPU", True)
+        self._wanted = direct
+        self._open: Handle | None = Handle(self.path, direct)
+        self._layout, self._state = self._open.layout, self._open.state
+        self.direct = self._open.align > 1
+        self._cache: Kept | Lately | None = None
+        self.reads = self.bytes_read = 0
+
+    @classmethod
+    def from_array(
+        cls,
+        path: str | os.PathLike[str],
+        values: Any,
+        *,
+        stored: Any = None,
+        overwrite: bool = False,
+        report: Report | None = None,
+    ) -> FeatureFile:
+        """Writes `values` [n, ...] and opens them; a memory-mapped array as a stream.
+
+        Args:
+            path: of the new file.
+            values: a tensor or an array.
+            stored: "float16", "bfloat16" or "int8" (with a scale per row) take less
+                disk; rows are read in the dtype of `values` all the same.
+            overwrite: whether to replace a file that is there.
+            report: called with what is done and how many more bytes of it.
+        """
+        return cls.from_chunks(
+            *(path, chunks_of(values)),
+            stored=stored,
+            overwrite=overwrite,
+            report=report,
+        )
+
+    @classmethod
+    def from_chunks(
+        cls,
+        path: str | os.PathLike[str],
+        chunks: Iterable[Any],
+        *,
+        stored: Any = None,
+        overwrite: bool = False,
+        report: Report | None = None,
+    ) -> FeatureFile:
+        """Writes chunks [k, ...] of rows as they come, and opens them all.
+
+        The file appears when it is whole; see `from_array` for the rest.
+        """
+        write(path, chunks, stored, overwrite, report)
+        return cls(path)
+
+    @property
+    def shape(self) -> torch.Size:
+        """[n, ...]."""
+        return torch.Size([self._layout.rows, *self._layout.shape])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of what is read."""
+        return self._layout.dtype
+
+    @property
+    def stored(self) -> str:
+        """How numbers are stored: the name of a dtype."""
+        own = self._layout.stored
+        return NAMES[self.dtype] if own == SAME else own
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all rows on disk."""
+        return self._layout.nbytes
+
+    @property
+    def _handle(self) -> Handle:
+        if self._open is None:
+            _check.fail(self.path, "must be open", "a closed file", "open it again")
+        return self._open
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return self._layout.rows
+
+    def read(self, ids: Any, out: Tensor | None = None) -> Tensor:
+        """The rows [k, ...] of ids [k], in their order; they may repeat.
+
+        `out` [k, ...], contiguous and of the file's dtype, is written to if it is
+        given, and returned.
+        """
+        wanted = _check.integers("ids", ids).to("cpu", torch.int64).contiguous()
+        _check.within("ids", wanted, len(self), "rows")
+        return self.rows(wanted, out)
+
+    def __getitem__(self, ids: Any) -> Tensor:
+        """The rows of an id, of ids [k], of a slice, or of a mask [n]."""
+        if isinstance(ids, slice):
+            return self.rows(torch.arange(*ids.indices(len(self))))
+        if isinstance(ids, Tensor) and ids.dtype == torch.bool:
+            _check.length("ids", _check.tensor("ids", ids), len(self), "row")
+            return self.rows(ids.cpu().nonzero().view(-1))
+        if isinstance(ids, int) or (isinstance(ids, Tensor) and ids.dim() == 0):
+            return self.read([int(ids)])[0]
+        return self.read(ids)
+
+    def rows(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
+        """The rows of ids, int64 [k] on the CPU, that are known to be sound."""
+        shape = torch.Size([ids.numel(), *self._layout.shape])
+        if out is None:
+            out = self._room(shape)
+        else:
+            self._check_out(out, shape)
+        if not out.numel():
+            return out
+        plain = self._layout.stored == SAME
+        stride = self._layout.stride
+        if plain:
+            raw = out.view(ids.numel(), -1).view(torch.uint8)
+        else:
+            raw = FEATURES.make(ids.numel() * stride).view(ids.numel(), stride)
+        self._fill(ids, raw)
+        return out if plain else decode(raw, self._layout.stored, out)
+
+    def cache(self, nbytes: int, rows: Any = None) -> FeatureFile:
+        """Keeps rows in memory, in no more than `nbytes`; returns itself.
+
+        What is read stays the same, bit for bit. Rows are kept as they are stored, with
+        4 bytes for every row of the file. `rows` [k] are the ids of those to keep, the
+        most wanted first, as `most_reached` (of a graph) and `most_sampled` (of some
+        batches) tell. Without them, rows come and go by what is asked for (S3-FIFO). 0
+        bytes end the cache. A copy in another process begins without.
+        """
+        nbytes = _check.size("nbytes", nbytes)
+        self._cache, count, stride = None, len(self), self._layout.stride
+        if nbytes and rows is None:
+            self._cache = Lately(nbytes, count, stride)
+        elif nbytes:
+            ids = _check.integers("rows", rows).to("cpu", torch.int64)
+            _check.within("rows", ids, count, "rows")
+            self._cache = Kept(nbytes, ids, count, stride, self._from_disk)
+        return self
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of rows that were found in the cache; nan before the first one."""
+        cache = self._cache
+        asked = 0 if cache is None else cache.hits + cache.misses
+        return cache.hits / asked if cache is not None and asked else math.nan
+
+    def _fill(self, ids: Tensor, raw: Tensor) -> None:
+        """Writes rows as they are stored to `raw`, uint8 [k, stride]."""
+        if self._cache is None:
+            self._from_disk(ids, None, raw)
+        else:
+            self._handle.check()
+            self._cache.fill(ids, raw, self._from_disk)
+
+    def _from_disk(self, ids: Tensor, place: Tensor | None, raw: Tensor) -> None:
+        """Reads rows, into some places of `raw`."""
+        done = read_rows(self._handle, ids, place, raw)
+        self.reads += done.reads
+        self.bytes_read += done.nbytes
+
+    def _room(self, shape: torch.Size) -> Tensor:
+        """Memory for rows, used before where that is worth it."""
+        size = shape.numel() * self.dtype.itemsize
+        _check.fits("ids", size)
+        if self.pin_memory:  # torch keeps such memory by itself
+            return torch.empty(shape, dtype=self.dtype, device="cpu", pin_memory=True)
+        if size < FEATURES.small:
+            return torch.empty(shape, dtype=self.dtype, device="cpu")
+        return FEATURES.make(size).view(self.dtype).view(shape)
+
+    def _check_out(self, out: Any, shape: torch.Size) -> None:
+        """Refuses memory that rows cannot be written to as they are."""
+        found = _check.dense("out", out)
+        if found.dtype != self.dtype:
+            _check.mistyped("out", f"must have dtype {self.dtype}", found.dtype)
+        if found.shape != shape:
+            _check.fail("out", f"must have shape {list(shape)}", list(found.shape))
+        if found.device.type != "cpu" or not found.is_contiguous():
+            _check.fail("out", "must be contiguous on the CPU", found.device)
+        if found.requires_grad:
+            _check.fail("out", "must not require a gradient", True)
+
+    def validate(self) -> FeatureFile:
+        """Reads all rows and compares them with their checksums; returns self."""
+        with self._handle.unchanged():
+            layouts.verify(self.path, self._layout)
+        return self
+
+    def close(self) -> None:
+        """Closes the file, as soon as reads that are under way are over."""
+        self._open = None
+
+    def __enter__(self) -> FeatureFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the file itself; it must be the same one."""
+        how = self._wanted, self.pin_memory
+        return _opened, (self.path, *how, self._state)
+
+    def __repr__(self) -> str:
+        """What it is, and what was read from it."""
+        own = f", stored as {self.stored}" if self._layout.stored != SAME else ""
+        size = _check.readable(self.nbytes)
+        about = f"{list(self.shape)}, {NAMES[self.dtype]}{own}, {size} on disk"
+        if self._cache is not None:
+            about += f", {self._cache.size:,} rows in memory"
+        if self.hit_rate == self.hit_rate:
+            about += f" for {self.hit_rate:.1%} of those asked for"
+        if self.reads:
+            got = _check.readable(self.bytes_read)
+            about += f"; read {got} with {self.reads:,} reads"
+        return f"FeatureFile({about})"
+
+
+def _opened(
+    path: str, direct: bool | None, pin_memory: bool, state: State
+) -> FeatureFile:
+    """A file that another process has open, if it is still the same."""
+    file = FeatureFile(path, direct=direct, pin_memory=pin_memory)
+    if file._state != state:
+        file._handle.changed("it was written to")
+    return file

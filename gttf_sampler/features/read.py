@@ -1,0 +1,131 @@
+"""Rows at ids, with as many reads in flight as the disk serves best.
+
+Ids are sorted, so that rows near each other come with one read and equal ones are read
+once; where one row is all of a read, it goes straight to its place.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gttf_sampler._backends import ops, torch_disk
+from gttf_sampler._backends.threads import KERNELS, READERS, READS, Crew, held, run
+from gttf_sampler._backends.types import Reads
+from gttf_sampler.features.handle import Handle
+from gttf_sampler.features.layout import HEAD
+
+CPU = torch.device("cpu")
+GAP = 1 << 13  # bytes between rows that take less time than another read
+LONGEST = 1 << 17  # bytes of a read: longer ones keep others waiting
+FEWEST, MOST = 4, 512  # runs that a thread takes at a time
+WARM = 2e-5  # seconds of a read that did not have to wait for a disk
+
+Array = np.ndarray[Any, Any]
+
+
+class Done(NamedTuple):
+    """What it took: how many reads, how many bytes."""
+
+    reads: int
+    nbytes: int
+
+
+def read_rows(handle: Handle, ids: Tensor, place: Tensor | None, out: Tensor) -> Done:
+    """Reads the rows of ids [k] into rows `place` [k] of `out`, uint8 [..., stride].
+
+    Without places, row i of `out` is that of ids[i].
+    """
+    stride = handle.layout.stride
+    if ids.numel() == 0 or stride == 0:
+        return Done(0, 0)
+    wanted, order = _sorted(ids)
+    if place is not None:
+        order = place[order]
+    found, where = wanted.numpy(), order.numpy()
+    start = runs_of(found, stride)
+    count = start.size - 1
+    failed = np.zeros(count, np.uint8)
+    reads = Reads(
+        CPU,
+        handle.number,
+        HEAD,
+        stride,
+        handle.align,
+        found,
+        where,
+        start,
+        out,
+        failed,
+    )
+    step = min(MOST, max(FEWEST, count // (4 * READS)))
+    own = (handle, reads)  # of the memory and the file, as long as a thread is at it
+    calls = [
+        partial(held, own, ops.read_runs, reads, lo, min(lo + step, count))
+        for lo in range(0, count, step)
+    ]
+    with handle.unchanged():
+        run(calls, _crew(reads, count))
+        for number in failed.nonzero()[0].tolist():
+            _again(handle, reads, number)
+    spans = found[start[1:] - 1] - found[start[:-1]] + 1
+    return Done(count, int(spans.sum()) * stride)
+
+
+def _crew(reads: Reads, count: int) -> Crew:
+    """Who reads: as many as the disk serves, or as many as there are cores.
+
+    What is in the system's cache waits for nobody, and more threads than cores only
+    take turns at it. A few reads at different places tell.
+    """
+    if reads.align > 1 or count < FEWEST * READS:
+        return READERS
+    for lo in (0, count // 3, 2 * count // 3, count - FEWEST):
+        start = time.perf_counter()
+        ops.read_runs(reads, lo, lo + FEWEST)
+        if time.perf_counter() - start > FEWEST * WARM:
+            return READERS
+    return KERNELS
+
+
+def _sorted(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The ids in ascending order, and where each was."""
+    if bool((ids[1:] >= ids[:-1]).all()):
+        return ids, torch.arange(ids.numel())
+    found, order = ids.sort()
+    return found, order
+
+
+def runs_of(ids: Array, stride: int) -> Array:
+    """Where the runs of ascending ids begin, and where the last one ends.
+
+    A run ends where the gap to the next row is too wide, or at a multiple of its
+    longest size: rows that stand together are read in reads of one size.
+    """
+    step = np.diff(ids)
+    most = max(1, LONGEST // stride)
+    far = (step - 1) * stride > GAP
+    far |= ids[1:] // most != ids[:-1] // most
+    far &= step > 0
+    ends = np.flatnonzero(far) + 1
+    return np.concatenate([[0], ends, [ids.size]]).astype(np.int64)
+
+
+def _again(handle: Handle, reads: Reads, number: int) -> None:
+    """Reads one more time what failed, in a way that says why if it fails again."""
+    a, b = int(reads.start[number]), int(reads.start[number + 1])
+    ids = torch.from_numpy(reads.ids[a:b])
+    handle.check()  # a file that was cut short says so
+    try:
+        rows = torch_disk.run_at(reads, int(ids[0]), int(ids[-1]))
+    except OSError as error:
+        what = f"{handle.path!r} could not be read at row {int(ids[0])}"
+        raise OSError(error.errno, f"{what}: {error.strerror}") from error
+    if rows is None:
+        handle.short()
+    reads.out[torch.from_numpy(reads.place[a:b])] = rows[ids - ids[0]]

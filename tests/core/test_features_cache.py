@@ -1,0 +1,185 @@
+"""Caches of a FeatureFile: the same rows, fewer reads."""
+
+import os
+import threading
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gttf_sampler import CompactAdj, FeatureFile, use_backend
+from gttf_sampler.features import most_reached, most_sampled
+from gttf_sampler.features.fifo import Fifo
+
+ROWS = 2000
+
+
+@pytest.fixture
+def values():
+    return torch.arange(ROWS * 32.0).view(ROWS, 32)
+
+
+@pytest.fixture
+def path(tmp_path, values):
+    FeatureFile.from_array(tmp_path / "x.npy", values)
+    return tmp_path / "x.npy"
+
+
+def skewed(batches, size, seed=0):
+    """Ids of which the low ones come often, each once in a batch."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = 1 / torch.arange(1, ROWS + 1.0)
+    for _ in range(batches):
+        yield torch.multinomial(weight, size, generator=generator)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+@pytest.mark.parametrize("stored", [None, "float16", "int8"])
+@pytest.mark.parametrize("kind", ["kept", "lately"])
+def test_cache_changes_no_bit(tmp_path, values, kind, stored, backend):
+    with use_backend(backend):
+        file = FeatureFile.from_array(tmp_path / "x.npy", values / 7, stored=stored)
+        plain = FeatureFile(tmp_path / "x.npy")
+        rows = torch.arange(150) if kind == "kept" else None
+        file.cache(4 * ROWS + 200 * 170, rows)
+        for ids in skewed(40, 300):
+            ids = torch.cat([ids, ids[:50]])
+            assert torch.equal(file.read(ids), plain.read(ids))
+    assert file.hit_rate > 0.2
+    assert file.bytes_read < plain.bytes_read
+    assert "rows in memory for" in repr(file)
+
+
+def test_kept_rows_are_not_read_again(path, values):
+    file = FeatureFile(path).cache(4 * ROWS + 10 * 128, [7, 3, 3, *range(100, 200)])
+    file.reads = 0
+    assert torch.equal(file.read([3, 7, 100]), values[[3, 7, 100]])
+    assert file.reads == 0
+    file.read([199])  # which did not fit
+    assert file.reads == 1
+    assert file.hit_rate == 0.75
+
+
+def test_cache_takes_no_more_than_it_may(path):
+    for rows in (None, torch.arange(ROWS)):
+        file = FeatureFile(path).cache(4 * ROWS + 100 * (128 + 41), rows)
+        for ids in skewed(10, 300):
+            file.read(ids)
+        assert 90 <= file._cache.size <= 132
+    whole = FeatureFile(path).cache(1 << 28)
+    whole.read(torch.arange(ROWS))
+    whole.reads = 0
+    whole.read(torch.arange(ROWS))
+    assert whole.reads == 0
+    assert whole.cache(0)._cache is None
+
+
+def test_fifo_resists_scans():
+    """A pass over everything does not push out what is asked for all the time."""
+    fifo, hot = Fifo(10_000, 100), torch.arange(50)
+    for _ in range(4):
+        fifo.touch(hot)
+        fifo.admit(hot[fifo.touch(hot) < 0])
+        fifo.admit(torch.arange(200, 260))
+    for start in range(1000, 10_000, 70):
+        fifo.admit(torch.arange(start, min(start + 70, 10_000)))
+        fifo.touch(hot)
+    assert (fifo.touch(hot) >= 0).double().mean() == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 60), max_size=40), max_size=30), st.data())
+def test_fifo_keeps_its_books(batches, data):
+    """Every place has one id at most, and every id that has a place is its only one."""
+    room = data.draw(st.integers(1, 30))
+    fifo, rows = Fifo(61, room), torch.full((room,), -1)
+    for batch in batches:
+        ids = torch.tensor(batch, dtype=torch.int64)
+        slot = fifo.touch(ids)
+        here = slot >= 0
+        assert torch.equal(rows[slot[here].long()], ids[here])
+        which, slots = fifo.admit(ids[~here])
+        assert slots.unique().numel() == slots.numel()
+        rows[slots] = ids[~here][which]
+        assert fifo.size <= room
+        taken = fifo._slot[fifo._slot >= 0]
+        assert len(set(taken.tolist())) == taken.size == fifo.size
+        assert fifo._small.size + fifo._main.size == fifo.size
+
+
+def test_fifo_beats_nothing_at_skewed_ids():
+    """A tenth of the places serve far more than a tenth of the asked."""
+    fifo, hits, asked = Fifo(ROWS, ROWS // 10), 0, 0
+    for number, ids in enumerate(skewed(200, 100)):
+        slot = fifo.touch(ids)
+        fifo.admit(ids[slot < 0])
+        if number >= 100:
+            hits, asked = hits + int((slot >= 0).sum()), asked + 100
+    best = torch.arange(1, ROWS // 10 + 1)
+    weight = 1 / torch.arange(1, ROWS + 1.0)
+    ideal = 0.0
+    for ids in skewed(50, 100, seed=1):
+        ideal += (ids < best.numel()).double().mean().item() / 50
+    assert weight[: ROWS // 10].sum() / weight.sum() > 0.6
+    assert hits / asked > 0.8 * ideal
+
+
+def test_cache_from_many_threads(path, values):
+    file, wrong = FeatureFile(path).cache(4 * ROWS + 200 * 170), []
+
+    def ask(seed):
+        for ids in skewed(30, 200, seed):
+            if not torch.equal(file.read(ids), values[ids]):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_forked_child_of_a_busy_parent(path, values):
+    """The child has a lock that nobody will release: it starts with an empty cache."""
+    file = FeatureFile(path).cache(4 * ROWS + 200 * 170)
+    file.read([1, 2, 3])
+    file._cache._turn.acquire()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(file.read([2, 5]), values[[2, 5]]) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_changed_file_is_noticed_behind_a_cache(path):
+    file = FeatureFile(path).cache(1 << 20, [1])
+    os.truncate(path, 5000)
+    with pytest.raises(ValueError, match="must not change while it is open"):
+        file.read([1])
+
+
+def test_most_reached_and_most_sampled():
+    adj = CompactAdj.from_edge_index([[4, 4, 4, 1, 1, 0], [0, 1, 2, 2, 3, 3]], 6)
+    assert most_reached(adj).tolist() == [4, 1, 0, 2, 3, 5]
+    batches = [torch.tensor([5, 1]), torch.tensor([5, 2, 2]), torch.tensor([0])]
+    assert most_sampled(batches).tolist() == [5, 0, 1, 2]
+    assert most_sampled(iter(batches), n=1).tolist() == [1, 5]
+    assert most_sampled([(batches[0], None)]).tolist() == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda f: f.cache(-1), "'nbytes' must not be negative"),
+        (lambda f: f.cache(100), "'nbytes' must be at least"),
+        (lambda f: f.cache(100, [0]), "'nbytes' must be at least"),
+        (lambda f: f.cache(1 << 20, [ROWS]), "'rows' must hold ids below"),
+        (lambda f: most_sampled([]), "'batches' must hold at least one"),
+        (lambda f: most_sampled([torch.zeros(1).long()], n=0), "'n' must be at least"),
+    ],
+)
+def test_cache_validate(path, call, match):
+    with pytest.raises(ValueError, match=match):
+        call(FeatureFile(path))

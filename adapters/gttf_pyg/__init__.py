@@ -13,8 +13,11 @@ except ImportError as err:
         "install it with: pip install 'gttf-sampler[pyg]'"
     ) from err
 
+from gttf_pyg.bidirectional import BidirectionalNeighborSampler
 from gttf_pyg.check import check_unbiased
+from gttf_pyg.cluster import ClusterData, ClusterLoader
 from gttf_pyg.embeddings import DeepWalk, WatchYourStep
+from gttf_pyg.hgt import HGTLoader, HGTSampler
 from gttf_pyg.inference import layerwise_inference, sampled_inference
 from gttf_pyg.loader import (
     GTTFLinkLoader,
@@ -24,21 +27,28 @@ from gttf_pyg.loader import (
 )
 from gttf_pyg.node2vec import Node2Vec
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
+from gttf_pyg.shadow import ShaDowKHopSampler
 from gttf_pyg.transforms import GTTFNorm, ToCompact
 from gttf_pyg.unbiased import unbiased
 from gttf_sampler.estimate import SampledDegreeWarning
 
 __all__ = [
+    "BidirectionalNeighborSampler",
+    "ClusterData",
+    "ClusterLoader",
     "DeepWalk",
     "GTTFLinkLoader",
     "GTTFLoader",
     "GTTFNorm",
     "GTTFSampler",
+    "HGTLoader",
+    "HGTSampler",
     "LinkNeighborLoader",
     "NeighborLoader",
     "NeighborSampler",
     "Node2Vec",
     "SampledDegreeWarning",
+    "ShaDowKHopSampler",
     "ToCompact",
     "WatchYourStep",
     "check_unbiased",

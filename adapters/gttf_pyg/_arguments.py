@@ -185,7 +185,7 @@ def handed_on(given: Mapping[str, Any], sampler: Any) -> dict[str, Any]:
         **{name: given[name] for name in (*alike, "thread_workers")},
         "transform": finish(given["data"], sampler, *ours),
         "neighbor_sampler": sampler,
-        **_seeded(given["kwargs"], given["seed"]),
+        **seeded(given["kwargs"], given["seed"]),
     }
 
 
@@ -202,7 +202,7 @@ def _prepare_workers(sampler: Any, num_workers: int) -> None:
     sampler.prepare()
 
 
-def _seeded(kwargs: dict[str, Any], seed: Any) -> dict[str, Any]:
+def seeded(kwargs: dict[str, Any], seed: Any) -> dict[str, Any]:
     """The arguments of torch's DataLoader, with a generator made from `seed`."""
     generator = kwargs.get("generator")
     if generator is not None and not isinstance(generator, torch.Generator):

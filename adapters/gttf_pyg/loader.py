@@ -25,6 +25,7 @@ from gttf_pyg._keys import KeyedCollate
 from gttf_pyg._normalize import GCNWeights
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
 from gttf_pyg._threads import only_ours
+from gttf_pyg.adjs import NeighborSampler as NeighborSampler  # as in PyG's `loader`
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import BiasFn
 from gttf_sampler._check import finite, mistyped, shown

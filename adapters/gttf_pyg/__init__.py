@@ -19,6 +19,7 @@ from gttf_pyg.cluster import ClusterData, ClusterLoader
 from gttf_pyg.embeddings import DeepWalk, WatchYourStep
 from gttf_pyg.hgt import HGTLoader, HGTSampler
 from gttf_pyg.inference import layerwise_inference, sampled_inference
+from gttf_pyg.leaks import assert_no_future
 from gttf_pyg.loader import (
     GTTFLinkLoader,
     GTTFLoader,
@@ -51,6 +52,7 @@ __all__ = [
     "ShaDowKHopSampler",
     "ToCompact",
     "WatchYourStep",
+    "assert_no_future",
     "check_unbiased",
     "layerwise_inference",
     "sampled_inference",

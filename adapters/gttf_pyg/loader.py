@@ -24,6 +24,7 @@ from gttf_pyg._filter import can_join, join, tell_of_links, tell_of_nodes
 from gttf_pyg._keys import KeyedCollate
 from gttf_pyg._normalize import GCNWeights
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
+from gttf_pyg._stores import for_batches
 from gttf_pyg._threads import only_ours
 from gttf_pyg.adjs import NeighborSampler as NeighborSampler  # as in PyG's `loader`
 from gttf_pyg.sampler import GTTFSampler
@@ -143,7 +144,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         disjoint: bool = False,
         temporal_strategy: str = "uniform",
         time_attr: str | None = None,
-        weight_attr: str | None = None,
+        weight_attr: str | dict[Any, str] | None = None,
         transform: Any = None,
         transform_sampler_output: Any = None,
         is_sorted: bool = False,
@@ -170,7 +171,8 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         input_nodes = own_nodes(data, input_nodes)
         seeds = input_nodes_of(input_nodes, input_time, data, sampler)
         told = handed_on(given, sampler)
-        super().__init__(detached(data), num_neighbors, *seeds, **told)
+        data = for_batches(detached(data), sampler)
+        super().__init__(data, num_neighbors, *seeds, **told)
         self.use_keys()
 
     def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
@@ -216,7 +218,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         neg_sampling: NegativeSampling | str | None = None,
         neg_sampling_ratio: float | None = None,
         time_attr: str | None = None,
-        weight_attr: str | None = None,
+        weight_attr: str | dict[Any, str] | None = None,
         transform: Any = None,
         transform_sampler_output: Any = None,
         is_sorted: bool = False,
@@ -249,7 +251,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         )
         seeds = pairs_for(data, seeds)
         super().__init__(
-            detached(data),
+            for_batches(detached(data), sampler),
             num_neighbors,
             *seeds,
             neg_sampling=neg_sampling,

@@ -30,9 +30,10 @@ from gttf_pyg._check import (
     checked_nodes,
     name_or_none,
     seed_times,
+    weight_names,
 )
 from gttf_pyg._compat import reverse_edge_type
-from gttf_pyg._fanouts import as_lists, fanouts_of
+from gttf_pyg._fanouts import as_lists, fanouts_of, shares_of
 from gttf_pyg._keys import batch_key, keyed, use_key
 from gttf_pyg._layerwise import sample_layers
 from gttf_pyg._output import induced as induced_one
@@ -65,13 +66,15 @@ class GTTFSampler(sampler.NeighborSampler):
     Args:
         data: a `Data`, a `HeteroData`, a (FeatureStore, GraphStore) pair or a
             `PartitionedGraph`.
-        num_neighbors: neighbours per hop: a list, or one per edge type; -1 takes all.
+        num_neighbors: neighbours per hop: a list, or one per edge type; -1 takes all, a
+            float in (0, 1) that share of every node's neighbours, rounded up.
         subgraph_type: "directional", "bidirectional" or "induced".
         replace: whether to draw with replacement.
         disjoint: whether every seed gets a subgraph of its own.
         temporal_strategy: "uniform" or "last".
         time_attr: the name of the nodes' or edges' times, integer or float.
-        weight_attr: the name of the edges' weights; weight zero is never drawn.
+        weight_attr: the name of the edges' weights, or one per edge type; weight zero
+            is never drawn.
         is_sorted: edges are sorted by column, and by time where there are times.
         share_memory: move the rows to shared memory.
         directed: deprecated by PyG; False means `subgraph_type="induced"`.
@@ -98,7 +101,7 @@ class GTTFSampler(sampler.NeighborSampler):
         disjoint: bool = False,
         temporal_strategy: str = "uniform",
         time_attr: str | None = None,
-        weight_attr: str | None = None,
+        weight_attr: str | dict[Any, str] | None = None,
         is_sorted: bool = False,
         share_memory: bool = False,
         directed: bool = True,
@@ -130,7 +133,7 @@ class GTTFSampler(sampler.NeighborSampler):
         yes_or_no("is_sorted", is_sorted)
         yes_or_no("share_memory", share_memory)
         name_or_none("time_attr", time_attr)
-        name_or_none("weight_attr", weight_attr)
+        weight_names(weight_attr)
         check_window(time_window, time_attr)
         self.data_type = DataType.from_data(data)
         self.sample_direction = sample_direction
@@ -153,7 +156,7 @@ class GTTFSampler(sampler.NeighborSampler):
         self.rows_travel = detached(data) is not data
         self.num_neighbors = num_neighbors
         self.replace, self.disjoint = replace, disjoint
-        self.weight_attr = weight_attr
+        self.weight_attr, self.time_attr = weight_attr, time_attr
         self.temporal_strategy, self.time_window = temporal_strategy, time_window
         self.exclude_edges = exclude_edges
         self.always_hidden = named_edges(exclude_edges, self.adjs, self._backward)
@@ -173,7 +176,8 @@ class GTTFSampler(sampler.NeighborSampler):
             num_neighbors = NumNeighbors(as_lists(num_neighbors))
         self._num_neighbors = num_neighbors
         edge_types = self.edge_types if self.is_hetero else None
-        self._fanouts = fanouts_of(num_neighbors, edge_types, self._backward)
+        fanouts = fanouts_of(num_neighbors, edge_types, self._backward)
+        self._fanouts, self.shares = shares_of(fanouts)
         hops = [0] * num_neighbors.num_hops
         self._fanouts.update(dict.fromkeys(self._loose, hops))
 
@@ -265,7 +269,8 @@ class GTTFSampler(sampler.NeighborSampler):
             return self._sample_layers(seeds[""], hidden)
         rooted = self._engine()
         laws = None
-        if self.bias is None and self.subgraph_type != SubgraphType.induced:
+        told = self.bias is None and not self.shares
+        if told and self.subgraph_type != SubgraphType.induced:
             timed = None if time is None else self._timed(time, seeds)
             laws = _laws.of_batch(self._lasting, self._rows, timed, hidden)
         if laws is None:
@@ -298,6 +303,7 @@ class GTTFSampler(sampler.NeighborSampler):
             for kind in self.adjs
         }
         bias = {kind: _bias.with_own(self, kind, part) for kind, part in given.items()}
+        bias = {kind: _bias.with_share(self, kind, part) for kind, part in bias.items()}
         induced = self.subgraph_type == SubgraphType.induced
         if not rooted.typed:
             adj = self.adjs[ONLY]
@@ -379,6 +385,7 @@ def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
         "'disjoint'": sampler.disjoint,
         "'time_attr'": sampler.is_temporal,
         "'subgraph_type'": sampler.subgraph_type != SubgraphType.directional,
+        "fractions of the degree": bool(sampler.shares),
     }
     used = [name for name, is_used in odd.items() if is_used]
     if layerwise and used:

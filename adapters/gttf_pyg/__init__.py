@@ -26,6 +26,7 @@ from gttf_pyg.loader import (
     LinkNeighborLoader,
     NeighborLoader,
 )
+from gttf_pyg.negatives import NegativeSampling
 from gttf_pyg.node2vec import Node2Vec
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_pyg.shadow import ShaDowKHopSampler
@@ -45,6 +46,7 @@ __all__ = [
     "HGTLoader",
     "HGTSampler",
     "LinkNeighborLoader",
+    "NegativeSampling",
     "NeighborLoader",
     "NeighborSampler",
     "Node2Vec",

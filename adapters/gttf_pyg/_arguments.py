@@ -28,7 +28,10 @@ SAMPLING = (
     *("num_neighbors", "replace", "subgraph_type", "disjoint", "temporal_strategy"),
     *("time_attr", "weight_attr", "is_sorted", "directed"),
 )
-OURS = ("exclude_edges", "bias", "time_window", "device", "layerwise")
+OURS = (
+    *("exclude_edges", "bias", "time_window", "device", "layerwise"),
+    *("max_nodes", "max_edges"),
+)
 
 
 def input_nodes_of(value: Any, times: Any, data: Any, sampler: Any) -> tuple[Any, Any]:

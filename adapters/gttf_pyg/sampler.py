@@ -34,12 +34,15 @@ from gttf_pyg._check import (
 )
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._fanouts import as_lists, fanouts_of, shares_of
-from gttf_pyg._keys import batch_key, keyed, use_key
+from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._layerwise import sample_layers
+from gttf_pyg._limit import checked_limit, limited
+from gttf_pyg._mixed import MixedNodes, sample_mixed
 from gttf_pyg._output import induced as induced_one
 from gttf_pyg._output import induced_types
 from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
 from gttf_pyg._rows import ONLY, EdgeType, Options
+from gttf_pyg.negatives import negatives_of
 from gttf_sampler import BiasFn, CompactAdj, TemporalBias
 from gttf_sampler._check import device_or_none, length, one_of, shown, yes_or_no
 from gttf_sampler.distributed import PartitionedAdj
@@ -86,6 +89,8 @@ class GTTFSampler(sampler.NeighborSampler):
             or a mask of edges, one per edge type if there are types, hide those always.
         device: where to sample; by default where the edges are.
         layerwise: draw anew for every layer, all nodes that it needs; see `GTTFLoader`.
+        max_nodes: of a batch, of all types together; what was found last is left out.
+        max_edges: the same for edges.
     """
 
     _made: Any = (
@@ -112,6 +117,8 @@ class GTTFSampler(sampler.NeighborSampler):
         exclude_edges: Any = False,
         device: torch.device | str | None = None,
         layerwise: bool = False,
+        max_nodes: int | None = None,
+        max_edges: int | None = None,
     ) -> None:
         if not directed:
             subgraph_type = SubgraphType.induced
@@ -161,6 +168,8 @@ class GTTFSampler(sampler.NeighborSampler):
         self.exclude_edges = exclude_edges
         self.always_hidden = named_edges(exclude_edges, self.adjs, self._backward)
         self.bias = _bias.checked(bias, self)
+        self.max_nodes = checked_limit("max_nodes", max_nodes)
+        self.max_edges = checked_limit("max_edges", max_edges)
         self.layerwise = _checked_layerwise(layerwise, self)
         check_partitioned(data, self)
         self.keep_orig_edges = False
@@ -210,7 +219,9 @@ class GTTFSampler(sampler.NeighborSampler):
         self, inputs: NodeSamplerInput
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around some nodes."""
-        return self._finished(node_sample(checked_nodes(inputs), self._sample))
+        if isinstance(inputs, MixedNodes):
+            return self._finished(sample_mixed(inputs, self._limited))
+        return self._finished(node_sample(checked_nodes(inputs), self._limited))
 
     def sample_from_edges(
         self,
@@ -221,14 +232,14 @@ class GTTFSampler(sampler.NeighborSampler):
         inputs = checked_edges(inputs, neg_sampling)
         key = batch_key()
         if neg_sampling is not None:
-            neg_sampling = keyed(neg_sampling, key)
+            neg_sampling = negatives_of(neg_sampling, inputs, self, key)
         hidden = {}
         if self.exclude_edges is True:
             hidden = seed_edges(inputs, self.adjs, self._backward)
         with use_key(key):
             out = edge_sample(
                 inputs,
-                partial(self._sample, hidden=hidden),
+                partial(self._limited, hidden=hidden),
                 self.num_nodes,
                 self.disjoint,
                 self.node_time,
@@ -248,6 +259,18 @@ class GTTFSampler(sampler.NeighborSampler):
         seed = {self.node_types[0]: none} if self.is_hetero else none
         with use_key(0):
             self._sample(seed, seed if self.is_temporal else None)
+
+    def _limited(self, seed: Any, seed_time: Any = None, **how: Any) -> Any:
+        """The subgraph around `seed`, no larger than it may be."""
+        out = self._sample(seed, seed_time, **how)
+        if self.max_nodes is None and self.max_edges is None:
+            return out
+        seeds = seed if isinstance(seed, Mapping) else {"": seed}
+        counts = {name: ids.numel() for name, ids in seeds.items()}
+        edges = self.max_edges
+        if edges is not None and self.subgraph_type == SubgraphType.bidirectional:
+            edges //= 2  # their reverses are still to come
+        return limited(out, counts, self.max_nodes, edges)
 
     def _sample(
         self,
@@ -386,6 +409,8 @@ def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
         "'time_attr'": sampler.is_temporal,
         "'subgraph_type'": sampler.subgraph_type != SubgraphType.directional,
         "fractions of the degree": bool(sampler.shares),
+        "'max_nodes'": sampler.max_nodes is not None,
+        "'max_edges'": sampler.max_edges is not None,
     }
     used = [name for name, is_used in odd.items() if is_used]
     if layerwise and used:

@@ -20,6 +20,7 @@ from gttf_pyg.embeddings import DeepWalk, WatchYourStep
 from gttf_pyg.hgt import HGTLoader, HGTSampler
 from gttf_pyg.inference import layerwise_inference, sampled_inference
 from gttf_pyg.leaks import assert_no_future
+from gttf_pyg.lightning import LightningLinkData, LightningNodeData
 from gttf_pyg.loader import (
     GTTFLinkLoader,
     GTTFLoader,
@@ -45,6 +46,8 @@ __all__ = [
     "GTTFSampler",
     "HGTLoader",
     "HGTSampler",
+    "LightningLinkData",
+    "LightningNodeData",
     "LinkNeighborLoader",
     "NegativeSampling",
     "NeighborLoader",

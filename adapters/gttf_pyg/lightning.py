@@ -1,4 +1,4 @@
-"""LightningNodeData, LightningLinkData: PyG's data modules on our sampler and loaders."""
+"""LightningNodeData, LightningLinkData: PyG's data modules on our loaders."""
 
 import inspect
 from typing import Any

@@ -16,6 +16,10 @@ from gttf_sampler import CompactAdj
 from gttf_sampler._check import fail
 
 
+class NoWeightsError(MissingError, NotImplementedError):
+    """What PyG refuses of all stores, and we of those that have no such weights."""
+
+
 def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
     """The graph of the stores; types come in the order in which the stores list them.
 
@@ -138,7 +142,7 @@ def _weights(features: Any, named: Any, edge_types: list[Any]) -> dict[Any, Tens
         if name is not None and kind in every[name]
     }
     if not found and not isinstance(named, Mapping):
-        raise missing("weight_attr", named, _names(features))
+        raise NoWeightsError(str(missing("weight_attr", named, _names(features))))
     return found
 
 

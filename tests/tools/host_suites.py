@@ -64,6 +64,8 @@ def swap_pyg() -> None:
             theirs.loader.NeighborLoader: gttf_pyg.NeighborLoader,
             theirs.loader.LinkNeighborLoader: gttf_pyg.LinkNeighborLoader,
             theirs.loader.NeighborSampler: gttf_pyg.loader.NeighborSampler,
+            theirs.data.lightning.LightningNodeData: gttf_pyg.LightningNodeData,
+            theirs.data.lightning.LightningLinkData: gttf_pyg.LightningLinkData,
             theirs.sampler.NeighborSampler: gttf_pyg.NeighborSampler,
             **{
                 getattr(getattr(theirs, room), name): getattr(gttf_pyg, name)

@@ -31,7 +31,10 @@ SAMPLING = (
     *("num_neighbors", "replace", "subgraph_type", "disjoint", "temporal_strategy"),
     *("time_attr", "weight_attr", "is_sorted", "directed"),
 )
-OURS = ("exclude_edges", "bias", "time_window", "device", "layerwise")
+OURS = (
+    *("exclude_edges", "bias", "time_window", "device", "layerwise"),
+    *("max_nodes", "max_edges"),
+)
 
 
 def input_nodes_of(value: Any, times: Any, data: Any, sampler: Any) -> tuple[Any, Any]:
@@ -208,7 +211,7 @@ def handed_on(given: Mapping[str, Any], sampler: Any) -> dict[str, Any]:
         **{name: given[name] for name in (*alike, "thread_workers")},
         "transform": finish(given["data"], sampler, *ours),
         "neighbor_sampler": sampler,
-        **_seeded(given["kwargs"], given["seed"]),
+        **seeded(given["kwargs"], given["seed"]),
     }
 
 
@@ -225,7 +228,7 @@ def _prepare_workers(sampler: Any, num_workers: int) -> None:
     sampler.prepare()
 
 
-def _seeded(kwargs: dict[str, Any], seed: Any) -> dict[str, Any]:
+def seeded(kwargs: dict[str, Any], seed: Any) -> dict[str, Any]:
     """The arguments of torch's DataLoader, with a generator made from `seed`."""
     generator = kwargs.get("generator")
     if generator is not None and not isinstance(generator, torch.Generator):

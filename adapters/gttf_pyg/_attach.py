@@ -92,6 +92,7 @@ class Origin:
             hops = list(store.num_sampled_edges)
         weights = self._whole[kind].adj.edge_weight is not None
         law = sampler.weight_attr if weights and not _takes_all(sampler) else None
+        law = law.get(kind) if isinstance(law, dict) else law
         ids = source.n_id, target.n_id
         store.edge_index = SampledEdgeIndex.of(
             edges,
@@ -135,7 +136,8 @@ def _needed(store: Any, source: Any, target: Any) -> list[tuple[str, Any]]:
 
 def _takes_all(sampler: GTTFSampler) -> bool:
     """Whether nothing is drawn, as all neighbours are taken."""
-    return all(f < 0 for hops in sampler._fanouts.values() for f in hops)
+    every = all(f < 0 for hops in sampler._fanouts.values() for f in hops)
+    return every and not sampler.shares
 
 
 def refusal(sampler: GTTFSampler) -> str | None:

@@ -14,7 +14,13 @@ from torch_geometric.sampler import EdgeSamplerInput
 
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
-from gttf_sampler import CompactAdj, EdgeWeightBias, ExcludeBias, TemporalBias
+from gttf_sampler import (
+    CompactAdj,
+    EdgeWeightBias,
+    ExcludeBias,
+    FractionBias,
+    TemporalBias,
+)
 from gttf_sampler._check import as_dense, shown
 
 if TYPE_CHECKING:
@@ -37,6 +43,7 @@ def checked(bias: Any, sampler: GTTFSampler) -> Any:
     for part in parts.values():
         if part is not None and (not callable(part) or isinstance(part, type)):
             raise TypeError(f"'bias' must be callable (got {shown(part)})")
+    _check_shares(sampler)
     weighted = any(adj.edge_weight is not None for adj in sampler.adjs.values())
     last = sampler.is_temporal and sampler.temporal_strategy == "last"
     options = {
@@ -87,6 +94,28 @@ def with_own(sampler: GTTFSampler, kind: EdgeType, bias: Any) -> Any:
     if bias is None or own is None:
         return own if bias is None else bias
     return bias * own
+
+
+def with_share(sampler: GTTFSampler, kind: EdgeType, bias: Any) -> Any:
+    """`bias` where a relation takes fractions of its rows."""
+    if kind not in sampler.shares:
+        return bias
+    return FractionBias(sampler.shares[kind], bias, disjoint=sampler.disjoint)
+
+
+def _check_shares(sampler: GTTFSampler) -> None:
+    """Refuses fractions of the degree where only numbers of neighbours make sense."""
+    odd = {
+        "replace": sampler.replace,
+        "temporal_strategy": sampler.is_temporal
+        and sampler.temporal_strategy == "last",
+    }
+    used = [name for name, is_used in odd.items() if is_used]
+    if sampler.shares and used:
+        raise ValueError(
+            f"'num_neighbors' must hold integers together with {used[0]!r} (got "
+            f"{sampler.num_neighbors.values})"
+        )
 
 
 def named_edges(

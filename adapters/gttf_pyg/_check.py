@@ -81,6 +81,15 @@ def name_or_none(name: str, value: Any) -> None:
         mistyped(name, "must be the name of an attribute", shown(value))
 
 
+def weight_names(value: Any) -> None:
+    """Refuses what is neither the name of an attribute nor one per edge type."""
+    names = value.values() if isinstance(value, Mapping) else [value]
+    for name in names:
+        if name is not None and not isinstance(name, str):
+            rule = "must be the name of an attribute, or one per edge type"
+            mistyped("weight_attr", rule, shown(name))
+
+
 def check_window(time_window: Any, time_attr: str | None) -> None:
     """Refuses a span of time that is none, or that there are no times for."""
     if time_window is None:

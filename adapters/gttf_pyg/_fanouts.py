@@ -18,9 +18,9 @@ def as_lists(num_neighbors: Any) -> Any:
     """`num_neighbors` with lists in place of tensors and arrays."""
     if isinstance(num_neighbors, Mapping):
         return {kind: as_lists(value) for kind, value in num_neighbors.items()}
-    if isinstance(num_neighbors, Tensor):
+    if isinstance(num_neighbors, Tensor) and not num_neighbors.is_floating_point():
         return ids("num_neighbors", num_neighbors).tolist()
-    if isinstance(num_neighbors, np.ndarray):
+    if isinstance(num_neighbors, Tensor | np.ndarray):
         return num_neighbors.tolist()
     return num_neighbors
 
@@ -52,10 +52,36 @@ def fanouts_of(
     return {named(kind): list(value) for kind, value in values.items()}
 
 
+def shares_of(
+    fanouts: dict[EdgeType, list[Any]],
+) -> tuple[dict[EdgeType, list[int]], dict[EdgeType, list[float | None]]]:
+    """The fanouts, with -1 for fractions of the degree, and those where there are any.
+
+    PyG's issue 9582 asks for them: 0.5 takes half of the neighbours, rounded up.
+    """
+    whole = {
+        kind: [-1 if _is_share(fanout) else fanout for fanout in hops]
+        for kind, hops in fanouts.items()
+    }
+    shares = {
+        kind: [fanout if _is_share(fanout) else None for fanout in hops]
+        for kind, hops in fanouts.items()
+        if any(_is_share(fanout) for fanout in hops)
+    }
+    return whole, shares
+
+
+def _is_share(fanout: Any) -> bool:
+    """Whether it is a part of the neighbours, and not a number of them."""
+    return isinstance(fanout, float | np.floating)
+
+
 def _check(fanouts: Any) -> None:
-    """Refuses what is not a list of integers."""
+    """Refuses what is not a list of integers, or of fractions."""
     if not isinstance(fanouts, list | tuple):
         mistyped("num_neighbors", "must hold one list per edge type", shown(fanouts))
     for fanout in fanouts:
-        if isinstance(fanout, bool) or not isinstance(fanout, Integral):
-            mistyped("num_neighbors", "must hold integers", shown(fanout))
+        share = _is_share(fanout) and 0 < fanout < 1
+        if not share and (isinstance(fanout, bool) or not isinstance(fanout, Integral)):
+            rule = "must hold integers, or fractions of the degree in (0, 1)"
+            mistyped("num_neighbors", rule, shown(fanout), "-1 takes all neighbours")

@@ -43,7 +43,7 @@ class Options(NamedTuple):
     """How to read the graph; the words are those of PyG's sampler."""
 
     time_attr: str | None
-    weight_attr: str | None
+    weight_attr: Any
     is_sorted: bool
     backward: bool
 

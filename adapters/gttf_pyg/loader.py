@@ -26,8 +26,17 @@ from gttf_pyg._finish import Finish
 from gttf_pyg._keys import KeyedCollate
 from gttf_pyg._normalize import GCNWeights
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
+from gttf_pyg._seeds import (
+    first_of,
+    input_id_of,
+    mixed_nodes,
+    sample_at,
+    source_nodes,
+)
 from gttf_pyg._sources import check_sources, has_sources, sized
+from gttf_pyg._stores import for_batches
 from gttf_pyg._threads import COLLATES, only_ours
+from gttf_pyg.adjs import NeighborSampler as NeighborSampler  # as in PyG's `loader`
 from gttf_pyg.feature_store import FileStore
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import BiasFn
@@ -60,8 +69,15 @@ class Batches:
     def __iter__(self) -> Any:
         return Handed(super().__iter__(), self.origin)  # type: ignore[misc]
 
-    def __call__(self, index: Any) -> Any:
-        """The batch of some seeds, by their positions among all seeds."""
+    def __call__(self, index: Any, time: Any = None) -> Any:
+        """The batch of some seeds, by their positions among all seeds.
+
+        Args:
+            index: the positions.
+            time: of every one of them, to be used instead of the loader's times.
+        """
+        if time is not None:
+            return self.origin.mark(sample_at(self, index, time))
         return self.origin.mark(super().__call__(index))  # type: ignore[misc]
 
     def runs_only_ours(self) -> bool:
@@ -110,6 +126,7 @@ class Batches:
         # In processes of their own, PyG gathers into memory that is shared.
         here = get_worker_info() is None or has_sources(mine.data)
         ours = isinstance(sampler, GTTFSampler) and here
+        ours = ours or isinstance(out.metadata, dict)  # of which PyG knows nothing
         if not ours or not can_join(mine.data):
             return super().filter_fn(out)  # type: ignore[misc]
         if mine.transform_sampler_output:
@@ -143,12 +160,18 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
 
     Args:
         data: and everything up to `directed`: see PyG's `NeighborLoader`; of a
-            `PartitionedGraph`, own nodes are the default `input_nodes`. `**kwargs` go
-            to `NodeLoader` and to torch's `DataLoader`, whose `generator` also governs
-            the sampling.
+            `PartitionedGraph`, own nodes are the default `input_nodes`, which may be of
+            several types, {type: nodes}, with an `input_time` of each. A float among
+            `num_neighbors` is a share of the degree; `weight_attr` may be a name per
+            edge type. `**kwargs` go to `NodeLoader` and to torch's `DataLoader`, whose
+            `generator` also governs the sampling.
         bias: any BiasFn of `gttf_sampler`, or one per edge type.
         exclude_edges: ids or a mask of edges that are as if they were not there, one
             per edge type if there are types.
+        input_id: "node" has `batch.input_id` hold the ids of the seeds, whether they
+            were given by a mask or by ids; PyG's are positions in the latter case.
+        max_nodes: of a batch, of all types together; what was found last is left out.
+        max_edges: the same for edges.
         seed: short for `generator=torch.Generator().manual_seed(seed)`.
         time_window: only admit neighbours at most this much older than the seed.
         device: where to sample, and where all of the batch arrives, whether or not the
@@ -182,7 +205,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         disjoint: bool = False,
         temporal_strategy: str = "uniform",
         time_attr: str | None = None,
-        weight_attr: str | None = None,
+        weight_attr: str | dict[Any, str] | None = None,
         transform: Any = None,
         transform_sampler_output: Any = None,
         is_sorted: bool = False,
@@ -201,6 +224,9 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,
+        input_id: Any = None,
+        max_nodes: int | None = None,
+        max_edges: int | None = None,
         **kwargs: Any,
     ) -> None:
         data = sized(as_stores(data))
@@ -209,14 +235,27 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         self.prefetch, self.uva = checked_prefetch(given), checked_uva(given)
         sampler = sampler_for(given)
         input_nodes = own_nodes(data, input_nodes)
+        mixed = mixed_nodes(input_nodes, input_time, data, sampler, input_id)
+        if mixed is not None:
+            input_nodes, input_time = first_of(mixed), None
         seeds = input_nodes_of(input_nodes, input_time, data, sampler)
-        told = handed_on(given, sampler)
-        super().__init__(detached(data), num_neighbors, *seeds, **told)
+        told = {
+            **handed_on(given, sampler),
+            "input_id": input_id_of(input_id, seeds[0]),
+        }
+        data = for_batches(detached(data), sampler)
+        super().__init__(data, num_neighbors, *seeds, **told)
+        if mixed is not None:
+            self.input_data = mixed
         self.use_keys()
 
     def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
         """Adds what the loader knows of the seeds."""
-        return tell_of_nodes(data, metadata, kind)
+        if not isinstance(metadata, dict):
+            return tell_of_nodes(data, metadata, kind)
+        for each, part in metadata.items():
+            tell_of_nodes(data, part, each)
+        return data
 
 
 class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
@@ -240,6 +279,9 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         exclude_edges: True hides the seed edges of a batch and their reverses, all
             parallel copies, before anything is drawn: no label leaks, and every node
             still gets its full fanout. Edges that are named: see `GTTFLoader`.
+        input_nodes: nodes as seeds: every epoch draws one edge for each, which is its
+            positive, and nodes without any are left out. With types,
+            `edge_label_index` is the edge type that it is drawn from.
         bias: and all others: see `GTTFLoader`.
     """
 
@@ -257,7 +299,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         neg_sampling: NegativeSampling | str | None = None,
         neg_sampling_ratio: float | None = None,
         time_attr: str | None = None,
-        weight_attr: str | None = None,
+        weight_attr: str | dict[Any, str] | None = None,
         transform: Any = None,
         transform_sampler_output: Any = None,
         is_sorted: bool = False,
@@ -276,12 +318,18 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,
+        input_nodes: Any = None,
+        max_nodes: int | None = None,
+        max_edges: int | None = None,
         **kwargs: Any,
     ) -> None:
         data = sized(as_stores(data))
         given = locals()  # by name, as both loaders hand them on
         self.prefetch, self.uva = checked_prefetch(given), checked_uva(given)
         sampler = sampler_for(given)
+        sources = source_nodes(given, sampler)
+        if sources is not None:
+            edge_label_index = sources.placeholder()
         if not isinstance(neg_sampling, str | NegativeSampling | dict | tuple | None):
             rule = "must be a NegativeSampling"
             mistyped("neg_sampling", rule, shown(neg_sampling))
@@ -292,13 +340,15 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         )
         seeds = pairs_for(data, seeds)
         super().__init__(
-            detached(data),
+            for_batches(detached(data), sampler),
             num_neighbors,
             *seeds,
             neg_sampling=neg_sampling,
             neg_sampling_ratio=neg_sampling_ratio,
             **handed_on(given, sampler),
         )
+        if sources is not None:
+            self.input_data = sources
         self.use_keys()
 
     def tell(self, data: Any, metadata: Any, kind: Any) -> Any:

@@ -30,15 +30,19 @@ from gttf_pyg._check import (
     checked_nodes,
     name_or_none,
     seed_times,
+    weight_names,
 )
 from gttf_pyg._compat import reverse_edge_type
-from gttf_pyg._fanouts import as_lists, fanouts_of
-from gttf_pyg._keys import batch_key, keyed, use_key
+from gttf_pyg._fanouts import as_lists, fanouts_of, shares_of
+from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._layerwise import sample_layers
+from gttf_pyg._limit import checked_limit, limited
+from gttf_pyg._mixed import MixedNodes, sample_mixed
 from gttf_pyg._output import induced as induced_one
 from gttf_pyg._output import induced_types
 from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
 from gttf_pyg._rows import ONLY, EdgeType, Options
+from gttf_pyg.negatives import negatives_of
 from gttf_sampler import BiasFn, CompactAdj, TemporalBias
 from gttf_sampler._check import device_or_none, length, one_of, shown, yes_or_no
 from gttf_sampler.distributed import PartitionedAdj
@@ -65,13 +69,15 @@ class GTTFSampler(sampler.NeighborSampler):
     Args:
         data: a `Data`, a `HeteroData`, a (FeatureStore, GraphStore) pair or a
             `PartitionedGraph`.
-        num_neighbors: neighbours per hop: a list, or one per edge type; -1 takes all.
+        num_neighbors: neighbours per hop: a list, or one per edge type; -1 takes all, a
+            float in (0, 1) that share of every node's neighbours, rounded up.
         subgraph_type: "directional", "bidirectional" or "induced".
         replace: whether to draw with replacement.
         disjoint: whether every seed gets a subgraph of its own.
         temporal_strategy: "uniform" or "last".
         time_attr: the name of the nodes' or edges' times, integer or float.
-        weight_attr: the name of the edges' weights; weight zero is never drawn.
+        weight_attr: the name of the edges' weights, or one per edge type; weight zero
+            is never drawn.
         is_sorted: edges are sorted by column, and by time where there are times.
         share_memory: move the rows to shared memory.
         directed: deprecated by PyG; False means `subgraph_type="induced"`.
@@ -83,6 +89,8 @@ class GTTFSampler(sampler.NeighborSampler):
             or a mask of edges, one per edge type if there are types, hide those always.
         device: where to sample; by default where the edges are.
         layerwise: draw anew for every layer, all nodes that it needs; see `GTTFLoader`.
+        max_nodes: of a batch, of all types together; what was found last is left out.
+        max_edges: the same for edges.
     """
 
     _made: Any = (
@@ -98,7 +106,7 @@ class GTTFSampler(sampler.NeighborSampler):
         disjoint: bool = False,
         temporal_strategy: str = "uniform",
         time_attr: str | None = None,
-        weight_attr: str | None = None,
+        weight_attr: str | dict[Any, str] | None = None,
         is_sorted: bool = False,
         share_memory: bool = False,
         directed: bool = True,
@@ -109,6 +117,8 @@ class GTTFSampler(sampler.NeighborSampler):
         exclude_edges: Any = False,
         device: torch.device | str | None = None,
         layerwise: bool = False,
+        max_nodes: int | None = None,
+        max_edges: int | None = None,
     ) -> None:
         if not directed:
             subgraph_type = SubgraphType.induced
@@ -130,7 +140,7 @@ class GTTFSampler(sampler.NeighborSampler):
         yes_or_no("is_sorted", is_sorted)
         yes_or_no("share_memory", share_memory)
         name_or_none("time_attr", time_attr)
-        name_or_none("weight_attr", weight_attr)
+        weight_names(weight_attr)
         check_window(time_window, time_attr)
         self.data_type = DataType.from_data(data)
         self.sample_direction = sample_direction
@@ -153,11 +163,13 @@ class GTTFSampler(sampler.NeighborSampler):
         self.rows_travel = detached(data) is not data
         self.num_neighbors = num_neighbors
         self.replace, self.disjoint = replace, disjoint
-        self.weight_attr = weight_attr
+        self.weight_attr, self.time_attr = weight_attr, time_attr
         self.temporal_strategy, self.time_window = temporal_strategy, time_window
         self.exclude_edges = exclude_edges
         self.always_hidden = named_edges(exclude_edges, self.adjs, self._backward)
         self.bias = _bias.checked(bias, self)
+        self.max_nodes = checked_limit("max_nodes", max_nodes)
+        self.max_edges = checked_limit("max_edges", max_edges)
         self.layerwise = _checked_layerwise(layerwise, self)
         check_partitioned(data, self)
         self.keep_orig_edges = False
@@ -173,7 +185,8 @@ class GTTFSampler(sampler.NeighborSampler):
             num_neighbors = NumNeighbors(as_lists(num_neighbors))
         self._num_neighbors = num_neighbors
         edge_types = self.edge_types if self.is_hetero else None
-        self._fanouts = fanouts_of(num_neighbors, edge_types, self._backward)
+        fanouts = fanouts_of(num_neighbors, edge_types, self._backward)
+        self._fanouts, self.shares = shares_of(fanouts)
         hops = [0] * num_neighbors.num_hops
         self._fanouts.update(dict.fromkeys(self._loose, hops))
 
@@ -206,7 +219,9 @@ class GTTFSampler(sampler.NeighborSampler):
         self, inputs: NodeSamplerInput
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around some nodes."""
-        return self._finished(node_sample(checked_nodes(inputs), self._sample))
+        if isinstance(inputs, MixedNodes):
+            return self._finished(sample_mixed(inputs, self._limited))
+        return self._finished(node_sample(checked_nodes(inputs), self._limited))
 
     def sample_from_edges(
         self,
@@ -217,14 +232,14 @@ class GTTFSampler(sampler.NeighborSampler):
         inputs = checked_edges(inputs, neg_sampling)
         key = batch_key()
         if neg_sampling is not None:
-            neg_sampling = keyed(neg_sampling, key)
+            neg_sampling = negatives_of(neg_sampling, inputs, self, key)
         hidden = {}
         if self.exclude_edges is True:
             hidden = seed_edges(inputs, self.adjs, self._backward)
         with use_key(key):
             out = edge_sample(
                 inputs,
-                partial(self._sample, hidden=hidden),
+                partial(self._limited, hidden=hidden),
                 self.num_nodes,
                 self.disjoint,
                 self.node_time,
@@ -244,6 +259,18 @@ class GTTFSampler(sampler.NeighborSampler):
         seed = {self.node_types[0]: none} if self.is_hetero else none
         with use_key(0):
             self._sample(seed, seed if self.is_temporal else None)
+
+    def _limited(self, seed: Any, seed_time: Any = None, **how: Any) -> Any:
+        """The subgraph around `seed`, no larger than it may be."""
+        out = self._sample(seed, seed_time, **how)
+        if self.max_nodes is None and self.max_edges is None:
+            return out
+        seeds = seed if isinstance(seed, Mapping) else {"": seed}
+        counts = {name: ids.numel() for name, ids in seeds.items()}
+        edges = self.max_edges
+        if edges is not None and self.subgraph_type == SubgraphType.bidirectional:
+            edges //= 2  # their reverses are still to come
+        return limited(out, counts, self.max_nodes, edges)
 
     def _sample(
         self,
@@ -265,7 +292,8 @@ class GTTFSampler(sampler.NeighborSampler):
             return self._sample_layers(seeds[""], hidden)
         rooted = self._engine()
         laws = None
-        if self.bias is None and self.subgraph_type != SubgraphType.induced:
+        told = self.bias is None and not self.shares
+        if told and self.subgraph_type != SubgraphType.induced:
             timed = None if time is None else self._timed(time, seeds)
             laws = _laws.of_batch(self._lasting, self._rows, timed, hidden)
         if laws is None:
@@ -298,6 +326,7 @@ class GTTFSampler(sampler.NeighborSampler):
             for kind in self.adjs
         }
         bias = {kind: _bias.with_own(self, kind, part) for kind, part in given.items()}
+        bias = {kind: _bias.with_share(self, kind, part) for kind, part in bias.items()}
         induced = self.subgraph_type == SubgraphType.induced
         if not rooted.typed:
             adj = self.adjs[ONLY]
@@ -379,6 +408,9 @@ def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
         "'disjoint'": sampler.disjoint,
         "'time_attr'": sampler.is_temporal,
         "'subgraph_type'": sampler.subgraph_type != SubgraphType.directional,
+        "fractions of the degree": bool(sampler.shares),
+        "'max_nodes'": sampler.max_nodes is not None,
+        "'max_edges'": sampler.max_edges is not None,
     }
     used = [name for name, is_used in odd.items() if is_used]
     if layerwise and used:

@@ -4,6 +4,7 @@ from gttf_sampler.distributed.adj import PartitionedAdj
 from gttf_sampler.distributed.exchange import PeerError
 from gttf_sampler.distributed.features import PartitionedFeatures
 from gttf_sampler.distributed.graph import PartitionedGraph
+from gttf_sampler.distributed.methods import metis_parts
 from gttf_sampler.distributed.partition import partition
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "PartitionedFeatures",
     "PartitionedGraph",
     "PeerError",
+    "metis_parts",
     "partition",
 ]

@@ -83,6 +83,29 @@ def _hashes(adjs: Adjs, sizes: Mapping[str, int], parts: int) -> dict[str, Book]
 
 def _metis(adjs: Adjs, sizes: Mapping[str, int], parts: int) -> dict[str, Book]:
     """Few edges between parts of equal sizes; all types of nodes are shared at once."""
+    owners = _owners(adjs, sizes, parts, False)
+    return {name: Book.of_owners(owners[name].numpy(), parts) for name in sizes}
+
+
+def metis_parts(
+    adjs: Adjs, parts: int, *, recursive: bool = False
+) -> dict[str, Tensor]:
+    """The part of every node, [n] per node type: equal sizes, few edges between parts.
+
+    Args:
+        adjs: the rows of every relation; edges count both ways, self-loops do not.
+        parts: how many parts to make.
+        recursive: halve the graph again and again, instead of cutting it k ways.
+    """
+    return _owners(
+        adjs, _check.node_types(adjs), _check.count("parts", parts), recursive
+    )
+
+
+def _owners(
+    adjs: Adjs, sizes: Mapping[str, int], parts: int, recursive: bool
+) -> dict[str, Tensor]:
+    """The part of every node of all types, those without a relation included."""
     if find_spec("pymetis") is None:
         raise ImportError(
             "'method' needs pymetis to be 'metis'; get it with: pip install "
@@ -91,17 +114,13 @@ def _metis(adjs: Adjs, sizes: Mapping[str, int], parts: int) -> dict[str, Book]:
     offset = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     total = sum(sizes.values())
     rowptr, col = _undirected(adjs, offset, total)
-    if parts == 1 or total == 0:
-        owner = np.zeros(total, np.int64)
-    else:
+    owner = torch.zeros(total, dtype=torch.int64)
+    if parts > 1 and total:
         pymetis = import_module("pymetis")
         rows = pymetis.CSRAdjacency(rowptr.numpy(), col.numpy())
-        _, found = pymetis.part_graph(parts, adjacency=rows)
-        owner = np.asarray(found)
-    return {
-        name: Book.of_owners(owner[offset[name] : offset[name] + size], parts)
-        for name, size in sizes.items()
-    }
+        _, found = pymetis.part_graph(parts, adjacency=rows, recursive=recursive)
+        owner = torch.as_tensor(np.asarray(found), dtype=torch.int64)
+    return {name: owner[offset[name] :][:size] for name, size in sizes.items()}
 
 
 def _undirected(

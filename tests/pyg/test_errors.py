@@ -109,7 +109,7 @@ ERRORS = [
         r"'input_time' must have one entry per seed, 3 in all .got shape \[34\]",
     ),
     (TYPED, {"input_nodes": 3}, ValueError, "'input_nodes' must be a node type"),
-    (TYPED, {"input_nodes": {"a": 1}}, ValueError, "'input_nodes' must be a node type"),
+    (TYPED, {"input_nodes": {"a": 1}}, ValueError, "'input_nodes' must name some of"),
     (NODE, {"exclude_edges": [-1]}, ValueError, r"in \[0, 156\) .got -1 to -1"),
     (
         NODE,

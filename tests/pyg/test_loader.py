@@ -41,21 +41,16 @@ FIRST = HETERO.node_types[0]
 
 LOADER_OPTIONS = (
     "exclude_edges bias seed time_window device prefetch thread_workers normalize "
-    "layerwise"
+    "layerwise {} max_nodes max_edges"
 )
-SAMPLER_OPTIONS = "bias time_window exclude_edges device layerwise"
+SAMPLER_OPTIONS = "bias time_window exclude_edges device layerwise max_nodes max_edges"
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "extra"),
     [
-        *(
-            (*pair, LOADER_OPTIONS)
-            for pair in (
-                (GTTFLoader, NeighborLoader),
-                (GTTFLinkLoader, LinkNeighborLoader),
-            )
-        ),
+        (GTTFLoader, NeighborLoader, LOADER_OPTIONS.format("input_id")),
+        (GTTFLinkLoader, LinkNeighborLoader, LOADER_OPTIONS.format("input_nodes")),
         (
             GTTFSampler,
             NeighborSampler,

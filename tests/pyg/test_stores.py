@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch_geometric.data import Data
-from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.datasets import KarateClub
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
@@ -170,16 +169,89 @@ def test_store_times(name):
         assert found.tolist() == sorted(around[around <= limit[tree]].tolist())
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_store_times_of_edges_in_any_order(layout):
+    """Neither the layout nor the order of the edges matters, and ids stay theirs."""
+    features, graphs = MyFeatureStore(), MyGraphStore()
+    torch.manual_seed(0)
+    index = KARATE.edge_index[:, torch.randperm(KARATE.num_edges)]
+    index = put(graphs, None, index, (34, 34), layout)
+    time = torch.randint(0, 9, (KARATE.num_edges,))
+    for attr, value in (("edge_time", time), ("x", KARATE.x)):
+        features.put_tensor(value, group_name=None, attr_name=attr, index=None)
+    seeds, limit = torch.tensor([33, 0, 2]), torch.tensor([4, 8, 0])
+    loader = GTTFLoader(
+        (features, graphs), [-1], seeds, limit, time_attr="edge_time", batch_size=3
+    )
+    batch = next(iter(loader))
+    assert "edge_time" not in batch  # PyG would gather it by node
+    assert torch.equal(batch.n_id[batch.edge_index], index[:, batch.e_id])
+    for tree in range(3):
+        seen = (index[1] == seeds[tree]) & (time <= limit[tree])
+        own = batch.batch[batch.edge_index[1]] == tree
+        assert sorted(batch.e_id[own].tolist()) == seen.nonzero()[:, 0].tolist()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_store_weights(layout):
+    """Weight zero is never drawn, and the others by their weights."""
+    features, graphs = MyFeatureStore(), MyGraphStore()
+    index = torch.tensor([[1, 0, 2, 3, 4], [0, 1, 0, 0, 0]])
+    index = put(graphs, None, index, (5, 5), layout)
+    weight = torch.tensor([0.0, 1.0, 0.0, 2.0, 6.0])[index[0]]
+    features.put_tensor(torch.ones(5, 1), group_name=None, attr_name="x", index=None)
+    features.put_tensor(weight, group_name=None, attr_name="w", index=None)
+    pair, seeds = (features, graphs), torch.zeros(4000, dtype=torch.int64)
+    how = {"weight_attr": "w", "disjoint": True, "batch_size": 4000, "seed": 0}
+    batch = next(iter(GTTFLoader(pair, [1], seeds, **how)))
+    assert "w" not in batch
+    drawn = torch.bincount(batch.n_id[batch.edge_index[0]], minlength=5) / 4000
+    for node, chance in enumerate([0, 1 / 9, 0, 2 / 9, 6 / 9]):
+        error = (chance * (1 - chance) / 4000) ** 0.5
+        assert abs(float(drawn[node]) - chance) <= 5 * error
+
+
+def test_store_weights_and_times_per_type():
+    data, features, graphs = hetero_toy(), MyFeatureStore(), MyGraphStore()
+    sizes = {name: data[name].num_nodes for name in data.node_types}
+    buys = ("user", "buys", "item")
+    stored = {}
+    for name in data.node_types:
+        features.put_tensor(data[name].x, group_name=name, attr_name="x", index=None)
+        time = torch.arange(sizes[name])
+        features.put_tensor(time, group_name=name, attr_name="time", index=None)
+    for kind in data.edge_types:
+        size = sizes[kind[0]], sizes[kind[2]]
+        stored[kind] = put(graphs, kind, data[kind].edge_index, size, "coo")
+    weight = torch.tensor([1.0, 0, 1, 1, 1, 0, 1])
+    features.put_tensor(weight, group_name=buys, attr_name="w", index=None)
+    for named in ("w", {buys: "w"}):
+        loader = GTTFLoader(
+            (features, graphs),
+            [-1],
+            "item",
+            torch.tensor([2, 2, 2, 1, 2]),
+            time_attr="time",
+            weight_attr=named,
+            batch_size=5,
+        )
+        batch = next(iter(loader))
+        ends = batch[buys].edge_index
+        pairs = batch["user"].n_id[ends[0]], batch["item"].n_id[ends[1]]
+        found = set(zip(*(part.tolist() for part in pairs), strict=True))
+        assert found == {
+            (0, 0),
+            (1, 1),
+            (2, 2),
+        }  # (3, 0) is later, (0, 1) has no weight
+        assert batch["tag", "is", "item"].num_edges == 4  # uniform
+
+
 def test_store_validate():
-    features, graphs = timed("coo", False)
-    with pytest.raises(ValueError, match=r"'time_attr' needs edges sorted .*is_sorted"):
-        GTTFSampler((features, graphs), [1], time_attr="time")
     pair = timed("coo", True)
-    with pytest.raises(NotImplementedError, match="'weight_attr' is not supported"):
+    with pytest.raises(ValueError, match=r"'weight_attr' must name an attribute"):
         GTTFSampler(pair, [1], weight_attr="w")
+    with pytest.raises(ValueError, match=r"'weight_attr' must use the edge types"):
+        GTTFSampler(pair, [1], weight_attr={("a", "b", "c"): "w"})
     with pytest.raises(ValueError, match=r"'time_attr' must name one .*names 0"):
         GTTFSampler(pair, [1], time_attr="missing")
-    graphs = MyGraphStore()
-    put(graphs, None, KARATE.edge_index, (34, 34), EdgeLayout.CSR.value)
-    with pytest.raises(ValueError, match="needs edges in COO or CSC layout"):
-        GTTFSampler((features, graphs), [1], time_attr="time")

@@ -23,11 +23,14 @@ FLAGS = (
     "WITH_WEIGHTED_NEIGHBOR_SAMPLE",
     "WITH_EDGE_TIME_NEIGHBOR_SAMPLE",
 )
+BESIDE = {  # what stands beside the neighbour loaders
+    "loader": ("HGTLoader", "ShaDowKHopSampler", "ClusterData", "ClusterLoader"),
+    "sampler": ("HGTSampler", "BidirectionalNeighborSampler"),
+}
 THEIRS = re.compile(
-    r"torch\.ops\.|SparseTensor|torch_sparse\.|pyg_lib\.|HGTLoader|GraphSAINT|ShaDow"
-    r"|toarray|\.to_sparse_tensor"
+    r"torch\.ops\.|SparseTensor|torch_sparse\.|pyg_lib\.|GraphSAINT|toarray"
+    r"|\.to_sparse_tensor"
 )
-THEIR_FILES = ("test_neighbor_sampler.py", "test_hgt_loader.py", "test_shadow.py")
 
 
 def swap(package: str, ours: dict[Any, Any]) -> None:
@@ -60,7 +63,15 @@ def swap_pyg() -> None:
         {
             theirs.loader.NeighborLoader: gttf_pyg.NeighborLoader,
             theirs.loader.LinkNeighborLoader: gttf_pyg.LinkNeighborLoader,
+            theirs.loader.NeighborSampler: gttf_pyg.loader.NeighborSampler,
+            theirs.data.lightning.LightningNodeData: gttf_pyg.LightningNodeData,
+            theirs.data.lightning.LightningLinkData: gttf_pyg.LightningLinkData,
             theirs.sampler.NeighborSampler: gttf_pyg.NeighborSampler,
+            **{
+                getattr(getattr(theirs, room), name): getattr(gttf_pyg, name)
+                for room, names in BESIDE.items()
+                for name in names
+            },
             theirs.nn.Node2Vec: gttf_pyg.Node2Vec,
         },
     )
@@ -72,9 +83,8 @@ def swap_pyg() -> None:
     def with_package(*packages: str) -> Any:
         def decorate(test: Any) -> Any:
             source = inspect.getsource(test)
-            path = inspect.getsourcefile(test) or ""
             body = source[source.find("\ndef ") :] if "\ndef " in source else source
-            own = path.endswith(THEIR_FILES) or THEIRS.search(body)
+            own = THEIRS.search(body)
             asked = [p for p in packages if re.split(r"[<>=|]", p)[0] not in COMPILED]
             asked = list(packages) if own else asked
             return real(*asked)(test) if asked else test
@@ -84,6 +94,7 @@ def swap_pyg() -> None:
     for module in (testing, decorators):
         module.withPackage = with_package
         module.onlyNeighborSampler = lambda test: test
+        module.withMETIS = real("pymetis")
 
 
 def swap_dgl() -> None:

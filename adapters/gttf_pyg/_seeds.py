@@ -1,0 +1,159 @@
+"""Seeds that PyG has no words for, as loaders are given them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
+
+from gttf_pyg import _graph
+from gttf_pyg._arguments import input_nodes_of
+from gttf_pyg._check import as_reals, one_per_seed
+from gttf_pyg._compat import reverse_edge_type
+from gttf_pyg._filter import can_join
+from gttf_pyg._keys import CPU, batch_key, use_key
+from gttf_pyg._mixed import MixedNodes
+from gttf_pyg._rows import ONLY, Options
+from gttf_sampler import CompactAdj, random
+from gttf_sampler._check import as_dense, fail, mistyped, one_of, shown
+from gttf_sampler._loading.keyed import draw_key
+
+
+def mixed_nodes(
+    value: Any, times: Any, data: Any, sampler: Any, input_id: Any
+) -> MixedNodes | None:
+    """Seeds of several types, from what a loader was given; None if they are of one."""
+    if not isinstance(value, Mapping):
+        return None
+    if not getattr(sampler, "is_hetero", False) or not can_join(data):
+        rule = "must be of one node type unless the data is a HeteroData"
+        fail("input_nodes", rule, shown(value))
+    for name in value:
+        if name not in sampler.node_types:
+            rule = f"must name some of the node types {sampler.node_types}"
+            fail("input_nodes", rule, repr(name))
+    if not value:
+        fail("input_nodes", "must name a node type", "{}")
+    if times is not None and (not isinstance(times, Mapping) or {*times} != {*value}):
+        rule = "must have the node types of 'input_nodes'"
+        mistyped("input_time", rule, shown(times))
+    parts = {}
+    for name in sampler.node_types:
+        if name in value:
+            own = None if times is None else times[name]
+            given = input_nodes_of((name, value[name]), own, data, sampler)
+            parts[name] = _inputs(name, *given, sampler, input_id)
+    return MixedNodes(parts)
+
+
+def _inputs(
+    name: str, nodes: Any, time: Any, sampler: Any, input_id: Any
+) -> NodeSamplerInput:
+    """The seeds of one type."""
+    ids = (
+        nodes[1] if isinstance(nodes, tuple) else torch.arange(sampler.num_nodes[name])
+    )
+    number = None
+    if ids.dtype == torch.bool:
+        ids = number = ids.nonzero().view(-1)
+    elif input_id is not None:
+        number = input_id_of(input_id, ids)
+    return NodeSamplerInput(number, ids, time, name)
+
+
+def first_of(mixed: MixedNodes) -> tuple[str, Tensor]:
+    """As many seeds of one type, which PyG's loader can count."""
+    return next(iter(mixed.parts)), torch.arange(mixed.node.numel())
+
+
+def input_id_of(value: Any, seeds: Any) -> Any:
+    """`input_id` as PyG takes it; "node" names seeds by their ids, masks or not."""
+    if not isinstance(value, str):
+        return value
+    one_of("input_id", value, ("node",))
+    nodes = seeds[1] if isinstance(seeds, tuple) else seeds
+    if not isinstance(nodes, Tensor):
+        return None  # all nodes: their positions are their ids
+    return nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes
+
+
+def sample_at(loader: Any, index: Any, time: Any) -> Any:
+    """The batch of some seeds of a loader, as they stand at other times."""
+    nodes = getattr(loader, "node_sampler", None)
+    sampler = nodes or loader.link_sampler
+    if not getattr(sampler, "is_temporal", False):
+        fail(
+            "time", "must be None where there are no times", "times", "set 'time_attr'"
+        )
+    inputs = copy.copy(loader.input_data[index])
+    if isinstance(inputs, MixedNodes):
+        fail("time", "must be None where seeds have several types", "times")
+    count = (inputs.node if nodes else inputs.row).numel()
+    when = as_reals("time", as_dense("time", time))
+    inputs.time = one_per_seed("time", when, count)
+    with use_key(draw_key(loader.generator)):
+        if nodes:
+            out = sampler.sample_from_nodes(inputs)
+        else:
+            out = sampler.sample_from_edges(inputs, neg_sampling=loader.neg_sampling)
+    return loader.filter_fn(out)
+
+
+class SourceNodes(EdgeSamplerInput):
+    """Nodes as seed edges: every time it is asked for, a node has one of its edges.
+
+    What has no edge is left out. Edges are drawn uniformly, by the key of the batch.
+    """
+
+    def __init__(self, nodes: Tensor, adj: CompactAdj, kind: Any) -> None:
+        super().__init__(None, nodes, nodes, None, None, kind)
+        self.adj = adj
+
+    def placeholder(self) -> Any:
+        """As many pairs, which PyG's loader can count."""
+        pairs = torch.stack([self.row, self.row])
+        return pairs if self.input_type is None else (self.input_type, pairs)
+
+    def __getitem__(self, index: Any) -> EdgeSamplerInput:
+        """Some of them, with an edge each."""
+        at = torch.as_tensor(index, dtype=torch.int64).view(-1)
+        node = self.row[at]
+        start, size = self.adj.row_range(node)
+        some = (size > 0).nonzero().view(-1)
+        key = random.fold(random.new_key(batch_key(), CPU, random.NEGATIVE), -1)
+        word = random.bits(random.stream(key, torch.arange(node.numel())), 0)
+        drawn = start[some] + random.below_wide(word[some], size[some])
+        target = self.adj.col[drawn].to(torch.int64)
+        kind = self.input_type
+        return EdgeSamplerInput(at[some], node[some], target, input_type=kind)
+
+
+def source_nodes(given: Mapping[str, Any], sampler: Any) -> SourceNodes | None:
+    """The seeds of a link loader with `input_nodes`; None if it was given edges."""
+    nodes, pairs = given["input_nodes"], given["edge_label_index"]
+    if nodes is None:
+        return None
+    for name in ("edge_label", "edge_label_time"):
+        if given[name] is not None:
+            fail(name, "must be None beside 'input_nodes'", shown(given[name]))
+    kind: Any = None
+    if sampler.is_hetero:
+        if not isinstance(pairs, tuple | list) or len(pairs) != 3:
+            rule = "must be the edge type that positives are drawn from"
+            fail("edge_label_index", rule, shown(pairs))
+        kind = tuple(pairs)
+        nodes = (kind[0], nodes)
+    elif pairs is not None:
+        fail("edge_label_index", "must be None beside 'input_nodes'", shown(pairs))
+    found, _ = input_nodes_of(nodes, None, given["data"], sampler)
+    ids = found[1] if isinstance(found, tuple) else found
+    ids = ids.nonzero().view(-1) if ids.dtype == torch.bool else ids
+    rows = _graph.from_data(given["data"], Options(None, None, False, True)).adjs
+    named = ONLY if kind is None else reverse_edge_type(kind)
+    if named not in rows:
+        fail("edge_label_index", f"must be one of {sampler.edge_types}", kind)
+    return SourceNodes(ids, rows[named], kind)

@@ -1,0 +1,85 @@
+"""ClusterData, ClusterLoader: parts of a graph with few edges between them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric import loader as theirs
+from torch_geometric.data import Data
+
+from gttf_pyg._arguments import seeded
+from gttf_pyg._check import as_pairs
+from gttf_pyg._keyed_loader import SeededLoader
+from gttf_pyg._rows import ONLY
+from gttf_sampler import CompactAdj
+from gttf_sampler._check import count, fail, mistyped, one_of, shown
+from gttf_sampler.distributed import metis_parts
+
+
+class ClusterData(theirs.ClusterData):
+    """PyG's `ClusterData`: the same arguments, cut by pymetis, nothing to compile.
+
+    >>> from torch_geometric.datasets import KarateClub
+    >>> ClusterData(KarateClub()[0], num_parts=4, log=False)  # doctest: +SKIP
+    ClusterData(4)
+
+    Edges count in both directions, once, and self-loops not at all: directed graphs
+    will do. Needs `pip install 'gttf-sampler[metis]'`; a partition that was saved by
+    PyG is read without.
+
+    Args:
+        data: and all others: see PyG's `ClusterData`.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        num_parts: int,
+        recursive: bool = False,
+        save_dir: str | None = None,
+        filename: str | None = None,
+        log: bool = True,
+        keep_inter_cluster_edges: bool = False,
+        sparse_format: str = "csr",
+    ) -> None:
+        if not isinstance(data, Data):
+            mistyped("data", "must be a Data", shown(data))
+        if data.edge_index is None:
+            fail("data", "must have an edge_index", "none")
+        count("num_parts", num_parts)
+        one_of("sparse_format", sparse_format, ("csr", "csc"))
+        where = save_dir, filename, log
+        super().__init__(
+            data, num_parts, recursive, *where, keep_inter_cluster_edges, sparse_format
+        )
+
+    def _metis(self, edge_index: Tensor, num_nodes: int) -> Tensor:
+        """The part of every node, [n]."""
+        pairs = as_pairs("edge_index", edge_index).cpu()
+        adjs = {ONLY: CompactAdj.from_edge_index(pairs, num_nodes)}
+        found = metis_parts(adjs, self.num_parts, recursive=self.recursive)
+        return found[""].to(edge_index.device)
+
+
+class ClusterLoader(theirs.ClusterLoader, SeededLoader):
+    """PyG's `ClusterLoader`, which continues in the middle of an epoch.
+
+    Args:
+        cluster_data: a `ClusterData`, ours or PyG's.
+        seed: short for `generator=torch.Generator().manual_seed(seed)`.
+        **kwargs: of torch's DataLoader.
+    """
+
+    def __init__(
+        self, cluster_data: Any, *, seed: int | None = None, **kwargs: Any
+    ) -> None:
+        if not isinstance(cluster_data, theirs.ClusterData):
+            mistyped("cluster_data", "must be a ClusterData", shown(cluster_data))
+        kwargs.pop("dataset", None)
+        kwargs.pop("collate_fn", None)
+        super().__init__(cluster_data, **seeded(kwargs, seed))
+        self.use_keys()
+
+    def collate_fn(self, index: Any) -> Data:
+        """The batch of some parts, by their numbers."""
+        return self._collate(torch.as_tensor(index))

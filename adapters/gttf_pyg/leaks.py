@@ -1,0 +1,193 @@
+"""assert_no_future: nothing in a batch is later than the seed it was sampled for."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from gttf_pyg._check import MissingError, name_or_none
+from gttf_sampler._check import fail, finite, mistyped, shown
+
+
+class Dated(NamedTuple):
+    """Nodes or edges of one type.
+
+    Attributes:
+        name: how to call them in a sentence.
+        time: [k], when they happened.
+        tree: [k], the seed that each was sampled for.
+        id: [k], what the whole graph calls them.
+        seeds: how many of them, from the first on, were asked for and not sampled.
+    """
+
+    name: str
+    time: Tensor
+    tree: Tensor
+    id: Tensor
+    seeds: int
+
+
+def assert_no_future(
+    batch: Any,
+    time_attr: str = "time",
+    *,
+    time_window: float | None = None,
+    seeds: bool = True,
+) -> None:
+    """Raises an AssertionError if a batch holds anything later than its seed.
+
+    >>> import torch
+    >>> from torch_geometric.data import Data
+    >>> from gttf_pyg import GTTFLoader, assert_no_future
+    >>> edges = torch.tensor([[1, 2], [0, 0]])
+    >>> data = Data(edge_index=edges, time=torch.arange(3), num_nodes=3)
+    >>> when = {"input_time": torch.tensor([1]), "time_attr": "time"}
+    >>> batch = next(iter(GTTFLoader(data, [-1], torch.tensor([0]), **when)))
+    >>> assert_no_future(batch)
+    >>> batch.n_id.tolist()
+    [0, 1]
+
+    It looks at every node and every edge that has a time, at any hop and of any type,
+    and knows nothing of how the batch was made: batches of PyG's own loaders will do.
+
+    Args:
+        batch: of a loader with `time_attr`, for nodes, edges or triplets.
+        time_attr: the name of the times.
+        time_window: also nothing sampled may be older than this before its seed.
+        seeds: whether the seeds' own times count: a node that is asked about before it
+            was there has leaked, too.
+    """
+    if not isinstance(batch, Data | HeteroData):
+        mistyped("batch", "must be a Data or a HeteroData", shown(batch))
+    if time_attr is None:
+        mistyped("time_attr", "must be the name of an attribute", None)
+    name_or_none("time_attr", time_attr)
+    parts = list(_dated(batch, time_attr))
+    if not parts:
+        raise MissingError(
+            f"'time_attr' must name times of nodes or edges of the batch (got "
+            f"{time_attr!r})"
+        )
+    now = _seed_times(batch, time_attr)
+    for part in parts:
+        limit = now[part.tree]
+        time, limit = _comparable(part.time, limit)
+        first = 0 if seeds else part.seeds
+        bad = ~(time <= limit)  # a time that is no number is no time before the seed
+        bad[:first] = False
+        _refuse(part, bad, time, limit, "later than its seed")
+        if time_window is not None:
+            bad = time < limit - finite("time_window", time_window)
+            bad[: part.seeds] = False
+            _refuse(part, bad, time, limit, f"more than {time_window} before its seed")
+
+
+def _refuse(part: Dated, bad: Tensor, time: Tensor, limit: Tensor, rule: str) -> None:
+    """Raises the error if anything is bad."""
+    if not bool(bad.any()):
+        return
+    at = int(bad.nonzero()[0])
+    raise AssertionError(
+        f"'batch' must hold nothing {rule} (got {int(bad.sum())} of {bad.numel()} "
+        f"{part.name}; the first, number {int(part.id[at])}, has time "
+        f"{time[at].item()} for a seed at {limit[at].item()})"
+    )
+
+
+def _dated(batch: Any, name: str) -> Iterator[Dated]:
+    """All nodes and edges that have times."""
+    if isinstance(batch, Data):
+        if name not in batch:
+            return
+        if batch.is_node_attr(name):
+            yield _nodes("nodes", batch, name, _labelled(batch))
+        elif batch.is_edge_attr(name):
+            yield _edges("edges", batch, batch, name)
+        return
+    for kind, store in batch.node_items():
+        if name in store:
+            yield _nodes(f"{kind!r} nodes", store, name, _labelled(batch, kind))
+    for kind, store in batch.edge_items():
+        if name in store:
+            yield _edges(f"{kind} edges", store, batch[kind[2]], name)
+
+
+def _nodes(called: str, store: Any, name: str, labelled: list[Tensor]) -> Dated:
+    """The nodes of one type; seeds come first, and `labelled` are some of them."""
+    tops = [int(part.max()) + 1 for part in labelled if part.numel()]
+    asked = max([int(store.get("batch_size") or 0), *tops])
+    return Dated(called, store[name], _tree(store), _ids(store, "n_id", name), asked)
+
+
+def _labelled(batch: Any, kind: str | None = None) -> list[Tensor]:
+    """The local numbers of nodes of one type that are ends of labelled edges."""
+    if kind is None:
+        stores, ends = [batch], [batch.get("edge_label_index")]
+    else:
+        stores, ends = [batch[kind]], []
+        for (by, _, to), store in batch.edge_items():
+            pairs = store.get("edge_label_index")
+            mine = [side for side, end in enumerate((by, to)) if end == kind]
+            ends += [None if pairs is None else pairs[side] for side in mine]
+    names = ("src_index", "dst_pos_index", "dst_neg_index")
+    ends += [store.get(name) for store in stores for name in names]
+    return [part for part in ends if isinstance(part, Tensor)]
+
+
+def _edges(called: str, store: Any, target: Any, name: str) -> Dated:
+    """The edges of one type."""
+    tree = _tree(target)[store.edge_index[1]]
+    return Dated(called, store[name], tree, _ids(store, "e_id", name), 0)
+
+
+def _tree(store: Any) -> Tensor:
+    """The number of the seed of every node."""
+    tree = store.get("batch")
+    if not isinstance(tree, Tensor):
+        rule = "must have disjoint trees, so that it is known which seed sees what"
+        fail("batch", rule, "no 'batch' of its nodes", "set 'time_attr' or 'disjoint'")
+    return tree
+
+
+def _ids(store: Any, ids: str, name: str) -> Tensor:
+    """What the whole graph calls nodes or edges; local numbers if it is not told."""
+    found = store.get(ids)
+    own = isinstance(found, Tensor)
+    return found if own else torch.arange(len(store[name]))
+
+
+def _seed_times(batch: Any, name: str) -> Tensor:
+    """The time of every seed, in the order of their trees."""
+    stores = [batch] if isinstance(batch, Data) else batch.node_stores
+    labels = [batch] if isinstance(batch, Data) else batch.edge_stores
+    for store in labels:  # both ends of an edge, and its negatives, see its time
+        if store.get("edge_label_time") is not None:
+            found: Tensor = store["edge_label_time"]
+            return found
+    given = [store["seed_time"] for store in stores if "seed_time" in store]
+    if given:
+        triplets = any("src_index" in store for store in stores)
+        return given[0] if triplets else torch.cat(given)
+    own = [
+        store[name][: store["batch_size"]] for store in stores if _asked(store, name)
+    ]
+    if not own:
+        rule = "must know the times of its seeds"
+        fail("batch", rule, "none", "set 'input_time' or 'edge_label_time'")
+    return torch.cat(own)
+
+
+def _asked(store: Any, name: str) -> bool:
+    """Whether a store has seeds, with times of their own."""
+    return "batch_size" in store and name in store
+
+
+def _comparable(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Two tensors in which no rounding makes unequal times equal."""
+    if left.dtype == right.dtype:
+        return left, right
+    floats = left.is_floating_point() or right.is_floating_point()
+    dtype = torch.float64 if floats else torch.int64
+    return left.to(dtype), right.to(dtype)

@@ -7,6 +7,7 @@ function); those with a law are fast on their own, see `Bias.law`.
 from gttf_sampler._backends.plan import UNIFORM, Law
 from gttf_sampler.bias.base import Bias, ProductBias
 from gttf_sampler.bias.exclude import ExcludeBias
+from gttf_sampler.bias.labor import LABORBias, shared_variate
 from gttf_sampler.bias.layerwise import FastGCNBias, LADIESBias
 from gttf_sampler.bias.node2vec import Node2VecBias
 from gttf_sampler.bias.simple import AttentionBias, EdgeWeightBias, NoRevisitBias
@@ -19,10 +20,12 @@ __all__ = [
     "EdgeWeightBias",
     "ExcludeBias",
     "FastGCNBias",
+    "LABORBias",
     "LADIESBias",
     "Law",
     "NoRevisitBias",
     "Node2VecBias",
     "ProductBias",
     "TemporalBias",
+    "shared_variate",
 ]

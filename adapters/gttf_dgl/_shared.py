@@ -69,10 +69,10 @@ def draw_shared(
     biases = {}
     for kind, fanout in zip(source.adjs, fanouts, strict=True):
         own = variates.part(g.get_ntype_id(kind[0])).numbers
-        how = {"importance": importance, "variate": own}
-        biases[kind] = LABORBias(fanout, inner.get(kind), **how)
+        weights = inner.get(kind)
+        biases[kind] = LABORBias(fanout, weights, importance=importance, variate=own)
     drawn = source.draw(frontier, [[-1] * len(fanouts)], variates.key, biases)
-    weights = {}
+    found = {}
     for plain, kind in zip(g.canonical_etypes, source.adjs, strict=True):
         data = g.edges[plain].data
         heavy = source.choice.prob in data
@@ -82,8 +82,8 @@ def draw_shared(
         if heavy:
             own = data[source.choice.prob].view(-1)
             weight = weight * own.index_select(0, drawn.edge[kind]).to(weight)
-        weights[kind] = _with_mean_one(weight, drawn.col[kind]).float()
-    return drawn, weights
+        found[kind] = _with_mean_one(weight, drawn.col[kind]).float()
+    return drawn, found
 
 
 def _with_mean_one(weight: Tensor, col: Tensor) -> Tensor:

@@ -11,12 +11,17 @@ import torch
 from gttf_sampler.bench import inputs, machine, peers
 from gttf_sampler.distributed import layout
 from gttf_sampler.distributed.partition import facts_of
+from gttf_sampler.graph.files import read_graph
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    add("graph", nargs="?", help="edge list, .npz, CompactAdj or partitioned directory")
+    add(
+        "graph",
+        nargs="?",
+        help="edge list, .parquet, .npz, CompactAdj or partitioned directory",
+    )
     add("--json", action="store_true", help="print JSON")
 
 
@@ -48,7 +53,7 @@ def _of_graph(path: str) -> dict[str, Any]:
     """The facts of a graph, with the quartiles of its degrees."""
     if layout.is_partitioned(path):
         return facts_of(layout.read_header(Path(path), layout.WHOLE))
-    adj = inputs.read(path)
+    adj = read_graph(path)
     degree = adj.degree.sort().values
     places = [round(share * (degree.numel() - 1)) for share in (0.25, 0.5, 0.75)]
     quartiles = degree[places].tolist() if degree.numel() else []

@@ -16,10 +16,12 @@ from gttf_sampler import __version__
 # or the exit status if it has printed them itself.
 COMMANDS = {
     "bench": "compare speed, memory and scale with other samplers on this machine",
+    "convert": "write a graph in another format, with the ids of its nodes",
     "demo": "show what a walk forest is, on the graph of the paper's Figure 1",
     "embed": "learn embeddings of the nodes of an edge list",
     "info": "tell versions, backend and hosts, or what is in a graph file",
     "partition": "cut a graph into parts, one for each of several processes",
+    "show": "show what is sampled around some nodes, as a picture or a page",
 }
 FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError) as error:
         sys.stderr.write(f"gttf {args.command}: {error}\n")
         return BAD_ARGUMENTS
-    except (OSError, MemoryError) as error:
+    except (OSError, ImportError, MemoryError) as error:
         sys.stderr.write(f"gttf {args.command}: {error or 'out of memory'}\n")
         return FAILED
     if isinstance(outcome, int):

@@ -13,18 +13,21 @@ from typing import Any
 import numpy as np
 
 from gttf_sampler import CompactAdj, _check
-from gttf_sampler.bench import inputs
 from gttf_sampler.distributed import partition
 from gttf_sampler.distributed.layout import is_partitioned
 from gttf_sampler.distributed.methods import METHODS
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.partition import ONLY, Report
+from gttf_sampler.graph.files import read_graph
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    add("graph", help="edge list, .npz, CompactAdj directory, or one cut into 1 part")
+    add(
+        "graph",
+        help="edge list, .parquet, .npz, CompactAdj directory, or one cut into 1 part",
+    )
     add("out", help="directory to write")
     add("--parts", type=int, required=True, help="how many parts, one per process")
     words = "range, hash, metis, or a file: .npy with the part of every node, .npz with"
@@ -84,7 +87,7 @@ def read(path: str) -> tuple[Any, dict[Any, Any]]:
     if not is_partitioned(path):
         if os.path.isdir(path):
             return CompactAdj.open(path, verify=False), {}
-        return inputs.read(path), {}
+        return read_graph(path), {}
     part = open_part(path, 0)
     if part.header["parts"] != 1:
         rule = "must be whole, or cut into 1 part"

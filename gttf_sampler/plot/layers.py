@@ -92,12 +92,10 @@ class Layers:
             _check.fail("subgraph", "must know its hops", repr(subgraph), cure)
         parts = _parts(subgraph, adj)
         hops = [
-            hop
+            [hop for hop, count in enumerate(counts) for _ in range(count)]
             for counts in parts.counts.values()
-            for hop in [[h for h, count in enumerate(counts) for _ in range(count)]]
         ]
-        kept, missing = _kept(hops, most)
-        return _ordered(parts, hops, kept, missing)
+        return _ordered(parts, hops, most)
 
 
 class _Parts(NamedTuple):
@@ -140,55 +138,58 @@ def _times(adj: CompactAdj | None, edge: Tensor) -> list[float] | None:
     return found
 
 
-def _kept(hops: list[list[int]], most: int) -> tuple[list[list[int]], list[int]]:
-    """Per node type the local ids to show, and per hop how many are not shown."""
-    depth = 1 + max((hop for some in hops for hop in some), default=0)
-    total = [sum(some.count(hop) for some in hops) for hop in range(depth)]
-    seen, kept = [0] * depth, []
-    for some in hops:
-        mine = []
-        for local, hop in enumerate(some):
-            turn, size = seen[hop], total[hop]
-            # evenly over the order of discovery, so that no parent loses all its own
-            if size <= most or turn * most // size > (turn - 1) * most // size:
-                mine.append(local)
-            seen[hop] += 1
-        kept.append(mine)
-    return kept, [max(0, size - most) for size in total]
+def _ordered(parts: _Parts, hops: list[list[int]], most: int) -> Layers:
+    """Column by column: who was reached from what is shown, near to that.
 
-
-def _ordered(
-    parts: _Parts, hops: list[list[int]], kept: list[list[int]], missing: list[int]
-) -> Layers:
-    """Places in every column: by the mean place of those it was reached from."""
+    Of a column that is too long, an even choice is left, so that none of those in
+    front of it loses all that it has reached.
+    """
     kinds = list(parts.labels)
-    number = {(kind, local): None for kind, mine in enumerate(kept) for local in mine}
-    senders: dict[Any, list[Any]] = {key: [] for key in number}
-    drawn = []
-    for relation, (kind, (row, col)) in enumerate(parts.ends.items()):
+    links: list[Any] = []
+    parents: dict[Any, list[Any]] = {}
+    for which, (kind, (row, col)) in enumerate(parts.ends.items()):
         by, to = (kinds.index(kind[end]) for end in (0, 2))
-        time = parts.times[kind]
-        for at, (u, v) in enumerate(zip(row, col, strict=True)):
-            if (by, u) in number and (to, v) in number:
-                known = None if time is None else time[at]
-                drawn.append(((by, u), (to, v), relation, known))
-                if hops[to][v] < hops[by][u]:
-                    senders[by, u].append((to, v))
+        time = parts.times[kind] or [None] * len(row)
+        for u, v, when in zip(row, col, time, strict=True):
+            links.append(((by, u), (to, v), which, when))
+            if hops[to][v] < hops[by][u]:
+                parents.setdefault((by, u), []).append((to, v))
+    columns: list[list[Any]] = [[] for _ in range(_depth(hops))]
+    for own, some in enumerate(hops):
+        for local, hop in enumerate(some):
+            columns[hop].append((own, local))
     place: dict[Any, float] = {}
     spots: list[Spot] = []
     order: dict[Any, int] = {}
-    for hop in range(len(missing)):
-        here = [key for key in number if hops[key[0]][key[1]] == hop]
-        mean = {
-            key: sum(place[p] for p in senders[key]) / len(senders[key])
-            for key in here
-            if senders[key]
-        }
-        here.sort(key=lambda key: mean.get(key, 0.0))  # stable: discovery decides
-        for turn, (own, local) in enumerate(here):
-            middle = (turn + 0.5) / len(here)
+    missing = []
+    for hop, here in enumerate(columns):
+        mean = {}
+        for key in here:
+            near = [place[p] for p in parents.get(key, ()) if p in place]
+            if near or hop == 0:
+                mean[key] = sum(near) / max(len(near), 1)
+        shown = _evenly(sorted(mean, key=lambda key: mean[key]), most)  # stable
+        for turn, (own, local) in enumerate(shown):
+            middle = (turn + 0.5) / len(shown)
             place[own, local], order[own, local] = middle, len(spots)
             spots.append(Spot(parts.labels[kinds[own]][local], own, hop, middle))
-    links = [Link(order[u], order[v], which, when) for u, v, which, when in drawn]
+        missing.append(len(here) - len(shown))
+    drawn = [
+        Link(order[u], order[v], which, when)
+        for u, v, which, when in links
+        if u in order and v in order
+    ]
     relations = ["" if kind == ONLY else " → ".join(kind) for kind in parts.ends]
-    return Layers(spots, links, kinds, relations, missing)
+    return Layers(spots, drawn, kinds, relations, missing)
+
+
+def _depth(hops: list[list[int]]) -> int:
+    """How many columns there are, one at least."""
+    return 1 + max((hop for some in hops for hop in some), default=0)
+
+
+def _evenly(keys: list[Any], most: int) -> list[Any]:
+    """At most so many of them, at equal distances."""
+    if len(keys) <= most:
+        return keys
+    return [keys[turn * len(keys) // most] for turn in range(most)]

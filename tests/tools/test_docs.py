@@ -166,7 +166,7 @@ def check(words):
 
 
 def check_gttf(rest):
-    named = ("bench", "embed", "info", "demo", "partition")
+    named = ("bench", "convert", "embed", "info", "demo", "partition", "show")
     if rest[0] in named and len(rest) == 1:
         return  # named in passing
     assert rest[0] in COMMANDS or rest[0].startswith("--"), rest

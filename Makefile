@@ -50,7 +50,7 @@ test-matrix: | python
 SUITES_PYG := test/loader test/sampler test/data/lightning test/utils/test_trim_to_layer.py \
     test/nn/models/test_node2vec.py test/nn/models/test_basic_gnn.py
 SUITES_DGL := python/common/dataloading python/common/sampling \
-    python/pytorch/dataloading/test_spot_target.py
+    python/pytorch/dataloading
 OURS := $(CURDIR)/tests/tools:$(CURDIR):$(CURDIR)/adapters
 HOSTED := $(abspath $(PY)) -P -m pytest -q -p host_suites -p no:cacheprovider
 
@@ -60,7 +60,7 @@ test-hosts: $(READY)
 	@if [ -n "$(PYG)" ]; then cd "$(PYG)" && PYTHONPATH=$(OURS) \
 	    $(HOSTED) $(SUITES_PYG) $(ARGS); fi
 	@if [ -n "$(DGL)" ]; then cd "$(DGL)/tests" && DGLBACKEND=pytorch DGL_TEST_DEV=cpu \
-	    PYTHONPATH=$(OURS):. $(HOSTED) $(SUITES_DGL) $(ARGS); fi
+	    PYTHONPATH=$(OURS):. $(HOSTED) --import-mode=importlib $(SUITES_DGL) $(ARGS); fi
 
 fuzz: $(READY)
 	OMP_WAIT_POLICY=passive $(PY) tests/tools/fuzz.py --cases $(CASES) $(ARGS)

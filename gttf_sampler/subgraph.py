@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -163,6 +163,27 @@ class Subgraph:
             num_sampled_edges=None,
         )
 
+    def draw(self, adj: CompactAdj | None = None) -> Any:
+        """A matplotlib figure: a column per hop, later edges darker.
+
+        Args:
+            adj: what was sampled from, for the names of nodes and the times of edges.
+        """
+        from gttf_sampler.plot import subgraph
+
+        return subgraph.draw(self, adj)
+
+    def html(self, adj: CompactAdj | None = None, title: str = "") -> str:
+        """One page that needs no other file, to zoom, move and point at.
+
+        Args:
+            adj: as for `draw`.
+            title: above the picture.
+        """
+        from gttf_sampler.plot import page
+
+        return page.page(self, adj, title)
+
     def __repr__(self) -> str:
         """Says how much was sampled, hop by hop where that is known."""
         hops = ""
@@ -226,6 +247,29 @@ class HeteroSubgraph:
             num_sampled_nodes=None,
             num_sampled_edges=None,
         )
+
+    def draw(self, adj: Mapping[EdgeType, CompactAdj] | None = None) -> Any:
+        """A matplotlib figure: hops in columns, types in colours, late edges dark.
+
+        Args:
+            adj: per edge type what was sampled from, for names and times.
+        """
+        from gttf_sampler.plot import subgraph
+
+        return subgraph.draw(self, adj)
+
+    def html(
+        self, adj: Mapping[EdgeType, CompactAdj] | None = None, title: str = ""
+    ) -> str:
+        """One page that needs no other file, to zoom, move and point at.
+
+        Args:
+            adj: as for `draw`.
+            title: above the picture.
+        """
+        from gttf_sampler.plot import page
+
+        return page.page(self, adj, title)
 
     def __repr__(self) -> str:
         """Says how many nodes and edges of each type were sampled."""

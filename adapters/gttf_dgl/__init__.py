@@ -28,10 +28,14 @@ from gttf_dgl.drop_in import (
     NeighborSampler,
     sample_neighbors,
 )
+from gttf_dgl.labor import LaborSampler, sample_labors
 from gttf_dgl.loader import DataLoader
 from gttf_dgl.partition import partition
 from gttf_dgl.partitioned import PartitionedLoader
+from gttf_dgl.pinsage import PinSAGESampler, RandomWalkNeighborSampler
+from gttf_dgl.saint import SAINTSampler
 from gttf_dgl.sampler import GTTFSampler
+from gttf_dgl.shadow import ShaDowKHopSampler
 from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
 from gttf_dgl.unbiased import unbiased
 from gttf_dgl.walks import node2vec_random_walk, random_walk
@@ -41,16 +45,22 @@ __all__ = [
     "DataLoader",
     "GTTFSampler",
     "GTTFSubgraphSampler",
+    "LaborSampler",
     "MultiLayerFullNeighborSampler",
     "MultiLayerNeighborSampler",
     "NeighborSampler",
     "PartitionedLoader",
+    "PinSAGESampler",
+    "RandomWalkNeighborSampler",
+    "SAINTSampler",
     "SampledDegreeWarning",
+    "ShaDowKHopSampler",
     "check_unbiased",
     "from_subgraph",
     "node2vec_random_walk",
     "partition",
     "random_walk",
+    "sample_labors",
     "sample_neighbors",
     "to_compact",
     "unbiased",

@@ -53,6 +53,28 @@ def graph_of(source: Source, drawn: HeteroSubgraph, norm: str | None) -> DGLGrap
     return graph
 
 
+def frontier_of(
+    source: Source, drawn: HeteroSubgraph, copy_nodes: bool, copy_edges: bool
+) -> DGLGraph:
+    """All nodes of the graph with the sampled edges, in the direction they have there.
+
+    Args:
+        source: what they were drawn from.
+        drawn: one hop.
+        copy_nodes: whether nodes have the data of the graph.
+        copy_edges: whether edges have them, beside their ids.
+    """
+    ends, eids = [], []
+    for kind in source.adjs:
+        sender = drawn.node[kind[0]][drawn.row[kind]]
+        receiver = drawn.node[kind[2]][drawn.col[kind]]
+        inward = source.choice.edge_dir == "in"
+        ends.append((sender, receiver) if inward else (receiver, sender))
+        eids.append(drawn.edge[kind])
+    kinds = source.g.canonical_etypes
+    return _frames.make_graph(source.g, kinds, ends, eids, None, copy_nodes, copy_edges)
+
+
 def output_device(asked: Any, seed_nodes: Any, g: DGLGraph) -> torch.device:
     """Where a batch goes: as asked, else where the seeds are."""
     if asked is not None:

@@ -198,6 +198,19 @@ def several(value: Any) -> Any:
     return [value] if hasattr(value, "__index__") else value
 
 
+def several_of_each(value: Any) -> Any:
+    """`several`, per node type if there are types."""
+    if isinstance(value, Mapping):
+        return {name: several(part) for name, part in value.items()}
+    return several(value)
+
+
+def numbers(name: str, value: Any) -> list[int]:
+    """`value` as a list of integers."""
+    found: list[int] = integers(name, value).tolist()
+    return found
+
+
 def starts(value: Any, upper: int, device: torch.device) -> Tensor:
     """`value` as the nodes where walks start: a number, or several."""
     try:

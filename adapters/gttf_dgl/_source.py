@@ -123,16 +123,18 @@ class Source(NamedTuple):
         seeds: dict[str, Tensor],
         hops: Sequence[list[int]],
         generator: random.Randomness,
+        bias: Mapping[EdgeType, BiasFn] | None = None,
     ) -> HeteroSubgraph:
         """Samples; `hops` has the fanouts of every edge type for each hop.
 
-        Edges are named by DGL's ids.
+        Edges are named by DGL's ids. A `bias` stands in the place of `biases`.
         """
         rooted = self._rooted(hops)
         reached = {name: seeds[name] for name in seeds if name in rooted.number}
-        laws = self._laws()
+        laws = self._laws() if bias is None else None
         if laws is None:
-            drawn: Any = rooted(reached, bias=self._biases(), generator=generator)
+            own = self.biases() if bias is None else bias
+            drawn: Any = rooted(reached, bias=own, generator=generator)
             drawn = replace(drawn, edge=named_edges(self.adjs, drawn.edge))
         else:
             batch = rooted.batch(reached, laws, False, generator)
@@ -167,7 +169,7 @@ class Source(NamedTuple):
         hidden = {kind: ExcludeBias(edges) for kind, edges in self.excluded.items()}
         return laws_of(self.adjs, hidden)
 
-    def _biases(self) -> dict[EdgeType, BiasFn]:
+    def biases(self) -> dict[EdgeType, BiasFn]:
         """The product of all that was asked for, per edge type."""
         own = self.choice.bias
         if isinstance(own, Mapping):

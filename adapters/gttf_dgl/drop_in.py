@@ -10,7 +10,7 @@ from typing import Any
 from dgl import DGLGraph
 
 from gttf_dgl import _check
-from gttf_dgl._frames import make_graph
+from gttf_dgl._blocks import frontier_of
 from gttf_dgl._source import Choice, Source
 from gttf_dgl.sampler import GTTFSampler
 from gttf_sampler import BiasFn, random
@@ -91,20 +91,10 @@ def sample_neighbors(
     for name, value in (("copy_ndata", copy_ndata), ("copy_edata", copy_edata)):
         _check.yes_or_no(name, value)
     device = _check.device_or_none("output_device", output_device)
-    if isinstance(nodes, Mapping):
-        seeds = {name: _check.several(part) for name, part in nodes.items()}
-    else:
-        seeds = _check.several(nodes)
+    seeds = _check.several_of_each(nodes)
     (fanouts,) = _check.fanouts([fanout], "fanout")
     hops = [_check.layer_fanouts(g, fanouts, "fanout")]
     randomness = _check.randomness(generator)
     drawn = source.draw(_check.seeds(g, seeds, "nodes"), hops, randomness)
-    ends, eids = [], []
-    for kind in source.adjs:
-        sender = drawn.node[kind[0]][drawn.row[kind]]
-        receiver = drawn.node[kind[2]][drawn.col[kind]]
-        ends.append((sender, receiver) if edge_dir == "in" else (receiver, sender))
-        eids.append(drawn.edge[kind])
-    copied = bool(copy_ndata), bool(copy_edata)
-    frontier = make_graph(g, g.canonical_etypes, ends, eids, None, *copied)
+    frontier = frontier_of(source, drawn, bool(copy_ndata), bool(copy_edata))
     return frontier if device is None else frontier.to(device)

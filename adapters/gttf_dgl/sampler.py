@@ -172,7 +172,7 @@ class GTTFSampler(BlockSampler):
         g = source.g
         seeds = _check.seeds(g, seed_nodes, device=source.device)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
-        key = self._keys.next(seeds.values())
+        key = self._next_key(seeds)
         make_blocks = self._rooted_blocks if self.rooted else self._layered_blocks
         blocks = make_blocks(source, seeds, hops, key)
         device = output_device(self.output_device, seed_nodes, g)
@@ -180,8 +180,12 @@ class GTTFSampler(BlockSampler):
             blocks = [block.to(device) for block in blocks]
         return blocks[0].srcdata[NID], seed_nodes, blocks
 
+    def _next_key(self, seeds: Nodes) -> Any:
+        """What the draws of the next batch depend on, beside the graph."""
+        return self._keys.next(seeds.values())
+
     def _layered_blocks(
-        self, source: Source, seeds: Nodes, hops: list[list[int]], key: int
+        self, source: Source, seeds: Nodes, hops: list[list[int]], key: Any
     ) -> list[DGLBlock]:
         """One sample per layer: whatever a layer needs is drawn anew."""
         root = random.new_key(key, source.device, random.BATCH)

@@ -12,6 +12,7 @@ from dgl.dataloading.base import set_edge_lazy_features, set_node_lazy_features
 
 from gttf_dgl import _blocks, _check, _frames, _keys
 from gttf_dgl._blocks import graph_of, output_device
+from gttf_dgl._check import Nodes
 from gttf_dgl._degrees import Wanted
 from gttf_dgl._keys import load_kernels, number_of_batch
 from gttf_dgl._source import Choice, Source, named_edges, typed
@@ -99,8 +100,7 @@ class GTTFSubgraphSampler(Sampler):
         _check.prefetched(g, self)
         seeds = _check.seeds(g, seed_nodes, device=source.device)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
-        drawn = source.draw(seeds, hops, self._keys.next(seeds.values()))
-        batch = graph_of(source, drawn, self.normalize)
+        batch = self._batch(source, seeds, hops)
         device = output_device(self.output_device, seed_nodes, g)
         if device != source.device:
             batch = batch.to(device)
@@ -113,6 +113,11 @@ class GTTFSubgraphSampler(Sampler):
             _frames.fetch_marked(g, [batch])
         self._first.watch(batch)
         return input_nodes, seed_nodes, batch
+
+    def _batch(self, source: Source, seeds: Nodes, hops: list[list[int]]) -> DGLGraph:
+        """The graph of one batch."""
+        drawn = source.draw(seeds, hops, self._keys.next(seeds.values()))
+        return graph_of(source, drawn, self.normalize)
 
 
 def from_subgraph(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Sequence
+from importlib import import_module
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,17 @@ def device_or_none(name: str, value: Any) -> torch.device | None:
     if found is not None and found.type == "meta":
         fail(name, "must be a device with memory", "'meta'")
     return found
+
+
+def library(name: str, user: str) -> Any:
+    """A library that only `user` needs, imported now."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"{user} needs {name}, which cannot be imported (got {error}); "
+            f"install it with: pip install {name.partition('.')[0]}"
+        ) from error
 
 
 def functions(name: str, value: Any, many: bool = False) -> Sequence[Any]:

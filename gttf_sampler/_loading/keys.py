@@ -66,6 +66,7 @@ class BatchKeys:
             self._root = int(random.new_key(self._seed, CPU, random.BATCH))
         self._calls, self._number, self._pass = 0, 0, 0
         self._told: int | None = None
+        self._lone: int | None = None
         self._base: int | None = None
         self._process: int | None = None
         self._fetcher: weakref.ref[object] | None = None
@@ -96,6 +97,30 @@ class BatchKeys:
             number = self._number_of(fetch.fetcher, get_worker_info())
         with _lock:
             return self._key(fetch, number, ids)
+
+    def next_run(self, ids: Iterable[Tensor], span: int) -> tuple[int, int, float]:
+        """Of the run of `span` batches that the next one is in: key, next key, share.
+
+        `share`, of [0, 1), is how much of the run lies behind the batch. Outside a
+        DataLoader runs are of calls.
+        """
+        fetch = fetch_under_way()
+        if fetch is None:
+            if self._lone is None:
+                self._lone = random.draw(None) if self._seed is None else self._root
+            number, epoch = self._calls, self._lone
+            self._calls += 1
+        else:
+            found = fetch.number
+            if found is None:
+                found = self._number_of(fetch.fetcher, get_worker_info())
+            with _lock:
+                epoch = self._epoch(fetch)[1]
+            if found is None:
+                return _digest(epoch, ids), 0, 0.0
+            number = found
+        run, rest = divmod(number, span)
+        return _fold(epoch, run), _fold(epoch, run + 1), rest / span
 
     def begin(self, base: int) -> None:
         """Counts the epoch with this base seed, before a thread asks for a batch."""
@@ -128,8 +153,8 @@ class BatchKeys:
             mark = ~base  # never 0, which is a free place
             self._number = _position(self._bases, mark)
 
-    def _key(self, fetch: Fetch, number: int | None, ids: Iterable[Tensor]) -> int:
-        """The key of a batch, in its epoch."""
+    def _epoch(self, fetch: Fetch) -> tuple[Any, int]:
+        """Which keys were given out, and the key of the epoch under way."""
         if fetch.base != self._base or self._process != os.getpid():
             self._enter(fetch.base)
         elif get_worker_info() and self._fetcher and self._fetcher() != fetch.fetcher:
@@ -137,10 +162,13 @@ class BatchKeys:
         self._pass = self._pass if self._told is None else self._told
         self._fetcher = weakref.ref(fetch.fetcher)
         if self._seed is None:
-            given, epoch = _given, _fold(fetch.base, self._pass)
-        else:
-            # a pass of workers that persist counts like an epoch of those that do not
-            given, epoch = self._given, _fold(self._root, self._number + self._pass)
+            return _given, _fold(fetch.base, self._pass)
+        # a pass of workers that persist counts like an epoch of those that do not
+        return self._given, _fold(self._root, self._number + self._pass)
+
+    def _key(self, fetch: Fetch, number: int | None, ids: Iterable[Tensor]) -> int:
+        """The key of a batch, in its epoch."""
+        given, epoch = self._epoch(fetch)
         # where there is no number, its ids tell a batch from the others
         key = _digest(epoch, ids) if number is None else _fold(epoch, number)
         counts = given.setdefault(fetch.fetcher, Counter())

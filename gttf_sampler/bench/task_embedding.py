@@ -9,7 +9,6 @@ from gttf_sampler import _check
 from gttf_sampler.bench import embedders, planted, word2vecs
 from gttf_sampler.bench.children import ChildError, Progress, RefusedError, run_job
 from gttf_sampler.bench.in_processes import PACKAGE, add_ratio
-from gttf_sampler.bench.inputs import read
 from gttf_sampler.bench.learning import Setting, Subject
 from gttf_sampler.bench.measure import Report
 from gttf_sampler.bench.peak import PeakMemory
@@ -24,6 +23,7 @@ from gttf_sampler.embedding import (
     mean_rank,
     split_links,
 )
+from gttf_sampler.graph.files import read_graph
 
 SIZE = 128  # numbers of a vector
 NODES, EDGES = 9_877, 51_946  # of the made graph: as many as ca-HepTh has
@@ -193,7 +193,7 @@ def _split(graph: str | None, seed: int) -> LinkSplit:
         whole = planted.planted(NODES, EDGES, seed).adj
     else:
         try:
-            whole = read(graph)
+            whole = read_graph(graph)
         except (ValueError, TypeError, OSError) as error:
             raise RefusedError(f"--graph {graph}: {error}") from error
     edges, nodes = largest_component(whole.to_edge_index(), whole.num_rows)

@@ -8,6 +8,7 @@ from gttf_sampler._backends.plan import UNIFORM, Law
 from gttf_sampler.bias.base import Bias, ProductBias
 from gttf_sampler.bias.exclude import ExcludeBias
 from gttf_sampler.bias.fraction import FractionBias
+from gttf_sampler.bias.labor import LABORBias, shared_variate
 from gttf_sampler.bias.layerwise import FastGCNBias, LADIESBias
 from gttf_sampler.bias.node2vec import Node2VecBias
 from gttf_sampler.bias.simple import AttentionBias, EdgeWeightBias, NoRevisitBias
@@ -21,10 +22,12 @@ __all__ = [
     "ExcludeBias",
     "FastGCNBias",
     "FractionBias",
+    "LABORBias",
     "LADIESBias",
     "Law",
     "NoRevisitBias",
     "Node2VecBias",
     "ProductBias",
     "TemporalBias",
+    "shared_variate",
 ]

@@ -13,11 +13,8 @@ from gttf_sampler.embedding.links import link_auc, split_links
 from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
 from gttf_sampler.embedding.settings import SCHEDULES
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.edgelist import (
-    embedding_files,
-    read_edge_list,
-    write_embeddings,
-)
+from gttf_sampler.graph.edgelist import embedding_files, write_embeddings
+from gttf_sampler.graph.files import read_edges
 
 METHODS = ("deepwalk", "node2vec", "wys")
 
@@ -25,7 +22,8 @@ METHODS = ("deepwalk", "node2vec", "wys")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    add("edges", help="file with lines 'source target'; weights are not used")
+    what = "text with lines 'source target' (also .gz), .parquet or .npz"
+    add("edges", help=f"{what}; weights are not used")
     add("out", help="file to write: .npy, .npz, or .txt, .tsv, .emb (word2vec's text)")
     add("--method", choices=METHODS, default="deepwalk")
     add("--dim", type=int, default=128, help="length of an embedding")
@@ -64,7 +62,7 @@ def run(args: argparse.Namespace) -> list[str]:
     _check.count("--batch-size", args.batch_size)
     _check.positive("--lr", args.lr)
     torch.manual_seed(args.seed)
-    edges = read_edge_list(args.edges)
+    edges = read_edges(args.edges)
     edge_index, split = edges.edge_index, None
     if args.hide:
         if args.directed:

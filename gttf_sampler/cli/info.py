@@ -14,6 +14,7 @@ from gttf_sampler.cli.features import describe
 from gttf_sampler.distributed import layout
 from gttf_sampler.distributed.partition import facts_of
 from gttf_sampler.features.layout import is_features
+from gttf_sampler.graph.files import read_graph
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "graph",
         nargs="?",
-        help="edge list, .npz, CompactAdj or partitioned directory, features",
+        help="edge list, .parquet, .npz, CompactAdj or partitioned directory, features",
     )
     add("--json", action="store_true", help="print JSON")
 
@@ -57,7 +58,7 @@ def _of_graph(path: str) -> dict[str, Any]:
         return describe(FeatureFile(path))
     if layout.is_partitioned(path):
         return facts_of(layout.read_header(Path(path), layout.WHOLE))
-    adj = inputs.read(path)
+    adj = read_graph(path)
     degree = adj.degree.sort().values
     places = [round(share * (degree.numel() - 1)) for share in (0.25, 0.5, 0.75)]
     quartiles = degree[places].tolist() if degree.numel() else []

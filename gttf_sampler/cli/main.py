@@ -17,12 +17,14 @@ from gttf_sampler import __version__
 COMMANDS = {
     "bench": "compare speed, memory and scale with other samplers on this machine",
     "build": "sort edges into rows on disk, more of them than memory holds",
+    "convert": "write a graph in another format, with the ids of its nodes",
     "demo": "show what a walk forest is, on the graph of the paper's Figure 1",
     "embed": "learn embeddings of the nodes of an edge list",
     "features": "write values per node so that batches read them by id from disk",
     "info": "tell versions, backend and hosts, or what is in a file",
-    "verify": "compare the draws of a device with those of the CPU, bit by bit",
     "partition": "cut a graph into parts, one for each of several processes",
+    "show": "show what is sampled around some nodes, as a picture or a page",
+    "verify": "compare the draws of a device with those of the CPU, bit by bit",
 }
 FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 

@@ -2,13 +2,13 @@
 
 import argparse
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gttf_sampler import CompactAdj, _check
-from gttf_sampler.bench import inputs
 from gttf_sampler.cli.progress import progress
 from gttf_sampler.distributed import partition
 from gttf_sampler.distributed.layout import is_partitioned
@@ -16,6 +16,7 @@ from gttf_sampler.distributed.methods import METHODS
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.source import ONLY
 from gttf_sampler.graph.edgelist import read_edge_list
+from gttf_sampler.graph.files import read_graph
 
 SAVED_BY_TORCH = (".pt", ".pth")
 
@@ -23,7 +24,7 @@ SAVED_BY_TORCH = (".pt", ".pth")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    kinds = "edge list, .npz, CompactAdj directory, one that is cut into 1 part"
+    kinds = "edge list, .parquet, .npz, CompactAdj directory, one that is cut into 1 part"
     add("graph", help=f"{kinds}, or a PyG Data or HeteroData in a .pt file")
     add("out", help="directory to write")
     add("--parts", type=int, required=True, help="how many parts, one per process")
@@ -112,7 +113,7 @@ def read(
     if not is_partitioned(path):
         if os.path.isdir(path):
             return CompactAdj.open(path, verify=False), {}, []
-        return inputs.read(path), {}, []
+        return read_graph(path), {}, []
     part = open_part(path, 0)
     if part.header["parts"] != 1:
         rule = "must be whole, or cut into 1 part"

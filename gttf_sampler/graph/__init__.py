@@ -1,6 +1,15 @@
-"""Graphs: the compact adjacency, and the edge lists it is read from."""
+"""Graphs: the compact adjacency, and the files that it is read from and written to."""
 
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.edgelist import EdgeList, read_edge_list, write_embeddings
+from gttf_sampler.graph.files import read_edges, read_graph, write_graph
 
-__all__ = ["CompactAdj", "EdgeList", "read_edge_list", "write_embeddings"]
+__all__ = [
+    "CompactAdj",
+    "EdgeList",
+    "read_edge_list",
+    "read_edges",
+    "read_graph",
+    "write_embeddings",
+    "write_graph",
+]

@@ -14,8 +14,9 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable, ScratchPool
-from gttf_sampler.graph import build, storage, tables
+from gttf_sampler.graph import build, frames, names, networks, storage, tables
 from gttf_sampler.graph import chunks as chunked
+from gttf_sampler.graph.edgelist import EdgeList
 
 DIRECTIONS = ("in", "out")
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class CompactAdj:
             two orders are the same.
         edge_weight: [m] in the order of `col`, or None.
         edge_time: [m] in the order of `col`, or None.
+        node_id: [n], what each node is called elsewhere; None if that is its number.
     """
 
     rowptr: Tensor
@@ -59,6 +61,7 @@ class CompactAdj:
     edge_id: Tensor | None = None
     edge_weight: Tensor | None = None
     edge_time: Tensor | None = None
+    node_id: names.Array | None = None
     _cache: dict[str, Any] = field(default_factory=dict, init=False)
     scratch: ScratchPool = field(default_factory=ScratchPool, init=False)
 
@@ -204,6 +207,82 @@ class CompactAdj:
             ends, (sources, targets), edge_weight=weight, direction=direction
         )
 
+    @classmethod
+    def from_edges(cls, edges: EdgeList, *, direction: str = "in") -> CompactAdj:
+        """Takes edges with the ids of their nodes, as `read_edges` reads them."""
+        _check.of_type("edges", edges, EdgeList)
+        adj = cls.from_edge_index(
+            edges.edge_index,
+            edges.num_nodes,
+            direction=direction,
+            edge_weight=edges.weight,
+            edge_time=edges.time,
+        )
+        return adj.named(edges.node_id)
+
+    @classmethod
+    def from_pandas(
+        cls,
+        frame: Any,
+        source: str = "source",
+        target: str = "target",
+        *,
+        weight: str | None = None,
+        time: str | None = None,
+        direction: str = "in",
+    ) -> CompactAdj:
+        """Takes a table with an edge per row, and keeps its ids as `node_id`.
+
+        Also of polars, pyarrow or cuDF, or a dict of columns. Ids are integers or
+        words, numbered in their order; dates become seconds since 1970.
+        """
+        edges = frames.edges_of_frame(frame, source, target, weight, time)
+        return cls.from_edges(edges, direction=direction)
+
+    from_polars = from_pandas
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        *,
+        weight: str | None = None,
+        time: str | None = None,
+        direction: str = "in",
+    ) -> CompactAdj:
+        """Takes a networkx graph; an undirected edge counts in both directions.
+
+        Nodes stay in their order, and `node_id` has them; `weight` and `time` name
+        attributes of edges.
+        """
+        edges = networks.edges_of_networkx(graph, weight, time)
+        return cls.from_edges(edges, direction=direction)
+
+    @classmethod
+    def from_igraph(
+        cls,
+        graph: Any,
+        *,
+        weight: str | None = None,
+        time: str | None = None,
+        direction: str = "in",
+    ) -> CompactAdj:
+        """Takes an igraph Graph like `from_networkx`; ids are the attribute `name`."""
+        edges = networks.edges_of_igraph(graph, weight, time)
+        return cls.from_edges(edges, direction=direction)
+
+    def named(self, node_id: Any) -> CompactAdj:
+        """The same rows, whose nodes are called `node_id` [n]; None forgets that."""
+        if node_id is not None:
+            _check.one_node_set("adj", self.num_rows, self.num_cols)
+            if len(node_id) != self.num_rows:
+                rule = f"must have one entry per node, {self.num_rows}"
+                _check.fail("node_id", rule, len(node_id))
+        ids = names.telling(node_id, self.num_rows)
+        found = replace(self, node_id=ids)
+        found._cache.update(self._cache)
+        return found
+
     @property
     def num_rows(self) -> int:
         """The number of nodes a walker may stand on."""
@@ -300,6 +379,44 @@ class CompactAdj:
             return ends
         return torch.empty_like(ends).index_copy_(1, self.edge_id.to(torch.int64), ends)
 
+    def in_caller_order(self, values: Tensor) -> Tensor:
+        """Values [m] per edge, from the order of `col` to the caller's."""
+        if self.edge_id is None:
+            return values
+        return torch.empty_like(values).index_copy_(0, self.edge_id.long(), values)
+
+    def to_scipy(self) -> Any:
+        """A scipy array whose entry (i, j) is the weight of i → j, or one.
+
+        Without a copy of the rows: CSR if they are those of "out", else CSC. Parallel
+        edges are entries of their own.
+        """
+        sparse = _check.library("scipy.sparse", "to_scipy")
+        weight = self.edge_weight
+        values = torch.ones(self.num_edges) if weight is None else weight
+        rows = tuple(x.cpu().numpy() for x in (values, self.col, self.rowptr))
+        if self.direction == "out":
+            return sparse.csr_array(rows, shape=(self.num_rows, self.num_cols))
+        return sparse.csc_array(rows, shape=(self.num_cols, self.num_rows))
+
+    def to_pandas(self, source: str = "source", target: str = "target") -> Any:
+        """A pandas frame with an edge per row, and what weights and times there are."""
+        columns = frames.columns_of(self, source, target)
+        return _check.library("pandas", "to_pandas").DataFrame(columns)
+
+    def to_polars(self, source: str = "source", target: str = "target") -> Any:
+        """A polars frame with an edge per row, and what weights and times there are."""
+        columns = frames.columns_of(self, source, target)
+        return _check.library("polars", "to_polars").DataFrame(columns)
+
+    def to_networkx(self) -> Any:
+        """A networkx DiGraph with the ids of the nodes, a multi-graph if need be."""
+        return networks.networkx_of(self)
+
+    def to_igraph(self) -> Any:
+        """A directed igraph Graph, with ids as the attribute `name`."""
+        return networks.igraph_of(self)
+
     def arrays(self) -> dict[str, Tensor]:
         """The arrays that are there, by name."""
         names = ("rowptr", "col", "edge_id", "edge_weight", "edge_time")
@@ -377,7 +494,8 @@ class CompactAdj:
         """
         header = {"num_cols": self.num_cols, "direction": self.direction}
         overwrite = _check.yes_or_no("overwrite", overwrite)
-        storage.save(path, self.arrays(), header, overwrite)
+        arrays = {**self.arrays(), **names.packed(self.node_id)}
+        storage.save(path, arrays, header, overwrite)
 
     @classmethod
     def open(
@@ -398,7 +516,11 @@ class CompactAdj:
         )
         arrays, header = storage.load(path, mmap, verify)
         size, direction = header["num_cols"], header["direction"]
-        adj = cls(num_cols=size, direction=direction, **arrays)
+        node_id = names.unpacked(arrays)
+        if node_id is not None and len(node_id) != arrays["rowptr"].numel() - 1:
+            rule = "must hold one id per node"
+            _check.fail(str(path), rule, len(node_id), "save it again")
+        adj = cls(num_cols=size, direction=direction, node_id=node_id, **arrays)
         if verify:
             try:
                 return adj.validate()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import gzip
 import os
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from torch import Tensor
 from gttf_sampler import _check, _files
 
 COMMENTS = ("#", "%")
+HEADINGS = (("source", "target"), ("src", "dst"), ("from", "to"))
 TEXTS = (".txt", ".tsv", ".emb")
 FORMATS = (".npy", ".npz", *TEXTS)
 Array = np.ndarray[Any, Any]
@@ -28,11 +31,13 @@ class EdgeList(NamedTuple):
         edge_index: int64 [2, m].
         node_id: [n], the id in the file of every node: integers, or strings.
         weight: float64 [m], the third column, or None if there is none.
+        time: [m], or None if there is none.
     """
 
     edge_index: Tensor
     node_id: Array
-    weight: Tensor | None
+    weight: Tensor | None = None
+    time: Tensor | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -40,13 +45,22 @@ class EdgeList(NamedTuple):
         return len(self.node_id)
 
 
-def read_edge_list(path: str | os.PathLike[str]) -> EdgeList:
+def read_edge_list(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None
+) -> EdgeList:
     """Reads lines `source target [weight]`, with spaces, tabs or commas between.
 
     Lines that begin with # or % are comments; `.gz` files are unpacked. Ids are
-    integers, or any words if one of them is not an integer; a first line of words above
-    integers is a heading. Columns behind the second are ignored, unless all of the
-    third are numbers: those are the weights.
+    integers, or any words if one of them is not an integer; in .tsv files and between
+    commas words may have spaces. A first line of words above integers is a heading, and
+    so is one that begins with source and target, src and dst, or from and to. Columns
+    behind the second are ignored, but for those that a heading calls weight and time,
+    and for a third one of numbers without such a name: those are the weights.
+
+    Args:
+        path: the file.
+        columns: names in a heading: source, target, and perhaps the weight and the
+            time; if given, the first line is a heading.
     """
     file = _check.path("path", path)
     if not file.is_file():
@@ -54,23 +68,63 @@ def read_edge_list(path: str | os.PathLike[str]) -> EdgeList:
     lines = _lines(file)
     if not lines:
         _check.fail("path", "must hold at least one edge", str(file))
-    delimiter = "," if "," in lines[0] else None
-    columns = len(lines[0].split(delimiter))
-    if columns < 2:
+    layout = _layout(lines[0], ".tsv" in file.suffixes, columns)
+    if layout.columns < 2:
         _check.fail("path", "must have two columns or three", f"1 in {file}")
+    lines = lines[layout.headed :]
     try:
-        ends, headings = _ends(lines, delimiter)
+        ends, headings = _ends(lines, layout)
     except ValueError:
         rule = "must have two columns in every line"
         _check.fail("path", rule, f"fewer in a line of {file}")
     node_id, number = np.unique(ends, return_inverse=True)
     edge_index = torch.from_numpy(number.reshape(ends.shape).T.copy())
-    weight = None
-    if columns > 2:
-        with contextlib.suppress(ValueError):  # something else, not weights
-            column = _table(lines[headings:], delimiter, (2,), np.float64)
-            weight = torch.from_numpy(column[:, 0])
-    return EdgeList(edge_index.to(torch.int64), node_id, weight)
+    values = [_values(lines[headings:], layout, at) for at in layout.values]
+    return EdgeList(edge_index.to(torch.int64), node_id, *values)
+
+
+class _Layout(NamedTuple):
+    """How the lines of a file are to be read.
+
+    Attributes:
+        delimiter: between columns; None for any space.
+        columns: how many there are.
+        ends: which of them are sources and targets.
+        values: which of them are weights and times, None if none is.
+        headed: whether the first line names them.
+    """
+
+    delimiter: str | None
+    columns: int
+    ends: tuple[int, int]
+    values: tuple[int | None, int | None]
+    headed: bool
+
+
+def _layout(line: str, tabs: bool, columns: Sequence[str] | None) -> _Layout:
+    """What the first line tells."""
+    delimiter = "," if "," in line else "\t" if tabs else None
+    words = line.split()
+    if delimiter is not None:
+        words = [word.strip() for word in next(csv.reader([line], delimiter=delimiter))]
+    third = 2 if len(words) > 2 else None
+    if columns is not None:
+        missing = [name for name in columns if name not in words]
+        if missing or len(columns) not in (2, 3, 4):
+            rule = f"must be two to four of the names in the first line, {words}"
+            _check.fail("columns", rule, list(columns))
+        at = [words.index(name) for name in columns]
+        rest = *at[2:], None, None
+        return _Layout(delimiter, len(words), (at[0], at[1]), (rest[0], rest[1]), True)
+    named = [word.lower() for word in words]
+    if tuple(named[:2]) not in HEADINGS:
+        return _Layout(delimiter, len(words), (0, 1), (third, None), False)
+    weight, time = (
+        named.index(name) if name in named else None for name in ("weight", "time")
+    )
+    if weight is None and time != 2:
+        weight = third
+    return _Layout(delimiter, len(words), (0, 1), (weight, time), True)
 
 
 def embedding_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -145,25 +199,35 @@ def _lines(file: Path) -> list[str]:
         _check.fail("path", "must be a text file in UTF-8", str(file))
 
 
-def _ends(lines: list[str], delimiter: str | None) -> tuple[Array, int]:
+def _ends(lines: list[str], layout: _Layout) -> tuple[Array, int]:
     """The ids [m, 2], as integers if they are, and how many lines are headings."""
     for headings in (0, 1):
-        if len(lines) > headings:
+        if len(lines) > headings and not (headings and layout.headed):
             with contextlib.suppress(ValueError, OverflowError):
-                table = _table(lines[headings:], delimiter, (0, 1), np.int64)
+                table = _table(lines[headings:], layout, layout.ends, np.int64)
                 return table, headings
-    return np.char.strip(_table(lines, delimiter, (0, 1), np.str_)), 0
+    return np.char.strip(_table(lines, layout, layout.ends, np.str_)), 0
+
+
+def _values(lines: list[str], layout: _Layout, place: int | None) -> Tensor | None:
+    """A column of numbers; None if it is something else, or not there."""
+    if place is not None:
+        with contextlib.suppress(ValueError):
+            column = _table(lines, layout, (place,), np.float64)
+            return torch.from_numpy(column[:, 0])
+    return None
 
 
 def _table(
-    lines: list[str], delimiter: str | None, columns: tuple[int, ...], dtype: Any
+    lines: list[str], layout: _Layout, columns: tuple[int, ...], dtype: Any
 ) -> Array:
     """Some columns of the lines."""
     return np.loadtxt(
         lines,
         dtype=dtype,
         comments=None,
-        delimiter=delimiter,
+        delimiter=layout.delimiter,
         usecols=columns,
         ndmin=2,
+        quotechar=None if layout.delimiter is None else '"',
     )

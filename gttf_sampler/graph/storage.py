@@ -29,10 +29,11 @@ FORMAT, VERSION = "gttf-compact-adj", 1
 HEADER = "header.json"
 CHUNK = 1 << 26
 REQUIRED, OPTIONAL = ("rowptr", "col"), ("edge_id", "edge_weight", "edge_time")
+NAMES = ("node_id", "name_text", "name_end")  # what nodes are called
 IDS = ("<i4", "<i8")
 NUMBERS = (*IDS, "|i1", "|u1", "<i2", "<f2", "<f4", "<f8")
 OURS = re.compile(
-    r"(?:rowptr|col|edge_id|edge_weight|edge_time)\.([0-9a-f]{12})\.bin"
+    r"(?:rowptr|col|edge_id|edge_weight|edge_time|node_id|name_text|name_end)\.([0-9a-f]{12})\.bin"
     r"|header\.json\.([0-9a-f]{12})"
 )
 
@@ -298,11 +299,13 @@ def _is_sound(header: dict[str, Any]) -> bool:
     names, size = set(header["arrays"]), header["num_cols"]
     sound = header["direction"] in ("in", "out")
     sound &= type(size) is int and 0 <= size <= _check.MAX_NODES
-    sound &= names >= set(REQUIRED) and names <= {*REQUIRED, *OPTIONAL}
+    sound &= names >= set(REQUIRED) and names <= {*REQUIRED, *OPTIONAL, *NAMES}
     for name, entry in header["arrays"].items():
         sound &= OURS.fullmatch(entry["file"]) is not None
         kinds = NUMBERS if name in ("edge_weight", "edge_time") else IDS
-        sound &= entry["dtype"] in kinds
+        sound &= entry["dtype"] in kinds or (
+            name == "name_text" and entry["dtype"] == "|u1"
+        )
         sound &= type(entry["length"]) is int and entry["length"] >= 0
         sound &= type(entry["crc32"]) is int
     return bool(sound)

@@ -1,4 +1,4 @@
-"""Pictures: embeddings as points of a plane, forests as trees."""
+"""Pictures: embeddings as points of a plane, forests as trees, samples by hop."""
 
 from gttf_sampler.plot.embeddings import communities, draw_embeddings
 

@@ -5,11 +5,13 @@
 Every name in PyG's and DGL's modules that means one of their samplers, loaders or walks
 means ours before a test is collected. Tests of PyG that ask for pyg-lib or torch-sparse
 only because its own sampler does run without them; those that call a compiled package
-themselves, or are about classes that we do not stand in for, stay as they are.
+themselves, or are about classes that we do not stand in for, stay as they are. With
+GTTF_HOSTS_OWN=1 DGL's tests run on DGL itself, to see what fails without us.
 """
 
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import sys
@@ -108,17 +110,37 @@ def swap_dgl() -> None:
         dgl.dataloading: (
             "NeighborSampler",
             "MultiLayerFullNeighborSampler",
+            "LaborSampler",
+            "ShaDowKHopSampler",
+            "SAINTSampler",
         ),
-        dgl.sampling: ("random_walk", "node2vec_random_walk", "sample_neighbors"),
+        dgl.sampling: (
+            "random_walk",
+            "node2vec_random_walk",
+            "sample_neighbors",
+            "sample_labors",
+            "PinSAGESampler",
+            "RandomWalkNeighborSampler",
+        ),
     }
     ours = {
         getattr(module, name): getattr(gttf_dgl, name)
         for module, names in theirs.items()
         for name in names
     }
-    ours[dgl.dataloading.ShaDowKHopSampler] = gttf_dgl.GTTFSubgraphSampler
     swap("dgl", ours)
-    dgl.DGLGraph.sample_neighbors = dgl.utils.alias_func(gttf_dgl.sample_neighbors)
+    for name in ("sample_neighbors", "sample_labors"):
+        setattr(dgl.DGLGraph, name, dgl.utils.alias_func(getattr(gttf_dgl, name)))
+
+
+def cora_full() -> None:
+    """A random graph in the place of CoraFull, which DGL would have to download."""
+    import dgl
+    import torch
+
+    g = dgl.rand_graph(2000, 13_000)
+    g.ndata["feat"], g.ndata["label"] = torch.rand(2000, 16), torch.arange(2000) % 70
+    dgl.data.CoraFullDataset = lambda *args, **kwargs: [g]
 
 
 def flags(value: bool | None) -> None:
@@ -138,7 +160,9 @@ def pytest_configure() -> None:
         TRUE_FLAGS.update({name: getattr(typing, name) for name in FLAGS})
         swap_pyg()
     if find_spec("dgl"):
-        swap_dgl()
+        cora_full()
+        if not os.environ.get("GTTF_HOSTS_OWN"):
+            swap_dgl()
 
 
 def pytest_collection() -> None:

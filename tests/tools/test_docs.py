@@ -181,7 +181,7 @@ def check(words):
 
 
 def check_gttf(rest):
-    named = ("bench", "build", "demo", "embed", "features", "info", "partition")
+    named = {*COMMANDS}
     if rest[0] in named and len(rest) == 1:
         return  # named in passing
     assert rest[0] in COMMANDS or rest[0].startswith("--"), rest

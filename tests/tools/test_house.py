@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
     "estimate": set(),
     "verdict": set(),
-    "subgraph": {*BASE, "estimate", "graph"},
+    "subgraph": {*BASE, "estimate", "graph", "plot"},  # to draw itself as well
     "accumulate": {*BASE, "forest", "subgraph"},
     "rooted": {*WALKS, "subgraph"},
     "objectives": WALKS,

@@ -1,0 +1,217 @@
+"""LaborSampler and sample_labors: neighbours that the nodes of a batch share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from dgl import DGLGraph
+from dgl.heterograph import DGLBlock
+from torch import Tensor
+
+from gttf_dgl import _check
+from gttf_dgl._blocks import block_of, frontier_of
+from gttf_dgl._check import Nodes
+from gttf_dgl._keys import number_of_batch
+from gttf_dgl._shared import Variates, draw_shared, variates_of
+from gttf_dgl._source import Choice, Source
+from gttf_dgl._warn import FirstBatch
+from gttf_dgl.sampler import GTTFSampler
+from gttf_sampler import LABORBias, random
+from gttf_sampler._loading.keys import BatchKeys
+
+COLUMN = "edge_weights"
+
+
+class LaborSampler(GTTFSampler):
+    """Samples blocks whose nodes share neighbours, in place of DGL's LaborSampler.
+
+    >>> import dgl, torch
+    >>> from gttf_dgl import LaborSampler
+    >>> g = dgl.graph(([1, 2, 3, 1, 2, 3], [0, 0, 0, 4, 4, 4]))
+    >>> input_nodes, _, (block,) = LaborSampler([1]).sample(g, torch.tensor([0, 4]))
+    >>> block.in_degrees(0) == block.in_degrees(1)  # both take the same
+    True
+
+    Every node has one random number per layer, for all edge types, and a neighbour is
+    taken where that is small enough (Balin and Çatalyürek, 2023; `LABORBias`). Batches
+    reach fewer nodes for the same variance. A node takes `fanout` neighbours in the
+    mean, not exactly. Follows `torch.manual_seed` for any number of workers.
+
+    With `prob` or `importance_sampling`, `block.edata["edge_weights"]` are to multiply
+    messages before their mean is taken.
+
+    Args:
+        fanouts: see `GTTFSampler`, like all that is not named here.
+        edge_dir: "in" or "out".
+        prob: name of edge data to draw in proportion to.
+        importance_sampling: rounds that favour neighbours of many nodes; negative ones
+            go on while they help.
+        layer_dependency: whether all layers use the same random numbers.
+        batch_dependency: over how many batches the numbers change into others; at most
+            0 keeps them for all batches.
+        prefetch_node_feats: node data that the first block's sources will have.
+        prefetch_labels: node data that the last block's targets will have.
+        prefetch_edge_feats: edge data that all blocks will have.
+        output_device: where the blocks go.
+        mask: name of boolean edge data; only edges where it is true are drawn.
+        generator: a torch.Generator, of which one number is taken now, or an integer.
+        seed: the same for an integer.
+        thread_workers: whether a thread stands in for workers; see `DataLoader`.
+    """
+
+    def __init__(
+        self,
+        fanouts: Any,
+        edge_dir: str = "in",
+        prob: str | None = None,
+        importance_sampling: int = 0,
+        layer_dependency: bool = False,
+        batch_dependency: int = 1,
+        prefetch_node_feats: Any = None,
+        prefetch_labels: Any = None,
+        prefetch_edge_feats: Any = None,
+        output_device: Any = None,
+        *,
+        mask: str | None = None,
+        generator: Any = None,
+        seed: int | None = None,
+        thread_workers: bool | None = None,
+    ) -> None:
+        super().__init__(
+            fanouts,
+            edge_dir,
+            prob,
+            mask,
+            prefetch_node_feats=prefetch_node_feats,
+            prefetch_labels=prefetch_labels,
+            prefetch_edge_feats=prefetch_edge_feats,
+            output_device=output_device,
+            generator=generator,
+            seed=seed,
+            thread_workers=thread_workers,
+        )
+        name = "importance_sampling"
+        self.importance_sampling = _check.integer(name, importance_sampling)
+        _check.yes_or_no("layer_dependency", layer_dependency)
+        self.layer_dependency = bool(layer_dependency)
+        self.batch_dependency = _check.integer("batch_dependency", batch_dependency)
+        self._lasting = random.draw(None) if self.batch_dependency <= 0 else 0
+        self._first = FirstBatch([-1])  # which would name a cure that is none here
+
+    def set_seed(self, random_seed: int | None = None) -> None:
+        """Has the next batches follow this number; None has them follow torch again.
+
+        Samplers with the same number, for parts of one batch, share its variates.
+        """
+        self._keys = BatchKeys(None, random_seed, number_of_batch)
+        if self.batch_dependency <= 0:
+            self._lasting = random.draw(None)
+
+    def _next_key(self, seeds: Nodes) -> Variates:
+        """The numbers of the next batch."""
+        if self.batch_dependency == 1:
+            return variates_of(self._keys.next(seeds.values()))
+        if self.batch_dependency <= 0:
+            given = self._keys.seed
+            return variates_of(self._lasting if given is None else given)
+        run = self._keys.next_run(seeds.values(), self.batch_dependency)
+        return Variates(variates_of(run[0]).key, variates_of(run[1]).key, run[2])
+
+    def _layered_blocks(
+        self, source: Source, seeds: Nodes, hops: list[list[int]], key: Any
+    ) -> list[DGLBlock]:
+        """One sample per layer, with edge weights where those are not all alike."""
+        # how likely an edge was is not for degrees to tell, as `unbiased` would ask
+        told = source._replace(choice=source.choice._replace(bias=LABORBias(-1)))
+        blocks: list[DGLBlock] = []
+        frontier = seeds
+        for layer, fanouts in enumerate(hops):
+            variates = key.part(0 if self.layer_dependency else layer)
+            drawn, weights = draw_shared(
+                source, frontier, fanouts, self.importance_sampling, variates
+            )
+            sizes = {name: ids.numel() for name, ids in frontier.items()}
+            block = block_of(told, drawn, sizes, 1, None)
+            for kind, weight in weights.items():
+                block.edges[kind].data[COLUMN] = weight
+            blocks.insert(0, block)
+            frontier = {name: drawn.node[name] for name in seeds}
+        return blocks
+
+
+def sample_labors(
+    g: DGLGraph,
+    nodes: Any,
+    fanout: Any,
+    edge_dir: str = "in",
+    prob: str | None = None,
+    importance_sampling: int = 0,
+    random_seed: Any = None,
+    seed2_contribution: float = 0,
+    copy_ndata: bool = True,
+    copy_edata: bool = True,
+    exclude_edges: Any = None,
+    output_device: Any = None,
+) -> tuple[DGLGraph, list[Tensor]]:
+    """Samples edges of some nodes that share neighbours, as `dgl.sampling` does.
+
+    >>> import dgl
+    >>> g = dgl.graph(([1, 2, 3, 4], [0, 0, 0, 2]))
+    >>> frontier, weights = sample_labors(g, [2, 0], -1)
+    >>> frontier.in_degrees().tolist(), [len(weight) for weight in weights]
+    ([3, 0, 1, 0, 0], [0])
+
+    Args:
+        g: the graph.
+        nodes: see `sample_neighbors`, like all that is not named here.
+        fanout: edges per node and edge type in the mean, -1 for all.
+        edge_dir: "in" or "out".
+        prob: name of edge data to draw in proportion to.
+        importance_sampling: see `LaborSampler`.
+        random_seed: a number, or two of them to be in between; None follows torch.
+        seed2_contribution: how far in between, from 0 to below 1.
+        copy_ndata: whether the graph has the node data of `g`.
+        copy_edata: whether it has the edge data of its edges.
+        exclude_edges: ids of edges that are as if they were not there.
+        output_device: where the results go.
+
+    Returns:
+        The graph, and per edge type what `LaborSampler` calls edge weights; empty where
+        all are alike.
+    """
+    choice = Choice.checked(edge_dir, prob, None, False, None, rooted=False)
+    source = Source.of(g, choice, exclude_edges, "exclude_edges")
+    for name, value in (("copy_ndata", copy_ndata), ("copy_edata", copy_edata)):
+        _check.yes_or_no(name, value)
+    rounds = _check.integer("importance_sampling", importance_sampling)
+    device = _check.device_or_none("output_device", output_device)
+    seeds = _check.seeds(g, _check.several_of_each(nodes), "nodes")
+    (fanouts,) = _check.fanouts([fanout], "fanout")
+    variates = _given_variates(random_seed, seed2_contribution)
+    hop = _check.layer_fanouts(g, fanouts, "fanout")
+    drawn, found = draw_shared(source, seeds, hop, rounds, variates)
+    none = torch.empty(0, device=g.device)
+    weights = [found.get(kind, none) for kind in source.adjs]
+    frontier = frontier_of(source, drawn, bool(copy_ndata), bool(copy_edata))
+    if device is None:
+        return frontier, weights
+    return frontier.to(device), [weight.to(device) for weight in weights]
+
+
+def _given_variates(seed: Any, share: Any) -> Variates:
+    """Those of DGL's `random_seed` and `seed2_contribution`."""
+    rule = "must be a number from 0 to below 1"
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        _check.mistyped("seed2_contribution", rule, type(share).__name__)
+    if not 0 <= share < 1:
+        _check.fail("seed2_contribution", rule, share)
+    if seed is None:
+        return variates_of(random.draw(None))
+    plain = seed.asnumpy() if hasattr(seed, "asnumpy") else _check.several(seed)
+    keys = _check.numbers("random_seed", plain)
+    if len(keys) != 1 + (share > 0):
+        rule = "must be one number, or two where 'seed2_contribution' is above 0"
+        _check.fail("random_seed", rule, keys)
+    found = [variates_of(key).key for key in keys]
+    return Variates(found[0], found[-1], float(share))

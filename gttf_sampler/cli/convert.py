@@ -1,0 +1,41 @@
+"""`gttf convert`: a graph from one format to another, names and all."""
+
+import argparse
+from pathlib import Path
+
+from gttf_sampler import _check, _files
+from gttf_sampler.graph.files import WRITTEN, read_graph, write_graph
+
+FOLDER = "a directory"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be said on the command line."""
+    add = parser.add_argument
+    add(
+        "graph", help="edge list (text, also .gz), .parquet, .npz, CompactAdj directory"
+    )
+    add(
+        "out",
+        help=f"file to write: {', '.join(WRITTEN)}, text also in .gz; or {FOLDER}",
+    )
+    what = "of the columns, where a heading names them: source, target, weight, time"
+    add("--columns", nargs="+", metavar="NAME", help=what)
+    add("--direction", choices=("in", "out"), default="in", help=f"of rows in {FOLDER}")
+    add("--force", action="store_true", help="overwrite what is there")
+
+
+def run(args: argparse.Namespace) -> list[str]:
+    """Reads and writes; returns what to tell."""
+    out, plain = Path(args.out), Path(args.graph)
+    if out.exists() and plain.exists() and out.samefile(plain):
+        _check.fail("out", "must not be the graph itself", args.out)
+    folder = out.is_dir() or not out.suffix
+    if not folder:
+        _files.check_free("out", out, args.force)
+    adj = read_graph(plain, args.columns, direction=args.direction)
+    if folder:
+        adj.save(out, overwrite=args.force)
+    else:
+        write_graph(out, adj)
+    return [f"{adj}", f"wrote {args.out}"]

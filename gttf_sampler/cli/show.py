@@ -1,0 +1,93 @@
+"""`gttf show`: what is sampled around some nodes, as text, a picture or a page."""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from gttf_sampler import CompactAdj, Subgraph, _check, _files, sample_rooted
+from gttf_sampler.graph.files import read_graph
+from gttf_sampler.graph.names import places
+from gttf_sampler.plot.subgraph import short
+
+PAGES = (".html", ".htm")
+PICTURES = (".png", ".svg", ".pdf")
+MOST = 12  # names in a line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be said on the command line."""
+    add = parser.add_argument
+    add(
+        "graph", help="edge list (text, also .gz), .parquet, .npz, CompactAdj directory"
+    )
+    add("--seed", nargs="+", required=True, metavar="ID", help="nodes to start from")
+    add("--fanouts", type=int, nargs="+", default=[5, 5], help="neighbours per hop")
+    add("--out", metavar="FILE", help=f"write {', '.join((*PAGES[:1], *PICTURES))}")
+    what = "of the columns, where a heading names them: source, target, weight, time"
+    add("--columns", nargs="+", metavar="NAME", help=what)
+    what = "in: who sends to a node; out: whom it sends to; both"
+    add("--direction", choices=("in", "out", "both"), default="in", help=what)
+    add("--key", type=int, default=0, help="of the draws: another one, another sample")
+    add("--force", action="store_true", help="overwrite the file if it is there")
+
+
+def run(args: argparse.Namespace) -> list[str]:
+    """Samples and draws; returns what to tell."""
+    out = None if args.out is None else Path(args.out)
+    if out is not None:
+        if out.suffix not in (*PAGES, *PICTURES):
+            rule = f"must end in one of {', '.join((*PAGES, *PICTURES))}"
+            _check.fail("--out", rule, repr(out.name))
+        _files.check_free("--out", out, args.force)
+    adj = _rows(args)
+    seeds = places("--seed", args.seed, adj.node_id, adj.num_rows)
+    sub = sample_rooted(adj, seeds, args.fanouts, generator=args.key)
+    lines = [f"{sub}", *_hops(sub, adj)]
+    if out is None:
+        return [*lines, "--out FILE.html or FILE.png draws it"]
+    if out.suffix in PAGES:
+        title = (
+            f"{', '.join(args.seed[:3])} · fanouts {' '.join(map(str, args.fanouts))}"
+        )
+        content = sub.html(adj, title).encode()
+        with _files.replacing(out) as (file,):
+            file.write(content)
+    else:
+        figure = sub.draw(adj)
+        with _files.replacing(out) as (file,):
+            figure.savefig(file, dpi=150, format=out.suffix[1:])
+    return [*lines, f"wrote {out}"]
+
+
+def _rows(args: argparse.Namespace) -> CompactAdj:
+    """The rows that are walked along; both ways if that is asked for."""
+    both = args.direction == "both"
+    direction = "in" if both else args.direction
+    adj = read_graph(args.graph, args.columns, direction=direction)
+    if not both and adj.direction == direction:
+        return adj
+    ends = adj.to_edge_index()
+    weight, time = (
+        None if x is None else adj.in_caller_order(x).repeat(1 + both)
+        for x in (adj.edge_weight, adj.edge_time)
+    )
+    if both:
+        ends = torch.cat([ends, ends.flip(0)], dim=1)
+    rows = CompactAdj.from_edge_index(
+        ends, adj.num_rows, direction=direction, edge_weight=weight, edge_time=time
+    )
+    return rows.named(adj.node_id)
+
+
+def _hops(sub: Subgraph, adj: CompactAdj) -> list[str]:
+    """The nodes of every hop, by name."""
+    lines, start = [], 0
+    for hop, count in enumerate(sub.num_sampled_nodes or []):
+        ids = sub.node[start : start + count].tolist()
+        start += count
+        names = [short(str(i if adj.node_id is None else adj.node_id[i])) for i in ids]
+        more = f", … (+{len(names) - MOST})" if len(names) > MOST else ""
+        title = "seeds" if hop == 0 else f"hop {hop}"
+        lines.append(f"{title:7s}{', '.join(names[:MOST])}{more}")
+    return lines

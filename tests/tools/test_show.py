@@ -1,0 +1,178 @@
+"""`gttf show`: text, pictures, and a page that is used in a browser."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from browser import Page, chromium
+from gttf_sampler import CompactAdj, sample_rooted
+from gttf_sampler.cli.main import main
+from gttf_sampler.plot.layers import Layers
+
+EDGES = "source,target,time\n" + "".join(
+    f"friend {i},ann,{i}\nfriend of {i},friend {i},{i + 10}\n" for i in range(4)
+)
+
+
+@pytest.fixture
+def edges(tmp_path):
+    file = tmp_path / "edges.csv"
+    file.write_text(EDGES)
+    return str(file)
+
+
+def typed():
+    adjs = {
+        ("item", "by", "user"): CompactAdj.from_edge_index(
+            [[0, 1, 2, 3, 1], [0, 0, 1, 1, 2]], (4, 3), edge_time=[1, 2, 3, 4, 5]
+        ),
+        ("user", "bought", "item"): CompactAdj.from_edge_index(
+            [[0, 0, 1, 1, 2], [0, 1, 2, 3, 1]], (3, 4), edge_time=[1, 2, 3, 4, 5]
+        ),
+    }
+    return adjs, sample_rooted(adjs, {"item": [0]}, [-1, -1, -1])
+
+
+def test_show_tells_hops_by_name(edges, capsys):
+    assert main(["show", edges, "--seed", "ann", "--fanouts", "2", "1"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"seeds  ann\nhop 1  friend \d, friend \d\nhop 2  friend of", said)
+    assert main(["show", edges, "--seed", "friend 1", "--direction", "out"]) == 0
+    assert "hop 1  ann" in capsys.readouterr().out
+    assert main(["show", edges, "--seed", "friend 1", "--direction", "both"]) == 0
+    assert re.search(
+        "hop 1  (ann, friend of 1|friend of 1, ann)", capsys.readouterr().out
+    )
+
+
+def test_show_refuses(edges, tmp_path, capsys):
+    for words, reason in (
+        (["--seed", "zoe"], "'--seed' must be ids of the graph, like ann"),
+        (["--seed", "ann", "--out", "a.doc"], "'--out' must end in one of .html"),
+        (["--seed", "ann", "--out", edges], "'--out' must end in one of"),
+    ):
+        assert main(["show", edges, *words]) == 2
+        assert reason in capsys.readouterr().err
+    (tmp_path / "a.html").write_text("mine")
+    there = ["show", edges, "--seed", "ann", "--out", str(tmp_path / "a.html")]
+    assert main(there) == 2
+    assert (tmp_path / "a.html").read_text() == "mine"
+    assert main([*there, "--force"]) == 0
+
+
+@pytest.mark.parametrize("end", ["png", "svg", "pdf"])
+def test_show_draws(edges, tmp_path, end):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / f"ann.{end}"
+    assert main(["show", edges, "--seed", "ann", "--out", str(out)]) == 0
+    assert out.stat().st_size > 1000
+    if end == "svg":  # text is drawn as paths, with the text itself as a comment
+        assert "friend of 3" in out.read_text()
+
+
+def test_layers_are_the_sample():
+    adjs, sub = typed()
+    layers = Layers.of(sub, adjs, 100)
+    assert layers.kinds == ["item", "user"]
+    assert len(layers.links) == sum(len(x) for x in sub.edge.values())
+    assert [spot.hop for spot in layers.spots] == sorted(s.hop for s in layers.spots)
+    assert layers.times == (1, 5)
+    assert layers.missing == [0, 0, 0, 0][: layers.hops]
+    for link in layers.links:
+        kinds = [layers.spots[end].kind for end in (link.sender, link.receiver)]
+        assert sorted(kinds) == [0, 1]
+
+
+def test_layers_are_cut_evenly():
+    adj = CompactAdj.from_edge_index(torch.randint(500, (2, 5000)), 500)
+    sub = sample_rooted(adj, [0, 1], [10, 10])
+    layers = Layers.of(sub, None, 12)
+    for hop, count in enumerate(sub.num_sampled_nodes):
+        shown = sum(spot.hop == hop for spot in layers.spots)
+        assert shown == min(12, count)
+        assert layers.missing[hop] == count - shown
+    senders = {link.sender for link in layers.links}
+    assert senders >= {i for i, spot in enumerate(layers.spots) if spot.hop}
+    parents = {link.receiver for link in layers.links if link.sender > 14}
+    assert len(parents) > 6  # of twelve: the choice is even
+    with pytest.raises(ValueError, match="'subgraph' must know its hops"):
+        sub.induced(adj).draw()
+
+
+def test_figures_have_types_and_times():
+    pytest.importorskip("matplotlib")
+    adjs, sub = typed()
+    figure = sub.draw(adjs)
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == ["item", "user", "time 1", "time 5"]
+    empty = sample_rooted(CompactAdj.from_edge_index([[0], [1]]), [], [2])
+    empty.draw()
+    assert "<svg" in empty.html()
+
+
+def test_page_holds_whatever_nodes_are_called():
+    odd = '</script><script>alert("x")</script>'
+    adj = CompactAdj.from_pandas({"source": [odd], "target": ["& <b>"]})
+    page = sample_rooted(adj, [0, 1], [1]).html(adj, title="<i>")
+    assert page.count("</script>") == 1
+    assert "<title>&lt;i&gt;</title>" in page
+    assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)", page)
+
+
+@pytest.fixture(params=[(1280, 800), (390, 780)], ids=["wide", "narrow"])
+def page(request, tmp_path, edges):
+    if chromium() is None:
+        pytest.skip("no chromium or chrome is installed to look at the page with")
+    out = tmp_path / "ann.html"
+    assert main(["show", edges, "--seed", "ann", "--out", str(out)]) == 0
+    window = Page(out, *request.param, tmp_path / "profile")
+    yield window
+    kept = os.environ.get("GTTF_SCREENSHOTS")  # a directory, for who wants to look
+    if kept:
+        window.screenshot(Path(kept) / f"{request.node.callspec.id}.png")
+    window.close()
+
+
+def test_page_in_a_browser(page):
+    wide = page.value("innerWidth") > 600
+    assert page.value("document.querySelectorAll('circle').length") == 9
+    assert page.value("document.querySelectorAll('path').length") == 8
+    spots = page.value(
+        "[...document.querySelectorAll('circle')].map(c => c.getBoundingClientRect())"
+        ".map(b => [b.x + b.width / 2, b.y + b.height / 2])"
+    )
+    size = page.value("[innerWidth, innerHeight]")
+    assert all(0 < x < size[0] and 0 < y < size[1] for x, y in spots)
+    along = 0 if wide else 1  # hops to the right, or down
+    assert spots[0][along] < min(s[along] for s in spots[1:5])
+    assert max(s[along] for s in spots[1:5]) < min(s[along] for s in spots[5:])
+    assert page.value("document.documentElement.scrollWidth") <= size[0]
+
+    page.mouse("mouseMoved", *spots[1])
+    tip = page.value("getComputedStyle(tip).display + ' ' + tip.textContent")
+    assert re.match(r"block friend \d · hop 1 · 1 in, 1 out · time \d", tip)
+    assert page.value("document.querySelectorAll('circle.faded').length") == 6
+    page.mouse("mouseMoved", 2, size[1] - 2)
+    assert page.value("getComputedStyle(tip).display") == "none"
+    assert page.value("document.querySelectorAll('.faded').length") == 0
+
+    here = "(c => [+c.getAttribute('cx'), +c.getAttribute('cy')])"
+    gap = f"(({here})(dots[1])[{1 - along}] - ({here})(dots[2])[{1 - along}])"
+    before = page.value(gap)
+    page.mouse("mouseWheel", *spots[1], deltaX=0, deltaY=-400)
+    assert page.value(gap) == pytest.approx(before * 2.718, rel=0.01)
+    moved = page.value(f"{here}(dots[1])")
+    page.mouse("mousePressed", 200, 300, button="left", clickCount=1)
+    page.mouse("mouseMoved", 230, 310, button="left")
+    page.mouse("mouseReleased", 230, 310, button="left", clickCount=1)
+    assert page.value(f"{here}(dots[1])") == pytest.approx(
+        [moved[0] + 30, moved[1] + 10]
+    )
+    page.value("document.getElementById('reset').click()")
+    assert page.value(gap) == pytest.approx(before)
+    page.value("document.getElementById('in').click()")
+    assert page.value(gap) == pytest.approx(1.5 * before)
+    assert not [e for e in page.events if e["method"] == "Runtime.exceptionThrown"]

@@ -72,13 +72,10 @@ class Arguments:
         self._first_place += relations * (tt.FANOUTS.value + depth)
         size = self._first_place + 2 * (kinds + relations)
         level = 3 * kinds + 3 * relations + tt.ADDRESSES.value
-        cells = torch.empty(
-            -(-size // WORDS) * WORDS + (depth + 1) * level + WORDS,
-            dtype=torch.int64,
-            device=plan.device,
-        )
-        self.words = cells
-        self.levels = cells[cells.numel() - (depth + 1) * level :].view(depth + 1, level)
+        size += -size % WORDS  # arrays start where kernels are compiled for
+        cells = size + (depth + 1) * level
+        self.words = torch.empty(cells, dtype=torch.int64, device=plan.device)
+        self.levels = self.words[size:].view(depth + 1, level)
 
     def write(self, rooms: tuple[list[int], list[int]] | None) -> None:
         """Takes all words to the device, and clears the levels."""
@@ -88,15 +85,15 @@ class Arguments:
             words += self._relation(relation, law or Law())
         if rooms is not None:
             words += self._places(*rooms)
-        self._write(0, words, self.levels.numel())
+        send_words(self.words, 0, words, self.levels)
 
     def write_types(self) -> None:
         """Takes the words of node types to the device once more."""
-        self._write(0, self._types(), 0)
+        send_words(self.words, 0, self._types())
 
     def write_places(self, edges: list[int], nodes: list[int]) -> None:
         """Says where edges and nodes go, of which there are so many."""
-        self._write(self._first_place, self._places(edges, nodes), 0)
+        send_words(self.words, self._first_place, self._places(edges, nodes))
 
     def _places(self, edges: list[int], nodes: list[int]) -> list[int]:
         """Where each relation and each type goes, and its room."""
@@ -146,19 +143,23 @@ class Arguments:
         self._held.append(values.to(self.plan.device, dtype).contiguous())
         return self._held[-1].data_ptr()
 
-    def _write(self, at: int, words: list[int], clear: int) -> None:
-        """Sends words, as arguments of a kernel, to the place `at`."""
-        for first in range(0, len(words), MOST_WORDS):
-            some = words[first : first + MOST_WORDS]
-            some += [0] * (-len(some) % WORDS)
-            last = first + MOST_WORDS >= len(words)
-            launch(
-                tt.write_words,
-                (1,),
-                *(self.words, at + first, tuple(map(_packed, some))),
-                *(self.levels, clear if last else 0),
-                B=how.SPAN,
-            )
+
+def send_words(
+    cells: Tensor, at: int, words: list[int], clear: Tensor | None = None
+) -> None:
+    """Writes words to the place `at`, and zeros into `clear`, as arguments of a launch."""
+    for first in range(0, len(words), MOST_WORDS):
+        some = words[first : first + MOST_WORDS]
+        count = len(some)
+        some += [0] * (-count % WORDS)
+        zeros = cells[:0] if clear is None or first else clear
+        launch(
+            tt.write_words,
+            (1,),
+            *(cells, at + first, tuple(map(_packed, some)), count),
+            *(zeros, zeros.numel()),
+            B=how.SPAN,
+        )
 
 
 def _packed(word: int) -> int:

@@ -93,13 +93,14 @@ def _step(
                 _land(edges, nodes, col, cell, taken, none, mask)
 
 
-@triton.jit(do_not_specialize=["key", "fanouts", "batch", "stays"])
+@triton.jit(do_not_specialize=["key", "depth", "batch", "stays"])
 def forest(
     rowptr,
     col,
     mass,
     key,
     fanouts,
+    depth,
     batch,
     stays,
     seeds,
@@ -121,9 +122,9 @@ def forest(
     first = tl.program_id(0).to(tl.int64) * SEEDS
     last = tl.minimum(first + SEEDS, batch)
     before = seeds
-    for depth in tl.static_range(len(fanouts)):
-        fanout = fanouts[depth]
-        own = fold(top, tl.full((), depth, tl.int64))
+    for level in range(depth):
+        fanout = tl.load(fanouts + level)
+        own = fold(top, tl.full((), 0, tl.int64) + level)
         for begin in range(first * width, last * width, B):
             slot = begin + tl.arange(0, B).to(tl.int64)
             live = slot < last * width

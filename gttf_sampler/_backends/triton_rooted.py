@@ -20,7 +20,7 @@ from gttf_sampler._backends.plan import Batch, Padded, Plan, Rooted
 from gttf_sampler._backends.triton_arguments import Arguments, readable
 from gttf_sampler._backends.triton_launch import blocks, bucket, key_of, launch
 from gttf_sampler._backends.triton_measure import measure
-from gttf_sampler._backends.triton_tables import Cells, Slots
+from gttf_sampler._backends.triton_tables import Cells, Slots, likely_entries
 
 MANY = 1 << 22  # edges that there is always room for, to ask the device less often
 
@@ -30,7 +30,9 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     if not readable(plan, batch):
         return None
     plan.ensure_nodes(batch)
-    run = _Run(plan, batch, Slots(plan) if batch.apart else Cells(plan, batch))
+    apart = batch.apart
+    tables = Slots(plan, likely_entries(plan, batch)) if apart else Cells(plan, batch)
+    run = _Run(plan, batch, tables)
     new = [[seeds.numel()] for seeds in batch.seeds]
     taken: list[list[int]] = [[] for _ in plan.relations]
     totals = run.first_totals()
@@ -159,6 +161,7 @@ class _Run:
             fronts[relation.to] if fanout else 0
             for relation, fanout in zip(relations, fanouts, strict=True)
         )
+        width += width % 2  # arrays start where kernels are compiled for
         room = bucket(max(fanouts))
         lanes = max(1, how.LANES // room)
         of_walkers = self._empty(3, len(relations), width)

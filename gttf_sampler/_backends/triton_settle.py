@@ -79,7 +79,9 @@ def _hop_edges(level, types, relations, relation, block, B: tl.constexpr):
     return tl.load(tt.edge_start(level, types, relations) + relation) + here, mask
 
 
-@triton.jit(do_not_specialize=["hop", "types", "relations", "depth", "slots"])
+@triton.jit(
+    do_not_specialize=["hop", "types", "relations", "depth", "position", "slots"]
+)
 def mark(
     words,
     levels,
@@ -148,7 +150,9 @@ def number(
     tl.store(place + tt.LOCAL, local.to(tl.int64))
 
 
-@triton.jit(do_not_specialize=["hop", "types", "relations", "depth", "slots"])
+@triton.jit(
+    do_not_specialize=["hop", "types", "relations", "depth", "position", "slots"]
+)
 def settle(
     words,
     levels,

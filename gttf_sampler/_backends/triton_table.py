@@ -96,11 +96,12 @@ def address(row, types, relations, which):
     return row + 3 * types + 3 * relations + which
 
 
-@triton.jit(do_not_specialize=["at", "packed", "span"])
-def write_words(words, at, packed, clear, span, B: tl.constexpr):
-    """Puts words where kernels find them, and clears `span` cells of `clear`."""
+@triton.jit(do_not_specialize=["at", "packed", "count", "span"])
+def write_words(words, at, packed, count, clear, span, B: tl.constexpr):
+    """Puts `count` words where kernels find them, and clears `span` cells of `clear`."""
     for i in tl.static_range(len(packed)):
-        tl.store(words + at + i, (packed[i] << 2) >> 3)  # see `packed` in `triton_rooted`
+        word = (packed[i] << 2) >> 3  # see `triton_arguments`
+        tl.store(words + at + i, word, mask=i < count)
     for first in range(0, span, B):
         cell = first + tl.arange(0, B)
         tl.store(clear + cell, tl.zeros_like(cell).to(tl.int64), mask=cell < span)

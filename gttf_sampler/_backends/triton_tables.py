@@ -11,6 +11,7 @@ from gttf_sampler._backends.scratch import NodeTable
 from gttf_sampler._backends.triton_claims import EMPTY, SPARE, rehash
 from gttf_sampler._backends.triton_launch import ENTRIES, blocks, launch
 
+MANY = 1 << 19  # pairs that there is always room for, to make room less often
 WIDE = {torch.int32: 0, torch.int64: 1}
 
 
@@ -61,10 +62,10 @@ class Cells:
 class Slots:
     """A hash table of (tree, node) pairs, made for one batch."""
 
-    def __init__(self, plan: Plan, entries: int = 0) -> None:
+    def __init__(self, plan: Plan, entries: int) -> None:
         self.plan, self.slots = plan, 0
         self.made: list[Tensor] = []
-        self.make_room(max(entries, plan.usual.get("entries", 0)))
+        self.make_room(entries)
 
     def make_room(self, entries: int) -> bool:
         """Makes sure that half of the slots stay empty; True if all of them are new."""
@@ -81,7 +82,6 @@ class Slots:
             launch(rehash, grid, self.made[-2], self.slots, self.made[-1], slots, B=ENTRIES)
             del self.made[0]
         self.slots = slots
-        self.plan.usual["entries"] = entries
         return True
 
     def words(self, kind: int) -> tuple[int, int, int]:
@@ -103,3 +103,9 @@ def _most_entries(plan: Plan, batch: Batch) -> int:
             own += nodes * max(relation.fanouts, default=0)
         total += min(own, most)
     return total
+
+
+def likely_entries(plan: Plan, batch: Batch) -> int:
+    """How many entries to make room for: all that there can be, unless those are many."""
+    seeds = sum(part.numel() for part in batch.seeds)
+    return seeds + min(plan.most_edges(batch.seeds), MANY)

@@ -82,8 +82,11 @@ def backend_info(device: str = "cpu") -> str:
 
 
 def fast_backend(device: torch.device) -> ModuleType | None:
-    """The module with compiled functions for tensors on `device`, if there is one."""
-    if _wanted == "torch":
+    """The module with compiled functions for tensors on `device`, if there is one.
+
+    None for torch.compile, which fuses the reference.
+    """
+    if _wanted == "torch" or torch.compiler.is_compiling():
         return None
     if device.type == "cpu":
         return _triton_ops() if _wanted == "triton" and _interpreted() else _numba_ops()

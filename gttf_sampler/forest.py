@@ -38,12 +38,41 @@ class WalkForest:
         """The number of steps taken, h when the traversal is over."""
         return len(self.nodes) - 1
 
-    def add(self, edge: Tensor, node: Tensor) -> None:
+    def begin(self, seeds: Tensor, out: WalkForest | None = None) -> None:
+        """Appends the seeds [b], written to the tensors of `out` if there is one."""
+        node = seeds[:, None]
+        self._append(torch.full_like(node, -1), node, out)
+
+    def add(self, edge: Tensor, node: Tensor, out: WalkForest | None = None) -> None:
         """Appends one depth: the edges taken and where they led, [b · width, f]."""
         trees = self.nodes[0].shape[0]
         width = self.nodes[-1].shape[1] * self.fanouts[self.depth]
-        self.edges.append(edge.view(trees, width))
-        self.nodes.append(node.view(trees, width))
+        self._append(edge.view(trees, width), node.view(trees, width), out)
+
+    def _append(self, edge: Tensor, node: Tensor, out: WalkForest | None) -> None:
+        """Appends tensors [b, width], or what is in `out` for them."""
+        if out is not None:
+            depth = len(self.nodes)
+            edge = out.edges[depth].copy_(edge)
+            node = out.nodes[depth].copy_(node)
+        self.edges.append(edge)
+        self.nodes.append(node)
+
+    def ensure_room(self, adj: CompactAdj, trees: int, fanouts: tuple[int, ...]) -> None:
+        """Refuses to be written to unless it is of that graph and those sizes."""
+        if self.adj is not adj or self.fanouts != fanouts:
+            rule = f"must be a forest of the same graph and the fanouts {list(fanouts)}"
+            _check.fail("out", rule, f"{self!r} with {list(self.fanouts)}")
+        shapes, width = [], 1
+        for fanout in (1, *fanouts):
+            width *= fanout
+            shapes.append((trees, width))
+        for levels in (self.nodes, self.edges):
+            fits = [tuple(x.shape) for x in levels] == shapes
+            plain = [x.dtype == torch.int64 and x.is_contiguous() for x in levels]
+            if not fits or not all(plain):
+                rule = f"must hold contiguous int64 tensors of the shapes {shapes}"
+                _check.fail("out", rule, [list(level.shape) for level in levels])
 
     def path(self, k: int) -> Tensor:
         """[b · width, k + 1]: the nodes of each walker at depth k, seed first."""

@@ -18,9 +18,10 @@ and node 1 of a rooted adjacency must not read the same words.
 import torch
 from torch import Tensor
 
-Randomness = torch.Generator | int | None
+Randomness = torch.Generator | int | Tensor | None
 Key = int | Tensor  # unsigned, or int64 [] on an accelerator
 WORD = (1 << 64) - 1
+WORDS = -(1 << 63), (1 << 63) - 1  # as int64, but for the last of them
 
 
 def _signed(word: int) -> int:
@@ -42,14 +43,22 @@ def new_key(generator: Randomness, device: torch.device, family: int) -> Key:
 
     None means torch's default CPU generator, whatever device the graph is on, so that
     `torch.manual_seed` gives one batch everywhere. An integer counts in full, all of
-    its bits. A generator on the graph's own accelerator leaves the key there.
+    its bits, and so does an int64 [] that is on the device already: the key then stays
+    there, as with a generator on the graph's own accelerator. A compiler can neither
+    see a number nor the default generator: for it torch draws the key on the device.
     """
+    compiling = torch.compiler.is_compiling()
+    if isinstance(generator, Tensor):
+        if compiling or device.type != "cpu":
+            return fold(mix(generator), family)
+        generator = int(generator)
     if isinstance(generator, int):
         return fold(_mix_integer(generator), family)
+    if generator is None and compiling:
+        return fold(torch.randint(*WORDS, (), device=device), family)
     if generator is None or generator.device.type == "cpu":
         return fold(draw(generator), family)
-    low, high = -(1 << 63), (1 << 63) - 1
-    key = torch.randint(low, high, (), generator=generator, device=generator.device)
+    key = torch.randint(*WORDS, (), generator=generator, device=generator.device)
     return fold(key if key.device == device else int(key) & WORD, family)
 
 
@@ -107,7 +116,7 @@ def bits(stream: Tensor, draw: int | Tensor) -> Tensor:
     """64 random bits for draw number `draw` of each stream (the two broadcast)."""
     if isinstance(draw, int):
         return mix(stream + _signed(GOLDEN * (draw + 1)))
-    return mix(stream + (draw + 1) * GOLDEN)
+    return mix(torch.add(stream, draw + 1, alpha=GOLDEN))
 
 
 def below(word: Tensor, bound: Tensor) -> Tensor:

@@ -42,6 +42,8 @@ def traverse(
     *,
     replace: bool = True,
     generator: random.Randomness = None,
+    out: WalkForest | None = None,
+    validate: bool = True,
 ) -> WalkForest:
     """Walks from every seed; each walker splits into `fanout` walkers at every depth.
 
@@ -65,22 +67,31 @@ def traverse(
         accumulate: one function or several, called in turn at every depth.
         replace: draw `fanout` neighbours independently, as the paper does; False draws
             min(fanout, degree) different ones, in no particular order.
-        generator: a torch.Generator, an integer, or None for torch's default generator.
+        generator: a torch.Generator, an integer, or None for torch's default generator;
+            or an int64 [] on the graph's device, which counts as that integer and is
+            not waited for.
+        out: a forest of as many seeds and the same fanouts, as an earlier call returned
+            it: its tensors are written to, and are those of the result.
+        validate: check seeds that are on an accelerator, without waiting for it: one
+            that is no node is torch's error some time later. False saves the check.
     """
     if not isinstance(adj, RemoteRows):
         _check.of_type("adj", adj, CompactAdj)
     adj.ensure_sound()
-    start = _check.seeds(seeds, adj.num_rows, adj.device)
+    sound = not _check.yes_or_no("validate", validate)
+    start = _check.seeds(seeds, adj.num_rows, adj.device, sound=sound)
     widths = _check.fanouts(fanouts, allow_all=False, seeds=start.numel())
     forest = WalkForest(adj, tuple(widths))
     if len(forest.fanouts) > 1:
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
-    forest.nodes.append(start[:, None])
-    forest.edges.append(torch.full_like(forest.nodes[0], -1))
+    if out is not None:
+        _check.of_type("out", out, WalkForest)
+        out.ensure_room(adj, start.numel(), forest.fanouts)
     replace = _check.yes_or_no("replace", replace)
     steered = as_bias(bias)
     callbacks = _check.functions("accumulate", accumulate, many=True)
-    randomness = _check.randomness(generator)
+    randomness = _check.randomness(generator, adj.device)
+    forest.begin(start, out)
     if steered is not None:
         if isinstance(adj, RemoteRows):
             adj.told_as_data(steered)
@@ -98,7 +109,7 @@ def traverse(
     watching = [each for each in callbacks if getattr(each, "watches", True)]
     watched = _Watched(watching, forest, levels) if watching else None
     for edge, arrived in levels:
-        forest.add(edge, arrived)
+        forest.add(edge, arrived, out)
         if watched is not None:
             watched.show()
     return forest

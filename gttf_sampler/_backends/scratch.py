@@ -158,14 +158,18 @@ class ScratchPool:
 
 
 def relabel(
-    known: Tensor, ids: Tensor, table: NodeTable | None
+    known: Tensor,
+    ids: Tensor,
+    table: NodeTable | None,
+    count: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Local ids [e] of `ids`, and which entries [e] introduce a new node.
 
     `known` [k] are the nodes that have local ids 0 .. k-1 already (of a repeated one,
     the first counts); new ones are numbered from k on in the order of `ids`. -1 stays
-    -1.
-    Without a table, which serves ids beyond any table's size, the ids are sorted.
+    -1. Without a table, which serves ids beyond any table's size, the ids are sorted.
+    If only the first `count` of the `known` are nodes, and -1 the rest, new ones are
+    numbered from there on.
     """
     every = torch.cat([known, ids])
     if table is None:
@@ -176,6 +180,7 @@ def relabel(
     position = torch.arange(known.numel(), every.numel(), device=ids.device)
     new = (first == position).logical_and_(ids >= 0)
     rank = torch.cat([position.new_zeros(known.numel()), new.cumsum(0)])
-    local = ops.take(rank, first).add_(known.numel() - 1)
+    start = known.numel() if count is None else count
+    local = ops.take(rank, first).add_(start - 1)
     local = torch.where(first < known.numel(), first, local)
     return local.masked_fill_(ids < 0, -1), new

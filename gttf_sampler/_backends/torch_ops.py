@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler._backends.plan import Batch, Padded, Plan, Rooted
@@ -31,6 +32,11 @@ NONE_LAST = 1 << 62  # sorts behind every position
 def id_dtype(upper: int) -> torch.dtype:
     """The smallest integer type here that holds every id below `upper`."""
     return torch.int32 if upper <= INT32_MAX else torch.int64
+
+
+def is_free_to_ask(values: Tensor) -> bool:
+    """Whether nobody has to wait to see the values, neither a host nor a compiler."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def group_by_row(
@@ -143,28 +149,27 @@ def _draw_distinct(stream: Tensor, count: Tensor, fanout: int) -> Tensor:
     than the one before, which is followed in steps of doubling length.
     """
     slot = torch.arange(fanout, device=count.device)
-    every = slot.where(slot < count[:, None], -1)
-    long = count > fanout
-    if count.device.type == "cpu":  # elsewhere, to ask costs more than to draw in vain
-        some = positions(long)
+    short = (count <= fanout)[:, None]
+    if is_free_to_ask(count):  # elsewhere, that costs more than to draw in vain
+        some = positions(~short.view(-1))
         if some.numel() < count.numel():
+            every = slot.where(slot < count[:, None], -1)
             if some.numel():
                 every[some] = _draw_distinct(stream[some], count[some], fanout)
             return every
-    spare = (count - fanout)[:, None]
-    last = spare + slot  # negative only in rows that are overwritten below
-    pick = below(bits(stream[:, None], slot), (last + 1).clamp_(min=1))
-    ordered, order = (pick * fanout + slot).sort(1)  # by pick, then by draw
-    ordered = ordered.div_(fanout, rounding_mode="floor")
-    again = torch.zeros_like(ordered, dtype=torch.bool)
-    torch.eq(ordered[:, 1:], ordered[:, :-1], out=again[:, 1:])
+    spare = (count - fanout).clamp_(min=0)[:, None]
+    last = spare + slot
+    pick = below(bits(stream[:, None], slot), last + 1)
+    ordered, order = pick.sort(dim=1, stable=True)  # by pick, then by draw
+    again = F.pad(ordered[:, 1:] == ordered[:, :-1], (1, 0))
     taken = torch.empty_like(again).scatter_(1, order, again)
-    before = pick - spare  # the draw whose `last` was picked, if there is one
-    before = before.where((before >= 0) & (before < slot), slot)
+    before = pick - spare  # the draw whose `last` was picked: itself, if not an earlier
+    before = torch.where(before < 0, slot, before)
+    before = F.pad(before.masked_fill_(taken, fanout), (0, 1), value=fanout)
     for _ in range((fanout - 1).bit_length()):
-        taken = taken | taken.gather(1, before)
-        before = before.gather(1, before)
-    return last.where(taken, pick).where(long[:, None], every)
+        before = before.gather(1, before)  # a chain that ends beyond all draws is taken
+    taken = (before[:, :-1] == fanout).logical_or_(short)
+    return last.where(taken, pick).masked_fill_(last >= count[:, None], -1)
 
 
 def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
@@ -315,7 +320,7 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     the smallest position, and what an earlier call left there is larger. The last cell
     takes the entries that are -1.
     """
-    cell = ids.where(ids >= 0, table.numel() - 1)
+    cell = ids.masked_fill(ids < 0, table.numel() - 1)
     position = torch.arange(
         floor, floor + ids.numel(), dtype=table.dtype, device=ids.device
     )
@@ -335,11 +340,10 @@ def first_position_sorted(ids: Tensor) -> Tensor:
 
 def compress(mask: Tensor, size: int) -> Tensor:
     """The `size` positions where `mask` holds, without asking the device for `size`."""
-    if mask.device.type == "cpu":
+    if is_free_to_ask(mask):
         return positions(mask)
-    target = mask.cumsum(0).sub_(1).masked_fill_(~mask, size)
-    place = torch.arange(mask.numel(), device=mask.device)
-    return place.new_empty(size + 1).scatter_(0, target, place)[:size]
+    number = torch.arange(1, size + 1, device=mask.device)
+    return torch.searchsorted(mask.cumsum(0), number)
 
 
 def positions(mask: Tensor) -> Tensor:
@@ -512,7 +516,7 @@ def draw_node2vec(
         found = _accept(rowptr, col, sorted_col, found, coin, some, envelope, longest)
         before = take(edge, waiting)
         edge[waiting] = torch.where(before == REFUSED, found, before)
-        if edge.device.type == "cpu":
+        if is_free_to_ask(edge):
             waiting = waiting[found == REFUSED]
             if waiting.numel() == 0:
                 break

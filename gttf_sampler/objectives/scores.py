@@ -47,10 +47,12 @@ def table_of(owner: object) -> tuple[Tensor, bool] | None:
     if type(weight) not in (Tensor, nn.Parameter):
         return None
     table: Tensor = weight  # type: ignore[assignment]
+    if torch.compiler.is_compiling():
+        return None
     collects = collector()
     if collects is not None and collects.number(table) is not None:
         return table, sparse
-    if fast_backend(table.device) is None or torch.compiler.is_compiling():
+    if fast_backend(table.device) is None:
         return None
     known = table.dtype in (torch.float32, torch.float64) and table.dim() == 2
     if not known or not table.is_contiguous() or table.is_neg() or table.is_conj():

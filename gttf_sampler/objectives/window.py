@@ -37,7 +37,8 @@ def path_counts(weight: Sequence[Tensor], window: int) -> Tensor:
 
 def masses(weight: Sequence[Tensor], window: int) -> Tensor:
     """What the pairs that have left each walker count, depth by depth but the last."""
-    found, sums = list[Tensor](), list[Tensor]()
+    found: list[Tensor] = []
+    sums: list[Tensor] = []
     shares = torch.tensor([(window - k) / window for k in range(window)])
     for i in reversed(range(len(weight) - 1)):
         sums = [weight[i + 1], *sums][:window]
@@ -55,7 +56,8 @@ def similarity(walker: list[Tensor], weight: list[Tensor], window: int) -> Tenso
     It is linear in Z_v, so that walkers are added up from the leaves to the seeds: a
     level is multiplied at the width of the one above.
     """
-    total, sums = walker[0].new_zeros(()), list[Tensor]()
+    total = walker[0].new_zeros(())
+    sums: list[Tensor] = []
     for i in reversed(range(len(walker) - 1)):
         sums = [weight[i + 1][:, :, None] * walker[i + 1], *sums][:window]
         trees, width, size = walker[i].shape

@@ -109,13 +109,13 @@ def _sample_hop(
     edges: list[EdgeSet],
     totals: list[int],
 ) -> list[int]:
-    """Draws, numbers and notes one hop; returns how much the next one may take."""
+    """Draws, numbers and notes one hop; returns how much the next one takes of all."""
     hop_key = random.fold(batch.key, hop)
     draws = [
         draw_relation(
             *(relation.adj, batch.biases[number], nodes[relation.to]),
             *(relation.fanouts[hop], plan.replace),
-            *(random.fold(hop_key, number), totals[number]),
+            *(random.fold(hop_key, number), totals[number] if totals else 0),
         )
         for number, relation in enumerate(plan.relations)
     ]
@@ -126,12 +126,13 @@ def _sample_hop(
         )
         for kind, some in enumerate(nodes)
     ]
+    there = [draw.edge >= 0 for draw in draws]
     taken, new, totals = _ask(
-        [(draw.edge >= 0).sum() for draw in draws],
+        [some.sum() for some in there],
         [arrival.new.sum() for arrival in arrivals],
         _next_totals(plan, arrivals, hop + 1),
     )
-    _collect(plan, nodes, draws, arrivals, taken, edges)
+    _collect(plan, nodes, draws, arrivals, there, taken, edges)
     for some, arrival, count in zip(nodes, arrivals, new, strict=True):
         _settle(some, arrival, count)
     return totals
@@ -167,13 +168,14 @@ def _collect(
     nodes: list[NodeSet],
     draws: list[Draw],
     arrivals: list[_Arrivals],
+    there: list[Tensor],
     taken: list[int],
     edges: list[EdgeSet],
 ) -> None:
     """Appends the edges of a hop, without the places where nothing was drawn."""
     offset = [0] * len(arrivals)
-    for relation, draw, count, kept in zip(
-        plan.relations, draws, taken, edges, strict=True
+    for relation, draw, mask, count, kept in zip(
+        plan.relations, draws, there, taken, edges, strict=True
     ):
         size, begin = draw.edge.numel(), offset[relation.by]
         offset[relation.by] += size
@@ -181,7 +183,7 @@ def _collect(
         start, _, _ = nodes[relation.to].frontier()
         columns = [local, draw.to + start, draw.edge]
         if count < size:
-            chosen = ops.compress(draw.edge >= 0, count)
+            chosen = ops.compress(mask, count)
             columns = [ops.take(column, chosen) for column in columns]
         kept.add(*columns)
 
@@ -204,16 +206,18 @@ def _first_totals(plan: Plan, nodes: list[NodeSet]) -> list[int]:
     """How many edges the seeds have, for relations that take them all."""
     relations = plan.relations
     if not any(plan.depth and relation.fanouts[0] < 0 for relation in relations):
-        return [0] * len(relations)
+        return []
     return _ask([_degree_sum(r.adj, nodes[r.to].node) for r in relations])[0]
 
 
 def _next_totals(plan: Plan, arrivals: list[_Arrivals], hop: int) -> list[Tensor]:
     """How many edges the new nodes have, which the host has not counted yet."""
-    sums = []
+    sums: list[Tensor] = []
+    if hop == plan.depth or all(r.fanouts[hop] >= 0 for r in plan.relations):
+        return sums  # nobody will ask
     for relation in plan.relations:
         there = arrivals[relation.to]
-        if hop < plan.depth and relation.fanouts[hop] < 0:
+        if relation.fanouts[hop] < 0:
             new = there.node.masked_fill(~there.new, -1)
             sums.append(_degree_sum(relation.adj, new))
         else:

@@ -1,12 +1,13 @@
 """sample_rooted(): from the seeds of one batch to a Subgraph."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from gttf_sampler import random
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.rooted.sampler import RootedSampler
+from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
+from gttf_sampler.rooted.sampler import RootedSampler, Sampled
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
 
 
@@ -19,8 +20,25 @@ def sample_rooted(
     replace: bool = ...,
     bias: BiasFn | None = ...,
     disjoint: bool = ...,
+    padded: Literal[False] = ...,
+    validate: bool = ...,
     generator: random.Randomness = ...,
 ) -> Subgraph: ...
+
+
+@overload
+def sample_rooted(
+    adj: CompactAdj,
+    seeds: Any,
+    fanouts: Sequence[int],
+    *,
+    replace: bool = ...,
+    bias: BiasFn | None = ...,
+    disjoint: bool = ...,
+    padded: Literal[True],
+    validate: bool = ...,
+    generator: random.Randomness = ...,
+) -> PaddedSubgraph: ...
 
 
 @overload
@@ -32,8 +50,25 @@ def sample_rooted(
     replace: bool = ...,
     bias: BiasFn | Mapping[EdgeType, BiasFn] | None = ...,
     disjoint: bool = ...,
+    padded: Literal[False] = ...,
+    validate: bool = ...,
     generator: random.Randomness = ...,
 ) -> HeteroSubgraph: ...
+
+
+@overload
+def sample_rooted(
+    adj: Mapping[EdgeType, CompactAdj],
+    seeds: Mapping[str, Any],
+    fanouts: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+    *,
+    replace: bool = ...,
+    bias: BiasFn | Mapping[EdgeType, BiasFn] | None = ...,
+    disjoint: bool = ...,
+    padded: Literal[True],
+    validate: bool = ...,
+    generator: random.Randomness = ...,
+) -> PaddedHeteroSubgraph: ...
 
 
 def sample_rooted(
@@ -44,8 +79,10 @@ def sample_rooted(
     replace: bool = False,
     bias: Any = None,
     disjoint: bool = False,
+    padded: bool = False,
+    validate: bool = True,
     generator: random.Randomness = None,
-) -> Subgraph | HeteroSubgraph:
+) -> Sampled:
     """Samples the rooted adjacency of a batch: RootedAdjAcc under NoRevisitBias.
 
     >>> from gttf_sampler import CompactAdj, sample_rooted
@@ -69,7 +106,21 @@ def sample_rooted(
             neighbour of weight zero is never taken.
         disjoint: give every seed a tree of its own, whose nodes no other tree shares.
             Implied by a bias that treats seeds differently, like `TemporalBias`.
-        generator: a torch.Generator, an integer, or None for torch's default generator.
+        padded: give every batch of so many seeds the same shapes, and leave the counts
+            on the device: a `PaddedSubgraph`, or a `PaddedHeteroSubgraph`. Nothing
+            waits for the device then. No fanout can be -1, and a bias needs a law.
+        validate: check seeds that are on an accelerator, without waiting for it: one
+            that is no node is torch's error some time later. False saves the check.
+        generator: a torch.Generator, an integer, or None for torch's default generator;
+            or an int64 [] on the graph's device, which counts as that integer and is
+            not waited for.
     """
-    sampler = RootedSampler(adj, fanouts, replace=replace, disjoint=disjoint)
+    sampler = RootedSampler(
+        adj,
+        fanouts,
+        replace=replace,
+        disjoint=disjoint,
+        padded=padded,
+        validate=validate,
+    )
     return sampler(seeds, bias=bias, generator=generator)

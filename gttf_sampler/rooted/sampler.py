@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,13 +10,27 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation, Rooted
+from gttf_sampler._backends.plan import (
+    UNIFORM,
+    Batch,
+    Law,
+    Padded,
+    Plan,
+    Relation,
+    Rooted,
+)
 from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.remote import RemoteRows
+from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
 from gttf_sampler.rooted.hops import sample_hops
+from gttf_sampler.rooted.padded import sample_padded
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
+
+
+FIELDS = ("node", "row", "col", "edge", "root", "num_nodes", "num_edges")
+Sampled = Subgraph | HeteroSubgraph | PaddedSubgraph | PaddedHeteroSubgraph
 
 
 class RootedSampler:
@@ -35,6 +49,8 @@ class RootedSampler:
         fanouts: neighbours per hop.
         replace: whether a neighbour can be drawn twice.
         disjoint: whether every seed has a tree of its own.
+        padded: whether shapes are static.
+        validate: whether seeds on an accelerator are checked.
 
     Attributes:
         node_types: the types of nodes, in the order in which `draw` takes seeds.
@@ -44,10 +60,19 @@ class RootedSampler:
     """
 
     def __init__(
-        self, adj: Any, fanouts: Any, *, replace: bool = False, disjoint: bool = False
+        self,
+        adj: Any,
+        fanouts: Any,
+        *,
+        replace: bool = False,
+        disjoint: bool = False,
+        padded: bool = False,
+        validate: bool = True,
     ) -> None:
         replace = _check.yes_or_no("replace", replace)
         self.disjoint = _check.yes_or_no("disjoint", disjoint)
+        self.padded = _check.yes_or_no("padded", padded)
+        self.validate = _check.yes_or_no("validate", validate)
         self.typed = isinstance(adj, Mapping)
         if self.typed:
             sizes = _check.node_types(adj)
@@ -87,32 +112,46 @@ class RootedSampler:
         self._unbiased: list[Bias | None] = [None] * len(relations)
         remote = (r.adj for r in relations if isinstance(r.adj, RemoteRows))
         self._remote: RemoteRows | None = next(remote, None)
+        if self.padded:
+            self._ensure_bounded(fanouts)
+
+    def _ensure_bounded(self, fanouts: Any) -> None:
+        """Refuses what has no bound that is known beforehand."""
+        if any(min(r.fanouts, default=0) < 0 for r in self.plan.relations):
+            rule = "must not hold -1 where samples are padded"
+            cure = "adj.max_degree neighbours, without replacement, are all of them"
+            _check.fail("fanouts", rule, fanouts, cure)
+        if self._remote is not None:
+            rule = "must be False where rows are in other processes, which are asked"
+            _check.fail("padded", rule, True)
 
     def __call__(
         self, seeds: Any, *, bias: Any = None, generator: random.Randomness = None
-    ) -> Subgraph | HeteroSubgraph:
+    ) -> Sampled:
         """The batch of some seeds; see `sample_rooted`."""
         if not self.typed:
             return self._of_one_type(seeds, bias, generator)
         starts, order = self._typed_seeds(seeds)
         biases = self._biases(bias)
-        randomness = _check.randomness(generator)
+        randomness = _check.randomness(generator, self.plan.device)
         every = torch.cat([starts[number] for number in order])
         first = _first_roots(starts, order)
-        return self.named(self._sample(starts, first, biases, every, randomness))
+        batch = self._asked(starts, first, biases, every, randomness)
+        if self.padded:
+            return PaddedHeteroSubgraph(*self._by_name(self.draw_padded(batch)))
+        return self.named(self.draw(batch))
 
     def named(self, found: Rooted) -> HeteroSubgraph:
         """What was drawn, by the names of the types."""
-        kinds, names, roots = self.edge_types, self.node_types, found.root
-        return HeteroSubgraph(
-            dict(zip(names, found.node, strict=True)),
-            dict(zip(kinds, found.row, strict=True)),
-            dict(zip(kinds, found.col, strict=True)),
-            dict(zip(kinds, found.edge, strict=True)),
-            None if roots is None else dict(zip(names, roots, strict=True)),
-            dict(zip(names, found.num_nodes, strict=True)),
-            dict(zip(kinds, found.num_edges, strict=True)),
-        )
+        return HeteroSubgraph(*self._by_name(found))
+
+    def _by_name(self, found: Rooted | Padded) -> Iterator[Any]:
+        """The fields of a subgraph, by the names of the types."""
+        for field in FIELDS:
+            arrays = getattr(found, field)
+            of_nodes = field in ("node", "root", "num_nodes")
+            names: list[Any] = self.node_types if of_nodes else self.edge_types
+            yield None if arrays is None else dict(zip(names, arrays, strict=True))
 
     def batch(
         self,
@@ -175,29 +214,32 @@ class RootedSampler:
                 self._checked_seeds(number, ids)
             raise
 
+    def draw_padded(self, batch: Batch) -> Padded:
+        """A batch of static shapes, whose laws and seeds are known to be sound."""
+        found = ops.rooted_padded(self.plan, batch)
+        return sample_padded(self.plan, batch) if found is None else found
+
     def _of_one_type(
         self, seeds: Any, bias: Any, generator: random.Randomness
-    ) -> Subgraph:
+    ) -> Subgraph | PaddedSubgraph:
         """The batch of a homogeneous graph."""
-        start = _check.seeds(seeds, self.plan.sizes[0], self.plan.device)
+        start = self._checked_seeds(0, seeds)
         biases = [_simplest(bias)]
-        randomness = _check.randomness(generator)
-        found = self._sample([start], [0], biases, start, randomness)
-        return Subgraph(
-            *(found.node[0], found.row[0], found.col[0], found.edge[0]),
-            None if found.root is None else found.root[0],
-            *(found.num_nodes[0], found.num_edges[0]),
-        )
+        randomness = _check.randomness(generator, self.plan.device)
+        batch = self._asked([start], [0], biases, start, randomness)
+        if self.padded:
+            return PaddedSubgraph(*_of_one(self.draw_padded(batch)))
+        return Subgraph(*_of_one(self.draw(batch)))
 
-    def _sample(
+    def _asked(
         self,
         starts: list[Tensor],
         first_root: list[int],
         biases: list[Bias | None],
         every: Tensor,
         randomness: random.Randomness,
-    ) -> Rooted:
-        """Asks the biases for their laws, and draws."""
+    ) -> Batch:
+        """The batch by the laws of the biases."""
         apart = self.disjoint
         laws: list[Law | None] = []
         for relation, bias in zip(self.plan.relations, biases, strict=True):
@@ -215,9 +257,12 @@ class RootedSampler:
                 if not remote:
                     _check_law(law, adj, every.numel())
                 apart = apart or law.time is not None  # times are those of trees
+            elif self.padded:
+                rule = "must be told by a law where samples are padded"
+                _check.fail("bias", rule, bias, "see 'Bias.law'")
             laws.append(law)
         key = random.new_key(randomness, self.plan.device, random.ROOTED)
-        return self.draw(Batch(starts, first_root, apart, laws, biases, key))
+        return Batch(starts, first_root, apart, laws, biases, key)
 
     def _biases(self, bias: Any) -> list[Bias | None]:
         """A checked bias per relation."""
@@ -246,7 +291,8 @@ class RootedSampler:
         """The seeds of one node type."""
         named = f"seeds[{self.node_types[number]}]" if self.typed else "seeds"
         size = self.plan.sizes[number]
-        found: Tensor = _check.seeds(ids, size, self.plan.device, named)
+        where, known = self.plan.device, not self.validate
+        found: Tensor = _check.seeds(ids, size, where, named, sound=known)
         return found
 
 
@@ -259,6 +305,13 @@ def _check_law(law: Law, adj: CompactAdj, trees: int) -> None:
     if not own or law.gaps != (law.mass is not None and tables.has_gaps(adj)):
         rule = "must be the mass and the gaps of EdgeWeightBias().law(adj), or neither"
         _check.fail("law.mass", rule, f"mass={law.mass}, gaps={law.gaps}")
+
+
+def _of_one(found: Rooted | Padded) -> Iterator[Any]:
+    """The fields of a subgraph of one type."""
+    for field in FIELDS:
+        arrays = getattr(found, field)
+        yield None if arrays is None else arrays[0]
 
 
 def _is_odd(ids: Tensor) -> bool:

@@ -1,17 +1,22 @@
-"""An accelerator made of CPU values: finds device mixing and counts host syncs.
+"""An accelerator made of CPU values: finds device mixing, counts syncs and launches.
 
 Inside `with Accelerator() as gpu:` every torch call made from Python is seen. A tensor
 made on, or moved to, "cuda" is a CPU tensor in disguise that says it is on cuda:0. An
 operation that sees a disguised tensor and a plain one of more than zero dimensions
 raises `DeviceMixError`, as a real device would, and every call that would make the host
-wait for a real device is noted in `gpu.syncs`.
+wait for a real device is noted in `gpu.syncs`. Inside `with gpu.counting():`, what would
+be a kernel there is noted in `gpu.launches`: every ATen operation below that is neither a
+view nor an allocation. A kernel that is launched by other means is for its test to note.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 CUDA = torch.device("cuda", 0)
@@ -27,6 +32,13 @@ WAITS = {
     *(torch.isin, Tensor.coalesce),
 }
 MASKS = (torch.bool, torch.uint8)
+
+
+NO_KERNEL = {  # beside views
+    *("empty", "empty_like", "empty_strided", "new_empty", "detach", "alias"),
+    *("_unsafe_view", "lift_fresh", "_local_scalar_dense", "resolve_neg"),
+    *("resolve_conj", "set_", "resize_"),
+}
 
 
 class DeviceMixError(RuntimeError):
@@ -75,12 +87,40 @@ def _is_cuda(device: Any) -> bool:
     return device is not None and torch.device(device).type == "cuda"
 
 
+class _Launches(TorchDispatchMode):
+    """Notes every operation that a device would run a kernel for."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        if not func.is_view and name not in NO_KERNEL:
+            self.names.append(name)
+        return func(*args, **(kwargs or {}))
+
+
 class Accelerator(TorchFunctionMode):
-    """The simulation; `syncs` lists what the host had to wait for."""
+    """The simulation.
+
+    Attributes:
+        syncs: what the host had to wait for.
+        launches: the kernels of what it has seen since `counting` was entered.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.syncs: list[str] = []
+        self.launches: list[str] = []
+
+    @contextmanager
+    def counting(self) -> Iterator["Accelerator"]:
+        """Starts both lists anew, and notes launches for the length of the block."""
+        self.syncs.clear()
+        self.launches.clear()
+        with _Launches(self.launches):
+            yield self
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})

@@ -114,3 +114,95 @@ def test_sample_rooted_is_bit_identical(
     expected, found, names = both(call, lanes, widest)
     assert expected == found
     assert "enter" in names  # the kernels did it
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    hetero=own.hetero(timed=False, weighted=True),
+    fanouts=own.fanouts(2),
+    replace=st.booleans(),
+    disjoint=st.booleans(),
+    weighs=st.booleans(),
+)
+def test_typed_graphs_are_bit_identical(hetero, fanouts, replace, disjoint, weighs):
+    adjs = hetero.adjs()
+    bias = EdgeWeightBias() if weighs else None
+    options = {"replace": replace, "disjoint": disjoint, "generator": 8}
+
+    def call():
+        sub = sample_rooted(adjs, hetero.seeds, fanouts, bias=bias, **options)
+        return rooted_arrays(sub)
+
+    expected, found, names = both(call)
+    assert expected == found
+    assert "enter" in names
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    hetero=own.hetero(timed=True, weighted=True),
+    fanouts=st.lists(st.integers(0, 3), max_size=2),
+    replace=st.booleans(),
+    disjoint=st.booleans(),
+    weighs=st.booleans(),
+)
+def test_padded_samples_are_bit_identical(hetero, fanouts, replace, disjoint, weighs):
+    adjs = hetero.adjs()
+    bias = EdgeWeightBias() if weighs else None
+    how = {"replace": replace, "disjoint": disjoint, "padded": True, "generator": 8}
+
+    def call():
+        first = sample_rooted(adjs, hetero.seeds, fanouts, bias=bias, **how)
+        again = sample_rooted(adjs, hetero.seeds, fanouts, bias=bias, **how)
+        return [rooted_arrays(sub) for sub in (first, again)]
+
+    expected, found, names = both(call)
+    assert expected == found
+    assert "pad" in names
+
+
+FANOUTS = [[3, 2], [1] * 4, [5, 1, 2], [], [9]]
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("bias", [None, EdgeWeightBias()])
+@pytest.mark.parametrize("fanouts", FANOUTS)
+def test_traverse_is_bit_identical(fanouts, bias, replace):
+    adj = random_graph(20, 90)
+    seeds = [3, 19, 3, 0, 7]
+    wide = 1024 if bias or replace else 4  # also where draws do not fit in registers
+
+    def call():
+        forest = traverse(adj, seeds, fanouts, bias, replace=replace, generator=6)
+        return forest.nodes, forest.edges
+
+    expected, found, names = both(call, 64, wide)
+    assert expected == found
+    assert len(names) <= 3
+    assert bool(names) == bool(fanouts)
+
+
+@pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (4, 0.25), (1e4, 1e-3)])
+@pytest.mark.parametrize("undirected", [True, False])
+def test_node2vec_is_bit_identical(p, q, undirected):
+    adj = random_graph(12, 40, undirected)
+
+    def call():
+        bias, steps = Node2VecBias(p, q), [1] * 5
+        forest = traverse(adj, list(range(12)), steps, bias, generator=9)
+        return forest.nodes, forest.edges
+
+    expected, found, names = both(call)
+    assert expected == found
+    assert names == ["node2vec"]
+
+
+def random_graph(nodes: int, edges: int, undirected: bool = False) -> CompactAdj:
+    """A graph with an isolated node, self-loops and parallel edges; weights and times."""
+    generator = torch.Generator().manual_seed(nodes)
+    ends = torch.randint(0, nodes - 1, (2, edges), generator=generator)
+    if undirected:
+        ends = torch.cat([ends, ends.flip(0)], 1)
+    weight = torch.rand(ends.shape[1], generator=generator)
+    weight[::5] = 0
+    return CompactAdj.from_edge_index(ends, nodes, edge_weight=weight)

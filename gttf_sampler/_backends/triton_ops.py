@@ -18,8 +18,9 @@ from gttf_sampler._backends.triton_forest import forest
 from gttf_sampler._backends.triton_launch import blocks, bucket, key_of, launch
 from gttf_sampler._backends.triton_rooted import rooted as rooted
 from gttf_sampler._backends.triton_rooted import rooted_padded as rooted_padded
+from gttf_sampler._backends.triton_rows import COLUMNS, gather_rows
 from gttf_sampler._backends.triton_walks import node2vec, walk
-from gttf_sampler._backends.types import SecondOrder
+from gttf_sampler._backends.types import Moves, SecondOrder
 from gttf_sampler.random import Key
 
 Levels = list[tuple[Tensor, Tensor]]
@@ -115,6 +116,35 @@ def walk_node2vec(
         B=how.WALKERS,
     )
     return _levels(edges, nodes, [batch] * length, [1] * length)
+
+
+def gather(moves: Moves) -> list[Tensor]:
+    """Rows of all columns in one launch; see `torch_ops`.
+
+    An index that is out of range stops the device, as torch's own kernels do.
+    """
+    words, longest = [], 0
+    for values, index, out in moves.columns:
+        if not out.numel():
+            continue
+        if moves.device.type == "cpu":  # the interpreter has no way to stop
+            low, high = index.aminmax()
+            if low < 0 or high >= values.shape[0]:
+                raise IndexError("an index is out of range")  # `gather_rows` words it
+        size = values.nbytes // values.shape[0]  # of a row
+        places = values.data_ptr() | out.data_ptr() | size
+        unit = next(unit for unit in (8, 4, 2, 1) if places % unit == 0)
+        ends = index.data_ptr(), index.numel(), out.data_ptr()
+        words += [values.data_ptr(), values.shape[0], size // unit, unit, *ends]
+        longest = max(longest, out.nbytes // unit)
+    if words:
+        columns = torch.empty(len(words), dtype=torch.int64, device=moves.device)
+        send_words(columns, 0, words)
+        grid = blocks(longest, how.UNITS), len(words) // COLUMNS.value
+        launch(
+            gather_rows, grid, columns, B=how.UNITS, debug=True, sanitize_overflow=False
+        )
+    return [out for _, _, out in moves.columns]
 
 
 def _room(size: int, like: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from gttf_sampler import (
     use_backend,
 )
 from gttf_sampler._backends import triton_launch as how
+from gttf_sampler.gather import gather_columns
 
 
 @contextmanager
@@ -206,3 +207,25 @@ def random_graph(nodes: int, edges: int, undirected: bool = False) -> CompactAdj
     weight = torch.rand(ends.shape[1], generator=generator)
     weight[::5] = 0
     return CompactAdj.from_edge_index(ends, nodes, edge_weight=weight)
+
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.uint8, torch.complex64]
+
+
+def test_gather_moves_all_columns_in_one_launch():
+    index = torch.tensor([4, 0, 4, 2])
+    columns = [
+        (torch.arange(5 * width).view(5, width).to(dtype), index[:count])
+        for dtype in DTYPES
+        for width, count in ((3, 4), (1, 0), (8, 2))
+    ]
+    expected, found, names = both(lambda: gather_columns(columns))
+    assert expected == found
+    assert names == ["write_words", "gather_rows"]
+
+
+@pytest.mark.parametrize("wrong", [-1, 5])
+def test_gather_refuses_rows_that_are_not_there(wrong):
+    index = torch.tensor([0, wrong])
+    with use_backend("triton"), pytest.raises(ValueError, match="index"):
+        gather_columns([(torch.eye(5), index)])

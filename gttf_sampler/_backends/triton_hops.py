@@ -297,9 +297,7 @@ def draw(
                 begin = tl.load(tt.edge_start(after, types, relations) + relation)
                 tl.store(size_of + cell, at + size - begin, mask=live)
             elif MASS:
-                _take_positive(
-                    own, node, start, count, who, at, live, out, APART, F
-                )
+                _take_positive(own, node, start, count, who, at, live, out, APART, F)
         elif mass == 0:
             _draw_uniform(
                 own,

@@ -40,17 +40,17 @@ def launch(kernel: Any, grid: tuple[int, ...], *args: Any, **constants: Any) -> 
         return
     for names in _watching:
         names.append(kernel.__name__)
-    device = next(arg.device for arg in args if isinstance(arg, Tensor))
-    there = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-    with there:
-        start(kernel, grid, args, constants)
+    start(kernel, grid, args, constants)
 
 
 def start(
     kernel: Any, grid: tuple[int, ...], args: Any, constants: dict[str, Any]
 ) -> None:
-    """Starts a kernel where torch is working now: the simulated device differs here."""
-    kernel[grid](*args, **constants, enable_fp_fusion=False)
+    """Starts a kernel on the device of its tensors, on torch's current stream there."""
+    device = next(arg.device for arg in args if isinstance(arg, Tensor))
+    there = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with there:
+        kernel[grid](*args, **constants, enable_fp_fusion=False)
 
 
 def interpreted() -> bool:

@@ -217,18 +217,17 @@ class _Run:
     def _settle(self, hop: int, grid: tuple[int, int], out: tuple[Any, ...]) -> None:
         """Gives the nodes that a hop has reached their numbers."""
         edge, receiver, landed, reached, position, slots = out
-        table, apart = (self.given.words, self.levels, hop, *self.sizes), self.batch.apart
+        table, apart = (
+            (self.given.words, self.levels, hop, *self.sizes),
+            self.batch.apart,
+        )
         sums = self._empty(grid[0] * grid[1])
         ids, local = self._empty(edge.numel()), self._empty(edge.numel())
         roots = self._empty(edge.numel()) if apart else ids
         self.held += [edge, receiver, reached, ids, roots, local]
         constants = {"APART": apart, "B": how.ENTRIES}
-        launch(
-            ends.mark, grid, *table, reached, position, slots, sums, **constants
-        )
-        launch(
-            ends.number, (1,), *table, sums, grid[0], ids, roots, local, S=how.SPAN
-        )
+        launch(ends.mark, grid, *table, reached, position, slots, sums, **constants)
+        launch(ends.number, (1,), *table, sums, grid[0], ids, roots, local, S=how.SPAN)
         launch(
             ends.settle,
             grid,

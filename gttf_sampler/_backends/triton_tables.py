@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.plan import Batch, Plan
-from gttf_sampler._backends.scratch import NodeTable
+from gttf_sampler._backends.scratch import CLEAN
 from gttf_sampler._backends.triton_claims import EMPTY, SPARE, rehash
 from gttf_sampler._backends.triton_launch import ENTRIES, blocks, launch
 
@@ -27,8 +27,8 @@ class Cells:
         self.plan, self.clean = plan, entries is not None
         most = (1 << 31) - 2
         if self.clean:
-            kept: list[list[NodeTable]] = plan.usual.setdefault("clean", [])
-            self.tables = kept.pop() if kept else self._new()
+            pairs = zip(plan.pools, plan.sizes, strict=True)
+            self.tables = [pool.take_clean(size, plan.device) for pool, size in pairs]
             self.floors = [-min(entries or 0, most)] * len(self.tables)
             return
         self.tables = plan.take_tables()
@@ -37,10 +37,6 @@ class Cells:
             table.reserve(numbers) - torch.iinfo(table.cell.dtype).max
             for table in self.tables
         ]
-
-    def _new(self) -> list[NodeTable]:
-        """Tables that only batches of static shapes use."""
-        return [NodeTable(size, self.plan.device) for size in self.plan.sizes]
 
     def make_room(self, entries: int) -> bool:
         """There is room for all nodes already."""
@@ -53,10 +49,12 @@ class Cells:
 
     def give_back(self) -> None:
         """Lets the next batch have the tables."""
-        if self.clean:
-            self.plan.usual["clean"].append(self.tables)
-        else:
+        if not self.clean:
             self.plan.give_back(self.tables)
+            return
+        plan = self.plan
+        for pool, size, table in zip(plan.pools, plan.sizes, self.tables, strict=True):
+            pool.give_back(CLEAN - size, table)
 
 
 class Slots:
@@ -79,7 +77,9 @@ class Slots:
         )
         if self.slots:
             grid = (blocks(self.slots, ENTRIES),)
-            launch(rehash, grid, self.made[-2], self.slots, self.made[-1], slots, B=ENTRIES)
+            launch(
+                rehash, grid, self.made[-2], self.slots, self.made[-1], slots, B=ENTRIES
+            )
             del self.made[0]
         self.slots = slots
         return True

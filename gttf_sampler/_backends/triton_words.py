@@ -94,4 +94,3 @@ def any_of(mask):
     if len(found.shape) == 2:
         found = tl.max(found, 1)
     return tl.max(found, 0) > 0
-

@@ -28,7 +28,6 @@ from gttf_sampler.rooted.hops import sample_hops
 from gttf_sampler.rooted.padded import sample_padded
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
 
-
 FIELDS = ("node", "row", "col", "edge", "root", "num_nodes", "num_edges")
 Sampled = Subgraph | HeteroSubgraph | PaddedSubgraph | PaddedHeteroSubgraph
 

@@ -16,7 +16,6 @@ import strategies as own
 pytest.importorskip("triton", reason="there is nothing to compare without Triton")
 
 import interpreted  # noqa: F401 (for its effect)
-
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
@@ -98,9 +97,7 @@ LAWS += ["late and hidden"]
     data=st.data(),
 )
 @pytest.mark.parametrize("law", LAWS)
-def test_sample_rooted_is_bit_identical(
-    law, graph, fanouts, replace, disjoint, data
-):
+def test_sample_rooted_is_bit_identical(law, graph, fanouts, replace, disjoint, data):
     adj = graph.adj()
     seeds = data.draw(own.seeds(adj.num_rows, max_size=6))
     options = {"replace": replace, "disjoint": disjoint, "generator": 3}
@@ -199,7 +196,7 @@ def test_node2vec_is_bit_identical(p, q, undirected):
 
 
 def random_graph(nodes: int, edges: int, undirected: bool = False) -> CompactAdj:
-    """A graph with an isolated node, self-loops and parallel edges; weights and times."""
+    """A graph with an isolated node, self-loops, parallel edges and weights."""
     generator = torch.Generator().manual_seed(nodes)
     ends = torch.randint(0, nodes - 1, (2, edges), generator=generator)
     if undirected:

@@ -143,7 +143,7 @@ class ScratchPool:
         return TreeTable() if table is None else table
 
     def give_back(self, name: int, table: NodeTable | TreeTable) -> None:
-        """Keeps a table for its next use; `name` is its size, CLEAN - size, or TREES."""
+        """Keeps a table for its next use; `name` says of which kind it is."""
         self._idle.setdefault(name, []).append(table)
 
     def take_workspace(self, kinds: int) -> Workspace:

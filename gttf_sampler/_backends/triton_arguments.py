@@ -34,7 +34,7 @@ class Traits(NamedTuple):
 def readable(plan: Plan, batch: Batch) -> bool:
     """Whether kernels can read all that a batch depends on."""
     pairs = zip(plan.relations, batch.laws, strict=True)
-    return all(law is not None and _reads(plan, *each, law) for *each, law in pairs)
+    return all(law is not None and _reads(plan, each, law) for each, law in pairs)
 
 
 def _reads(plan: Plan, relation: Relation, law: Law) -> bool:
@@ -147,7 +147,7 @@ class Arguments:
 def send_words(
     cells: Tensor, at: int, words: list[int], clear: Tensor | None = None
 ) -> None:
-    """Writes words to the place `at`, and zeros into `clear`, as arguments of a launch."""
+    """Writes words to the place `at` and zeros into `clear`, by one launch."""
     for first in range(0, len(words), MOST_WORDS):
         some = words[first : first + MOST_WORDS]
         count = len(some)

@@ -11,33 +11,20 @@
 Programs have a block of walkers or edges and a relation; a relation with fewer of them
 leaves the rest of its programs without work. Positions number all seeds and edges of a
 batch through, in the order in which the reference discovers them. `measure` is in
-`triton_measure`, the last three in `triton_settle`.
+`triton_measure`, the last three are in `triton_settle`.
 """
 
 import triton
 import triton.language as tl
 
 from gttf_sampler._backends import triton_table as tt
-from gttf_sampler._backends.triton_claims import claim
-from gttf_sampler._backends.triton_draws import (
-    draw_again,
-    draw_by_mass,
-    draw_by_mass_distinct,
-    draw_distinct,
-    draw_distinct_wide,
-    mass_before,
-    mass_within,
+from gttf_sampler._backends.triton_arrivals import (
+    arrive,
+    draw_edges,
+    draw_edges_by_mass,
+    take_positive,
 )
-from gttf_sampler._backends.triton_measure import has_mass
-from gttf_sampler._backends.triton_words import (
-    any_of,
-    as_key,
-    bisect,
-    fold,
-    longs,
-    read_ids,
-    streams,
-)
+from gttf_sampler._backends.triton_words import as_key, bisect, fold, longs, streams
 
 
 @triton.jit(do_not_specialize=["hop", "types", "relations", "blocks", "position"])
@@ -74,162 +61,10 @@ def scan(
     tl.store(at + tt.POSITION, position)
 
 
-@triton.jit
-def _step_over(own, edge, mask):
-    """Positions among all edges, of positions among those that are not hidden."""
-    hidden, hides = longs(tl.load(own + tt.HIDDEN)), tl.load(own + tt.HIDES)
-    low = tl.zeros_like(edge)
-    size = tl.where(mask, low + hides, 0)
-    while any_of(size > 0):
-        half = size >> 1
-        middle = low + half
-        value = tl.load(hidden + middle, mask=size > 0, other=0) - middle
-        above = (size > 0) & (value <= edge)
-        low = tl.where(above, middle + 1, low)
-        size = tl.where(above, size - half - 1, half)
-    return edge + low
-
-
-@triton.jit
-def _arrive(own, taken, who, at, mask, out, HIDES: tl.constexpr, APART: tl.constexpr):
-    """Notes edges at their places, and claims the nodes that they lead to.
-
-    `who` are the local ids and the roots of walkers, `out` is where to write and what
-    claims are made with.
-    """
-    words, types, slots, position, edge, receiver, landed, reached = out
-    local, root = who
-    if HIDES:
-        if tl.load(own + tt.HIDES) != 0:
-            taken = _step_over(own, taken, mask)
-    node = read_ids(tl.load(own + tt.COL), tl.load(own + tt.WIDE), taken, mask)
-    by = tl.load(own + tt.BY)
-    kind = words + by * tt.TYPE_COLUMNS
-    code = node
-    if APART:
-        code = (root * tl.load(kind + tt.SIZE) + node) * types + by
-        tl.store(landed + at, node, mask=mask)
-    place = claim(kind, node, code, position + at, mask, slots, APART)
-    tl.store(edge + at, taken, mask=mask)
-    tl.store(receiver + at, local + tl.zeros_like(at), mask=mask)
-    tl.store(reached + at, place, mask=mask)
-
-
-@triton.jit
-def _row_start(own, node, live):
-    """Where the rows of nodes start."""
-    return tl.load(longs(tl.load(own + tt.ROWPTR)) + node, mask=live, other=0)
-
-
-@triton.jit
-def _take_positive(
-    own, node, start, count, who, at, live, out, APART: tl.constexpr, F: tl.constexpr
-):
-    """Every entry of the rows that has mass, in order."""
-    table = longs(tl.load(own + tt.MASS))
-    base = mass_before(table, _row_start(own, node, live), start, live)
-    done = tl.zeros_like(start)
-    while any_of(live & (done < count)):
-        offset = done[:, None] + tl.arange(0, F)[None, :]
-        mask = live[:, None] & (offset < count[:, None])
-        some = has_mass(table, start, base, offset, mask).to(tl.int64)
-        place = at[:, None] + tl.cumsum(some, 1) - some
-        taken = start[:, None] + offset
-        _arrive(own, taken, who, place, some > 0, out, False, APART)
-        at += tl.sum(some, 1)
-        done += F
-
-
-@triton.jit
-def _draw_by_mass(
-    own,
-    node,
-    start,
-    count,
-    size,
-    fanout,
-    stream,
-    who,
-    at,
-    live,
-    out,
-    REPLACE: tl.constexpr,
-    APART: tl.constexpr,
-    F: tl.constexpr,
-):
-    """Edges drawn by mass, from as much of each row as is admitted."""
-    table = longs(tl.load(own + tt.MASS))
-    base = mass_before(table, _row_start(own, node, live), start, live)
-    total = mass_within(table, start, count, base, live)
-    draws = tl.arange(0, F)
-    if REPLACE:
-        for j in range(0, fanout, F):
-            now = j + draws
-            mask = live[:, None] & (now[None, :] < size[:, None])
-            taken = draw_by_mass(stream, table, start, count, base, total, now)
-            place = at[:, None] + now[None, :]
-            _arrive(own, taken, who, place, mask, out, False, APART)
-    else:
-        whole = live & (count <= fanout) & (tl.load(own + tt.GAPS) == 0)
-        left = tl.where(whole, 0, total)
-        taken, rank = draw_by_mass_distinct(
-            stream, table, start, count, base, left, fanout, draws
-        )
-        every = tl.zeros_like(taken) + draws[None, :]
-        taken = tl.where(whole[:, None], start[:, None] + every, taken)
-        rank = tl.where(whole[:, None], every, rank)
-        mask = live[:, None] & (rank >= 0) & (rank < size[:, None])
-        _arrive(own, taken, who, at[:, None] + rank, mask, out, False, APART)
-
-
-@triton.jit
-def _draw_uniform(
-    own,
-    start,
-    count,
-    size,
-    fanout,
-    stream,
-    who,
-    at,
-    live,
-    out,
-    REPLACE: tl.constexpr,
-    HIDES: tl.constexpr,
-    APART: tl.constexpr,
-    F: tl.constexpr,
-):
-    """Edges drawn uniformly; whole rows where nothing is drawn twice."""
-    draws = tl.arange(0, F)
-    for j in range(0, fanout, F):
-        now = j + draws
-        mask = live[:, None] & (now[None, :] < size[:, None])
-        if REPLACE:
-            offset = draw_again(stream, count, now)
-        else:
-            offset = tl.zeros_like(count)[:, None] + now[None, :]
-            if fanout <= F:
-                offset = draw_distinct(stream, count, fanout, now)
-            else:
-                mask = mask & (count <= fanout)[:, None]
-        place = at[:, None] + now[None, :]
-        _arrive(own, start[:, None] + offset, who, place, mask, out, HIDES, APART)
-    if not REPLACE:
-        long = live & (count > fanout)
-        if (fanout > F) & any_of(long):
-            edge = out[4]
-            draw_distinct_wide(stream, count, fanout, edge, at, long, F)
-            for j in range(0, fanout, F):
-                now = j + draws
-                mask = long[:, None] & (now < fanout)[None, :]
-                place = at[:, None] + now[None, :]
-                taken = tl.load(edge + place, mask=mask, other=0) + start[:, None]
-                _arrive(own, taken, who, place, mask, out, HIDES, APART)
-
-
 @triton.jit(
-    do_not_specialize=["hop", "types", "relations", "depth", "key", "stride"]
-    + ["position", "slots"]
+    do_not_specialize=[
+        *("hop", "types", "relations", "depth", "key", "stride", "position", "slots")
+    ]
 )
 def draw(
     words,
@@ -297,9 +132,9 @@ def draw(
                 begin = tl.load(tt.edge_start(after, types, relations) + relation)
                 tl.store(size_of + cell, at + size - begin, mask=live)
             elif MASS:
-                _take_positive(own, node, start, count, who, at, live, out, APART, F)
+                take_positive(own, node, start, count, who, at, live, out, APART, F)
         elif mass == 0:
-            _draw_uniform(
+            draw_edges(
                 own,
                 start,
                 count,
@@ -316,7 +151,7 @@ def draw(
                 F,
             )
         elif MASS:
-            _draw_by_mass(
+            draw_edges_by_mass(
                 own,
                 node,
                 start,
@@ -335,8 +170,9 @@ def draw(
 
 
 @triton.jit(
-    do_not_specialize=["hop", "types", "relations", "depth", "stride", "position"]
-    + ["slots"]
+    do_not_specialize=[
+        *("hop", "types", "relations", "depth", "stride", "position", "slots")
+    ]
 )
 def take(
     words,
@@ -384,4 +220,4 @@ def take(
         at = tl.load(tt.edge_start(after, types, relations) + relation) + here
         slot = slots.to(tl.int64)
         out = (words, types, slot, position, edge, receiver, landed, reached)
-        _arrive(own, start + here - before, who, at, live, out, HIDES, APART)
+        arrive(own, start + here - before, who, at, live, out, HIDES, APART)

@@ -26,6 +26,7 @@ from gttf_sampler._backends import triton_rows as rows
 from gttf_sampler._backends import triton_settle as ends
 from gttf_sampler._backends import triton_table as table
 from gttf_sampler._backends import triton_walks as walks
+from gttf_sampler._backends.triton_finish import finish, pad
 from gttf_sampler._backends.triton_forest import forest
 
 ARCHITECTURES = (80, 90)  # A100, H100
@@ -72,8 +73,8 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
         yield hops.take, {"HIDES": all_} | apart | entries
         yield ends.mark, apart | entries
         yield ends.settle, apart | entries
-        yield ends.finish, apart | entries
-        yield ends.pad, apart | entries
+        yield finish, apart | entries
+        yield pad, apart | entries
         yield walks.walk, {"MASS": all_, "B": how.WALKERS}
         yield walks.node2vec, {"ORDERED": not all_, "REVERSED": all_, "B": how.WALKERS}
     yield hops.scan, span

@@ -50,7 +50,7 @@ def propose(
     Beyond the row there are second chances of the way back, which need no coin. Whether
     a neighbour is next to `last` is asked only where the coin leaves it open.
     """
-    rowptr, col, sorted_col, order, reverse_ptr, reverse_col = graph
+    rowptr, col, sorted_col, order = graph[0], graph[1], graph[2], graph[3]
     back, near, away, unit, extra, chances = envelope
     twice = tl.zeros_like(start) + 2 * turn
     ordinary = count << unit
@@ -93,7 +93,7 @@ def _name(names, k, mask, REVERSED: tl.constexpr):
 @triton.jit
 def _near(graph, names, start, count, last, k, mask, REVERSED: tl.constexpr):
     """The copies in a row of the k-th name, if it is new and next to `last`."""
-    rowptr, col, sorted_col, order, reverse_ptr, reverse_col = graph
+    rowptr, sorted_col = graph[0], graph[2]
     value = _name(names, k, mask, REVERSED)
     before = _name(names, k - 1, mask & (k > 0), REVERSED)
     new = mask & (before != value) & (value != last)
@@ -157,7 +157,8 @@ def weigh(
     Near neighbours are sought in the row of the node, or among those from which `last`
     can be reached, if these are fewer: once to count them, once to find the one.
     """
-    rowptr, col, sorted_col, order, reverse_ptr, reverse_col = graph
+    sorted_col, order = graph[2], graph[3]
+    reverse_ptr, reverse_col = graph[4], graph[5]
     start, count = own
     size, first, short = count, start, mask & (count < 0)
     if REVERSED:

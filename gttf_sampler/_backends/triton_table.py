@@ -3,11 +3,12 @@
 `words` says what holds for the batch, and `levels` is where the kernels tell each other
 how far they are. Level 0 are the seeds, level h + 1 is what hop h has made of level h.
 
-    words   a row per node type, then a row per relation, whose last columns are fanouts;
-            then where the edges of every relation go, where the nodes of every type do,
+    words   a row per node type, then a row per relation, with fanouts at its end;
+            then where the edges of every relation and the nodes of every type go,
             and how much room there is for each
-    levels  a row per level: new nodes per type, edges taken per relation, edges in front
-            of the new nodes per relation; then where each of them starts; addresses
+    levels  a row per level: new nodes per type, edges taken per relation, edges in
+            front of the new nodes per relation; then where each of them starts;
+            addresses
 
 Words travel as arguments of a kernel, which takes them to the device without a copy
 that anybody would have to wait for, and in a CUDA graph, too.
@@ -62,7 +63,7 @@ def relation_row(words, relation, types, depth):
 
 @triton.jit
 def edge_place(words, types, relations, depth):
-    """Where the edges of every relation go, and `relations` + `types` on, their room."""
+    """Where the edges of every relation go; `relations` + `types` on, their room."""
     return relation_row(words, relations, types, depth)
 
 
@@ -98,7 +99,7 @@ def address(row, types, relations, which):
 
 @triton.jit(do_not_specialize=["at", "packed", "count", "span"])
 def write_words(words, at, packed, count, clear, span, B: tl.constexpr):
-    """Puts `count` words where kernels find them, and clears `span` cells of `clear`."""
+    """Puts `count` words where kernels find them; clears `span` cells of `clear`."""
     for i in tl.static_range(len(packed)):
         word = (packed[i] << 2) >> 3  # see `triton_arguments`
         tl.store(words + at + i, word, mask=i < count)

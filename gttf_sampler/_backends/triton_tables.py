@@ -106,6 +106,6 @@ def _most_entries(plan: Plan, batch: Batch) -> int:
 
 
 def likely_entries(plan: Plan, batch: Batch) -> int:
-    """How many entries to make room for: all that there can be, unless those are many."""
+    """How many entries to make room for: all that there can be, if not too many."""
     seeds = sum(part.numel() for part in batch.seeds)
     return seeds + min(plan.most_edges(batch.seeds), MANY)

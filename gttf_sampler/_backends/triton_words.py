@@ -25,11 +25,10 @@ def mix(word):
 @triton.jit
 def as_key(key):
     """A key as an unsigned word, whether it is a number or is on the device."""
+    found = key
     if key.dtype.is_ptr():
-        found = tl.load(key).to(tl.uint64)
-    else:
-        found = key.to(tl.uint64)
-    return found
+        found = tl.load(key)
+    return found.to(tl.uint64)
 
 
 @triton.jit

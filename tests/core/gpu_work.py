@@ -4,8 +4,8 @@
 
 fills in the tables of docs/gpu.md.
 
-Kernels run in Triton's interpreter on the simulated device. Torch's own operations count
-as launches, too. Bytes are what the kernels of a batch read and write: every access of
+Kernels run in Triton's interpreter on the simulated device. Torch's own operations are
+counted, too. Bytes are what the kernels of a batch read and write: every access of
 every program is seen, and the 32-byte sectors it touches are counted, as a GPU moves
 them if nothing is found in a cache.
 """
@@ -104,17 +104,16 @@ def _start(kernel, grid, args, constants) -> None:
         kernel[grid](*plain, **constants)
 
 
-def work_of(call, traffic: bool = False) -> Work:
+def work_of(call) -> Work:
     """What a call on the simulated device asks for, once everything is made."""
     seen = Traffic()
-    with mock.patch.object(triton_launch, "start", _start), use_backend("triton"):
-        with Accelerator() as gpu:
-            ready = call(gpu)
+    there = mock.patch.object(triton_launch, "start", _start)
+    with there, use_backend("triton"), Accelerator() as gpu:
+        ready = call(gpu)
+        ready()
+        with gpu.counting(), triton_launch.counting() as kernels, seen.counting():
             ready()
-            with gpu.counting(), triton_launch.counting() as kernels:
-                with seen.counting():
-                    ready()
-            operations, syncs = list(gpu.launches), list(gpu.syncs)
+        operations, syncs = list(gpu.launches), list(gpu.syncs)
     return Work(kernels, operations, syncs, seen.sectors * SECTOR)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from logging import getLogger
 from types import ModuleType
@@ -11,23 +12,33 @@ import torch
 
 from gttf_sampler import _check
 
-BACKENDS = ("auto", "numba", "torch")
+BACKENDS = ("auto", "numba", "torch", "triton")
 MISSING = "numba is not installed; get it with: pip install 'gttf-sampler[fast]'"
+NO_TRITON = "triton 3.4 or newer is not installed; pip install 'gttf-sampler[gpu]'"
+OLDEST_TRITON = (3, 4)  # whose kernels take tuples
 
 _log = getLogger(__name__)
 _wanted = "auto"
 
 
 def set_backend(name: str) -> None:
-    """Chooses what runs on CPU tensors; other devices always use torch.
+    """Chooses what runs the hot loops; results are the same, bit for bit.
 
-    "auto" takes numba if it is installed, "numba" insists on it, "torch" does without.
-    Results are the same, bit for bit.
+    "auto" takes numba for tensors on the CPU and Triton for those on a GPU, if they are
+    installed, and torch for all others. "numba" and "triton" insist on theirs; "torch"
+    does without both. Triton's interpreter (TRITON_INTERPRET=1 in the environment, for
+    tests) makes "triton" run on the CPU.
     """
     global _wanted
     _check.one_of("name", name, BACKENDS)
     if name == "numba" and _numba_ops() is None:
         raise ImportError(MISSING)
+    if name == "triton":
+        if _triton_ops() is None:
+            raise ImportError(NO_TRITON)
+        if not _interpreted() and not torch.cuda.is_available():
+            rule = "must be another where there is no GPU, or set TRITON_INTERPRET=1"
+            _check.fail("name", rule, name)
     _wanted = name
 
 
@@ -42,22 +53,32 @@ def use_backend(name: str) -> Iterator[None]:
         set_backend(before)
 
 
-def backend_info() -> str:
-    """What runs on CPU tensors now, and why.
+def backend_info(device: str = "cpu") -> str:
+    """What runs on tensors of a device now, and why.
 
     >>> import gttf_sampler
     >>> with gttf_sampler.use_backend("torch"):
     ...     print(gttf_sampler.backend_info())
     torch ..., ... thread(s): chosen by set_backend('torch')
-    """
-    threads = torch.get_num_threads()
-    if fast_backend(torch.device("cpu")) is None:
-        why = MISSING if _wanted == "auto" else "chosen by set_backend('torch')"
-        return f"torch {torch.__version__}, {threads} thread(s): {why}"
-    import numba
 
-    why = "it is installed" if _wanted == "auto" else "chosen by set_backend('numba')"
-    return f"numba {numba.__version__}, {threads} thread(s): {why}"
+    Args:
+        device: "cpu" or "cuda".
+    """
+    where = torch.device(_check.one_of("device", device, ("cpu", "cuda")))
+    fast = fast_backend(where)
+    threads = f", {torch.get_num_threads()} thread(s)" if device == "cpu" else ""
+    chosen = f"chosen by set_backend({_wanted!r})"
+    if fast is None:
+        why = chosen
+        if _wanted != "torch":
+            why = MISSING if device == "cpu" else _why_not_triton()
+        return f"torch {torch.__version__}{threads}: {why}"
+    name = "numba" if fast is _numba_ops() else "triton"
+    why = chosen if _wanted == name else "it is installed"
+    if name == "triton" and _interpreted():
+        name, why = "triton's interpreter", f"{why}, for tests"
+    version = import_module(name.partition("'")[0]).__version__
+    return f"{name} {version}{threads}: {why}"
 
 
 def fast_backend(device: torch.device) -> ModuleType | None:
@@ -65,9 +86,44 @@ def fast_backend(device: torch.device) -> ModuleType | None:
 
     None for torch.compile, which fuses the reference.
     """
-    if _wanted == "torch" or device.type != "cpu" or torch.compiler.is_compiling():
+    if _wanted == "torch" or torch.compiler.is_compiling():
         return None
-    return _numba_ops()
+    if device.type == "cpu":
+        return _triton_ops() if _wanted == "triton" and _interpreted() else _numba_ops()
+    if device.type != "cuda" or _wanted == "numba":
+        return None
+    if _wanted == "auto" and not torch.cuda.is_available():
+        return None
+    return _triton_ops()
+
+
+def _interpreted() -> bool:
+    """Whether Triton's kernels run in its interpreter."""
+    return find_spec("triton") is not None and bool(
+        import_module("triton").knobs.runtime.interpret
+    )
+
+
+def _why_not_triton() -> str:
+    """Why torch runs on GPUs."""
+    if _triton_ops() is None:
+        return NO_TRITON
+    if _wanted == "numba":
+        return "set_backend('numba') leaves GPUs to torch"
+    return "there is no GPU"
+
+
+@cache
+def _triton_ops() -> ModuleType | None:
+    """The Triton backend, imported when it is first needed."""
+    if find_spec("triton") is None:
+        return None
+    version = import_module("triton").__version__.split(".")[:2]
+    if tuple(map(int, version)) < OLDEST_TRITON:
+        return None
+    from gttf_sampler._backends import triton_ops
+
+    return triton_ops
 
 
 @cache

@@ -161,8 +161,16 @@ def _draw_at_once(
             adj.rowptr, adj.col, seeds, fanouts, replace, key, stays
         )
     if replace and set(fanouts) == {1}:
-        return bias.walk(adj, seeds, len(fanouts), key, stays)
-    return None
+        levels = bias.walk(adj, seeds, len(fanouts), key, stays)
+        if levels is not None:
+            return levels
+    law = bias.law(adj) if bias.draws_by_law else None
+    if law is None or law.mass is None:
+        return None
+    if law.time is not None or law.hidden is not None:
+        return None
+    rows = adj.rowptr, adj.col, law.mass
+    return ops.forest_by_mass(*rows, seeds, fanouts, replace, key, stays)
 
 
 def _draw_in_steps(

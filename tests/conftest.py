@@ -1,10 +1,15 @@
 """Fixtures and settings that all tests share."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
 from gttf_sampler import CompactAdj
+
+if not torch.cuda.is_available():  # read when Triton is imported, by whoever is first
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Derandomised, so that a commit is judged by what it changed; look for new examples
 # with `pytest --hypothesis-profile=search`.

@@ -35,6 +35,7 @@ __all__ = [
     "expand",
     "first_position",
     "first_position_sorted",
+    "forest_by_mass",
     "forest_uniform",
     "gather",
     "group_by_row",
@@ -86,6 +87,7 @@ edge_filter = _door(torch_ops.edge_filter)
 expand = _door(torch_ops.expand)
 first_position = _door(torch_ops.first_position)
 first_position_sorted = _door(torch_ops.first_position_sorted)
+forest_by_mass = _door(torch_ops.forest_by_mass)
 forest_uniform = _door(torch_ops.forest_uniform)
 gather = _door(torch_ops.gather)
 group_by_row = _door(torch_ops.group_by_row)

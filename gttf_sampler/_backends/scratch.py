@@ -13,6 +13,7 @@ from gttf_sampler._backends import memory, ops
 
 Array = np.ndarray[Any, Any]
 FEW_NODES = 1 << 10  # no table of trees is smaller
+CLEAN = -(1 << 40)  # less a size: tables that are cleared after use
 TREES = -1  # stands for tables of trees where others have a size; less is for spaces
 
 
@@ -131,13 +132,18 @@ class ScratchPool:
         table: NodeTable | None = self._idle_one(num_nodes)
         return NodeTable(num_nodes, device) if table is None else table
 
+    def take_clean(self, num_nodes: int, device: torch.device) -> NodeTable:
+        """A table in which nobody has left anything, to be given back like that."""
+        table: NodeTable | None = self._idle_one(CLEAN - num_nodes)
+        return NodeTable(num_nodes, device) if table is None else table
+
     def take_trees(self) -> TreeTable:
         """A table of trees, to be given back."""
         table: TreeTable | None = self._idle_one(TREES)
         return TreeTable() if table is None else table
 
     def give_back(self, name: int, table: NodeTable | TreeTable) -> None:
-        """Keeps a table for its next use; `name` is its size, or TREES."""
+        """Keeps a table for its next use; `name` says of which kind it is."""
         self._idle.setdefault(name, []).append(table)
 
     def take_workspace(self, kinds: int) -> Workspace:

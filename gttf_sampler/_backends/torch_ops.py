@@ -138,6 +138,24 @@ def forest_uniform(
     return levels
 
 
+def forest_by_mass(
+    rowptr: Tensor,
+    col: Tensor,
+    mass: Tensor,
+    seeds: Tensor,
+    fanouts: Sequence[int],
+    replace: bool,
+    key: Key,
+    stays: bool,
+) -> list[tuple[Tensor, Tensor]] | None:
+    """`forest_uniform` of walks by the cumulative mass [m] of every row's entries.
+
+    None where a backend has no such call, as here: the walks are taken step by step
+    then, and come out the same.
+    """
+    return None
+
+
 def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> Tensor:
     """Offsets [w, f] in [0, count), uniform; -1 where there is nothing to draw."""
     if replace:

@@ -95,6 +95,11 @@ class Bias:
         """
         return None
 
+    @property
+    def draws_by_law(self) -> bool:
+        """Whether its law, if it has one, says all about its draws."""
+        return "draw" not in vars(self) and type(self).draw is Bias.draw
+
     def in_rooted_sampling(self) -> Bias | None:
         """What is left of it where every node is expanded once; None if nothing."""
         return self

@@ -26,10 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="edge list, .parquet, .npz, CompactAdj or partitioned directory, features",
     )
     add("--json", action="store_true", help="print JSON")
+    what = "compile the GPU kernels for sm_80 and sm_90 and print what they take"
+    add("--kernels", action="store_true", help=what)
 
 
 def run(args: argparse.Namespace) -> list[str] | int:
     """The lines to print."""
+    if args.kernels:
+        return _kernels()
     try:
         found = _of_graph(args.graph) if args.graph else machine.describe()
     except (ValueError, TypeError, OSError) as error:
@@ -41,6 +45,17 @@ def run(args: argparse.Namespace) -> list[str] | int:
     if args.graph is None:
         lines += [f"{'':14s}{peer['peer']}: {peer['why']}" for peer in _absent()]
     return lines
+
+
+def _kernels() -> list[str] | int:
+    """The table of the GPU kernels, which takes a minute or two."""
+    try:
+        from gttf_sampler._backends.triton_report import report
+
+        return report().splitlines()
+    except (ImportError, ValueError) as error:
+        sys.stderr.write(f"gttf info --kernels: {error}\n")
+        return 2
 
 
 def _absent() -> peers.Missing:

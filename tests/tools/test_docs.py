@@ -181,8 +181,7 @@ def check(words):
 
 
 def check_gttf(rest):
-    named = {*COMMANDS}
-    if rest[0] in named and len(rest) == 1:
+    if rest[0] in COMMANDS and len(rest) == 1:
         return  # named in passing
     assert rest[0] in COMMANDS or rest[0].startswith("--"), rest
     parser = Parser(prog="gttf")

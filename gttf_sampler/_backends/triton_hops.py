@@ -1,0 +1,223 @@
+"""The kernels of one hop of rooted sampling, for all relations and laws at once.
+
+    measure   which part of its row each walker may take, how many entries it will
+    scan      where the edges of each block of walkers go
+    draw      the edges; the nodes they lead to are claimed by the smallest position
+    take      the same where all of a row is taken, edge by edge
+    mark      which edges have claimed a node that is new
+    number    how many are new before each block, per node type
+    settle    the new nodes, in order of discovery
+
+Programs have a block of walkers or edges and a relation; a relation with fewer of them
+leaves the rest of its programs without work. Positions number all seeds and edges of a
+batch through, in the order in which the reference discovers them. `measure` is in
+`triton_measure`, the last three are in `triton_settle`.
+"""
+
+import triton
+import triton.language as tl
+
+from gttf_sampler._backends import triton_table as tt
+from gttf_sampler._backends.triton_arrivals import (
+    arrive,
+    draw_edges,
+    draw_edges_by_mass,
+    take_positive,
+)
+from gttf_sampler._backends.triton_words import as_key, bisect, fold, longs, streams
+
+
+@triton.jit(do_not_specialize=["hop", "types", "relations", "blocks", "position"])
+def scan(
+    levels,
+    hop,
+    types,
+    relations,
+    sums,
+    blocks,
+    edge,
+    receiver,
+    reached,
+    position,
+    S: tl.constexpr,
+):
+    """Where the edges of every block of walkers start, and how many there are."""
+    level = tt.level_row(levels, hop + 1, types, relations)
+    total = tl.full((), 0, tl.int64)
+    for relation in range(relations):
+        begin = total
+        tl.store(tt.edge_start(level, types, relations) + relation, begin)
+        for first in range(0, blocks, S):
+            at = first + tl.arange(0, S).to(tl.int64)
+            cell = sums + relation * blocks + at
+            size = tl.load(cell, mask=at < blocks, other=0)
+            tl.store(cell, total + tl.cumsum(size, 0) - size, mask=at < blocks)
+            total += tl.sum(size, 0)
+        tl.store(level + types + relation, total - begin)
+    at = tt.address(level, types, relations, 0)
+    tl.store(at + tt.EDGE, edge.to(tl.int64))
+    tl.store(at + tt.RECEIVER, receiver.to(tl.int64))
+    tl.store(at + tt.REACHED, reached.to(tl.int64))
+    tl.store(at + tt.POSITION, position)
+
+
+@triton.jit(
+    do_not_specialize=[
+        *("hop", "types", "relations", "depth", "key", "stride", "position", "slots")
+    ]
+)
+def draw(
+    words,
+    levels,
+    hop,
+    types,
+    relations,
+    depth,
+    key,
+    start_of,
+    count_of,
+    size_of,
+    sums,
+    stride,
+    edge,
+    receiver,
+    landed,
+    reached,
+    position,
+    slots,
+    REPLACE: tl.constexpr,
+    MASS: tl.constexpr,
+    HIDES: tl.constexpr,
+    APART: tl.constexpr,
+    B: tl.constexpr,
+    F: tl.constexpr,
+):
+    """The edges that walkers take, and claims on the nodes that they lead to.
+
+    Where all of a row is taken, only where the edges of every walker end: for `take`.
+    """
+    block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    own = tt.relation_row(words, relation, types, depth)
+    level = tt.level_row(levels, hop, types, relations)
+    to, fanout = tl.load(own + tt.TO), tl.load(own + tt.FANOUTS + hop)
+    width = tl.load(level + to)
+    if (fanout != 0) & (block * B < width):
+        walker = block * B + tl.arange(0, B).to(tl.int64)
+        live = walker < width
+        cell = relation * stride + walker
+        start = tl.load(start_of + cell, mask=live, other=0)
+        count = tl.load(count_of + cell, mask=live, other=0)
+        size = tl.load(size_of + cell, mask=live, other=0)
+        at = tl.load(sums + relation * tl.num_programs(0) + block)
+        at += tl.cumsum(size, 0) - size
+        first = tt.node_start(level, types, relations) + to
+        place = tl.load(first) + walker
+        ids = longs(tl.load(tt.address(level, types, relations, tt.IDS)))
+        node = tl.load(ids + place, mask=live, other=0)
+        name, root = node, tl.zeros_like(node)
+        if APART:
+            roots = longs(tl.load(tt.address(level, types, relations, tt.ROOTS)))
+            root = tl.load(roots + place, mask=live, other=0)
+            name += root * tl.load(words + to * tt.TYPE_COLUMNS + tt.SIZE)
+        local = tl.load(first + types) + walker
+        who = (local[:, None], root[:, None])
+        top = fold(as_key(key), hop.to(tl.int64))
+        stream = streams(fold(top, relation), name)
+        slot = slots.to(tl.int64)
+        out = (words, types, slot, position, edge, receiver, landed, reached)
+        mass, gaps = tl.load(own + tt.MASS), tl.load(own + tt.GAPS)
+        if fanout < 0:
+            if gaps == 0:
+                after = tt.level_row(levels, hop + 1, types, relations)
+                begin = tl.load(tt.edge_start(after, types, relations) + relation)
+                tl.store(size_of + cell, at + size - begin, mask=live)
+            elif MASS:
+                take_positive(own, node, start, count, who, at, live, out, APART, F)
+        elif mass == 0:
+            draw_edges(
+                own,
+                start,
+                count,
+                size,
+                fanout,
+                stream,
+                who,
+                at,
+                live,
+                out,
+                REPLACE,
+                HIDES,
+                APART,
+                F,
+            )
+        elif MASS:
+            draw_edges_by_mass(
+                own,
+                node,
+                start,
+                count,
+                size,
+                fanout,
+                stream,
+                who,
+                at,
+                live,
+                out,
+                REPLACE,
+                APART,
+                F,
+            )
+
+
+@triton.jit(
+    do_not_specialize=[
+        *("hop", "types", "relations", "depth", "stride", "position", "slots")
+    ]
+)
+def take(
+    words,
+    levels,
+    hop,
+    types,
+    relations,
+    depth,
+    start_of,
+    end_of,
+    stride,
+    edge,
+    receiver,
+    landed,
+    reached,
+    position,
+    slots,
+    HIDES: tl.constexpr,
+    APART: tl.constexpr,
+    B: tl.constexpr,
+):
+    """All edges of the walkers of relations that take them all: a lane per edge."""
+    block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    own = tt.relation_row(words, relation, types, depth)
+    level = tt.level_row(levels, hop, types, relations)
+    after = tt.level_row(levels, hop + 1, types, relations)
+    taken = tl.load(after + types + relation)
+    all_ = (tl.load(own + tt.FANOUTS + hop) < 0) & (tl.load(own + tt.GAPS) == 0)
+    if all_ & (block * B < taken):
+        here = block * B + tl.arange(0, B).to(tl.int64)
+        live = here < taken
+        to = tl.load(own + tt.TO)
+        zero = tl.zeros_like(here)
+        ends = end_of + relation * stride
+        high = tl.where(live, zero + tl.load(level + to), 0)
+        walker = bisect(ends, zero, high, here)
+        before = tl.load(ends + walker - 1, mask=live & (walker > 0), other=0)
+        start = tl.load(start_of + relation * stride + walker, mask=live, other=0)
+        first = tt.node_start(level, types, relations) + to
+        root = zero
+        if APART:
+            roots = longs(tl.load(tt.address(level, types, relations, tt.ROOTS)))
+            root = tl.load(roots + tl.load(first) + walker, mask=live, other=0)
+        who = (tl.load(first + types) + walker, root)
+        at = tl.load(tt.edge_start(after, types, relations) + relation) + here
+        slot = slots.to(tl.int64)
+        out = (words, types, slot, position, edge, receiver, landed, reached)
+        arrive(own, start + here - before, who, at, live, out, HIDES, APART)

@@ -1,0 +1,228 @@
+"""The Triton backend gives the bits of the reference, in Triton's interpreter.
+
+It takes a second for what a GPU does in microseconds: graphs and blocks are small, and
+the sizes of blocks are drawn, so that there are several of them all the same.
+"""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import strategies as own
+
+pytest.importorskip("triton", reason="there is nothing to compare without Triton")
+
+import interpreted  # noqa: F401 (for its effect)
+from gttf_sampler import (
+    CompactAdj,
+    EdgeWeightBias,
+    ExcludeBias,
+    Node2VecBias,
+    TemporalBias,
+    sample_rooted,
+    traverse,
+    use_backend,
+)
+from gttf_sampler._backends import triton_launch as how
+from gttf_sampler.gather import gather_columns
+
+
+@contextmanager
+def blocks(lanes: int, widest: int):
+    """Small blocks, so that few walkers fill several."""
+    before = how.LANES, how.WIDEST, how.ENTRIES, how.WALKERS, how.SEEDS, how.SPAN
+    how.LANES, how.WIDEST, how.SEEDS = lanes, widest, 2
+    how.ENTRIES = how.WALKERS = how.SPAN = 8
+    try:
+        yield
+    finally:
+        how.LANES, how.WIDEST, how.ENTRIES, how.WALKERS, how.SEEDS, how.SPAN = before
+
+
+def plain(value):
+    """Tensors as lists, however deep they are."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return value
+
+
+def both(call, lanes=64, widest=1024):
+    """What `call` returns from the reference and from the kernels."""
+    with use_backend("torch"):
+        expected = plain(call())
+    with use_backend("triton"), blocks(lanes, widest), how.counting() as names:
+        found = plain(call())
+    return expected, found, names
+
+
+def rooted_arrays(sub):
+    names = ("node", "row", "col", "edge", "batch")
+    counts = sub.num_sampled_nodes, sub.num_sampled_edges
+    return [getattr(sub, name) for name in names], counts
+
+
+def make_bias(name: str, adj: CompactAdj, seeds: list[int]):
+    time = torch.arange(len(seeds)) % 7 - 2
+    return {
+        "uniform": lambda: None,
+        "weight": EdgeWeightBias,
+        "window": lambda: TemporalBias(time, window=3),
+        "temporal": lambda: TemporalBias(time),
+        "last": lambda: TemporalBias(time, strategy="last"),
+        "both": lambda: TemporalBias(time, weighted=True),
+        "hidden": lambda: ExcludeBias(torch.arange(0, adj.num_edges, 3)),
+        "late and hidden": lambda: (
+            TemporalBias(time) * ExcludeBias(torch.arange(0, adj.num_edges, 2))
+        ),
+    }[name]()
+
+
+LAWS = ["uniform", "weight", "window", "temporal", "last", "both", "hidden"]
+LAWS += ["late and hidden"]
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    graph=own.graphs(max_nodes=10, max_edges=50, weighted=True, timed=True),
+    fanouts=own.fanouts(2),
+    replace=st.booleans(),
+    disjoint=st.booleans(),
+    data=st.data(),
+)
+@pytest.mark.parametrize("law", LAWS)
+def test_sample_rooted_is_bit_identical(law, graph, fanouts, replace, disjoint, data):
+    adj = graph.adj()
+    seeds = data.draw(own.seeds(adj.num_rows, max_size=6))
+    options = {"replace": replace, "disjoint": disjoint, "generator": 3}
+
+    def call():
+        how = make_bias(law, adj, seeds)
+        return rooted_arrays(sample_rooted(adj, seeds, fanouts, bias=how, **options))
+
+    lanes, widest = data.draw(st.sampled_from([(64, 1024), (32, 2)]))
+    if law in ("weight", "both"):
+        widest = 1024
+    expected, found, names = both(call, lanes, widest)
+    assert expected == found
+    assert "enter" in names  # the kernels did it
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    hetero=own.hetero(timed=False, weighted=True),
+    fanouts=own.fanouts(2),
+    replace=st.booleans(),
+    disjoint=st.booleans(),
+    weighs=st.booleans(),
+)
+def test_typed_graphs_are_bit_identical(hetero, fanouts, replace, disjoint, weighs):
+    adjs = hetero.adjs()
+    bias = EdgeWeightBias() if weighs else None
+    options = {"replace": replace, "disjoint": disjoint, "generator": 8}
+
+    def call():
+        sub = sample_rooted(adjs, hetero.seeds, fanouts, bias=bias, **options)
+        return rooted_arrays(sub)
+
+    expected, found, names = both(call)
+    assert expected == found
+    assert "enter" in names
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    hetero=own.hetero(timed=True, weighted=True),
+    fanouts=st.lists(st.integers(0, 3), max_size=2),
+    replace=st.booleans(),
+    disjoint=st.booleans(),
+    weighs=st.booleans(),
+)
+def test_padded_samples_are_bit_identical(hetero, fanouts, replace, disjoint, weighs):
+    adjs = hetero.adjs()
+    bias = EdgeWeightBias() if weighs else None
+    how = {"replace": replace, "disjoint": disjoint, "padded": True, "generator": 8}
+
+    def call():
+        first = sample_rooted(adjs, hetero.seeds, fanouts, bias=bias, **how)
+        again = sample_rooted(adjs, hetero.seeds, fanouts, bias=bias, **how)
+        return [rooted_arrays(sub) for sub in (first, again)]
+
+    expected, found, names = both(call)
+    assert expected == found
+    assert "pad" in names
+
+
+FANOUTS = [[3, 2], [1] * 4, [5, 1, 2], [], [9]]
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("bias", [None, EdgeWeightBias()])
+@pytest.mark.parametrize("fanouts", FANOUTS)
+def test_traverse_is_bit_identical(fanouts, bias, replace):
+    adj = random_graph(20, 90)
+    seeds = [3, 19, 3, 0, 7]
+    wide = 1024 if bias or replace else 4  # also where draws do not fit in registers
+
+    def call():
+        forest = traverse(adj, seeds, fanouts, bias, replace=replace, generator=6)
+        return forest.nodes, forest.edges
+
+    expected, found, names = both(call, 64, wide)
+    assert expected == found
+    assert len(names) <= 3
+    assert bool(names) == bool(fanouts)
+
+
+@pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (4, 0.25), (1e4, 1e-3)])
+@pytest.mark.parametrize("undirected", [True, False])
+def test_node2vec_is_bit_identical(p, q, undirected):
+    adj = random_graph(12, 40, undirected)
+
+    def call():
+        bias, steps = Node2VecBias(p, q), [1] * 5
+        forest = traverse(adj, list(range(12)), steps, bias, generator=9)
+        return forest.nodes, forest.edges
+
+    expected, found, names = both(call)
+    assert expected == found
+    assert names == ["node2vec"]
+
+
+def random_graph(nodes: int, edges: int, undirected: bool = False) -> CompactAdj:
+    """A graph with an isolated node, self-loops, parallel edges and weights."""
+    generator = torch.Generator().manual_seed(nodes)
+    ends = torch.randint(0, nodes - 1, (2, edges), generator=generator)
+    if undirected:
+        ends = torch.cat([ends, ends.flip(0)], 1)
+    weight = torch.rand(ends.shape[1], generator=generator)
+    weight[::5] = 0
+    return CompactAdj.from_edge_index(ends, nodes, edge_weight=weight)
+
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.uint8, torch.complex64]
+
+
+def test_gather_moves_all_columns_in_one_launch():
+    index = torch.tensor([4, 0, 4, 2])
+    columns = [
+        (torch.arange(5 * width).view(5, width).to(dtype), index[:count])
+        for dtype in DTYPES
+        for width, count in ((3, 4), (1, 0), (8, 2))
+    ]
+    expected, found, names = both(lambda: gather_columns(columns))
+    assert expected == found
+    assert names == ["write_words", "gather_rows"]
+
+
+@pytest.mark.parametrize("wrong", [-1, 5])
+def test_gather_refuses_rows_that_are_not_there(wrong):
+    index = torch.tensor([0, wrong])
+    with use_backend("triton"), pytest.raises(ValueError, match="index"):
+        gather_columns([(torch.eye(5), index)])

@@ -1,0 +1,56 @@
+"""Every Triton kernel compiles for GPUs, and a batch takes few of them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="there is nothing to count without Triton")
+
+import gpu_work
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", gpu_work.CASES)
+def test_batches_take_few_launches_and_hardly_ever_wait(name):
+    hops, call = gpu_work.CASES[name]
+    work = gpu_work.work_of(call)
+    if "padded" in name or not hops:
+        assert work.syncs == []
+    assert len(work.syncs) <= hops
+    assert len(work.kernels) <= (12 * hops or 3)
+    assert gpu_work.line(name, hops, work) in (ROOT / "docs" / "gpu.md").read_text()
+
+
+def test_traffic_sees_what_a_kernel_touches():
+    """A walk of one step reads a seed, a row and a column, and writes two numbers."""
+    seen = gpu_work.work_of(gpu_work.forest([1], batch=1))
+    assert seen.kernels == ["walk"]
+    # seed, two row pointers (one or two sectors), column, edge and node
+    assert seen.bytes in {5 * 32, 6 * 32}
+
+
+COMPILE = """
+import sys
+from gttf_sampler._backends.triton_report import compiled, variants
+chosen = list(variants())
+assert len({kernel.__name__ for kernel, _ in chosen}) == 17
+for kernel, constants in chosen[int(sys.argv[2]) :: 2]:
+    made = compiled(kernel, constants, int(sys.argv[1]))
+    assert 0 < made.registers < 255, made
+    assert made.stack <= 32, made
+"""
+
+
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("architecture", [80, 90])
+def test_kernels_compile_without_spills(architecture, half, tmp_path):
+    """In a process of its own: here, kernels are for the interpreter."""
+    env = {name: value for name, value in os.environ.items() if name[:6] != "TRITON"}
+    env |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", COMPILE, str(architecture), str(half)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -17,8 +17,10 @@ from gttf_sampler._backends import gather_kernels, kernels, torch_ops
 from gttf_sampler._backends.memory import IDS, borrow, empty, lend
 from gttf_sampler._backends.numba_asked import Numbers as Numbers
 from gttf_sampler._backends.numba_asked import asked as asked
+from gttf_sampler._backends.numba_pairs import as_gradient as as_gradient
 from gttf_sampler._backends.numba_pairs import draw_alias as draw_alias
 from gttf_sampler._backends.numba_pairs import pair_gradients as pair_gradients
+from gttf_sampler._backends.numba_pairs import pair_pass as pair_pass
 from gttf_sampler._backends.numba_pairs import pair_scores as pair_scores
 from gttf_sampler._backends.numba_pairs import step_rows as step_rows
 from gttf_sampler._backends.numba_rooted import rooted as rooted

@@ -19,6 +19,7 @@ __all__ = [
     "Reverse",
     "SecondOrder",
     "arrive",
+    "as_gradient",
     "both_ways",
     "compress",
     "draw_alias",
@@ -35,6 +36,7 @@ __all__ = [
     "has_edge",
     "id_dtype",
     "pair_gradients",
+    "pair_pass",
     "pair_scores",
     "rooted",
     "row_range",
@@ -66,6 +68,7 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
 
 
 arrive = _door(torch_ops.arrive)
+as_gradient = _door(torch_pairs.as_gradient)
 both_ways = _door(torch_ops.both_ways)
 compress = _door(torch_ops.compress)
 draw_alias = _door(torch_pairs.draw_alias)
@@ -81,6 +84,7 @@ gather = _door(torch_ops.gather)
 group_by_row = _door(torch_ops.group_by_row)
 has_edge = _door(torch_ops.has_edge)
 pair_gradients = _door(torch_pairs.pair_gradients)
+pair_pass = _door(torch_pairs.pair_pass)
 pair_scores = _door(torch_pairs.pair_scores)
 rooted = _door(torch_ops.rooted)
 row_range = _door(torch_ops.row_range)

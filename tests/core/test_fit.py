@@ -12,6 +12,7 @@ from exact import graph
 from gttf_sampler import CompactAdj, use_backend
 from gttf_sampler._backends import torch_pairs
 from gttf_sampler._backends.pairs import Rule
+from gttf_sampler._backends.terms import Rows
 from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep, split_links
 from gttf_sampler.embedding import fit as fitting
 from gttf_sampler.embedding.order import in_blocks, near_order
@@ -252,8 +253,9 @@ def test_steps_of_the_kernel_are_those_of_the_reference(kind, dtype):
         table = torch.randn(40, 21).to(dtype)
         kept_rows = [torch.rand(40, 21, dtype=wide) for _ in range(kept.get(kind, 2))]
         gradient = torch.randn(4, 21, dtype=wide)
-        rule = Rule(kind, 0.01, key=12345)
-        backend.step_rows(row, gradient, table, kept_rows, rule)
+        rule = Rule(kind, 0.01, key=12345, scale=0.5)
+        rows = Rows(row, torch.tensor([3, 0, 1, 2]), gradient)
+        backend.step_rows(rows, table, kept_rows, rule)
         found.append([table, *kept_rows])
     for reference, fast in zip(*found, strict=True):
         torch.testing.assert_close(fast, reference)

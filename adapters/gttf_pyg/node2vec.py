@@ -32,7 +32,7 @@ from gttf_sampler.embedding import Epoch, LinkSplit
 from gttf_sampler.embedding.fit import fit
 from gttf_sampler.embedding.settings import Options, Task
 from gttf_sampler.embedding.storage import zeros
-from gttf_sampler.objectives.scores import node2vec_loss, walk_loss
+from gttf_sampler.objectives.contexts import node2vec_loss, walk_loss
 from gttf_sampler.random import NEGATIVE, new_key
 
 
@@ -210,7 +210,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         patience: int | None = None,
         checkpoint: str | PathLike[str] | None = None,
         resume: bool = False,
-        progress: bool | None = None,
+        progress: Any = None,
         generator: torch.Generator | int | None = None,
     ) -> list[Epoch]:
         """Trains the embeddings, without a loop or an optimizer; returns the epochs.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def _chunks(pairs: Pairs, size: int) -> list[tuple[int, int]]:
     worth = pairs.scores * size // CHUNK
     count = min(CHUNKS, 1 << max(0, worth.bit_length() - 1), max(1, pairs.trees))
     cuts = [pairs.trees * chunk // count for chunk in range(count + 1)]
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 class Side:
@@ -114,9 +115,7 @@ class Side:
         return Rows(row, torch.from_numpy(at), self.total)
 
 
-def step_rows(
-    rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule
-) -> None:
+def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) -> None:
     """Changes the rows of a table by their gradients; see `torch_pairs`."""
     numbers = rule.rate, 1 - rule.beta1, 1 - rule.beta2, rule.eps, rule.scale
     wide = np.float64 if rows.total.dtype == torch.float64 else np.float32
@@ -142,7 +141,7 @@ def as_gradient(rows: Rows, table: Tensor, sparse: bool, scale: float) -> Tensor
         row = np.arange(row.size)
         out = _room(row.size, size, rows.total.dtype)
     else:
-        out = _room(*table.shape, rows.total.dtype).zero_()
+        out = _room(table.shape[0], size, rows.total.dtype).zero_()
     kernel, work = row_kernels.copy_rows, row.size * size // 4
     factor = flat(rows.total).dtype.type(scale)
     how = row, at, flat(rows.total), factor, size, flat(out)

@@ -1,8 +1,8 @@
 """The compiled loops of embeddings: one pass over pairs, and draws of negatives.
 
 Trees are cut into chunks, whose number does not depend on how many threads there are.
-A chunk is the work of one thread, and has gradient rows of its own; `join_rows`
-adds up what several chunks have found for one node, in their order. So the result does not
+A chunk is the work of one thread, and has gradient rows of its own; `join_rows` adds up
+what several chunks have found for one node, in their order. So the result does not
 depend on threads either. Some trees at a time are finished while their vectors are in
 the cache: scores, what they add to the loss, gradients.
 
@@ -30,8 +30,7 @@ from gttf_sampler._backends.pairs import (
     TARGET_STEP,
     WIDTH,
 )
-from gttf_sampler._backends.term_kernels import apply_terms, is_partition, partition
-from gttf_sampler._backends.terms import KIND, PAIR_STEP, ROW_STEP, WEIGHT
+from gttf_sampler._backends.term_kernels import weigh
 from gttf_sampler._backends.vector_kernels import dot, pull
 
 _CACHED = 1 << 17  # bytes of vectors that a group of trees looks up
@@ -83,58 +82,6 @@ def _score(first, last, blocks, nodes, left, right, size, symmetric, score):
                     found *= half
                 score[number] = found
                 number += _1
-
-
-@_compiled
-def _weigh_row(number, width, weight, place, step, score, slope):
-    """The weighted φ of one source, added up; slopes get the same weights."""
-    value = 0.0
-    if step == uint64(0):
-        own = weight[place]
-        for i in range(number, number + width):
-            slope[i] *= own
-            value += score[i]
-        return value * own
-    for i in range(width):
-        own = weight[place + i]
-        slope[number + i] *= own
-        value += own * score[number + i]
-    return value
-
-
-@_compiled
-def _weigh(first, last, blocks, terms, eps, weight, unit, score, slope):
-    """What the scores of some trees add to the loss; slopes become those of the loss."""
-    value, low, high, counts = 0.0, uint64(0), uint64(0), unit.size > 0
-    for block in range(blocks.shape[0]):
-        rows = (last - first) * blocks[block, ROWS]
-        high += uint64(rows * blocks[block, WIDTH])
-        end = block + 1 == blocks.shape[0]
-        if end or terms[block, KIND] != terms[block + 1, KIND]:
-            if not is_partition(terms, block):  # as many at a time as are of a kind
-                apply_terms(terms[block, KIND], eps, score, slope, low, high)
-            low = high
-    number = uint64(0)
-    for block in range(blocks.shape[0]):
-        at, step = blocks[block], uint64(terms[block, PAIR_STEP])
-        width = uint64(at[WIDTH])
-        for row in range(first * at[ROWS], last * at[ROWS]):
-            place = uint64(terms[block, WEIGHT] + row * terms[block, ROW_STEP])
-            if is_partition(terms, block):
-                found = partition(score, slope, number, width)
-                value += float(weight[place]) * found
-                if counts:
-                    unit[place] += found
-                for i in range(width):
-                    slope[number + i] *= weight[place]
-                number += width
-                continue
-            value += _weigh_row(number, width, weight, place, step, score, slope)
-            if counts:
-                for i in range(width):
-                    unit[place + i * step] += score[number + i]
-            number += width
-    return value
 
 
 @_compiled
@@ -227,15 +174,10 @@ def pair_pass(
 ):
     """The loss of trees lo to hi, and what they add to the gradient rows of a chunk.
 
-    Args:
-        far: whether vectors are worth asking for ahead.
-        unit: like `weight`, or empty; φ is added to it.
-        wanted: whether gradients are.
-        one: whether both tables are the same one.
-        places: int32 [n] of both tables, -1 for nodes without a gradient row yet.
-        rows: int64, of both tables, whose gradient rows these are.
-        counts: int64 [1] of both tables, the next gradient row that is free.
-        totals: the gradient rows of both tables, flat.
+    `far`: vectors are worth asking for ahead. `unit` is like `weight`, or empty; φ is
+    added to it. `wanted`: gradients are. `one`: both tables are the same one. Of both
+    tables: `places` int32 [n], -1 for nodes without a gradient row yet; `rows`, whose
+    gradient rows these are; `counts` [1], the next that is free; `totals`, flat.
     """
     size = uint64(size)
     left, right = tables
@@ -255,7 +197,7 @@ def pair_pass(
             soon = min(hi, last + group)
             _ask(last, soon, looked_up, nodes, left, right, places, size)
         _score(first, last, blocks, nodes, left, right, size, symmetric, score)
-        value += _weigh(first, last, blocks, terms, eps, weight, unit, score, slope)
+        value += weigh(first, last, blocks, terms, eps, weight, unit, score, slope)
         if not wanted:
             continue
         if symmetric:

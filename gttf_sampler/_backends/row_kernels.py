@@ -1,4 +1,4 @@
-"""The compiled loops over gradient rows: chunks joined, rows handed out, steps taken."""
+"""The compiled loops over gradient rows: joined, handed out, steps taken by them."""
 
 from functools import partial
 

@@ -13,13 +13,17 @@ from numba import types, uint64
 from numba.extending import intrinsic, overload
 
 from gttf_sampler._backends.kernels import _compiled
+from gttf_sampler._backends.pairs import ROWS, WIDTH
 from gttf_sampler._backends.terms import (
     KIND,
     LIKE,
     LIKE_EPS,
     LINEAR,
+    PAIR_STEP,
     PARTITION,
+    ROW_STEP,
     UNLIKE_EPS,
+    WEIGHT,
 )
 
 _MAGIC = np.float32(12582912.0)  # 1.5 · 2²³: what is added to it is rounded
@@ -140,22 +144,22 @@ def _saturate(kind, eps, value, slope, low, high):
 
 
 @_compiled
-def apply_terms(kind, eps, score, slope, low, high):
+def _apply(kind, eps, score, slope, low, high):
     """φ of scores low to high in their place, φ′ in `slope`; not of PARTITION."""
     if kind == LINEAR:
         for i in range(low, high):
             slope[i] = 1
         return
     one = score.dtype.type(1)
-    sign = -one if kind == LIKE or kind == LIKE_EPS else one
+    sign = -one if kind in (LIKE, LIKE_EPS) else one
     _logistic(sign, score, slope, low, high)
-    if kind == LIKE_EPS or kind == UNLIKE_EPS:
+    if kind in (LIKE_EPS, UNLIKE_EPS):
         _saturate(kind, eps, score, slope, low, high)
 
 
 @_compiled
-def partition(score, slope, low, width):
-    """log mean exp of the scores of a source, and its slopes."""
+def _partition(score, slope, low, width):
+    """The log mean exp of the scores of a source, and its slopes."""
     most = score[low]
     for i in range(low + uint64(1), low + width):
         most = max(most, score[i])
@@ -170,5 +174,53 @@ def partition(score, slope, low, width):
 
 
 @_compiled
-def is_partition(terms, block):
-    return terms[block, KIND] == PARTITION
+def _weigh_row(number, width, weight, place, step, score, slope):
+    """The weighted φ of one source, added up; slopes get the same weights."""
+    value = 0.0
+    if step == uint64(0):
+        own = weight[place]
+        for i in range(number, number + width):
+            slope[i] *= own
+            value += score[i]
+        return value * own
+    for i in range(width):
+        own = weight[place + i]
+        slope[number + i] *= own
+        value += own * score[number + i]
+    return value
+
+
+@_compiled
+def weigh(first, last, blocks, terms, eps, weight, unit, score, slope):
+    """What scores of some trees add to the loss; slopes become those of the loss."""
+    value, low, high = 0.0, uint64(0), uint64(0)
+    for block in range(blocks.shape[0]):
+        rows = (last - first) * blocks[block, ROWS]
+        high += uint64(rows * blocks[block, WIDTH])
+        end = block + 1 == blocks.shape[0]
+        if end or terms[block, KIND] != terms[block + 1, KIND]:
+            if terms[block, KIND] != PARTITION:  # as many at a time as are of a kind
+                _apply(terms[block, KIND], eps, score, slope, low, high)
+            low = high
+    number = uint64(0)
+    for block in range(blocks.shape[0]):
+        at, step = blocks[block], uint64(terms[block, PAIR_STEP])
+        counts = unit.size > 0 and terms[block, ROW_STEP] > 0
+        width = uint64(at[WIDTH])
+        for row in range(first * at[ROWS], last * at[ROWS]):
+            place = uint64(terms[block, WEIGHT] + row * terms[block, ROW_STEP])
+            if terms[block, KIND] == PARTITION:
+                found = _partition(score, slope, number, width)
+                value += float(weight[place]) * found
+                if counts:
+                    unit[place] += found
+                for i in range(width):
+                    slope[number + i] *= weight[place]
+                number += width
+                continue
+            value += _weigh_row(number, width, weight, place, step, score, slope)
+            if counts:
+                for i in range(width):
+                    unit[place + i * step] += score[number + i]
+            number += width
+    return value

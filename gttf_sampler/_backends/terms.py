@@ -63,8 +63,8 @@ class Passed(NamedTuple):
 
     Attributes:
         value: [], the loss.
-        unit: [weights], φ summed per weight, which is the gradient in the weights; None
-            if nobody asked.
+        unit: [weights], φ summed per weight, which is the gradient in the weights; zero
+            for those of whole blocks, which are constants; None if nobody asked.
         gradients: of the left and the right table, of one if they are the same; empty
             if nobody asked.
     """

@@ -40,7 +40,10 @@ def pair_scores(pairs: Pairs, left: Tensor, right: Tensor) -> Tensor:
 def pair_loss(
     pairs: Pairs, terms: Terms, weight: Tensor, left: Tensor, right: Tensor
 ) -> Tensor:
-    """The sum [] of w · φ(s) over all pairs, differentiable in everything."""
+    """The sum [] of w · φ(s) over all pairs, differentiable.
+
+    In vectors and weights, other than those of a whole block.
+    """
     score = pair_scores(pairs, left, right)
     if terms.symmetric:
         score = (score + pair_scores(pairs, right, left)) / 2
@@ -51,6 +54,7 @@ def pair_loss(
         low += rows * width
         shape = rows, width if kind != PARTITION else 1
         counts = weight.as_strided(shape, (row_step, pair_step), start)
+        counts = counts.detach() if row_step == 0 else counts
         total = total + (counts * _phi(kind, part, terms.eps)).sum()
     return total
 

@@ -14,13 +14,8 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops, torch_pairs
-from gttf_sampler._backends.pairs import (
-    Pairs,
-    of_levels,
-    of_walks,
-    of_windows,
-)
-from gttf_sampler._backends.terms import LIKE_EPS, UNLIKE_EPS, Rows, Terms, terms
+from gttf_sampler._backends.pairs import Pairs, of_levels
+from gttf_sampler._backends.terms import Rows, Terms
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.objectives.base import Vectors
 from gttf_sampler.objectives.collect import Collector, Owed, collector
@@ -137,52 +132,6 @@ def score_pairs(
     return found
 
 
-def node2vec_loss(
-    table: nn.Embedding, windows: list[Tensor], per_walk: int, eps: float
-) -> Tensor | None:
-    """The loss [] of PyG's Node2Vec of positive and negative windows [w, size].
-
-    None if the table is one that kernels cannot read.
-    """
-    found = table_of(table)
-    plain = all(part.dim() == 2 and part.shape[1] > 1 for part in windows)
-    if found is None or not plain or not all(part.numel() for part in windows):
-        return None
-    pairs = of_windows(windows, per_walk)
-    nodes = pairs.nodes
-    if not 0 <= int(nodes.min()) <= int(nodes.max()) < len(found[0]):
-        return None  # torch says what is wrong
-    sizes = [part.shape[0] * (part.shape[1] - 1) for part in windows]
-    return _contrast(found, pairs, sizes, eps)
-
-
-def walk_loss(
-    table: nn.Embedding, walks: Sequence[Tensor], context: int, eps: float
-) -> Tensor:
-    """The loss of `node2vec_loss`, of all windows of a size of walks [w, length].
-
-    For tables that are collected.
-    """
-    found = table_of(table)
-    if found is None:
-        _check.fail("table", "must be collected", "no")
-    windows = [part.shape[0] * (part.shape[1] - context + 1) for part in walks]
-    sizes = [count * (context - 1) for count in windows]
-    return _contrast(found, of_walks(walks, context), sizes, eps)
-
-
-def _contrast(
-    found: tuple[Tensor, bool], pairs: Pairs, sizes: Sequence[int], eps: float
-) -> Tensor:
-    """The mean over positive pairs, and over negative ones; half of the blocks each."""
-    each = len(pairs.blocks) // 2
-    kinds = [LIKE_EPS] * each + [UNLIKE_EPS] * each
-    described = terms(pairs, kinds, ["block"] * 2 * each, eps=eps)
-    kind = torch.promote_types(found[0].dtype, torch.float32)
-    weight = torch.tensor([1 / size for size in sizes], dtype=kind)
-    return pair_loss(found, found, pairs, described, weight)
-
-
 class _PairLoss(torch.autograd.Function):
     """A loss of pairs, with gradients by the pass that finds it."""
 
@@ -234,10 +183,7 @@ class _PairLoss(torch.autograd.Function):
                 made.insert(1, None)
             return *made, *nothing
         rows = [Rows(*parts[i : i + 3]) for i in range(0, len(parts), 3)]
-        owners = zip(rows, (left, right), ctx.sparse, strict=False)
-        scale = float(slope)
-        found = [ops.as_gradient(part, *own, scale) for part, *own in owners]
-        found += [None] * (2 - len(found))
+        found = _gradients(rows, (left, right), ctx.sparse, float(slope))
         return *found, None if unit is None else unit.to(weight) * slope, *nothing
 
 
@@ -273,10 +219,22 @@ class _PairScores(torch.autograd.Function):
             tables = [left] if other is None else [left, right]
             twice = torch.autograd.grad(score, tables, coefficient, create_graph=True)
             return (*twice, *[None] * (4 - len(twice)))
-        rows = ops.pair_gradients(ctx.described, left, right, coefficient)
-        owners = zip(rows, (left, right), ctx.sparse, strict=False)
-        grads = [ops.as_gradient(part, *own, 1.0) for part, *own in owners]
-        return (*grads, *[None] * (4 - len(grads)))
+        owed = ops.pair_gradients(ctx.described, left, right, coefficient)
+        return *_gradients(owed, (left, right), ctx.sparse, 1.0), None, None
+
+
+def _gradients(
+    rows: Sequence[Rows],
+    tables: tuple[Tensor, Tensor],
+    sparse: tuple[bool, bool],
+    scale: float,
+) -> list[Tensor | None]:
+    """Those of both tables; None for the second one if it is the first."""
+    found: list[Tensor | None] = [None, None]
+    for number, part in enumerate(rows):
+        own = tables[number], sparse[number]
+        found[number] = ops.as_gradient(part, *own, scale)
+    return found
 
 
 def _numbers(

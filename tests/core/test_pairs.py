@@ -182,8 +182,7 @@ def test_one_pass_is_that_of_the_reference(
     left = torch.randn(N, size, dtype=torch.float64)
     right = left if both else torch.randn(N, size, dtype=torch.float64)
     weight = torch.randn(10_000, dtype=torch.float64)
-    shared = any(s == "block" for s in sort)  # those are no weights of one chunk
-    how = pairs, described, weight, left, right, True, not shared
+    how = pairs, described, weight, left, right, True, True
     before, numba_pairs.CHUNK = numba_pairs.CHUNK, chunk
     try:
         found = numba_pairs.pair_pass(*how)
@@ -191,10 +190,7 @@ def test_one_pass_is_that_of_the_reference(
         numba_pairs.CHUNK = before
     expected = torch_pairs.pair_pass(*how)
     torch.testing.assert_close(found.value, expected.value)
-    if not shared:
-        torch.testing.assert_close(found.unit, expected.unit)
-    else:
-        assert found.unit is None
+    torch.testing.assert_close(found.unit, expected.unit)
     given = found.gradients, (pairs, left, right), lambda *_: expected.gradients
     compare(*given, sparse)
 
@@ -207,10 +203,11 @@ def test_kinds_have_seven_digits_in_float32(kind):
     pairs = of_levels([nodes, torch.zeros_like(nodes)], [(0, 1)])
     described = terms.terms(pairs, [kind], ["pair"], eps=1e-15)
     weight, one = torch.ones(len(score)), torch.ones(1, 1)
-    how = pairs, described, weight
-    found = numba_pairs.pair_pass(*how, score[:, None], one, True, True)
+    how = score[:, None], one, True, True
+    found = numba_pairs.pair_pass(pairs, described, weight, *how)
     tables = score[:, None].double(), one.double()
-    expected = torch_pairs.pair_pass(*how, *tables, True, True)
+    how = weight.double(), *tables, True, True
+    expected = torch_pairs.pair_pass(pairs, described, *how)
     few = score.abs() < (1 if kind == terms.UNLIKE_EPS else 31)  # 1 − σ is rounded
     close = {"rtol": 1e-6, "atol": 1e-30}
     torch.testing.assert_close(found.unit[few].double(), expected.unit[few], **close)

@@ -37,7 +37,7 @@ def small(monkeypatch):
     monkeypatch.setattr(task_embedding, "SIZE", 8)
     monkeypatch.setattr(learning, "WALKS", 2)
     monkeypatch.setattr(
-        embedders, "PACE", {"DeepWalk": (2, 64, 0.1), embedders.WYS: (2, 64, 0.1)}
+        embedders, "PACE", dict.fromkeys(embedders.PACE, (2, 64, 0.1, {}))
     )
 
     def run_job(job, progress):

@@ -29,6 +29,9 @@ MODELS = {
         adj, 20, 2, [2, 2], p=0.5, q=2.0, trainable=True, contrast="logistic", **how
     ),
     "wys": lambda adj, **how: WatchYourStep(adj, 20, [2, 1, 1], **how),
+    "symmetric": lambda adj, **how: WatchYourStep(
+        adj, 20, [2, 1], symmetric=True, **how
+    ),
     "paper": lambda adj, **how: WatchYourStep(adj, 20, [2, 1], scheme="paper", **how),
 }
 NAMES = pytest.mark.parametrize("name", list(MODELS))
@@ -332,6 +335,18 @@ def test_fit_shows_its_progress_if_asked(capsys):
     make("logistic").fit(1, progress=False)
     make("logistic").fit(1)  # nobody is watching
     assert capsys.readouterr().err == ""
+
+
+def test_fit_tells_a_function_how_far_it_is():
+    told = []
+    model = make("wys")
+    epochs = model.fit(
+        2, batch_size=2, generator=0, progress=lambda *what: told.append(what)
+    )
+    shares, losses, pairs = zip(*told, strict=True)
+    assert shares == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1])
+    assert losses[2] == pytest.approx(epochs[0].loss)
+    assert pairs[2::3] == tuple(epoch.pairs for epoch in epochs)
 
 
 def test_fit_keeps_what_it_does_not_train():

@@ -1,14 +1,23 @@
 """Draws docs/images: `python -m docs.pictures`, from the root of the project.
 
 Pictures of results are drawn from the tables of the pages that show them, so that the
-two cannot disagree; nothing is measured here. `python -m docs.pictures FILE` takes what
-`gttf bench modes --json FILE` has written, and fills in its tables first.
+two cannot disagree; nothing is measured here. `python -m docs.pictures FILE ...` takes
+what these have written, and fills in their tables first:
+
+    gttf bench modes --json FILE
+    gttf bench embedding --graph ca-HepTh.txt --rounds 2 --json FILE
+    gttf bench embedding --scale 1 --rounds 1 --json FILE
+    python examples/bench_embedding.py --edges EDGES --seeds 0 1 2 --json FILE
+
+The second draws AUC against seconds as well; the last one takes both of its files, of
+PPI and of ca-HepTh, at once.
 """
 
 import json
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +28,18 @@ from matplotlib.figure import Figure
 
 from examples import walk_forest
 from gttf_sampler import CompactAdj, traverse
-from gttf_sampler.bench import ratios
+from gttf_sampler.bench import curves, ratios
 from gttf_sampler.bench.tables import COLUMNS
 
 HERE = Path(__file__).parent
 IMAGES = HERE / "images"
 OURS, THEIRS = "#2a7f62", "#9aa5b1"
-# what stands between these in benchmarks.md is written by `fill`
-BEGIN, END = "<!-- begin: gttf bench modes -->\n", "<!-- end: gttf bench modes -->\n"
+MODES, EPOCHS, GROWTH, AUC = (
+    *("gttf bench modes", "gttf bench embedding", "gttf bench embedding --scale"),
+    "bench_embedding",
+)
+PAPER = {"DeepWalk, f = 1": "87.9 / 89.9", "Watch Your Step": "90.5 / 93.5"}
+CURVES = "![ROC-AUC of hidden edges against seconds](images/embedding.svg)\n"
 
 
 def tables(page: str, heading: str) -> list[list[list[str]]]:
@@ -88,11 +101,17 @@ def scale(path: Path) -> None:
     figure.savefig(path)
 
 
-def fill(page: str, result: dict[str, Any]) -> str:
-    """The text of a page with the tables of a result of `gttf bench modes`."""
-    before, _, rest = page.partition(BEGIN)
-    after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n{markdown(result)}\n{END}{after}"
+def marks(name: str) -> tuple[str, str]:
+    """The lines between which `fill` writes."""
+    return f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->\n"
+
+
+def fill(page: str, name: str, text: str) -> str:
+    """The text of a page with another text between the marks of a name."""
+    begin, end = marks(name)
+    before, _, rest = page.partition(begin)
+    after = rest.partition(end)[2]
+    return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def markdown(result: dict[str, Any]) -> str:
@@ -108,7 +127,7 @@ def markdown(result: dict[str, Any]) -> str:
             values = [(c, row.get(c.key)) for c in columns]
             lines.append(_line(["" if v is None else c.write(v) for c, v in values]))
         lines[-1] += "\n"
-        other = [row for row in group["rows"] if row["differs"]]
+        other = [row for row in group["rows"] if row.get("differs")]
         lines += [f"No ratio: {row['mode']}: {row['differs']}.\n" for row in other]
     lines += [f"Left out: {e['peer']}: {e['why']}.\n" for e in result["left_out"]]
     lines += [f"Note: {note}.\n" for note in result["notes"]]
@@ -121,7 +140,8 @@ def _line(cells: list[str]) -> str:
 
 def modes(page: str) -> list[ratios.Bar]:
     """The bars of the tables that `fill` has written into a page."""
-    part = page.partition(BEGIN)[2].partition(END)[0]
+    begin, end = marks(MODES)
+    part = page.partition(begin)[2].partition(end)[0]
     found = []
     for title, table in re.findall(
         r"^(\w+: .*):\n\n((?:^\|.*\n)+)", part, re.MULTILINE
@@ -213,14 +233,56 @@ def degrees(path: Path) -> None:
     figure.savefig(path)
 
 
+def aucs(results: list[dict[str, Any]]) -> str:
+    """Results of examples/bench_embedding.py, a column per graph, as Markdown."""
+    lines = [f"| | {' | '.join(r['graph'] for r in results)} | the paper |"]
+    lines.append("|---|" + "---:|" * (len(results) + 1))
+    for name in results[0]["curves"]:
+        cells = [_spread([c[-1][2] for c in r["curves"][name]]) for r in results]
+        lines.append(_line([name, *cells, PAPER.get(name, "")]))
+    cells = [_spread(result["degrees"]) for result in results]
+    lines.append(_line(["product of the degrees, nothing learned", *cells, ""]))
+    return "\n".join([*lines, ""])
+
+
+def _spread(values: list[float]) -> str:
+    """The mean ± half of the range."""
+    mean, half = sum(values) / len(values), (max(values) - min(values)) / 2
+    return f"{mean:.1f} ± {half:.1f}"
+
+
+def auc_of_seconds(result: dict[str, Any], path: Path) -> None:
+    """The paper's figure: what seconds of training are worth, for all that trained."""
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    curves.quality(result["groups"][-1], figure.subplots())
+    curves.plain(figure)
+    figure.savefig(path)
+
+
+def take(files: Sequence[str]) -> None:
+    """Writes what files hold into the pages that show it."""
+    results = [json.loads(Path(file).read_text("utf-8")) for file in files]
+    learned = [result for result in results if "curves" in result]
+    texts = [("embeddings.md", AUC, aucs(learned))] if learned else []
+    for result in results:
+        if result.get("task") == "modes":
+            texts.append(("benchmarks.md", MODES, markdown(result)))
+        elif result.get("task") == "embedding":
+            grows = result["groups"][0]["columns"] == curves.GROWTH
+            text = markdown(result) if grows else f"{CURVES}\n{markdown(result)}"
+            texts.append(("embeddings.md", GROWTH if grows else EPOCHS, text))
+            if not grows:
+                auc_of_seconds(result, IMAGES / "embedding.svg")
+    for name, mark, text in texts:
+        page = HERE / name
+        page.write_text(fill(page.read_text("utf-8"), mark, text), "utf-8")
+
+
 def main(*files: str) -> None:
-    """Fills in the tables of a report, if there is one, and draws all pictures."""
-    page = HERE / "benchmarks.md"
-    for file in files:
-        result = json.loads(Path(file).read_text("utf-8"))
-        page.write_text(fill(page.read_text("utf-8"), result), "utf-8")
+    """Fills in the tables of reports, if there are any, and draws all pictures."""
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gttf"})
     IMAGES.mkdir(exist_ok=True)
+    take(files)
     adj = CompactAdj.from_edge_index(walk_forest.EDGES)
     forest = traverse(adj, seeds=[4, 0], fanouts=[2, 2], generator=21874)
     walk_forest.draw(adj, forest, IMAGES / "figure1.svg")

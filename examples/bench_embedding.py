@@ -184,7 +184,8 @@ if __name__ == "__main__":
     print(f"{'degree product':18}  {mean_of(degrees):>14}")
     title = Path(args.edges).stem if args.edges else "planted partition"
     if args.json:
-        Path(args.json).write_text(json.dumps(curves))
+        found = {"graph": title, "curves": curves, "degrees": degrees}
+        Path(args.json).write_text(json.dumps(found))
     if args.png:
         draw(curves, args.png, title)
     print("Expected on the planted partition: Watch Your Step 80, DeepWalk 81.")

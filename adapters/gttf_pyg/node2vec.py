@@ -32,7 +32,7 @@ from gttf_sampler.embedding import Epoch, LinkSplit
 from gttf_sampler.embedding.fit import fit
 from gttf_sampler.embedding.settings import Options, Task
 from gttf_sampler.embedding.storage import zeros
-from gttf_sampler.objectives.scores import walk_scores, window_scores
+from gttf_sampler.objectives.contexts import node2vec_loss, walk_loss
 from gttf_sampler.random import NEGATIVE, new_key
 
 
@@ -191,16 +191,11 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         a CPU compiled code multiplies the pairs, without a vector for each of them.
         """
         windows = self.walk_length + 2 - self.context_size
-        scores = window_scores(self.embedding, [pos_rw, neg_rw], windows)
-        if scores is None:
-            found: Tensor = super().loss(pos_rw, neg_rw)
-            return found
-        return self._contrast(*scores)
-
-    def _contrast(self, like: Tensor, unlike: Tensor) -> Tensor:
-        """PyG's loss of scores of positive and of negative pairs, []."""
-        pos_loss = -torch.log(torch.sigmoid(like) + self.EPS).mean()
-        return pos_loss - torch.log(1 - torch.sigmoid(unlike) + self.EPS).mean()
+        every = [pos_rw, neg_rw]
+        found = node2vec_loss(self.embedding, every, windows, self.EPS)
+        if found is None:
+            found = super().loss(pos_rw, neg_rw)
+        return found
 
     def fit(
         self,
@@ -215,7 +210,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         patience: int | None = None,
         checkpoint: str | PathLike[str] | None = None,
         resume: bool = False,
-        progress: bool | None = None,
+        progress: Any = None,
         generator: torch.Generator | int | None = None,
     ) -> list[Epoch]:
         """Trains the embeddings, without a loop or an optimizer; returns the epochs.
@@ -254,7 +249,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
 
     def _walk_loss(self, walks: tuple[Tensor, Tensor]) -> Tensor:
         """The loss of all windows of walks, []."""
-        return self._contrast(*walk_scores(self.embedding, walks, self.context_size))
+        return walk_loss(self.embedding, walks, self.context_size, self.EPS)
 
     def _link_score(self, edge: Tensor) -> Tensor:
         """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""

@@ -19,8 +19,10 @@ from gttf_sampler._backends.numba_asked import Numbers as Numbers
 from gttf_sampler._backends.numba_asked import asked as asked
 from gttf_sampler._backends.numba_disk import place_rows as place_rows
 from gttf_sampler._backends.numba_disk import read_runs as read_runs
+from gttf_sampler._backends.numba_pairs import as_gradient as as_gradient
 from gttf_sampler._backends.numba_pairs import draw_alias as draw_alias
 from gttf_sampler._backends.numba_pairs import pair_gradients as pair_gradients
+from gttf_sampler._backends.numba_pairs import pair_pass as pair_pass
 from gttf_sampler._backends.numba_pairs import pair_scores as pair_scores
 from gttf_sampler._backends.numba_pairs import step_rows as step_rows
 from gttf_sampler._backends.numba_rooted import rooted as rooted

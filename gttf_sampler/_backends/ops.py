@@ -24,6 +24,7 @@ __all__ = [
     "Reverse",
     "SecondOrder",
     "arrive",
+    "as_gradient",
     "both_ways",
     "compress",
     "draw_alias",
@@ -42,6 +43,7 @@ __all__ = [
     "has_edge",
     "id_dtype",
     "pair_gradients",
+    "pair_pass",
     "pair_scores",
     "place_rows",
     "read_runs",
@@ -76,6 +78,7 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
 
 
 arrive = _door(torch_ops.arrive)
+as_gradient = _door(torch_pairs.as_gradient)
 both_ways = _door(torch_ops.both_ways)
 compress = _door(torch_ops.compress)
 draw_alias = _door(torch_pairs.draw_alias)
@@ -93,6 +96,7 @@ gather = _door(torch_ops.gather)
 group_by_row = _door(torch_ops.group_by_row)
 has_edge = _door(torch_ops.has_edge)
 pair_gradients = _door(torch_pairs.pair_gradients)
+pair_pass = _door(torch_pairs.pair_pass)
 pair_scores = _door(torch_pairs.pair_scores)
 place_rows = _door(torch_disk.place_rows)
 read_runs = _door(torch_disk.read_runs)

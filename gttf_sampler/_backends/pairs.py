@@ -30,6 +30,7 @@ class Rule(NamedTuple):
         beta1: what is kept of m.
         beta2: what is kept of s.
         eps: added to roots.
+        scale: what gradients are multiplied by first.
         key: of the random numbers by which bfloat16 is rounded.
     """
 
@@ -39,6 +40,7 @@ class Rule(NamedTuple):
     beta2: float = 0.999
     eps: float = 1e-8
     key: int = 0
+    scale: float = 1.0
 
 
 class Pairs(NamedTuple):
@@ -54,8 +56,8 @@ class Pairs(NamedTuple):
         blocks: int64 [blocks, 8], a column for each of the above.
         trees: how many there are.
         scores: how many pairs there are in all.
-        looked_up: int64 [parts, 2], where the nodes of a tree are, each once or so:
-            where the first tree begins, and how many nodes each of them has.
+        looked_up: int64 [parts, 2], where the sources and targets of a tree are, all of
+            them: where the first tree begins, and how many nodes each of them has.
     """
 
     nodes: Tensor
@@ -68,6 +70,10 @@ class Pairs(NamedTuple):
     def device(self) -> torch.device:
         """Where the nodes are."""
         return self.nodes.device
+
+    def rows(self, block: int) -> int:
+        """How many rows a block has."""
+        return int(self.blocks[block, ROWS]) * self.trees
 
     def ends(self, block: int) -> tuple[Tensor, Tensor]:
         """The sources [rows] and the targets [rows, width] of a block."""
@@ -106,7 +112,8 @@ def of_levels(
         blocks.append([*ends, share, rows, width, scores])
         scores += trees * rows * width
     nodes = torch.cat([level.reshape(-1) for level in levels])
-    looked_up = list(zip(starts, widths, strict=False))
+    used = sorted({level for pair in chosen for level in pair})
+    looked_up = [(starts[level], widths[level]) for level in used]
     return _made(nodes, blocks, trees, scores, looked_up)
 
 
@@ -165,8 +172,7 @@ def of_windows(windows: Sequence[Tensor], per_walk: int) -> Pairs:
             begin = start + turn * rows * trees * size
             blocks.append([begin, size, begin + 1, size, 1, rows, size - 1, scores])
             scores += rows * trees * (size - 1)
-            if turn % size == 0 or turn == per_walk - 1:  # they overlap
-                looked_up.append((begin, rows * size))
+            looked_up.append((begin, rows * size))
         start += part.numel()
     nodes = torch.cat([part.reshape(-1) for part in windows])
     return _made(nodes, blocks, trees, scores, looked_up)

@@ -1,18 +1,30 @@
 """What embeddings are trained with, by torch: the reference of the fused kernels.
 
-Scores of pairs, their gradients, and negatives.
+Losses of pairs, their gradients, steps of optimizers, and negatives.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import random
-from gttf_sampler._backends.pairs import Pairs, Rule
+from gttf_sampler._backends.pairs import WIDTH, Pairs, Rule
+from gttf_sampler._backends.terms import (
+    LIKE,
+    LIKE_EPS,
+    LINEAR,
+    PARTITION,
+    UNLIKE,
+    Passed,
+    Rows,
+    Terms,
+    scored,
+)
 from gttf_sampler.random import Key
-
-Gradient = Tensor | None
 
 
 def pair_scores(pairs: Pairs, left: Tensor, right: Tensor) -> Tensor:
@@ -25,37 +37,108 @@ def pair_scores(pairs: Pairs, left: Tensor, right: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def pair_gradients(
+def pair_loss(
+    pairs: Pairs, terms: Terms, weight: Tensor, left: Tensor, right: Tensor
+) -> Tensor:
+    """The sum [] of w · φ(s) over all pairs, differentiable.
+
+    In vectors and weights, other than those of a whole block.
+    """
+    score = pair_scores(pairs, left, right)
+    if terms.symmetric:
+        score = (score + pair_scores(pairs, right, left)) / 2
+    weight, total, low = weight.to(score), score.new_zeros(()), 0
+    for block, (kind, start, row_step, pair_step) in enumerate(terms.blocks.tolist()):
+        rows, width = pairs.rows(block), int(pairs.blocks[block, WIDTH])
+        part = score[low : low + rows * width].view(rows, width)
+        low += rows * width
+        shape = rows, width if kind != PARTITION else 1
+        counts = weight.as_strided(shape, (row_step, pair_step), start)
+        counts = counts.detach() if row_step == 0 else counts
+        total = total + (counts * _phi(kind, part, terms.eps)).sum()
+    return total
+
+
+def _phi(kind: int, score: Tensor, eps: float) -> Tensor:
+    """φ of scores [rows, width], by kind; see `terms`."""
+    if kind == LINEAR:
+        return score
+    if kind == LIKE:
+        return -F.logsigmoid(score)
+    if kind == UNLIKE:
+        return -F.logsigmoid(-score)
+    if kind == PARTITION:
+        return score.logsumexp(-1, keepdim=True) - math.log(score.shape[1])
+    chance = score.sigmoid() if kind == LIKE_EPS else 1 - score.sigmoid()
+    return -torch.log(chance + eps)
+
+
+def pair_pass(
     pairs: Pairs,
+    terms: Terms,
+    weight: Tensor,
     left: Tensor,
     right: Tensor,
-    coefficient: Tensor,
-    sparse: tuple[bool, bool],
-) -> tuple[Tensor, Gradient]:
-    """What pairs with these coefficients [scores] add to the gradients of both tables.
+    gradients: bool,
+    units: bool,
+) -> Passed:
+    """The loss of pairs, and what it owes to the rows of both tables and to weights.
 
-    With one table for both, the first gradient is that of both and the second is None.
-    Sparse ones are coalesced.
+    With one table for both there is one set of rows. What is not asked for is left out.
     """
     both = [left] if right is left else [left, right]
     tables = [table.detach().to(_precise(table)).requires_grad_() for table in both]
+    weight = weight.detach().requires_grad_()
     with torch.enable_grad():
-        score = pair_scores(pairs, tables[0], tables[-1])
-    found = torch.autograd.grad(score, tables, coefficient)
-    made = [
-        _rows(pairs, gradient, number, right is left) if asked else gradient
-        for number, (gradient, asked) in enumerate(zip(found, sparse, strict=False))
-    ]
-    return made[0], made[1] if len(made) > 1 else None
+        value = pair_loss(pairs, terms, weight, tables[0], tables[-1])
+    wanted = [*(tables if gradients else []), *([weight] if units else [])]
+    how: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
+    found = list(torch.autograd.grad(value, wanted, **how)) if wanted else []
+    unit = found.pop() if units else None
+    mixed = len(both) == 1 or terms.symmetric
+    sides = [(0, 1)] * 2 if mixed else [(0,), (1,)]
+    made = [_touched(pairs, g, side) for g, side in zip(found, sides, strict=False)]
+    return Passed(value.detach(), unit, made)
 
 
-def step_rows(
-    row: Tensor, gradient: Tensor, table: Tensor, state: Sequence[Tensor], rule: Rule
-) -> None:
-    """Changes the rows [r] of a table [n, d], each there once, by gradients [r, d].
+def pair_gradients(
+    pairs: Pairs, left: Tensor, right: Tensor, coefficient: Tensor
+) -> list[Rows]:
+    """What pairs with these coefficients [scores] add to the gradients of both tables.
+
+    With one table for both there is one set of rows.
+    """
+    how = scored(pairs), coefficient, left, right, True, False
+    return pair_pass(pairs, *how).gradients
+
+
+def as_gradient(rows: Rows, table: Tensor, sparse: bool, scale: float) -> Tensor:
+    """`scale` times a gradient of a table [n, d], dense, or sparse and coalesced."""
+    value = scale * rows.total[rows.at]
+    if not sparse:
+        return value.new_zeros(table.shape).index_copy_(0, rows.row, value)
+    row, order = rows.row.sort()
+    return torch.sparse_coo_tensor(
+        row[None], value[order], table.shape, is_coalesced=True, check_invariants=False
+    )
+
+
+def join(several: Sequence[tuple[Rows, float]]) -> Rows:
+    """The sum of gradients of one table, each times a number."""
+    row, where = torch.cat([rows.row for rows, _ in several]).unique(
+        return_inverse=True
+    )
+    value = torch.cat([scale * rows.total[rows.at] for rows, scale in several])
+    total = value.new_zeros(row.numel(), value.shape[1]).index_add_(0, where, value)
+    return Rows(row, torch.arange(row.numel(), device=row.device), total)
+
+
+def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) -> None:
+    """Changes some rows of a table [n, d] by their gradients.
 
     `state` [n, d] is s of "adagrad", m and s of "adam", and changes in these rows.
     """
+    row, gradient = rows.row, rule.scale * rows.total[rows.at]
     change = gradient
     if rule.kind == "adagrad":
         (total,) = state
@@ -104,16 +187,12 @@ def draw_alias(
     return row.where(own, alias.index_select(0, row))
 
 
-def _rows(pairs: Pairs, gradient: Tensor, number: int, both: bool) -> Tensor:
-    """The rows of a gradient that belong to sources (0) or targets (1), or to both."""
+def _touched(pairs: Pairs, gradient: Tensor, sides: Iterable[int]) -> Rows:
+    """The rows of a gradient that belong to sources (0), targets (1), or both."""
     ends = [pairs.ends(block) for block in range(len(pairs.blocks))]
-    wanted = range(2) if both else (number,)
-    nodes = [end[side].reshape(-1) for end in ends for side in wanted]
+    nodes = [end[side].reshape(-1) for end in ends for side in sides]
     row = torch.cat([pairs.nodes[:0], *nodes]).unique()
-    shape = gradient.shape
-    return torch.sparse_coo_tensor(
-        row[None], gradient[row], shape, is_coalesced=True, check_invariants=False
-    )
+    return Rows(row, row, gradient)
 
 
 def _precise(table: Tensor) -> torch.dtype:

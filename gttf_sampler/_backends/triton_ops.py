@@ -124,7 +124,11 @@ def gather(moves: Moves) -> list[Tensor]:
     An index that is out of range stops the device, as torch's own kernels do.
     """
     words, longest = [], 0
-    for values, index, out in moves.columns:
+    for move in moves.columns:
+        if len(move.values) != 1 or move.row is None or not move.plain:
+            torch_ops.gather(Moves(moves.device, [move]))
+            continue
+        (values,), index, out = move.values, move.row, move.out
         if not out.numel():
             continue
         if moves.device.type == "cpu":  # the interpreter has no way to stop
@@ -144,7 +148,7 @@ def gather(moves: Moves) -> list[Tensor]:
         launch(
             gather_rows, grid, columns, B=how.UNITS, debug=True, sanitize_overflow=False
         )
-    return [out for _, _, out in moves.columns]
+    return [move.out for move in moves.columns]
 
 
 def _room(size: int, like: Tensor) -> Tensor:

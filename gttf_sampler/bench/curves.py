@@ -15,13 +15,18 @@ def draw(result: dict[str, Any], figure: Any) -> Any:
     else:
         upper, lower = figure.subplots(2, 1, height_ratios=[1.1, 1.4])
         _epochs(result["groups"], upper)
-        _quality(result["groups"][-1], lower)
+        quality(result["groups"][-1], lower)
+    plain(figure)
+    return figure
+
+
+def plain(figure: Any) -> None:
+    """Takes away from all panels what nobody reads."""
     for axes in figure.axes:
         axes.grid(alpha=0.25)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         axes.title.set_size(10)
-    return figure
 
 
 def _epochs(groups: list[dict[str, Any]], axes: Any) -> None:
@@ -42,7 +47,7 @@ def _epochs(groups: list[dict[str, Any]], axes: Any) -> None:
     axes.set_title("an epoch; × the first of the method", loc="left")
 
 
-def _quality(group: dict[str, Any], axes: Any) -> None:
+def quality(group: dict[str, Any], axes: Any) -> None:
     """AUC of hidden edges against seconds, a line per subject, a dot per epoch."""
     for number, row in enumerate(group["rows"]):
         seconds, _, aucs = zip(*row["curve"], strict=True)

@@ -14,8 +14,12 @@ from gttf_sampler.embedding import Epoch
 
 STEPS, PARTNERS, STRANGERS = 10, 5, 20  # and negatives of DeepWalk, Watch Your Step
 NODE2VEC, DEEPWALK, WYS = "Node2Vec", "DeepWalk", "Watch Your Step"
-# per method: epochs for one of Node2Vec, seeds of a batch, learning rate
-PACE = {DEEPWALK: (10, 512, 0.1), WYS: (20, 2048, 0.03)}
+# per method: epochs for one of Node2Vec, seeds of a batch, the rate of a loop with
+# Adam, and what is different in `fit`
+PACE: dict[str, tuple[int, int, float, dict[str, Any]]] = {
+    DEEPWALK: (10, 512, 0.1, {}),
+    WYS: (20, 2048, 0.03, {"lr": 0.1, "schedule": "linear"}),
+}
 PAIRS = {
     DEEPWALK: sum(STEPS - k + 1 for k in range(1, learning.WINDOW + 1)) + PARTNERS,
     WYS: STEPS + STRANGERS,
@@ -103,10 +107,10 @@ def _model(setting: Setting, method: str) -> Any:
 
 
 def _fitting(method: str) -> Callable[[Setting], list[Epoch]]:
-    times, batch, lr = PACE[method]
+    times, batch, lr, other = PACE[method]
 
     def train(setting: Setting) -> list[Epoch]:
-        how = {"batch_size": batch, "lr": lr}
+        how: dict[str, Any] = {"batch_size": batch, "lr": lr, **other}
         return _fit(setting, _model(setting, method), times * setting.epochs, **how)
 
     return train
@@ -114,7 +118,7 @@ def _fitting(method: str) -> Callable[[Setting], list[Epoch]]:
 
 def _looping(method: str, backend: str) -> Callable[[Setting], list[Epoch]]:
     """A loop with torch's Adam, the loss by compiled code or by torch."""
-    times, batch, lr = PACE[method]
+    times, batch, lr, _ = PACE[method]
 
     def train(setting: Setting) -> list[Epoch]:
         model = _model(setting, method)

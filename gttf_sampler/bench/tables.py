@@ -143,6 +143,8 @@ COLUMNS = {
         Column("per_node", "µs a node", _number),
         Column("rate", "M pairs/s", _number),
         Column("peak", "peak MB", _megabytes),
+        Column("first", "AUC, 1 epoch", _percent),
+        Column("count", "epochs", _whole),
         Column("auc", "AUC", _percent),
         Column("rank", "mean rank", _number),
         RATIO,

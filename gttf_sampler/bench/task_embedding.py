@@ -19,7 +19,6 @@ from gttf_sampler.embedding import (
     LinkSplit,
     WatchYourStep,
     largest_component,
-    link_auc,
     mean_rank,
     split_links,
 )
@@ -34,6 +33,18 @@ METHODS = {
     "Node2Vec": "PyG's Node2Vec: walks of 20, contexts of 10, 10 per node, batches 128",
     "DeepWalk": "DeepWalk: one walk of 10 steps, batches of 512",
     "Watch Your Step": "Watch Your Step: one walk of 10 steps, batches of 2048",
+}
+# of graphs of all sizes: the class, its shape and options, and those of `fit`
+STEPS = 10
+SMALL = 0.01  # first vectors, so that few steps are enough to forget them
+SETTINGS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = {
+    "DeepWalk": (DeepWalk, (STEPS,), {}, {"lr": 0.05, "batch_size": 2048}),
+    "Watch Your Step": (
+        WatchYourStep,
+        ((1,) * STEPS,),
+        {"symmetric": True, "negative_weight": 0.15},
+        {"lr": 0.1, "batch_size": 2048},
+    ),
 }
 TRAINED = ("gttf WatchYourStep.fit", "gttf DeepWalk.fit", "gttf_pyg.Node2Vec.fit")
 
@@ -121,19 +132,31 @@ def _row(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def grow(options: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """A process per size and method, on made graphs with planted communities."""
-    rows = list[dict[str, Any]]()
+    """A process per size and method, on made graphs with planted communities.
+
+    What one of them takes with it is its own row only: if the memory does not hold the
+    largest graph, the others are still told.
+    """
+    rows, missing = list[dict[str, Any]](), Missing()
     sizes = planted.steps(options["scale"])
-    for method in ("deepwalk", "wys"):
+    for method in SETTINGS:
         job = {"run": f"{PACKAGE}.task_embedding:measure_size", "method": method}
         job |= {name: options[name] for name in ("rounds", "seed")}
-        mine = [run_job({**job, "nodes": nodes}, progress) for nodes in sizes]
+        mine = []
+        for nodes in sizes:
+            try:
+                mine.append(run_job({**job, "nodes": nodes}, progress))
+            except ChildError as error:
+                why = str(error).splitlines()[0]
+                missing.add(f"{method}, {nodes:,} nodes", why)
         for row in mine:
             row["ratio"] = row["per_node"] / mine[0]["per_node"]
         rows += mine
-    title = "one walk of 10 steps per node, 128 dimensions, lazy Adam"
+    if not rows:
+        raise ChildError("; ".join(f"{e['peer']}: {e['why']}" for e in missing))
+    title = f"one walk of {STEPS} steps per node, {SIZE} dimensions, lazy Adam"
     group = {"title": title, "rows": rows, "columns": "embedding scale"}
-    return {"groups": [group], "left_out": []}
+    return {"groups": [group], "left_out": missing}
 
 
 def measure_size(
@@ -142,17 +165,15 @@ def measure_size(
     """The job of one size: the best of some epochs, and how hidden edges are found."""
     report(f"making {planted.edges_of(nodes):,} edges", 0.0)
     adj, split = planted.planted(nodes, planted.edges_of(nodes), seed)
-    report(f"{method} on {nodes:,} nodes", 0.3)
+    told = Told(f"{method} on {nodes:,} nodes", report)
     torch.manual_seed(seed)
-    made: Any
+    kind, shape, how, training = SETTINGS[method]
     with PeakMemory() as memory:
-        if method == "wys":
-            made = WatchYourStep(adj, SIZE)
-            how: dict[str, Any] = {"lr": 0.1, "batch_size": 2048}
-        else:
-            made = DeepWalk(adj, SIZE, 10)
-            how = {"lr": 0.05, "batch_size": 2048}
-        epochs = made.fit(rounds, generator=seed, progress=False, **how)
+        made = kind(adj, SIZE, *shape, **how)
+        for table in made.children():
+            torch.nn.init.normal_(table.weight, std=SMALL)
+        given = {"valid": split, "progress": told, "generator": seed}
+        epochs = made.fit(rounds, **training, **given)
     ranked = split._replace(positive=split.positive[:, :RANKED])
     best = min(epoch.seconds for epoch in epochs)
     return {
@@ -164,9 +185,23 @@ def measure_size(
         "rate": epochs[0].pairs / best / 1e6,
         "count": len(epochs),
         "peak": memory.beyond,
-        "auc": link_auc(made.score, split),
+        "first": epochs[0].auc,
+        "auc": epochs[-1].auc,
         "rank": mean_rank(made.score, ranked, generator=seed),
     }
+
+
+class Told:
+    """Passes on the progress of `fit`, a hundred times at most."""
+
+    def __init__(self, what: str, report: Report) -> None:
+        self.what, self.report, self.last = what, report, -1
+
+    def __call__(self, share: float, loss: float, pairs: int) -> None:
+        """Takes what `fit` tells."""
+        if int(100 * share) > self.last:
+            self.last = int(100 * share)
+            self.report(f"{self.what}: loss {loss:.4g}", share)
 
 
 def check_scale(scale: float) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import count
 from typing import Any
 
-from gttf_sampler.embedding.settings import Options
+from gttf_sampler.embedding.settings import Options, Show
 
 
 @contextmanager
@@ -17,6 +18,9 @@ def bar(
     batches: int, epoch: int, options: Options
 ) -> Iterator[Callable[[float, int], None]]:
     """Shows loss and pairs per second where tqdm is installed, on a terminal."""
+    if callable(options.progress):
+        yield _telling(options.progress, batches, epoch, options.epochs)
+        return
     if options.progress is False or find_spec("tqdm") is None:
         yield lambda loss, pairs: None
         return
@@ -33,3 +37,15 @@ def bar(
                 line.set_postfix_str(shown, refresh=False)
 
         yield show
+
+
+def _telling(
+    told: Show, batches: int, epoch: int, epochs: int
+) -> Callable[[float, int], None]:
+    """Tells a function how far a run has come."""
+    done = count(1)
+
+    def show(loss: float, pairs: int) -> None:
+        told((epoch + next(done) / max(1, batches)) / epochs, loss, pairs)
+
+    return show

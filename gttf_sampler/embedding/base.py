@@ -17,7 +17,7 @@ from gttf_sampler.embedding.fit import fit
 from gttf_sampler.embedding.links import LinkSplit
 from gttf_sampler.embedding.loader import ForestLoader
 from gttf_sampler.embedding.order import ORDERS, in_blocks, near_order
-from gttf_sampler.embedding.settings import Epoch, Options, Schedule, Task
+from gttf_sampler.embedding.settings import Epoch, Options, Schedule, Show, Task
 from gttf_sampler.embedding.storage import folder_of, zeros
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
@@ -81,7 +81,7 @@ class WalkEmbedding(nn.Module):
         patience: int | None = None,
         checkpoint: str | PathLike[str] | None = None,
         resume: bool = False,
-        progress: bool | None = None,
+        progress: bool | Show | None = None,
         generator: Randomness = None,
     ) -> list[Epoch]:
         """Trains all parameters, without a loop or an optimizer; returns the epochs.
@@ -116,7 +116,9 @@ class WalkEmbedding(nn.Module):
                 the vectors of the best, of which memory holds a copy.
             checkpoint: a file to be written after every epoch.
             resume: go on from that file; the end is that of a run without a break.
-            progress: a bar with loss and pairs per second; None on terminals only.
+            progress: a bar with loss and pairs per second; None on terminals only. Or
+                a function that is told, after every batch, the share of all epochs that
+                is done, the loss, and the pairs of this epoch.
             generator: a torch.Generator, an integer, or None for torch's default one.
         """
         task = Task(

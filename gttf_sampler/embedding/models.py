@@ -163,6 +163,9 @@ class WatchYourStep(WalkEmbedding):
         num_negatives: per seed; see `WYSAcc`, like `negative_weight` and `scheme`.
         negative_weight: of all negatives of a seed, where its walkers weigh 1.
         scheme: "unbiased", or "paper".
+        symmetric: score pairs as `score` does, in both directions: twice the work, and
+            every node learns from all pairs it is in, where the graph is too large for
+            many epochs.
         penalty: β; β ‖context‖² is added to the loss, as in Watch Your Step, without
             which the smallest distance gets all the attention in the end.
         sparse: sparse gradients of L and R; the logits of Q have dense ones always.
@@ -179,6 +182,7 @@ class WatchYourStep(WalkEmbedding):
         *,
         negative_weight: float = 1.0,
         scheme: str = "unbiased",
+        symmetric: bool = False,
         penalty: float = 0.05,
         sparse: bool = False,
         dtype: torch.dtype = torch.float32,
@@ -193,6 +197,7 @@ class WatchYourStep(WalkEmbedding):
             "num_negatives": num_negatives,
             "negative_weight": negative_weight,
             "scheme": scheme,
+            "symmetric": symmetric,
         }
         self.context = nn.Parameter(torch.zeros(len(self.fanouts)))
         self.reset_parameters()

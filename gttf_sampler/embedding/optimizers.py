@@ -14,6 +14,8 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.pairs import Rule
+from gttf_sampler._backends.terms import Rows
+from gttf_sampler._backends.torch_pairs import join
 from gttf_sampler.objectives.collect import Collector, Owed
 from gttf_sampler.random import fold
 
@@ -69,12 +71,11 @@ class RowOptimizer:
     ) -> None:
         """Changes all rows that are owed something, and others by dense gradients."""
         self.steps = step = next(self._steps)  # one number for each of several threads
-        gradients = self._gradients(owed)
         rule = self._rule(step, lr)
         with torch.no_grad():
-            for number, gradient in gradients.items():
-                row, value = gradient._indices()[0], gradient._values()
-                ops.step_rows(row, value, self.tables[number], self.state[number], rule)
+            for number, (rows, scale) in _by_table(owed).items():
+                own = self.tables[number], self.state[number]
+                ops.step_rows(rows, *own, rule._replace(scale=scale))
         if self.dense is not None:
             with self._lock:
                 self._dense_step(dense, lr)
@@ -90,23 +91,6 @@ class RowOptimizer:
                 stack.enter_context(_unsafe_preserve_version_counter(parameter))
             self.dense.step()
         self.dense.zero_grad()
-
-    def _gradients(self, owed: Sequence[Owed]) -> dict[int, Tensor]:
-        """The gradient of every table, sparse and coalesced."""
-        found: dict[int, Tensor] = {}
-        for pairs, numbers, coefficient in owed:
-            left, right = (self.tables[number].detach() for number in numbers)
-            right = left if numbers[0] == numbers[1] else right
-            how = coefficient, (True, True)
-            made = ops.pair_gradients(pairs, left, right, *how)
-            for number, gradient in zip(numbers, made, strict=True):
-                if gradient is not None:
-                    before = found.get(number)
-                    total = (
-                        gradient if before is None else (before + gradient).coalesce()
-                    )
-                    found[number] = total
-        return found
 
     def _rule(self, step: int, lr: float) -> Rule:
         """What step number `step`, from 1, does to a row."""
@@ -136,6 +120,17 @@ class RowOptimizer:
 def collector_of(optimizer: RowOptimizer) -> Collector:
     """What collects for an optimizer."""
     return Collector(optimizer.tables)
+
+
+def _by_table(owed: Sequence[Owed]) -> dict[int, tuple[Rows, float]]:
+    """The gradient of every table, and what to multiply it by."""
+    found: dict[int, list[tuple[Rows, float]]] = {}
+    for table, rows, scale in owed:
+        found.setdefault(table, []).append((rows, scale))
+    return {
+        table: several[0] if len(several) == 1 else (join(several), 1.0)
+        for table, several in found.items()
+    }
 
 
 def _precise(table: Tensor) -> torch.dtype:

@@ -16,6 +16,7 @@ from gttf_sampler.embedding.links import LinkSplit, Score
 from gttf_sampler.random import Randomness
 
 Schedule = Callable[[float], float]  # the share of an lr, by the share of all steps
+Show = Callable[[float, float, int], None]  # share of all epochs, loss, pairs
 SCHEDULES: dict[str, Schedule] = {
     "constant": lambda share: 1.0,
     "linear": lambda share: 1.0 - share,
@@ -72,7 +73,7 @@ class Options(NamedTuple):
     patience: int | None = None
     checkpoint: str | PathLike[str] | None = None
     resume: bool = False
-    progress: bool | None = None
+    progress: bool | Show | None = None
     generator: Randomness = None
 
 

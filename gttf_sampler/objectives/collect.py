@@ -1,4 +1,4 @@
-"""Pairs and what they owe, kept for an optimizer in the place of gradients."""
+"""Gradients of rows, kept for an optimizer in the place of those of tables."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from gttf_sampler._backends.pairs import Pairs
+from gttf_sampler._backends.terms import Rows
 
 _current: ContextVar[Collector | None] = ContextVar("gttf_collector", default=None)
 
 
 class Owed(NamedTuple):
-    """What one call of a kernel would have turned into gradients.
+    """What one pass over pairs has found for a table.
 
     Attributes:
-        pairs: of which nodes.
-        tables: the numbers of the tables of sources and of targets.
-        coefficient: [scores], the gradient of the loss in each score.
+        table: its number.
+        rows: gradients of some of its rows.
+        scale: what they are multiplied by.
     """
 
-    pairs: Pairs
-    tables: tuple[int, int]
-    coefficient: Tensor
+    table: int
+    rows: Rows
+    scale: float
 
 
 class Collector:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.pairs import of_levels, of_paths
+from gttf_sampler._backends.terms import LIKE, LINEAR, PARTITION, UNLIKE
+from gttf_sampler._backends.terms import terms as terms_of
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     LossAcc,
@@ -19,7 +20,7 @@ from gttf_sampler.objectives.base import (
     vectors,
 )
 from gttf_sampler.objectives.negative import NegativeSampler
-from gttf_sampler.objectives.scores import SCORES, fused, scores
+from gttf_sampler.objectives.scores import SCORES, fused, loss_of
 from gttf_sampler.objectives.second_order import SCHEMES, step_ratios
 from gttf_sampler.objectives.window import (
     counts,
@@ -113,7 +114,7 @@ class DeepWalkAcc(LossAcc):
         return over_trees(work, nodes[0].shape[0], each)
 
     def _fused(self, nodes: list[Tensor], weight: Sequence[Tensor]) -> Tensor:
-        """The loss from the scores of pairs, by kernels."""
+        """The loss by kernels, in one pass over the pairs."""
         depth, window = len(weight) - 1, self.window
         widths = [level.shape[1] for level in weight]
         pairs, plain = pairs_within(window, depth), widths[-1] == 1
@@ -121,6 +122,9 @@ class DeepWalkAcc(LossAcc):
         left = range(1 if self.contrast == "partition" else depth)
         others = [(i, alone * i) for i in left]
         common = None if alone else depth + 1
+
+        partition = self.contrast == "partition"
+        kinds = (LINEAR, PARTITION) if partition else (LIKE, UNLIKE)
 
         def work(group: slice) -> Tensor:
             own, levels = [n[group] for n in nodes], [w[group] for w in weight]
@@ -132,14 +136,14 @@ class DeepWalkAcc(LossAcc):
                 strangers = [(i, depth + 1 + number) for i, number in others]
                 described = of_levels(own, pairs + strangers, common)
                 count = counts(levels, pairs, window)
-            score = scores(self.embedding, described)
-            near, far = score.tensor_split([count.numel()])
-            far = far.view(-1, self.num_negatives)
-            if self.contrast == "partition":
-                partition = far.logsumexp(-1) - math.log(self.num_negatives)
-                return partition.sum() - (count * near).sum()
-            loss = (masses(levels, window) * F.softplus(far).sum(-1)).sum()
-            return loss - (count * F.logsigmoid(near)).sum()
+            far = len(others)
+            near = len(described.blocks) - far
+            how = [kinds[0]] * near + [kinds[1]] * far
+            sort = ["pair"] * near + ["block" if partition else "source"] * far
+            terms = terms_of(described, how, sort)
+            mass = count.new_ones(1) if partition else masses(levels, window)
+            weights = torch.cat([-count if partition else count, mass])
+            return loss_of(self.embedding, self.embedding, described, terms, weights)
 
         each = sum(widths[j] for _, j in pairs)
         each += sum(self.num_negatives * widths[i] for i in left)

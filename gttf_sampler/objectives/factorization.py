@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends.pairs import of_levels
+from gttf_sampler._backends.terms import scored
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     LossAcc,
@@ -15,7 +17,7 @@ from gttf_sampler.objectives.base import (
     standing,
     vectors,
 )
-from gttf_sampler.objectives.scores import SCORES, fused, level_scores
+from gttf_sampler.objectives.scores import SCORES, fused, loss_of
 
 
 class TransitionFactorizationAcc(LossAcc):
@@ -52,11 +54,12 @@ class TransitionFactorizationAcc(LossAcc):
         weight = forest.walk_weights()[1:]
 
         def work(group: slice) -> Tensor:
-            found = self._scores(seed[group], [level[group] for level in nodes])
-            product = found[0].new_zeros(())
-            for c, level, score in zip(self.coefficients, weight, found, strict=True):
-                product = product + c * (level[group] * score).sum()
-            return product
+            there, count = (
+                [level[group] for level in every] for every in (nodes, weight)
+            )
+            parts = zip(self.coefficients, count, strict=True)
+            count = [c * level for c, level in parts]
+            return self._product(seed[group], there, count)
 
         each = sum(level.shape[1] for level in nodes)
         left = self.left(seed.view(-1))
@@ -67,12 +70,19 @@ class TransitionFactorizationAcc(LossAcc):
         product = over_trees(work, seed.shape[0], each, most)
         return square / 2 - product + self._constant(forest).to(square.dtype)
 
-    def _scores(self, seed: Tensor, nodes: list[Tensor]) -> list[Tensor]:
-        """Per level the scores [b, width] of a seed and the nodes there."""
+    def _product(
+        self, seed: Tensor, nodes: list[Tensor], count: list[Tensor]
+    ) -> Tensor:
+        """The sum [] of the scores of seeds and walkers, by what walkers count."""
         if fused(self.left, self.right):
-            return level_scores(self.left, self.right, seed, nodes)
-        here = self.left(seed)  # [b, 1, d]
-        return [(here * there).sum(-1) for there in look_up(self.right, nodes)]
+            pairs = of_levels([seed, torch.cat(nodes, dim=1)], [(0, 1)])
+            weights = torch.cat(count, dim=1).view(-1)
+            return loss_of(self.left, self.right, pairs, scored(pairs), weights)
+        here, found = self.left(seed), look_up(self.right, nodes)  # [b, 1, d]
+        parts = zip(count, found, strict=True)
+        return torch.stack(
+            [(level * (here * there).sum(-1)).sum() for level, there in parts]
+        ).sum()
 
     @torch.no_grad()
     def _constant(self, forest: WalkForest) -> Tensor:

@@ -1,9 +1,9 @@
-"""Products of the vectors of pairs, without a vector per pair in memory.
+"""Losses of pairs of vectors, without a vector per pair in memory.
 
 Where both tables of vectors are plain matrices in memory and compiled code is there,
-one kernel multiplies all pairs and another one adds up the gradients of the rows; what
-is between them is one number per pair, and up to torch. Elsewhere losses look vectors
-up, which is the reference.
+one pass over the pairs finds the loss and the gradients of the rows, and of what pairs
+count. Losses that are not a sum over pairs get their scores. Elsewhere losses look
+vectors up, which is the reference.
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,14 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops, torch_pairs
-from gttf_sampler._backends.pairs import (
-    Pairs,
-    of_levels,
-    of_walks,
-    of_windows,
-)
+from gttf_sampler._backends.pairs import Pairs, of_levels
+from gttf_sampler._backends.terms import Rows, Terms
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.objectives.base import Vectors
 from gttf_sampler.objectives.collect import Collector, Owed, collector
 
 SCORES = 1 << 24  # pairs that are scored together
+SOURCE, TARGET = range(2)
 HOOKS = (
     *("_forward_hooks", "_forward_pre_hooks"),
     *("_backward_hooks", "_backward_pre_hooks"),
@@ -68,10 +65,16 @@ def fused(*embeddings: Vectors) -> bool:
     return len(found) == len(tables) and len(alike) == 1
 
 
-def scores(embedding: Vectors, pairs: Pairs) -> Tensor:
-    """⟨Z_source, Z_target⟩ of all pairs [scores], of vectors that are fused."""
-    found = _known(embedding, [pairs.nodes])
-    return score_pairs(found, found, pairs)
+def loss_of(
+    left: Vectors, right: Vectors, pairs: Pairs, terms: Terms, weight: Tensor
+) -> Tensor:
+    """The sum [] of w · φ(⟨L_source, R_target⟩) over pairs, of vectors that are fused.
+
+    Differentiable in the vectors and the weights; both gradients come from the pass
+    that finds the loss.
+    """
+    tables = _known(left, pairs, SOURCE), _known(right, pairs, TARGET)
+    return pair_loss(*tables, pairs, terms, weight)
 
 
 def level_scores(
@@ -82,23 +85,42 @@ def level_scores(
     The vectors must be fused.
     """
     every = torch.cat([level.flatten(1) for level in nodes], dim=1)
-    tables = _known(left, [seed]), _known(right, [every])
-    score = score_pairs(*tables, of_levels([seed, every], [(0, 1)])).view_as(every)
+    pairs = of_levels([seed, every], [(0, 1)])
+    tables = _known(left, pairs, SOURCE), _known(right, pairs, TARGET)
+    score = score_pairs(*tables, pairs).view_as(every)
     widths = [level.flatten(1).shape[1] for level in nodes]
     parts = zip(score.split(widths, dim=1), nodes, strict=True)
     return [part.reshape(level.shape) for part, level in parts]
 
 
-def _known(embedding: Vectors, nodes: Sequence[Tensor]) -> tuple[Tensor, bool]:
-    """The table of fused vectors, which must have a row for every node."""
+def _known(embedding: Vectors, pairs: Pairs, side: int) -> tuple[Tensor, bool]:
+    """The table of fused vectors, which must have a row for every node it is for."""
     found = table_of(embedding.owner)
     if found is None:
         _check.fail(embedding.name, "must be a matrix in memory", "a function")
     rows = found[0].shape[0]
-    for level in nodes:
-        if level.numel() and int(level.max()) >= rows:
+    if pairs.nodes.numel() and int(pairs.nodes.max()) >= rows:
+        ends = [pairs.ends(block)[side].amax() for block in range(len(pairs.blocks))]
+        most = int(max(ends, default=0))
+        if most >= rows:
             rule = "must have a vector for every node of the forest"
-            _check.fail(embedding.name, rule, f"none for node {int(level.max())}")
+            _check.fail(embedding.name, rule, f"none for node {most}")
+    return found
+
+
+def pair_loss(
+    first: tuple[Tensor, bool],
+    second: tuple[Tensor, bool],
+    pairs: Pairs,
+    terms: Terms,
+    weight: Tensor,
+) -> Tensor:
+    """The loss [] of pairs by two tables, whose gradients may be sparse."""
+    (left, sparse), (right, also) = first, second
+    other = None if right is left else right
+    learns = torch.is_grad_enabled()  # which nobody can ask inside
+    how = (sparse, also), pairs, terms, learns
+    found: Tensor = _PairLoss.apply(left, other, weight, *how)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -112,42 +134,59 @@ def score_pairs(
     return found
 
 
-def window_scores(table: nn.Embedding, windows: list[Tensor], per_walk: int) -> Any:
-    """Per array of windows [w, size] the scores [w · (size − 1)] of PyG's Node2Vec.
+class _PairLoss(torch.autograd.Function):
+    """A loss of pairs, with gradients by the pass that finds it."""
 
-    That is of the first node with each other one, window by window. None if the table
-    is one that kernels cannot read.
-    """
-    found = table_of(table)
-    plain = all(part.dim() == 2 and part.shape[1] > 1 for part in windows)
-    if found is None or not plain:
-        return None
-    described = of_windows(windows, per_walk)
-    nodes = described.nodes
-    if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < len(found[0]):
-        return None  # torch says what is wrong
-    sizes = [part.shape[0] * (part.shape[1] - 1) for part in windows]
-    return score_pairs(found, found, described).split(sizes)
+    @staticmethod
+    def forward(
+        ctx: Any,
+        left: Tensor,
+        right: Tensor | None,
+        weight: Tensor,
+        sparse: tuple[bool, bool],
+        pairs: Pairs,
+        terms: Terms,
+        learns: bool,
+    ) -> Tensor:
+        other = left if right is None else right
+        ctx.sparse, ctx.pairs, ctx.terms, ctx.collector = *(sparse, pairs, terms), None
+        wanted, counted = any(ctx.needs_input_grad[:2]), ctx.needs_input_grad[2]
+        how = weight, left, other, learns and wanted, learns and counted
+        passed = ops.pair_pass(pairs, terms, *how)
+        ctx.collector = collects = collector()
+        if collects is not None:
+            collects.scored += pairs.scores
+            ctx.tables = _numbers(collects, left, right)
+            ctx.passed = passed
+        else:
+            rows = [part for side in passed.gradients for part in side]
+            ctx.save_for_backward(left, right, weight, passed.unit, *rows)
+        return passed.value
 
-
-def walk_scores(
-    table: nn.Embedding, walks: Sequence[Tensor], context: int
-) -> Sequence[Tensor]:
-    """Per array of walks [w, length] the scores of all their windows of a size.
-
-    Those of `window_scores`, without the windows; for tables that are collected.
-    """
-    found = table_of(table)
-    if found is None:
-        _check.fail("table", "must be collected", "no")
-    described = of_walks(walks, context)
-    windows = [part.shape[1] - context + 1 for part in walks]
-    sizes = [
-        part.shape[0] * number * (context - 1)
-        for part, number in zip(walks, windows, strict=True)
-    ]
-    parts: Sequence[Tensor] = score_pairs(found, found, described).split(sizes)
-    return parts
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        nothing = None, None, None, None
+        if ctx.collector is not None:
+            scale = float(slope)
+            for number, rows in zip(ctx.tables, ctx.passed.gradients, strict=False):
+                ctx.collector.owed.append(Owed(number, rows, scale))
+            unit, ctx.passed = ctx.passed.unit, None
+            return None, None, None if unit is None else unit * slope, *nothing
+        left, other, weight, unit, *parts = ctx.saved_tensors
+        right = left if other is None else other
+        if torch.is_grad_enabled():  # somebody wants the gradient of the gradient
+            how = weight, left, right
+            value = torch_pairs.pair_loss(ctx.pairs, ctx.terms, *how)
+            inputs = [left, weight] if other is None else [left, right, weight]
+            asked = [given for given in inputs if given.requires_grad]
+            twice = iter(torch.autograd.grad(value, asked, slope, create_graph=True))
+            made = [next(twice) if g.requires_grad else None for g in inputs]
+            if other is None:
+                made.insert(1, None)
+            return *made, *nothing
+        rows = [Rows(*parts[i : i + 3]) for i in range(0, len(parts), 3)]
+        found = _gradients(rows, (left, right), ctx.sparse, float(slope))
+        return *found, None if unit is None else unit.to(weight) * slope, *nothing
 
 
 class _PairScores(torch.autograd.Function):
@@ -162,28 +201,42 @@ class _PairScores(torch.autograd.Function):
         described: Pairs,
     ) -> Tensor:
         ctx.sparse, ctx.described, ctx.collector = sparse, described, collector()
-        if ctx.collector is None:
-            ctx.save_for_backward(left, right)
-        else:
+        ctx.save_for_backward(left, right)
+        if ctx.collector is not None:
             ctx.collector.scored += described.scores
             ctx.tables = _numbers(ctx.collector, left, right)
         return ops.pair_scores(described, left, left if right is None else right)
 
     @staticmethod
     def backward(ctx: Any, coefficient: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.collector is not None:
-            found = Owed(ctx.described, ctx.tables, coefficient)
-            ctx.collector.owed.append(found)
-            return None, None, None, None
         left, other = ctx.saved_tensors
         right = left if other is None else other
+        if ctx.collector is not None:
+            made = ops.pair_gradients(ctx.described, left, right, coefficient)
+            for number, rows in zip(ctx.tables, made, strict=False):
+                ctx.collector.owed.append(Owed(number, rows, 1.0))
+            return None, None, None, None
         if torch.is_grad_enabled():  # somebody wants the gradient of the gradient
             score = torch_pairs.pair_scores(ctx.described, left, right)
             tables = [left] if other is None else [left, right]
             twice = torch.autograd.grad(score, tables, coefficient, create_graph=True)
             return (*twice, *[None] * (4 - len(twice)))
-        made = ops.pair_gradients(ctx.described, left, right, coefficient, ctx.sparse)
-        return (*made, None, None)
+        owed = ops.pair_gradients(ctx.described, left, right, coefficient)
+        return *_gradients(owed, (left, right), ctx.sparse, 1.0), None, None
+
+
+def _gradients(
+    rows: Sequence[Rows],
+    tables: tuple[Tensor, Tensor],
+    sparse: tuple[bool, bool],
+    scale: float,
+) -> list[Tensor | None]:
+    """Those of both tables; None for the second one if it is the first."""
+    found: list[Tensor | None] = [None, None]
+    for number, part in enumerate(rows):
+        own = tables[number], sparse[number]
+        found[number] = ops.as_gradient(part, *own, scale)
+    return found
 
 
 def _numbers(

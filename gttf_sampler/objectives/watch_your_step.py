@@ -7,9 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends.pairs import of_levels
+from gttf_sampler._backends.terms import LIKE, UNLIKE
+from gttf_sampler._backends.terms import terms as terms_of
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     LossAcc,
+    Vectors,
     complete,
     look_up,
     over_trees,
@@ -17,7 +21,7 @@ from gttf_sampler.objectives.base import (
     vectors,
 )
 from gttf_sampler.objectives.negative import NegativeSampler
-from gttf_sampler.objectives.scores import SCORES, fused, level_scores
+from gttf_sampler.objectives.scores import SCORES, fused, level_scores, loss_of
 from gttf_sampler.objectives.second_order import SCHEMES
 
 
@@ -28,6 +32,9 @@ class WYSAcc(LossAcc):
     R_v⟩) with Q = softmax(context); the negatives n of the seed, uniform on all nodes,
     −log σ(−⟨L_u, R_n⟩) on average, `negative_weight` times. That is Proposition 4 with
     the paper's table, and linear in 𝒯ᵏ.
+
+    With `symmetric=True` a score is ½ (⟨L_u, R_v⟩ + ⟨R_u, L_v⟩), for graphs without
+    directions: every pair then teaches both halves of both nodes.
 
     Differs from the paper: its WysAcc puts the mean over the context, and that over the
     negatives, inside the logarithm, where they are not linear in 𝒯ᵏ; `scheme="paper"`
@@ -40,6 +47,7 @@ class WYSAcc(LossAcc):
         num_negatives: per seed.
         negative_weight: of all negatives of a seed, where its walkers weigh 1.
         scheme: "unbiased", or "paper".
+        symmetric: see above; of the "unbiased" scheme.
         generator: draws the negatives; None is torch's default generator.
     """
 
@@ -52,6 +60,7 @@ class WYSAcc(LossAcc):
         *,
         negative_weight: float = 1.0,
         scheme: str = "unbiased",
+        symmetric: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         self.left, self.right = vectors("left", left), vectors("right", right)
@@ -64,6 +73,9 @@ class WYSAcc(LossAcc):
         self.num_negatives = _check.count("num_negatives", num_negatives)
         self.negative_weight = _check.positive("negative_weight", negative_weight)
         self.scheme = _check.one_of("scheme", scheme, SCHEMES)
+        self.symmetric = _check.yes_or_no("symmetric", symmetric)
+        if self.symmetric and self.scheme == "paper":
+            _check.fail("symmetric", 'must be False in the "paper" scheme', symmetric)
         self.generator = _check.cpu_generator("generator", generator)
 
     def loss(self, forest: WalkForest) -> Tensor:
@@ -79,29 +91,53 @@ class WYSAcc(LossAcc):
 
         def work(group: slice) -> Tensor:
             here, there = seed[group], [level[group] for level in nodes]
+            counts = [level[group] for level in weight]
+            if fused(self.left, self.right) and self.scheme == "unbiased":
+                return self._fused(here, there, counts)
             *pairs, negatives = self._scores(here, there)
-            return self._group(pairs, negatives, [level[group] for level in weight])
+            return self._group(pairs, negatives, counts)
 
-        each = sum(level.shape[1] for level in nodes) * (1 + (self.scheme == "paper"))
+        twice = self.scheme == "paper" or self.symmetric
+        each = sum(level.shape[1] for level in nodes) * (1 + twice)
         most = SCORES if fused(self.left, self.right) else None
         return over_trees(work, seed.shape[0], each, most)
 
+    def _fused(
+        self, seed: Tensor, nodes: Sequence[Tensor], weight: Sequence[Tensor]
+    ) -> Tensor:
+        """The loss of some trees by kernels, in one pass over the pairs."""
+        *walkers, negatives = nodes
+        levels = [seed, torch.cat(list(walkers), dim=1), negatives]
+        pairs = of_levels(levels, [(0, 1), (0, 2)])
+        sorts = ["pair", "block"]
+        terms = terms_of(pairs, [LIKE, UNLIKE], sorts, symmetric=self.symmetric)
+        widths = torch.tensor([level.shape[1] for level in walkers])
+        share = self.context.softmax(0).repeat_interleave(widths.to(seed.device))
+        counts = (torch.cat(list(weight), dim=1) * share).view(-1)
+        other = counts.new_tensor([self.negative_weight / self.num_negatives])
+        counts = torch.cat([counts, other])
+        return loss_of(self.left, self.right, pairs, terms, counts)
+
     def _scores(self, seed: Tensor, nodes: Sequence[Tensor]) -> list[Tensor]:
         """Per level the scores [b, width] of a seed and the nodes there."""
-        if fused(self.left, self.right):
-            scores = level_scores(self.left, self.right, seed, nodes)
-            if self.scheme == "unbiased":
-                return scores
-            other = level_scores(self.right, self.left, seed, nodes)
-            return [score + back for score, back in zip(scores, other, strict=True)]
-        here, found = self.left(seed), look_up(self.right, nodes)
-        self.right.must_match(self.left, found[-1], here)
-        scores = [(here * there).sum(-1) for there in found]
-        if self.scheme == "unbiased":
+        scores = self._halves(self.left, self.right, seed, nodes)
+        if self.scheme == "unbiased" and not self.symmetric:
             return scores
-        here = self.right(seed)
-        other = [(here * there).sum(-1) for there in look_up(self.left, nodes)]
-        return [score + back for score, back in zip(scores, other, strict=True)]
+        other = self._halves(self.right, self.left, seed, nodes)
+        both = zip(scores, other, strict=True)
+        part = 0.5 if self.symmetric else 1.0
+        return [part * (score + back) for score, back in both]
+
+    @staticmethod
+    def _halves(
+        left: Vectors, right: Vectors, seed: Tensor, nodes: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """Per level the products [b, width] of one vector of a seed and those there."""
+        if fused(left, right):
+            return level_scores(left, right, seed, nodes)
+        here, found = left(seed), look_up(right, nodes)
+        right.must_match(left, found[-1], here)
+        return [(here * there).sum(-1) for there in found]
 
     def _group(
         self, pairs: Sequence[Tensor], negatives: Tensor, weight: Sequence[Tensor]

@@ -352,7 +352,8 @@ def test_every_fast_function_is_compared():
     fast = made & set(ops.__all__)
     whole = {"rooted", "walk_node2vec"}  # compared where they are called
     # compared in `test_pairs` and `test_fit`
-    whole |= {"draw_alias", "pair_gradients", "pair_scores", "step_rows"}
+    whole |= {"as_gradient", "draw_alias", "pair_gradients", "pair_pass"}
+    whole |= {"pair_scores", "step_rows"}
     whole |= {"edge_filter"}  # the reference has none; compared by what comes of it
     assert fast == compared | whole
 

@@ -12,6 +12,7 @@ from exact import graph
 from gttf_sampler import CompactAdj, use_backend
 from gttf_sampler._backends import torch_pairs
 from gttf_sampler._backends.pairs import Rule
+from gttf_sampler._backends.terms import Rows
 from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep, split_links
 from gttf_sampler.embedding import fit as fitting
 from gttf_sampler.embedding.order import in_blocks, near_order
@@ -28,6 +29,9 @@ MODELS = {
         adj, 20, 2, [2, 2], p=0.5, q=2.0, trainable=True, contrast="logistic", **how
     ),
     "wys": lambda adj, **how: WatchYourStep(adj, 20, [2, 1, 1], **how),
+    "symmetric": lambda adj, **how: WatchYourStep(
+        adj, 20, [2, 1], symmetric=True, **how
+    ),
     "paper": lambda adj, **how: WatchYourStep(adj, 20, [2, 1], scheme="paper", **how),
 }
 NAMES = pytest.mark.parametrize("name", list(MODELS))
@@ -252,8 +256,9 @@ def test_steps_of_the_kernel_are_those_of_the_reference(kind, dtype):
         table = torch.randn(40, 21).to(dtype)
         kept_rows = [torch.rand(40, 21, dtype=wide) for _ in range(kept.get(kind, 2))]
         gradient = torch.randn(4, 21, dtype=wide)
-        rule = Rule(kind, 0.01, key=12345)
-        backend.step_rows(row, gradient, table, kept_rows, rule)
+        rule = Rule(kind, 0.01, key=12345, scale=0.5)
+        rows = Rows(row, torch.tensor([3, 0, 1, 2]), gradient)
+        backend.step_rows(rows, table, kept_rows, rule)
         found.append([table, *kept_rows])
     for reference, fast in zip(*found, strict=True):
         torch.testing.assert_close(fast, reference)
@@ -330,6 +335,21 @@ def test_fit_shows_its_progress_if_asked(capsys):
     make("logistic").fit(1, progress=False)
     make("logistic").fit(1)  # nobody is watching
     assert capsys.readouterr().err == ""
+
+
+def test_fit_tells_a_function_how_far_it_is():
+    told = []
+    model = make("wys")
+    epochs = model.fit(
+        2, batch_size=2, generator=0, progress=lambda *what: told.append(what)
+    )
+    shares, losses, pairs = zip(*told, strict=True)
+    each = len(told) // 2
+    assert shares == pytest.approx(
+        [(step + 1) / (2 * each) for step in range(2 * each)]
+    )
+    assert losses[each - 1] == pytest.approx(epochs[0].loss)
+    assert pairs[each - 1 :: each] == tuple(epoch.pairs for epoch in epochs)
 
 
 def test_fit_keeps_what_it_does_not_train():

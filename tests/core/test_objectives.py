@@ -373,6 +373,12 @@ def test_losses_draw_with_the_generator_they_are_given():
             "'context' must have one entry per depth",
         ),
         (
+            lambda: WYSAcc(
+                *(matrix(0), matrix(0), torch.ones(2)), symmetric=True, scheme="paper"
+            ),
+            'must be False in the "paper" scheme',
+        ),
+        (
             lambda: WYSAcc(matrix(0), matrix(0), torch.ones(2), negative_weight=0),
             "'negative_weight' must be finite and greater than 0",
         ),

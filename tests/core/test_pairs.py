@@ -14,7 +14,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler._backends import numba_pairs, torch_pairs
+from gttf_sampler._backends import numba_pairs, terms, torch_pairs
 from gttf_sampler._backends.pairs import of_levels, of_windows
 from gttf_sampler.objectives import NegativeSampler, scores
 
@@ -36,6 +36,7 @@ LOSSES = {
         z, w, c.exp()[0], c.exp()[1], 2, contrast="logistic"
     ),
     "wys": lambda z, y, c, w: WYSAcc(z, y, c, 3, negative_weight=2.0),
+    "wys symmetric": lambda z, y, c, w: WYSAcc(z, y, c, 3, symmetric=True),
     "wys paper": lambda z, y, c, w: WYSAcc(z, y, c, 2, scheme="paper"),
     "factorization": lambda z, y, c, w: TransitionFactorizationAcc(
         z, y, [0.5, -1.0, 2.0, 1.0][: len(c)]
@@ -50,7 +51,10 @@ def upwards(path, node, neighborhood):
 
 def tables(size, dtype, sparse=False, seed=0):
     torch.manual_seed(seed)
-    return [torch.nn.Embedding(N, size, sparse=sparse).to(dtype) for _ in range(2)]
+    made = [torch.nn.Embedding(N, size, sparse=sparse) for _ in range(2)]
+    for table in made:  # losses as large as their terms: no digits are cancelled
+        torch.nn.init.normal_(table.weight, std=0.3)
+    return [table.to(dtype) for table in made]
 
 
 def outcome(backend, name, forest, size, window, dtype, sparse):
@@ -85,15 +89,17 @@ def test_fused_losses_are_those_of_the_reference(
         fanouts = [1]
     bias = upwards if stops else None
     forest = traverse(graph(ROWS), seeds, fanouts, bias, generator=1)
-    how = name, forest, size, window, torch.float32, sparse
-    found, expected = (outcome(backend, *how) for backend in ("numba", "torch"))
+    how = name, forest, size, window
+    found = outcome("numba", *how, torch.float32, sparse)
+    expected = outcome("torch", *how, torch.float64, sparse)  # without its rounding
     for fused, reference in zip(found, expected, strict=True):
         if fused is None or reference is None:
             zero = fused if reference is None else reference
             assert zero is None or not zero.any()
             continue
         scale = max([0.1, *reference.abs().view(-1).tolist()])
-        torch.testing.assert_close(fused, reference, rtol=1e-5, atol=1e-5 * scale)
+        close = {"rtol": 1e-5, "atol": 1e-5 * scale}
+        torch.testing.assert_close(fused.double(), reference, **close)
 
 
 @given(
@@ -120,16 +126,100 @@ def test_kernels_are_those_of_the_reference(levels, trees, size, common, both, s
     expected = torch_pairs.pair_scores(described, left, right)
     torch.testing.assert_close(found, expected)
     assert found.numel() == described.scores
-    coefficient = torch.randn_like(found)
-    how = described, left, right, coefficient, (sparse, sparse)
-    for made, other in zip(
-        numba_pairs.pair_gradients(*how), torch_pairs.pair_gradients(*how), strict=True
-    ):
-        assert (made is None) == (other is None) == (both and made is None)
-        if made is not None:
-            assert made.is_sparse == sparse
-            assert not sparse or made.is_coalesced()
-            torch.testing.assert_close(made, other)
+    how = described, left, right, torch.randn_like(found)
+    compare(numba_pairs.pair_gradients(*how), how, torch_pairs.pair_gradients, sparse)
+
+
+def compare(found, how, reference, sparse):
+    """Gradients of both tables, or of the one, against those of the reference."""
+    _, left, right, *_ = how
+    expected, tables = reference(*how), [left, right]
+    assert len(found) == len(expected) == (1 if right is left else 2)
+    for made, other, table in zip(found, expected, tables, strict=False):
+        assert made.row.unique().numel() == made.row.numel()
+        one, two = (
+            module.as_gradient(rows, table, sparse, 0.5)
+            for module, rows in ((numba_pairs, made), (torch_pairs, other))
+        )
+        assert one.is_sparse == two.is_sparse == sparse
+        assert not sparse or one.is_coalesced()
+        if sparse:
+            assert torch.equal(one.indices(), two.indices())
+        torch.testing.assert_close(one.to_dense(), two.to_dense())
+
+
+KINDS = (terms.LINEAR, terms.LIKE, terms.UNLIKE, terms.LIKE_EPS, terms.UNLIKE_EPS)
+
+
+@given(
+    levels=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    trees=st.integers(0, 5),
+    size=SIZES,
+    both=st.booleans(),
+    symmetric=st.booleans(),
+    sparse=st.booleans(),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=6, max_size=6),
+    sorts=st.lists(
+        st.sampled_from(["pair", "source", "block"]), min_size=6, max_size=6
+    ),
+    chunk=st.sampled_from([1 << 20, 1]),
+)
+def test_one_pass_is_that_of_the_reference(
+    levels, trees, size, both, symmetric, sparse, kinds, sorts, chunk
+):
+    """Loss, gradients of vectors and of weights, in one chunk and in several."""
+    torch.manual_seed(0)
+    widths = torch.tensor([1, *levels]).cumprod(0).tolist()
+    nodes = [torch.randint(N, (trees, width)) for width in [*widths, 4]]
+    last = len(nodes) - 1
+    chosen = [(i, j) for i in range(last) for j in range(i + 1, last)]
+    chosen += [(i, last) for i in range(last)]
+    pairs = of_levels(nodes, chosen, last)
+    near = len(chosen) - last
+    kind = [*kinds, *kinds][:near] + [terms.PARTITION] * last
+    sort = [*sorts, *sorts][:near] + ["source"] * last
+    described = terms.terms(pairs, kind, sort, eps=1e-15, symmetric=symmetric)
+    left = torch.randn(N, size, dtype=torch.float64)
+    right = left if both else torch.randn(N, size, dtype=torch.float64)
+    weight = torch.randn(10_000, dtype=torch.float64)
+    how = pairs, described, weight, left, right, True, True
+    before, numba_pairs.CHUNK = numba_pairs.CHUNK, chunk
+    try:
+        found = numba_pairs.pair_pass(*how)
+    finally:
+        numba_pairs.CHUNK = before
+    expected = torch_pairs.pair_pass(*how)
+    torch.testing.assert_close(found.value, expected.value)
+    torch.testing.assert_close(found.unit, expected.unit)
+    given = found.gradients, (pairs, left, right), lambda *_: expected.gradients
+    compare(*given, sparse)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_have_seven_digits_in_float32(kind):
+    """Against float64, from scores of nothing to saturated ones."""
+    score = torch.linspace(-30, 30, 2001)
+    nodes = torch.arange(len(score))[:, None]
+    pairs = of_levels([nodes, torch.zeros_like(nodes)], [(0, 1)])
+    described = terms.terms(pairs, [kind], ["pair"], eps=1e-15)
+    weight, one = torch.ones(len(score)), torch.ones(1, 1)
+    how = score[:, None], one, True, True
+    found = numba_pairs.pair_pass(pairs, described, weight, *how)
+    tables = score[:, None].double(), one.double()
+    how = weight.double(), *tables, True, True
+    expected = torch_pairs.pair_pass(pairs, described, *how)
+    few = score.abs() < (1 if kind == terms.UNLIKE_EPS else 31)  # 1 − σ is rounded
+    eps = kind in (terms.LIKE_EPS, terms.UNLIKE_EPS)  # which 1 + eps is rounded by
+    close = {"rtol": 1e-6, "atol": 2e-15 if eps else 1e-30}
+    torch.testing.assert_close(found.unit[few].double(), expected.unit[few], **close)
+    slope, exact = (
+        module.as_gradient(passed.gradients[0], table, False, 1.0).double()[few]
+        for module, passed, table in (
+            (numba_pairs, found, score[:, None]),
+            (torch_pairs, expected, tables[0]),
+        )
+    )
+    torch.testing.assert_close(slope, exact, **close)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -144,13 +234,12 @@ def test_rows_that_are_asked_for_ahead_change_nothing(rows, sparse, monkeypatch)
     found = []
     for far in (1 << 24, 0):
         monkeypatch.setattr(numba_pairs, "FAR", far)
-        how = described, left, right, coefficient, (sparse, sparse)
-        found.append(
-            [
-                numba_pairs.pair_scores(described, left, right),
-                *(part.to_dense() for part in numba_pairs.pair_gradients(*how)),
-            ]
-        )
+        made = numba_pairs.pair_gradients(described, left, right, coefficient)
+        grads = [
+            numba_pairs.as_gradient(rows, table, sparse, 1.0).to_dense()
+            for rows, table in zip(made, (left, right), strict=True)
+        ]
+        found.append([numba_pairs.pair_scores(described, left, right), *grads])
     for near, ahead in zip(*found, strict=True):
         assert torch.equal(near, ahead)
 
@@ -160,13 +249,12 @@ def test_rows_that_are_asked_for_ahead_change_nothing(rows, sparse, monkeypatch)
 def test_windows_are_scored_in_their_order(shapes, per_walk):
     """Whatever is said of how they overlap."""
     torch.manual_seed(0)
-    z = torch.nn.Embedding(N, 24)
+    z = torch.randn(N, 24)
     windows = [torch.randint(N, shape) for shape in shapes]
-    found = scores.window_scores(z, windows, per_walk)
-    for part, score in zip(windows, found, strict=True):
-        expected = (z(part[:, :1]) * z(part[:, 1:])).sum(-1).view(-1)
-        torch.testing.assert_close(score, expected)
-    assert of_windows(windows, per_walk).scores == sum(map(len, found))
+    pairs = of_windows(windows, per_walk)
+    expected = [(z[part[:, :1]] * z[part[:, 1:]]).sum(-1).view(-1) for part in windows]
+    found = numba_pairs.pair_scores(pairs, z, z)
+    torch.testing.assert_close(found, torch.cat(expected))
 
 
 @pytest.mark.parametrize("first", [0, 7])
@@ -217,6 +305,24 @@ def test_gradient_of_the_context_is_that_of_finite_differences():
         step[entry] = 1e-6
         change = (value(context + step) - value(context - step)).item() / 2e-6
         assert change == pytest.approx(found[entry].item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_losses_can_be_differentiated_twice(both):
+    left = torch.randn(N, 3, dtype=torch.float64, requires_grad=True)
+    right = torch.randn(N, 3, dtype=torch.float64, requires_grad=True)
+    levels = [torch.randint(N, (4, 1)), torch.randint(N, (4, 3))]
+    pairs = of_levels([*levels, torch.randint(N, (4, 2))], [(0, 1), (0, 2)])
+    kinds = [terms.LIKE, terms.PARTITION]
+    described = terms.terms(pairs, kinds, ["pair", "source"])
+    weight = torch.rand(16, dtype=torch.float64, requires_grad=True)
+
+    def loss(left, right, weight):
+        tables = (left, False), (left if both else right, False)
+        return scores.pair_loss(*tables, pairs, described, weight)
+
+    torch.autograd.gradcheck(loss, (left, right, weight))
+    torch.autograd.gradgradcheck(loss, (left, right, weight))
 
 
 @pytest.mark.parametrize("both", [True, False])

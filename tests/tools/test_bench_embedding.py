@@ -1,5 +1,6 @@
 """`gttf bench embedding`: its graph, its subjects, its tables and pictures."""
 
+import json
 import sys
 import types
 from importlib import import_module
@@ -37,7 +38,7 @@ def small(monkeypatch):
     monkeypatch.setattr(task_embedding, "SIZE", 8)
     monkeypatch.setattr(learning, "WALKS", 2)
     monkeypatch.setattr(
-        embedders, "PACE", {"DeepWalk": (2, 64, 0.1), embedders.WYS: (2, 64, 0.1)}
+        embedders, "PACE", dict.fromkeys(embedders.PACE, (2, 64, 0.1, {}))
     )
 
     def run_job(job, progress):
@@ -191,6 +192,70 @@ def test_scale_measures_every_size(small, monkeypatch):
     assert not any("no peer" in note for note in found["notes"])
     assert "µs a node" in tables.render(found)
     assert len(plots.draw(found).axes) == 2
+
+
+def test_scale_tells_what_the_memory_did_not_hold(small, monkeypatch):
+    plain, told = task_embedding.run_job, []
+
+    def run_job(job, progress):
+        if job["nodes"] == 400:
+            raise ChildError("the process was ended by signal 9\nlast words")
+        return plain(job, progress)
+
+    monkeypatch.setattr(task_embedding, "run_job", run_job)
+    monkeypatch.setattr(planted, "steps", lambda scale: [200, 400])
+    options = {"scale": 0.01, "rounds": 2, "seed": 0}
+    found = task_embedding.grow(options, silent)
+    assert [row["nodes"] for row in found["groups"][0]["rows"]] == [200, 200]
+    left = [(entry["peer"], entry["why"]) for entry in found["left_out"]]
+    why = "the process was ended by signal 9"
+    assert left == [(f"{name}, 400 nodes", why) for name in task_embedding.SETTINGS]
+    task_embedding.measure_size(200, "DeepWalk", 1, 0, lambda *what: told.append(what))
+    assert told[-1][0].startswith("DeepWalk on 200 nodes: loss")
+    assert told[-1][1] == 1.0
+
+
+def test_docs_show_what_was_measured(small, tmp_path, monkeypatch):
+    """Reports → tables of the page and a picture, and nothing else is touched."""
+    pytest.importorskip("matplotlib")
+    pictures = pytest.importorskip("docs.pictures")
+    monkeypatch.setattr(pictures, "HERE", tmp_path)
+    monkeypatch.setattr(pictures, "IMAGES", tmp_path)
+    monkeypatch.setattr(planted, "steps", lambda scale: [200])
+    monkeypatch.setattr(
+        task_embedding,
+        "everyone",
+        lambda: {
+            name: embedders.subjects()[name]
+            for name in ("gttf DeepWalk.fit", "gttf WatchYourStep.fit")
+        },
+    )
+    names = pictures.EPOCHS, pictures.GROWTH, pictures.AUC
+    page = "".join(f"{''.join(pictures.marks(name))}kept\n" for name in names)
+    (tmp_path / "embeddings.md").write_text(page)
+    options = {**runs.defaults("embedding"), "seed": 0, "tmp": "/tmp", "rounds": 1}
+    curve = {"Watch Your Step": [[[1.0, 1, 80.0]], [[1.0, 1, 82.0]]]}
+    auc = [{"graph": g, "curves": curve, "degrees": [50.0, 50.0]} for g in ("a", "b")]
+    reports = [
+        *(
+            runs.measure("embedding", {**options, "scale": scale}, silent)
+            for scale in (None, 0.01)
+        ),
+        *auc,
+    ]
+    files = [tmp_path / f"{number}.json" for number in range(len(reports))]
+    for file, report in zip(files, reports, strict=True):
+        file.write_text(json.dumps({"command": "gttf bench embedding", **report}))
+    pictures.take(list(map(str, files)))
+    text = (tmp_path / "embeddings.md").read_text()
+    assert text.count("kept\n") == 3
+    assert "| Watch Your Step | 81.0 ± 1.0 | 81.0 ± 1.0 | 90.5 / 93.5 |" in text
+    assert "| gttf WatchYourStep.fit |" in text
+    assert "µs a node" in text
+    assert "images/embedding.svg" in text
+    assert "AUC of hidden edges" in (tmp_path / "embedding.svg").read_text()
+    pictures.take(list(map(str, files)))
+    assert (tmp_path / "embeddings.md").read_text() == text
 
 
 @pytest.mark.parametrize(

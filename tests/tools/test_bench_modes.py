@@ -267,8 +267,9 @@ def test_docs_show_what_was_measured(tmp_path):
         "left_out": [{"peer": "PyG 1, odd", "why": "no"}],
         "notes": ["busy"],
     }
-    page = f"before\n{pictures.BEGIN}old\n{pictures.END}after\n"
-    filled = pictures.fill(page, result)
+    begin, end = pictures.marks(pictures.MODES)
+    page, text = f"before\n{begin}old\n{end}after\n", pictures.markdown(result)
+    filled = pictures.fill(page, pictures.MODES, text)
     assert filled.startswith("before\n")
     assert filled.endswith("after\n")
     assert "old" not in filled
@@ -284,4 +285,4 @@ def test_docs_show_what_was_measured(tmp_path):
     assert bars[0].note == "2.00 ms, peer 5.00 ms"
     assert bars[2].note == "7.00 ms"
     assert bars[3].note == "2.00 s, peer 5.00 s"
-    assert pictures.fill(filled, result) == filled
+    assert pictures.fill(filled, pictures.MODES, text) == filled

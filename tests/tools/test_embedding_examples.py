@@ -64,8 +64,9 @@ def test_bench_embedding(run, tmp_path):
     options = ["--edges", tmp_path / "ring.txt", "--seconds", 0.2, "--dim", 8]
     files = ["--json", tmp_path / "a.json", "--png", tmp_path / "a.png"]
     printed = run("bench_embedding.py", *options, *files)
-    curves = json.loads((tmp_path / "a.json").read_text())
-    assert len(curves) == 6
+    found = json.loads((tmp_path / "a.json").read_text())
+    curves = found["curves"]
+    assert (found["graph"], len(found["degrees"]), len(curves)) == ("ring", 1, 6)
     for name, (curve,) in curves.items():
         assert f"\n{name} " in printed
         seconds, epochs, auc = curve[-1]

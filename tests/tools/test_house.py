@@ -38,7 +38,7 @@ FOR_ADAPTERS = {
     "gttf_sampler.embedding.storage": "zeros",
     "gttf_sampler.estimate": "SampledDegreeWarning share",
     "gttf_sampler.graph.kept": "kept_of",
-    "gttf_sampler.objectives.scores": "walk_scores window_scores",
+    "gttf_sampler.objectives.contexts": "node2vec_loss walk_loss",
     "gttf_sampler.gather": "gather_columns gathers_into",
     "gttf_sampler.verdict": "Passes UnbiasedReport evaluating report without",
     "gttf_sampler.random": "NEGATIVE new_key",

@@ -1,0 +1,126 @@
+"""The compiled loops over gradient rows: joined, handed out, steps taken by them."""
+
+from functools import partial
+
+import numpy as np
+from numba import uint64
+
+from gttf_sampler._backends.kernels import _GOLDEN, _compiled, _mix, _prefetch
+
+SGD, ADAGRAD, ADAM = range(3)
+_16 = np.uint64(16)
+_SOON = 4  # rows ahead that an optimizer asks for
+
+
+@_compiled
+def join_rows(lo, hi, chunk, places, rows, total, size):
+    """Gives gradient rows lo to hi of a chunk to the first one that has the node.
+
+    Of those that were given away, the node is ~node afterwards.
+    """
+    size = uint64(size)
+    for i in range(lo, hi):
+        node = rows[uint64(i)]
+        for earlier in range(chunk):
+            found = places[earlier, uint64(node)]
+            if found >= 0:
+                to, start = uint64(found) * size, uint64(i) * size
+                for j in range(size):
+                    total[to + j] += total[start + j]
+                rows[uint64(i)] = ~node
+                break
+
+
+@_compiled
+def forget_rows(lo, hi, rows, place):
+    """Makes the places of nodes lo to hi of `rows` -1 again."""
+    for i in range(lo, hi):
+        node = rows[uint64(i)]
+        place[uint64(node if node >= 0 else ~node)] = -1
+
+
+@_compiled
+def copy_rows(lo, hi, rows, at, total, scale, size, out):
+    """out[rows[i]] = scale · total[at[i]], flat; rows are different ones."""
+    size = uint64(size)
+    for i in range(lo, hi):
+        to, start = uint64(rows[i]) * size, uint64(at[i]) * size
+        for j in range(size):
+            out[to + j] = scale * total[start + j]
+
+
+# Python's division asks about zero each time, and keeps loops from being vectors.
+_divides = partial(_compiled, error_model="numpy")
+
+
+@_divides
+def _step_row(kind, numbers, gradient, row, first, second):
+    """One rule on one row, in place; `first` and `second` are what it keeps."""
+    rate, keep1, keep2, eps, scale = numbers
+    if kind == SGD:
+        for i in range(row.size):
+            row[i] -= rate * (scale * gradient[i])
+    elif kind == ADAGRAD:
+        for i in range(row.size):
+            g = scale * gradient[i]
+            first[i] += g * g
+            row[i] -= rate * g / (np.sqrt(first[i]) + eps)
+    else:
+        for i in range(row.size):
+            g = scale * gradient[i]
+            first[i] += keep1 * (g - first[i])
+            second[i] += keep2 * (g * g - second[i])
+            row[i] -= rate * first[i] / (np.sqrt(second[i]) + eps)
+
+
+@_compiled
+def _ask_row(table, start, size):
+    """Asks memory for a row that is changed soon."""
+    for number in range(start, start + size, uint64(64 // table.itemsize)):
+        _prefetch(table, number)
+
+
+@_compiled
+def step_rows(
+    lo, hi, kind, numbers, rows, at, gradient, table, first, second, size, key
+):
+    """Changes a part of the rows, each there once; `numbers` as in `_step_row`."""
+    size = uint64(size)
+    for i in range(lo, hi):
+        soon = min(i + _SOON, hi - 1)
+        begin = uint64(rows[soon]) * size
+        _ask_row(gradient, uint64(at[soon]) * size, size)
+        _ask_row(table, begin, size)
+        if kind != SGD:
+            _ask_row(first, begin, size)
+        if kind == ADAM:
+            _ask_row(second, begin, size)
+        place, start = uint64(rows[i]) * size, uint64(at[i]) * size
+        end = place + size
+        kept = first[place:end], second[place:end]
+        owed = gradient[start : start + size]
+        _step_row(kind, numbers, owed, table[place:end], *kept)
+
+
+@_compiled
+def step_rows_half(
+    lo, hi, kind, numbers, rows, at, gradient, table, first, second, size, key
+):
+    """Rows of bfloat16: widened, changed, and rounded up or down at random."""
+    size = uint64(size)
+    bits = np.empty(size, np.uint32)
+    row = bits.view(np.float32)
+    words = (size + uint64(3)) // uint64(4)
+    for i in range(lo, hi):
+        node = uint64(rows[i])
+        place = node * size
+        for j in range(size):
+            bits[j] = uint64(table[place + j]) << _16
+        start, end = uint64(at[i]) * size, place + size
+        kept = first[place:end], second[place:end]
+        _step_row(kind, numbers, gradient[start : start + size], row, *kept)
+        for j in range(size):
+            quarter = j // uint64(4)
+            word = _mix(key + (node * words + quarter) * _GOLDEN)
+            coin = (word >> (uint64(16) * (j % uint64(4)))) & uint64(0xFFFF)
+            table[place + j] = (uint64(bits[j]) + coin) >> _16

@@ -12,6 +12,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
+from gttf_sampler._backends import torch_ops
 from gttf_sampler._backends import triton_launch as how
 from gttf_sampler._backends.triton_arguments import send_words
 from gttf_sampler._backends.triton_forest import forest

@@ -24,7 +24,9 @@ SAVED_BY_TORCH = (".pt", ".pth")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    kinds = "edge list, .parquet, .npz, CompactAdj directory, one that is cut into 1 part"
+    kinds = (
+        "edge list, .parquet, .npz, CompactAdj directory, one that is cut into 1 part"
+    )
     add("graph", help=f"{kinds}, or a PyG Data or HeteroData in a .pt file")
     add("out", help="directory to write")
     add("--parts", type=int, required=True, help="how many parts, one per process")

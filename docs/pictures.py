@@ -116,7 +116,8 @@ def fill(page: str, name: str, text: str) -> str:
 
 def markdown(result: dict[str, Any]) -> str:
     """A result of `gttf bench` as tables of Markdown, each below its title."""
-    machine, lines = result["machine"], [f"`{result['command']}`"]
+    command = re.sub(r"(--graph )\S*/", r"\1", result["command"])
+    machine, lines = result["machine"], [f"`{command}`"]
     lines[0] += f" ({machine['cpu']}, {machine['cores']} cores):\n"
     for group in result["groups"]:
         columns = COLUMNS[group.get("columns", result["task"])]

@@ -53,7 +53,8 @@ def quality(group: dict[str, Any], axes: Any) -> None:
         seconds, _, aucs = zip(*row["curve"], strict=True)
         color = COLORS[number % len(COLORS)]
         values = [100 * auc for auc in aucs]
-        how = {"ms": 3, "lw": 1.2, "color": color, "label": row["peer"]}
+        dot = 3 if len(values) > 1 else 6
+        how = {"ms": dot, "lw": 1.2, "color": color, "label": row["peer"]}
         axes.plot(seconds, values, "o-", **how)
     axes.set(xscale="log", xlabel="seconds of training")
     axes.set(ylabel="ROC-AUC of hidden edges, %")

@@ -18,7 +18,7 @@ NODE2VEC, DEEPWALK, WYS = "Node2Vec", "DeepWalk", "Watch Your Step"
 # Adam, and what is different in `fit`
 PACE: dict[str, tuple[int, int, float, dict[str, Any]]] = {
     DEEPWALK: (10, 512, 0.1, {}),
-    WYS: (20, 2048, 0.03, {"lr": 0.1, "schedule": "linear"}),
+    WYS: (30, 2048, 0.03, {"lr": 0.1, "schedule": "linear"}),
 }
 PAIRS = {
     DEEPWALK: sum(STEPS - k + 1 for k in range(1, learning.WINDOW + 1)) + PARTNERS,

@@ -245,13 +245,15 @@ def test_docs_show_what_was_measured(small, tmp_path, monkeypatch):
     ]
     files = [tmp_path / f"{number}.json" for number in range(len(reports))]
     for file, report in zip(files, reports, strict=True):
-        file.write_text(json.dumps({"command": "gttf bench embedding", **report}))
+        command = "gttf bench embedding --graph /a/place/of/b.txt --rounds 1"
+        file.write_text(json.dumps({"command": command, **report}))
     pictures.take(list(map(str, files)))
     text = (tmp_path / "embeddings.md").read_text()
     assert text.count("kept\n") == 3
     assert "| Watch Your Step | 81.0 ± 1.0 | 81.0 ± 1.0 | 90.5 / 93.5 |" in text
     assert "| gttf WatchYourStep.fit |" in text
     assert "µs a node" in text
+    assert "--graph b.txt --rounds 1" in text
     assert "images/embedding.svg" in text
     assert "AUC of hidden edges" in (tmp_path / "embedding.svg").read_text()
     pictures.take(list(map(str, files)))

@@ -5,6 +5,8 @@
 had under the names of the originals as well.
 """
 
+from typing import TYPE_CHECKING, Any
+
 try:
     import torch_geometric  # noqa: F401
 except ImportError as err:
@@ -21,7 +23,6 @@ from gttf_pyg.feature_store import FileStore
 from gttf_pyg.hgt import HGTLoader, HGTSampler
 from gttf_pyg.inference import layerwise_inference, sampled_inference
 from gttf_pyg.leaks import assert_no_future
-from gttf_pyg.lightning import LightningLinkData, LightningNodeData
 from gttf_pyg.loader import (
     GTTFLinkLoader,
     GTTFLoader,
@@ -36,6 +37,9 @@ from gttf_pyg.shadow import ShaDowKHopSampler
 from gttf_pyg.transforms import GTTFNorm, ToCompact
 from gttf_pyg.unbiased import unbiased
 from gttf_sampler.estimate import SampledDegreeWarning
+
+if TYPE_CHECKING:
+    from gttf_pyg.lightning import LightningLinkData, LightningNodeData
 
 __all__ = [
     "BidirectionalNeighborSampler",
@@ -67,3 +71,12 @@ __all__ = [
     "sampled_inference",
     "unbiased",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The data modules, when they are asked for: PyG's import all of Lightning."""
+    if name in ("LightningLinkData", "LightningNodeData"):
+        from gttf_pyg import lightning
+
+        return getattr(lightning, name)
+    raise AttributeError(f"module 'gttf_pyg' has no attribute {name!r}")

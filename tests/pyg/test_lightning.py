@@ -124,3 +124,11 @@ def test_two_processes_share_the_seeds(tmp_path):
         assert len(batches[0]) == len(batches[1]) == 5
         assert sorted(seeds) == list(range(34))
     assert seen[0][:5] != seen[0][5:]
+
+
+def test_lightning_is_imported_by_who_asks_for_it():
+    code = "import sys, gttf_pyg; print('pytorch_lightning' in sys.modules)"
+    env = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "adapters")}
+    env["PYTHONPATH"] += os.pathsep + str(HERE.parents[1])
+    run = [sys.executable, "-c", code]
+    assert subprocess.check_output(run, env=env, text=True).strip() == "False"

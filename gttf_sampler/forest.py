@@ -58,7 +58,9 @@ class WalkForest:
         self.edges.append(edge)
         self.nodes.append(node)
 
-    def ensure_room(self, adj: CompactAdj, trees: int, fanouts: tuple[int, ...]) -> None:
+    def ensure_room(
+        self, adj: CompactAdj, trees: int, fanouts: tuple[int, ...]
+    ) -> None:
         """Refuses to be written to unless it is of that graph and those sizes."""
         if self.adj is not adj or self.fanouts != fanouts:
             rule = f"must be a forest of the same graph and the fanouts {list(fanouts)}"

@@ -48,12 +48,12 @@ class PaddedSubgraph:
 
     @property
     def node_mask(self) -> Tensor:
-        """bool [N + 1]: which nodes were sampled."""
+        """Bool [N + 1]: which nodes were sampled."""
         return _mask(self.node, self.num_sampled_nodes)
 
     @property
     def edge_mask(self) -> Tensor:
-        """bool [E]: which edges were sampled."""
+        """Bool [E]: which edges were sampled."""
         return _mask(self.edge, self.num_sampled_edges)
 
     @property

@@ -191,7 +191,9 @@ def _number(
     trees = [each.root for each in some if each.root is not None]
     root = torch.cat(trees) if nodes.root is not None else None
     local = nodes.number(torch.cat([each.node for each in some]), root, width)
-    for each, row in zip(some, local.split([e.edge.numel() for e in some]), strict=True):
+    for each, row in zip(
+        some, local.split([e.edge.numel() for e in some]), strict=True
+    ):
         each.row = row
 
 

@@ -29,6 +29,7 @@ from gttf_sampler.objectives import (
     TransitionFactorizationAcc,
     WYSAcc,
 )
+from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
 from gttf_sampler.rooted import sample_rooted
 from gttf_sampler.subgraph import HeteroSubgraph, Subgraph
 from gttf_sampler.traverse import AccumulateFn, traverse
@@ -56,6 +57,8 @@ __all__ = [
     "NoRevisitBias",
     "Node2VecAcc",
     "Node2VecBias",
+    "PaddedHeteroSubgraph",
+    "PaddedSubgraph",
     "RootedAdjAcc",
     "Subgraph",
     "TemporalBias",

@@ -118,7 +118,8 @@ def draw_by_law(walkers: Walkers, law: Law, fanout: int, replace: bool) -> Tenso
         skipped = (count - fanout).clamp_(min=0)
         start, count = start + skipped, count - skipped
     if law.mass is not None:
-        rest = start, count, fanout, replace, law.time is None
+        whole = law.time is None and not law.last
+        rest = start, count, fanout, replace, whole
         return _draw_within_weighted(walkers, law.mass, *rest)
     kept = draw_within(walkers, start, count, fanout, replace)
     if own is None:

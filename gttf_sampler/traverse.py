@@ -90,7 +90,7 @@ def traverse(
     replace = _check.yes_or_no("replace", replace)
     steered = as_bias(bias)
     callbacks = _check.functions("accumulate", accumulate, many=True)
-    randomness = _check.randomness(generator, adj.device)
+    randomness = _check.randomness_on(generator, adj.device)
     forest.begin(start, out)
     if steered is not None:
         if isinstance(adj, RemoteRows):

@@ -255,8 +255,8 @@ def draw_weighted(
         return low.new_full((low.numel(), fanout), -1)
     if not is_free_to_ask(low) and low.numel() * longest <= WHOLE_ROWS:
         ends = cumulative_rows(table, low, high, before, longest)
-        draw = draw_replaced if replace else draw_distinct
-        place = draw(stream, ends, fanout)
+        law = draw_replaced if replace else draw_distinct
+        place = law(stream, ends, fanout)
         return (low[:, None] + place).masked_fill_(place >= longest, -1)
     end = take(table, (high - 1).clamp_(min=0))
     total = (end - before).masked_fill_(high <= low, 0)

@@ -57,7 +57,7 @@ def sorted_order(adj: CompactAdj) -> Tensor | None:
 
 
 def edge_codes(adj: CompactAdj) -> Tensor:
-    """row · n + column [m] of all edges, ascending: one search finds any edge."""
+    """Row · n + column [m] of all edges, ascending: one search finds any edge."""
 
     def number() -> Tensor:
         row = _row_of_edge(adj).to(torch.int64)

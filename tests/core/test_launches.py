@@ -97,7 +97,8 @@ LIMITS = {  # work: (operations, of so many hops or steps, syncs)
         rooted(bias=EdgeWeightBias(), replace=True),
         *(120, len(HOPS), 2),
     ),
-    "rooted, by weight": (rooted(bias=EdgeWeightBias()), 200, len(HOPS), 2),
+    # eight per draw: each is made from the mass that the ones before have left
+    "rooted, by weight": (rooted(bias=EdgeWeightBias()), 220, len(HOPS), 2),
     "rooted, by time": (rooted(time=True), 200, len(HOPS), 2),
     "rooted, typed": (typed(), 120, len(HOPS) * RELATIONS, 2),
     "padded": (rooted(padded=True), 150, len(HOPS), 0),

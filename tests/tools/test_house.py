@@ -63,7 +63,8 @@ MAY_IMPORT = {
     "verdict": set(),
     "subgraph": {*BASE, "estimate", "graph", "plot"},  # to draw itself as well
     "accumulate": {*BASE, "forest", "subgraph"},
-    "rooted": {*WALKS, "subgraph"},
+    "padded": {"graph", "subgraph"},
+    "rooted": {*WALKS, "subgraph", "padded"},
     "objectives": WALKS,
     "embedding": {*WALKS, "objectives", "_loading", "_files"},
     "plot": {*BASE, "graph", "forest"},

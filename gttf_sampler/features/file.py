@@ -17,6 +17,7 @@ from gttf_sampler.features.cache import Kept, Lately
 from gttf_sampler.features.encoding import NAMES, SAME, decode
 from gttf_sampler.features.handle import Handle, State
 from gttf_sampler.features.read import read_rows
+from gttf_sampler.features.room import check_room, room_for
 from gttf_sampler.features.write import Report, chunks_of, write
 
 
@@ -168,9 +169,9 @@ class FeatureFile:
         """The rows of ids, int64 [k] on the CPU, that are known to be sound."""
         shape = torch.Size([ids.numel(), *self._layout.shape])
         if out is None:
-            out = self._room(shape)
+            out = room_for(shape, self.dtype, self.pin_memory)
         else:
-            self._check_out(out, shape)
+            check_room(out, shape, self.dtype)
         if not out.numel():
             return out
         plain = self._layout.stored == SAME
@@ -221,28 +222,6 @@ class FeatureFile:
         done = read_rows(self._handle, ids, place, raw)
         self.reads += done.reads
         self.bytes_read += done.nbytes
-
-    def _room(self, shape: torch.Size) -> Tensor:
-        """Memory for rows, used before where that is worth it."""
-        size = shape.numel() * self.dtype.itemsize
-        _check.fits("ids", size)
-        if self.pin_memory:  # torch keeps such memory by itself
-            return torch.empty(shape, dtype=self.dtype, device="cpu", pin_memory=True)
-        if size < FEATURES.small:
-            return torch.empty(shape, dtype=self.dtype, device="cpu")
-        return FEATURES.make(size).view(self.dtype).view(shape)
-
-    def _check_out(self, out: Any, shape: torch.Size) -> None:
-        """Refuses memory that rows cannot be written to as they are."""
-        found = _check.dense("out", out)
-        if found.dtype != self.dtype:
-            _check.mistyped("out", f"must have dtype {self.dtype}", found.dtype)
-        if found.shape != shape:
-            _check.fail("out", f"must have shape {list(shape)}", list(found.shape))
-        if found.device.type != "cpu" or not found.is_contiguous():
-            _check.fail("out", "must be contiguous on the CPU", found.device)
-        if found.requires_grad:
-            _check.fail("out", "must not require a gradient", True)
 
     def validate(self) -> FeatureFile:
         """Reads all rows and compares them with their checksums; returns self."""

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from gttf_sampler import _check
-from gttf_sampler._backends import memory, ops
+from gttf_sampler._backends import memory
 from gttf_sampler.graph import build, storage
 from gttf_sampler.graph.buckets import (
     BUCKETS,
@@ -29,13 +27,11 @@ from gttf_sampler.graph.buckets import (
     make_buckets,
     spread,
 )
+from gttf_sampler.graph.sorted_rows import Report, SortedRows
 
 COLUMNS = ("edge_weight", "edge_time")
 COST = 80  # bytes that an edge takes while its range is sorted, measured
 USUAL = 1 << 31  # bytes of memory, where there are as many to spare
-
-Array = np.ndarray[Any, Any]
-Report = Callable[[str, int], None]  # told what is done, and how many edges more
 
 
 def build_rows(
@@ -71,7 +67,7 @@ def build_rows(
         finally:
             for bucket in buckets:
                 bucket.close()
-        rows = _Rows(num_rows, num_cols, total, kinds, edge_ids, sort_by_time)
+        rows = SortedRows(num_rows, num_cols, total, kinds, edge_ids, sort_by_time)
         facts = {"num_cols": num_cols, "direction": direction}
 
         def write(files: Mapping[str, Path]) -> dict[str, Any]:
@@ -162,120 +158,3 @@ def _stream(
             values = {name: v[part] for name, v in plain.items()}
             yield Edges(here, col[part].cpu().numpy().astype(short), position, values)
         seen += row.numel()
-
-
-class _Rows:
-    """The arrays of a CompactAdj, written range by range.
-
-    Args:
-        num_rows: and the others: of the whole graph.
-        kinds: the dtypes of what edges have beside their ends.
-    """
-
-    def __init__(
-        self,
-        num_rows: int,
-        num_cols: int,
-        total: int,
-        kinds: dict[str, np.dtype[Any]],
-        edge_ids: bool,
-        sort_by_time: bool,
-    ) -> None:
-        self.num_rows, self.num_cols, self.total = num_rows, num_cols, total
-        self.sort_by_time = _check.yes_or_no("sort_by_time", sort_by_time)
-        ids = {"edge_id": _plain(ops.id_dtype(total))} if edge_ids else {}
-        col = {"col": _plain(ops.id_dtype(num_cols))}
-        self.kinds = {"rowptr": np.dtype("<i8"), **col, **ids, **kinds}
-        self.names = list(self.kinds)
-        self.in_order = edge_ids
-
-    def write(
-        self, files: Mapping[str, Path], buckets: Iterator[Bucket], tick: Report
-    ) -> dict[str, Any]:
-        """Sorts the buckets one by one; returns what the header says of the arrays."""
-        with ExitStack() as stack:
-            outs = {
-                name: _Out(stack.enter_context(open(file, "wb")), self.kinds[name])
-                for name, file in files.items()
-            }
-            outs["rowptr"].add(np.zeros(1, np.int64))
-            done = 0
-            for bucket in buckets:
-                for name, values in self._sorted(bucket, done).items():
-                    outs[name].add(values)
-                done += bucket.count
-                bucket.remove()
-                tick("sorting rows", bucket.count)
-            for out in outs.values():
-                out.sync()
-        entries = {name: out.entry(files[name].name) for name, out in outs.items()}
-        if self.in_order and "edge_id" in entries:  # as in memory: nothing to tell
-            files["edge_id"].unlink()
-            del entries["edge_id"]
-        return entries
-
-    def _sorted(self, bucket: Bucket, before: int) -> dict[str, Array]:
-        """The arrays of the rows of one bucket."""
-        size = bucket.last - bucket.first
-        if bucket.count == 0:
-            return {"rowptr": np.full(size, before)}
-        (edges,) = bucket.pieces(bucket.count)
-        row = torch.from_numpy(edges.row - bucket.first)
-        tensors = {name: torch.from_numpy(v) for name, v in edges.columns.items()}
-        rows = build.rows_from_edges(
-            row,
-            torch.from_numpy(edges.col),
-            size,
-            self.num_cols,
-            tensors.get("edge_weight"),
-            tensors.get("edge_time"),
-            self.sort_by_time,
-        )
-        found = {
-            "rowptr": rows.rowptr[1:].numpy() + before,
-            "col": rows.col.numpy(),
-            "edge_weight": rows.edge_weight,
-            "edge_time": rows.edge_time,
-        }
-        if "edge_id" in self.kinds:
-            order = rows.edge_id
-            ids = edges.position if order is None else edges.position[order.numpy()]
-            same = np.arange(before, before + bucket.count)
-            self.in_order = self.in_order and np.array_equal(ids, same)
-            found["edge_id"] = ids
-        return {name: _array(v) for name, v in found.items() if name in self.kinds}
-
-
-def _array(values: Any) -> Array:
-    plain: Array = values.numpy() if isinstance(values, torch.Tensor) else values
-    return plain
-
-
-def _plain(dtype: torch.dtype) -> np.dtype[Any]:
-    """What numpy calls a dtype of ids."""
-    return np.dtype("<i4" if dtype == torch.int32 else "<i8")
-
-
-class _Out:
-    """A file of one array, with its checksum."""
-
-    def __init__(self, file: IO[bytes], kind: np.dtype[Any]) -> None:
-        self._file, self._kind = file, kind.newbyteorder("<")
-        self._crc = self._size = 0
-
-    def add(self, values: Array) -> None:
-        """Appends numbers."""
-        data = np.ascontiguousarray(values, self._kind).data.cast("B")
-        self._crc = zlib.crc32(data, self._crc)
-        self._size += values.size
-        self._file.write(data)
-
-    def sync(self) -> None:
-        """Waits until everything is on disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def entry(self, name: str) -> dict[str, Any]:
-        """What the header says of the array."""
-        kind, length = self._kind.str, self._size
-        return {"file": name, "dtype": kind, "length": length, "crc32": self._crc}

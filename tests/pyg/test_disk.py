@@ -120,7 +120,7 @@ def test_file_store(pair, prefetch):
     assert store.get_tensor_size(group_name=None, attr_name="x") == (NODES, 5)
     got = store.get_tensor(group_name=None, attr_name="x", index=slice(2, 4))
     assert torch.equal(got, plain.x[2:4])
-    assert store.remove_tensor(group_name=None, attr_name="x")
+    assert store.remove_tensor(group_name=None, attr_name="x", index=None)
 
 
 def test_sampling_reading_and_training_overlap(pair):

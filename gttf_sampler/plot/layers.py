@@ -149,7 +149,7 @@ def _ordered(parts: _Parts, hops: list[list[int]], most: int) -> Layers:
     parents: dict[Any, list[Any]] = {}
     for which, (kind, (row, col)) in enumerate(parts.ends.items()):
         by, to = (kinds.index(kind[end]) for end in (0, 2))
-        time = parts.times[kind] or [None] * len(row)
+        time: Any = parts.times[kind] or [None] * len(row)
         for u, v, when in zip(row, col, time, strict=True):
             links.append(((by, u), (to, v), which, when))
             if hops[to][v] < hops[by][u]:

@@ -26,6 +26,7 @@ from gttf_sampler.objectives import (
     TransitionFactorizationAcc,
     WYSAcc,
 )
+from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
 from gttf_sampler.rooted import sample_rooted
 from gttf_sampler.subgraph import HeteroSubgraph, Subgraph
 from gttf_sampler.traverse import AccumulateFn, traverse
@@ -50,6 +51,8 @@ __all__ = [
     "NoRevisitBias",
     "Node2VecAcc",
     "Node2VecBias",
+    "PaddedHeteroSubgraph",
+    "PaddedSubgraph",
     "RootedAdjAcc",
     "Subgraph",
     "TemporalBias",

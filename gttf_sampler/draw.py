@@ -118,7 +118,9 @@ def draw_by_law(walkers: Walkers, law: Law, fanout: int, replace: bool) -> Tenso
         skipped = (count - fanout).clamp_(min=0)
         start, count = start + skipped, count - skipped
     if law.mass is not None:
-        return _draw_within_weighted(walkers, law.mass, start, count, fanout, replace)
+        whole = law.time is None and not law.last
+        rest = start, count, fanout, replace, whole
+        return _draw_within_weighted(walkers, law.mass, *rest)
     kept = draw_within(walkers, start, count, fanout, replace)
     if own is None:
         return kept
@@ -158,12 +160,16 @@ def _draw_within_weighted(
     count: Tensor,
     fanout: int,
     replace: bool,
+    whole: bool,
 ) -> Tensor:
-    """Draws by mass from `count` edges that stand together from `start` on."""
+    """Draws by mass from `count` edges that stand together from `start` on.
+
+    If those are `whole` rows, no mass stands in front of them.
+    """
     adj = walkers.adj
-    row_start = adj.row_range(walkers.node)[0]
     before = torch.zeros_like(start)
-    if table.numel():
+    if table.numel() and not whole:
+        row_start = adj.row_range(walkers.node)[0]
         ahead = ops.take(table, (start - 1).clamp_(min=0))
         before = ahead.masked_fill_(start == row_start, 0)
     ends = start, start + count, before

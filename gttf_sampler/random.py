@@ -15,6 +15,8 @@ Every family of draws has keys of its own: with one seed for all, walker 1 of a 
 and node 1 of a rooted adjacency must not read the same words.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -24,14 +26,14 @@ WORD = (1 << 64) - 1
 WORDS = -(1 << 63), (1 << 63) - 1  # as int64, but for the last of them
 
 
-def _signed(word: int) -> int:
+def signed(word: int) -> int:
     """The int64 that has the bits of an unsigned 64-bit `word`."""
     word &= WORD
     return word - (1 << 64) if word >> 63 else word
 
 
-GOLDEN = _signed(0x9E3779B97F4A7C15)
-MULTIPLIERS = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+GOLDEN = signed(0x9E3779B97F4A7C15)
+MULTIPLIERS = signed(0xBF58476D1CE4E5B9), signed(0x94D049BB133111EB)
 LOW32 = 0xFFFFFFFF
 
 # families of draws; see `new_key`
@@ -104,18 +106,34 @@ def fold(key: Key, number: int) -> Key:
     """The key of sub-task `number` (a hop, a depth, a relation) of `key`."""
     if isinstance(key, int):
         return _mix_number(key + GOLDEN * (number + 1))
-    return mix(key + _signed(GOLDEN * (number + 1)))
+    return mix(key + signed(GOLDEN * (number + 1)))
+
+
+def folds(key: Key, count: int) -> Sequence[Key]:
+    """`fold` for the numbers below `count`; on an accelerator, all at once."""
+    if isinstance(key, int):
+        return [fold(key, number) for number in range(count)]
+    return bits(key, torch.arange(count, device=key.device)).unbind()
+
+
+def grid(key: Key, rows: int, columns: int) -> Sequence[Sequence[Key]]:
+    """`fold` for two numbers in turn, a hop and a relation; see `folds`."""
+    if isinstance(key, int):
+        return [folds(own, columns) for own in folds(key, rows)]
+    row, column = (torch.arange(n, device=key.device) for n in (rows, columns))
+    found = bits(bits(key, row)[:, None], column)
+    return [own.unbind() for own in found]
 
 
 def stream(key: Key, slot: Tensor) -> Tensor:
     """The stream of every slot, [w]: where the draws of one walker or node start."""
-    return mix((slot * GOLDEN).add_(_signed(key) if isinstance(key, int) else key))
+    return mix((slot * GOLDEN).add_(signed(key) if isinstance(key, int) else key))
 
 
 def bits(stream: Tensor, draw: int | Tensor) -> Tensor:
     """64 random bits for draw number `draw` of each stream (the two broadcast)."""
     if isinstance(draw, int):
-        return mix(stream + _signed(GOLDEN * (draw + 1)))
+        return mix(stream + signed(GOLDEN * (draw + 1)))
     return mix(torch.add(stream, draw + 1, alpha=GOLDEN))
 
 
@@ -131,8 +149,19 @@ def below(word: Tensor, bound: Tensor) -> Tensor:
 
 def below_wide(word: Tensor, bound: Tensor) -> Tensor:
     """Uniform on [0, bound) for 0 <= bound < 2⁶³: products of 32-bit limbs."""
-    w0, w1 = word & LOW32, (word >> 32) & LOW32
+    return multiply_high(*limbs(word), bound)
+
+
+def limbs(word: Tensor) -> tuple[Tensor, Tensor]:
+    """The low and the high 32 bits of every word."""
+    return word & LOW32, (word >> 32).bitwise_and_(LOW32)
+
+
+def multiply_high(low: Tensor, high: Tensor, bound: Tensor) -> Tensor:
+    """⌊word · bound / 2⁶⁴⌋ of words in two limbs, for 0 <= bound < 2⁶³."""
     b0, b1 = bound & LOW32, bound >> 32
-    middle = w1 * b0 + ((w0 * b0) >> 32 & LOW32)
-    lower = w0 * b1 + (middle & LOW32)
-    return w1 * b1 + (middle >> 32 & LOW32) + (lower >> 32 & LOW32)
+    carry = (low * b0).bitwise_right_shift_(32).bitwise_and_(LOW32)
+    middle = carry.addcmul(high, b0)
+    lower = (middle & LOW32).addcmul_(low, b1).bitwise_right_shift_(32)
+    upper = middle.bitwise_right_shift_(32).bitwise_and_(LOW32)
+    return upper.addcmul(high, b1).add_(lower)

@@ -90,7 +90,7 @@ def traverse(
     replace = _check.yes_or_no("replace", replace)
     steered = as_bias(bias)
     callbacks = _check.functions("accumulate", accumulate, many=True)
-    randomness = _check.randomness(generator, adj.device)
+    randomness = _check.randomness_on(generator, adj.device)
     forest.begin(start, out)
     if steered is not None:
         if isinstance(adj, RemoteRows):
@@ -183,8 +183,9 @@ def _draw_in_steps(
     """The edges taken and where they led [w, f], depth by depth."""
     adj, node = forest.adj, forest.nodes[0].view(-1)
     way = node.new_empty(node.numel(), len(forest.fanouts))
+    keys = random.folds(key, len(forest.fanouts))
     for depth, fanout in enumerate(forest.fanouts):
-        walkers = _walkers(forest, way[:, :depth], node, random.fold(key, depth))
+        walkers = _walkers(forest, way[:, :depth], node, keys[depth])
         edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
         degree = adj.row_range(node)[1]
         arrived = ops.arrive(adj.col, node, degree, edge, replace, stays)

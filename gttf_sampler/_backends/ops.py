@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from gttf_sampler._backends import torch_ops, torch_pairs
+from gttf_sampler._backends import torch_ops, torch_pairs, torch_second_order
 from gttf_sampler._backends.torch_ops import id_dtype, take
 from gttf_sampler._backends.types import REFUSED, Envelope, Reverse, SecondOrder
 from gttf_sampler.backend import fast_backend
@@ -22,6 +22,7 @@ __all__ = [
     "both_ways",
     "compress",
     "draw_alias",
+    "draw_exact_node2vec",
     "draw_node2vec",
     "draw_uniform",
     "draw_weighted",
@@ -71,6 +72,7 @@ arrive = _door(torch_ops.arrive)
 both_ways = _door(torch_ops.both_ways)
 compress = _door(torch_ops.compress)
 draw_alias = _door(torch_pairs.draw_alias)
+draw_exact_node2vec = _door(torch_second_order.draw_exact_node2vec)
 draw_node2vec = _door(torch_ops.draw_node2vec)
 draw_uniform = _door(torch_ops.draw_uniform)
 draw_weighted = _door(torch_ops.draw_weighted)
@@ -90,7 +92,7 @@ rooted_padded = _door(torch_ops.rooted_padded)
 row_range = _door(torch_ops.row_range)
 step_rows = _door(torch_pairs.step_rows)
 take_or_none = _door(torch_ops.take_or_none)
-walk_node2vec = _door(torch_ops.walk_node2vec)
+walk_node2vec = _door(torch_second_order.walk_node2vec)
 weigh_node2vec = _door(torch_ops.weigh_node2vec)
 upper_bound = _door(torch_ops.upper_bound)
 weight_table = _door(torch_ops.weight_table)

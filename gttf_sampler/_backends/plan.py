@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gttf_sampler.random import Key, grid
+
 if TYPE_CHECKING:  # graphs are made with the help of backends
     from gttf_sampler._backends.scratch import NodeTable, ScratchPool
     from gttf_sampler.bias.base import Bias
     from gttf_sampler.graph.compact import CompactAdj
-    from gttf_sampler.random import Key
 
 
 class Law(NamedTuple):
@@ -139,6 +140,10 @@ class Plan:
             width *= sum(fanouts) if min(fanouts) >= 0 else 1 << 31
             total += width
         return total
+
+    def keys(self, batch: Batch) -> Sequence[Sequence[Key]]:
+        """Per hop, the key of every relation."""
+        return grid(batch.key, self.depth, len(self.relations))
 
     def bounds(self, seeds: Sequence[Tensor], apart: bool) -> Bounds:
         """How much a batch from so many seeds can have, whatever is drawn."""

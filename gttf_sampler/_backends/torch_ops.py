@@ -13,15 +13,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler._backends.plan import Batch, Padded, Plan, Rooted
+from gttf_sampler._backends.torch_rows import (
+    cumulative_rows,
+    draw_distinct,
+    draw_replaced,
+)
 from gttf_sampler._backends.types import (
     MASS_BITS,
     REFUSED,
+    WHOLE_ROWS,
     Envelope,
     Moves,
     Reverse,
     SecondOrder,
 )
-from gttf_sampler.random import Key, below, below_wide, bits, fold
+from gttf_sampler.random import Key, below, below_wide, bits, folds
 from gttf_sampler.random import stream as streams
 
 INT32_MAX = (1 << 31) - 1
@@ -120,10 +126,10 @@ def forest_uniform(
 ) -> list[tuple[Tensor, Tensor]]:
     """(edges, nodes) [w, f] of every depth of unbiased walks from the seeds [b]."""
     levels, node = [], seeds
-    for depth, fanout in enumerate(fanouts):
+    for fanout, own in zip(fanouts, folds(key, len(fanouts)), strict=True):
         slot = torch.arange(node.numel(), device=node.device)
         start, count = row_range(rowptr, node)
-        stream = streams(fold(key, depth), slot)
+        stream = streams(own, slot)
         offset = draw_uniform(stream, count, fanout, replace)
         edge = offset.add(start[:, None]).masked_fill_(offset < 0, -1)
         levels.append((edge, arrive(col, node, count, edge, replace, stays)))
@@ -246,6 +252,11 @@ def draw_weighted(
     """
     if table.numel() == 0:
         return low.new_full((low.numel(), fanout), -1)
+    if not is_free_to_ask(low) and low.numel() * longest <= WHOLE_ROWS:
+        ends = cumulative_rows(table, low, high, before, longest)
+        law = draw_replaced if replace else draw_distinct
+        place = law(stream, ends, fanout)
+        return (low[:, None] + place).masked_fill_(place >= longest, -1)
     end = take(table, (high - 1).clamp_(min=0))
     total = (end - before).masked_fill_(high <= low, 0)
     if not replace:
@@ -385,18 +396,6 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
     """What lets a backend deny most edges that are not there without a search.
 
     Here, None: other backends know what they store.
-    """
-    return None
-
-
-def walk_node2vec(
-    graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
-) -> list[tuple[Tensor, Tensor]] | None:
-    """(edges, nodes) [b, 1] of every step of unweighted walks, in one call.
-
-    A walker that was refused in all rounds goes on as in `weigh_node2vec`. None where a
-    backend has no such call, as here: the walks are taken step by step then, and come
-    out the same.
     """
     return None
 

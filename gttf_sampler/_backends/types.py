@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
+WHOLE_ROWS = 1 << 22  # entries, of all walkers, that are looked at side by side
 REFUSED = -2  # where rejection sampling has accepted nothing
 
 Reverse = tuple[Tensor, Tensor]  # rowptr and sorted columns of the reversed graph
@@ -61,6 +62,8 @@ class SecondOrder(NamedTuple):
         rounds: how often to propose before a walker weighs its neighbours exactly.
         alpha: the weights of the way back, of common neighbours, of the rest.
         longest: no row is longer.
+        codes: says, if asked, row · n + column [m] of all edges, ascending; None where
+            those are beyond 63 bits.
     """
 
     rowptr: Tensor
@@ -74,6 +77,7 @@ class SecondOrder(NamedTuple):
     rounds: int
     alpha: tuple[float, float, float]
     longest: int
+    codes: Callable[[], Tensor] | None = None
 
     @property
     def device(self) -> torch.device:

@@ -196,22 +196,27 @@ def functions(name: str, value: Any, many: bool = False) -> Sequence[Any]:
     return entries
 
 
-def randomness(
-    value: Any, device: torch.device | None = None
-) -> torch.Generator | int | Tensor | None:
-    """`value` as a generator, a seed or None; or as a seed that is on `device`."""
+def randomness(value: Any) -> torch.Generator | int | None:
+    """`value` as a generator, a seed or None."""
     if value is None or isinstance(value, torch.Generator):
-        return value
-    if isinstance(value, Tensor) and device is not None:
-        if value.dtype != torch.int64 or value.dim() or value.device != device:
-            rule = f"must be an int64 [] on {device} if it is a tensor"
-            got = f"{value.dtype} {list(value.shape)} on {value.device}"
-            mistyped("generator", rule, got)
         return value
     if isinstance(value, bool | Tensor) or not hasattr(value, "__index__"):
         rule = "must be a torch.Generator, an integer or None"
         mistyped("generator", rule, shown(value))
     return integer("generator", value)
+
+
+def randomness_on(
+    value: Any, device: torch.device
+) -> torch.Generator | int | Tensor | None:
+    """`randomness`, or a seed that is on the device already, int64 []."""
+    if not isinstance(value, Tensor):
+        return randomness(value)
+    if value.dtype != torch.int64 or value.dim() or value.device != device:
+        rule = f"must be an int64 [] on {device} if it is a tensor"
+        got = f"{value.dtype} {list(value.shape)} on {value.device}"
+        mistyped("generator", rule, got)
+    return value
 
 
 def cpu_generator(name: str, value: Any) -> torch.Generator | None:

@@ -92,12 +92,16 @@ class Node2VecBias(Bias):
             return draw_by_weight(walkers, self, fanout, replace)
         adj, draw = walkers.adj, torch.arange(fanout, device=walkers.node.device)
         stream = bits(walkers.stream[:, None], draw).view(-1)  # one per draw
-        edge = ops.draw_node2vec(
+        given = (
             self._second_order(adj),
             walkers.node.repeat_interleave(fanout),
             walkers.path[:, -1].repeat_interleave(fanout),
             stream,
         )
+        exact = ops.draw_exact_node2vec(*given)
+        if exact is not None:
+            return exact.view(-1, fanout)
+        edge = ops.draw_node2vec(*given)
         waiting = (edge == ops.REFUSED).nonzero().view(-1)
         own = bits(stream[waiting], 2 * self._rounds)  # words that no round has used
         for part in _groups(walkers, waiting // fanout):
@@ -116,6 +120,10 @@ class Node2VecBias(Bias):
 
     def _second_order(self, adj: CompactAdj) -> ops.SecondOrder:
         """The graph and the weights of its steps, as backends take them."""
+
+        def codes() -> Tensor:
+            return tables.edge_codes(adj)
+
         return ops.SecondOrder(
             rowptr=adj.rowptr,
             col=adj.col,
@@ -128,6 +136,7 @@ class Node2VecBias(Bias):
             rounds=self._rounds,
             alpha=self._alpha(),
             longest=adj.max_degree,
+            codes=codes if adj.num_rows * adj.num_cols < 1 << 63 else None,
         )
 
     @property

@@ -69,8 +69,8 @@ def sample_hops(plan: Plan, batch: Batch) -> Rooted:
     with ExitStack() as stack:
         nodes = _first_nodes(plan, batch, stack)
         totals = _first_totals(plan, nodes)
-        for hop in range(plan.depth):
-            totals = _sample_hop(plan, batch, hop, nodes, edges, totals)
+        for hop, keys in enumerate(plan.keys(batch)):
+            totals = _sample_hop(plan, batch, hop, keys, nodes, edges, totals)
     none = torch.empty(0, dtype=torch.int64, device=plan.device)
     row, col, edge = (
         [torch.cat([none, *getattr(some, name)]) for some in edges]
@@ -105,17 +105,17 @@ def _sample_hop(
     plan: Plan,
     batch: Batch,
     hop: int,
+    keys: Sequence[random.Key],
     nodes: list[NodeSet],
     edges: list[EdgeSet],
     totals: list[int],
 ) -> list[int]:
     """Draws, numbers and notes one hop; returns how much the next one takes of all."""
-    hop_key = random.fold(batch.key, hop)
     draws = [
         draw_relation(
             *(relation.adj, batch.biases[number], nodes[relation.to]),
             *(relation.fanouts[hop], plan.replace),
-            *(random.fold(hop_key, number), totals[number] if totals else 0),
+            *(keys[number], totals[number] if totals else 0),
         )
         for number, relation in enumerate(plan.relations)
     ]

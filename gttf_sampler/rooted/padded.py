@@ -102,11 +102,9 @@ def sample_padded(plan: Plan, batch: Batch) -> Padded:
         )
     ]
     taken: list[list[_Taken]] = [[] for _ in plan.relations]
-    for hop in range(plan.depth):
-        key = random.fold(batch.key, hop)
+    for hop, keys in enumerate(plan.keys(batch)):
         frontiers = [some.frontier() for some in nodes]
-        for number, relation in enumerate(plan.relations):
-            own = random.fold(key, number)
+        for number, own in enumerate(keys):
             drawn = _draw(plan, batch, number, hop, own, nodes, frontiers)
             taken[number].append(drawn)
         for kind, some in enumerate(nodes):

@@ -132,7 +132,7 @@ class RootedSampler:
             return self._of_one_type(seeds, bias, generator)
         starts, order = self._typed_seeds(seeds)
         biases = self._biases(bias)
-        randomness = _check.randomness(generator, self.plan.device)
+        randomness = _check.randomness_on(generator, self.plan.device)
         every = torch.cat([starts[number] for number in order])
         first = _first_roots(starts, order)
         batch = self._asked(starts, first, biases, every, randomness)
@@ -224,7 +224,7 @@ class RootedSampler:
         """The batch of a homogeneous graph."""
         start = self._checked_seeds(0, seeds)
         biases = [_simplest(bias)]
-        randomness = _check.randomness(generator, self.plan.device)
+        randomness = _check.randomness_on(generator, self.plan.device)
         batch = self._asked([start], [0], biases, start, randomness)
         if self.padded:
             return PaddedSubgraph(*_of_one(self.draw_padded(batch)))

@@ -4,9 +4,10 @@ Inside `with Accelerator() as gpu:` every torch call made from Python is seen. A
 made on, or moved to, "cuda" is a CPU tensor in disguise that says it is on cuda:0. An
 operation that sees a disguised tensor and a plain one of more than zero dimensions
 raises `DeviceMixError`, as a real device would, and every call that would make the host
-wait for a real device is noted in `gpu.syncs`. Inside `with gpu.counting():`, what would
-be a kernel there is noted in `gpu.launches`: every ATen operation below that is neither a
-view nor an allocation. A kernel that is launched by other means is for its test to note.
+wait for a real device is noted in `gpu.syncs`. Inside `with gpu.counting():`, what
+would be a kernel there is noted in `gpu.launches`: every ATen operation below that is
+neither a view nor an allocation. A kernel that is launched by other means is for its
+test to note.
 """
 
 from collections.abc import Iterator

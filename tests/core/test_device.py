@@ -15,6 +15,7 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
 )
+from gttf_sampler._backends import torch_ops, torch_second_order
 from gttf_sampler.bias.node2vec import ROUNDS
 from simulated import CUDA, Accelerator, DeviceMixError
 
@@ -146,13 +147,83 @@ def test_forest_with_a_user_bias_waits_once_per_depth(moved):
     assert len(gpu.syncs) == 3
 
 
-def test_forest_with_node2vec_waits_every_eighth_round_and_for_the_unlucky(moved):
+@pytest.mark.parametrize("fanouts", [[1, 1, 1], [3, 2, 2]])
+@pytest.mark.parametrize(("p", "q"), [(1, 1), (0.5, 2), (1e3, 1), (1e-3, 1e3)])
+def test_forest_with_node2vec_never_waits(moved, fanouts, p, q):
+    expected = traverse(make_graph(), SEEDS, fanouts, Node2VecBias(p, q), generator=1)
+    with Accelerator() as gpu:
+        seeds = SEEDS.to("cuda")
+        gpu.syncs.clear()
+        found = traverse(moved, seeds, fanouts, Node2VecBias(p, q), generator=1)
+        assert gpu.syncs == []
+        found = found.to("cpu")
+    assert [x.tolist() for x in found.nodes] == [x.tolist() for x in expected.nodes]
+    assert [x.tolist() for x in found.edges] == [x.tolist() for x in expected.edges]
+
+
+def test_forest_with_node2vec_asks_where_rows_are_too_long(moved, monkeypatch):
+    """Every eighth round, and for the unlucky; the first step needs no rounds."""
+    monkeypatch.setattr(torch_second_order, "WHOLE_ROWS", 0)
     with Accelerator() as gpu:
         seeds = SEEDS.to("cuda")
         gpu.syncs.clear()
         traverse(moved, seeds, [1, 1, 1], Node2VecBias(1.0, 1.0), generator=1)
     assert ROUNDS > 8
-    assert gpu.syncs == ["__bool__", "nonzero"] * 2  # the first step needs no rounds
+    assert gpu.syncs == ["__bool__", "nonzero"] * 2
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_weights_of_rows_too_long_to_be_looked_at_whole(moved, monkeypatch, replace):
+    options = {"replace": replace, "generator": 5, "bias": EdgeWeightBias()}
+    expected = sample_rooted(make_graph(), SEEDS, [3, 2], **options)
+    monkeypatch.setattr(torch_ops, "WHOLE_ROWS", 0)
+    with Accelerator():
+        found = sample_rooted(moved, SEEDS, [3, 2], **options).edge.cpu()
+    assert found.tolist() == expected.edge.tolist()
+
+
+def test_key_on_the_device_counts_as_its_number(moved):
+    expected = traverse(make_graph(), SEEDS, [3, 2], generator=-7)
+    with Accelerator() as gpu:
+        key, seeds = torch.tensor(-7).to("cuda"), SEEDS.to("cuda")
+        gpu.syncs.clear()
+        found = traverse(moved, seeds, [3, 2], generator=key)
+        assert gpu.syncs == []
+        found = found.to("cpu")
+        with pytest.raises(TypeError, match="'generator' must be an int64"):
+            traverse(moved, seeds, [1], generator=torch.tensor(-7))
+    assert found.nodes[2].tolist() == expected.nodes[2].tolist()
+
+
+def test_forest_is_written_to_given_tensors(moved):
+    with Accelerator() as gpu:
+        seeds = SEEDS.to("cuda")
+        out = traverse(moved, seeds, [3, 2], generator=1)
+        kept = [*out.nodes, *out.edges]
+        gpu.syncs.clear()
+        again = traverse(moved, seeds, [3, 2], generator=2, out=out)
+        assert gpu.syncs == []
+        assert [id(x) for x in (*again.nodes, *again.edges)] == [id(x) for x in kept]
+        fresh = traverse(moved, seeds, [3, 2], generator=2)
+        for ours, theirs in zip(kept, (*fresh.nodes, *fresh.edges), strict=True):
+            assert ours.tolist() == theirs.tolist()
+        with pytest.raises(ValueError, match=r"'out' must be a forest of the same"):
+            traverse(moved, seeds, [3, 3], out=out)
+        with pytest.raises(ValueError, match=r"'out' must hold contiguous int64"):
+            traverse(moved, seeds[:2], [3, 2], out=out)
+
+
+def test_unchecked_seeds_cost_no_launch_and_the_cpu_looks_anyway(moved):
+    with Accelerator() as gpu:
+        seeds = SEEDS.to("cuda")
+        counts = []
+        for validate in (True, False):
+            with gpu.counting():
+                traverse(moved, seeds, [2], generator=1, validate=validate)
+            counts.append(len(gpu.launches))
+    assert counts[0] - counts[1] == 4
+    with pytest.raises(ValueError, match="'seeds' must hold ids below"):
+        traverse(make_graph(), [30], [1], validate=False)
 
 
 @pytest.mark.parametrize("replace", [True, False])

@@ -249,6 +249,6 @@ def test_set_backend_refuses_triton_where_nothing_can_run_it():
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     last = done.stderr.strip().splitlines()[-1]
     assert last == (
-        "ValueError: 'name' must be another where there is no GPU, "
-        "or set TRITON_INTERPRET=1 (got 'triton')"
+        "ValueError: 'name' must be another where torch finds no GPU (got triton); "
+        "set TRITON_INTERPRET=1 for tests on the CPU"
     )

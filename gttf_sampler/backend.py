@@ -37,8 +37,8 @@ def set_backend(name: str) -> None:
         if _triton_ops() is None:
             raise ImportError(NO_TRITON)
         if not _interpreted() and not torch.cuda.is_available():
-            rule = "must be another where there is no GPU, or set TRITON_INTERPRET=1"
-            _check.fail("name", rule, name)
+            cure = "set TRITON_INTERPRET=1 for tests on the CPU"
+            _check.fail("name", "must be another where torch finds no GPU", name, cure)
     _wanted = name
 
 

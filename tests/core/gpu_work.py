@@ -215,7 +215,6 @@ def large() -> CompactAdj:
 MODELLED = {
     "`sample_rooted` [15, 10], the default": rooted([15, 10], None, large, BATCH),
     "with replacement": rooted([15, 10], None, large, BATCH, replace=True),
-    "by edge weight": rooted([15, 10], lambda b: EdgeWeightBias(), large, BATCH),
     "forest [15, 10]": forest([15, 10], None, True, large, BATCH),
     "uniform walk of 20 steps": forest([1] * 20, None, True, large, BATCH),
     "node2vec walk of 20 steps": forest(

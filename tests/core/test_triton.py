@@ -4,6 +4,9 @@ It takes a second for what a GPU does in microseconds: graphs and blocks are sma
 the sizes of blocks are drawn, so that there are several of them all the same.
 """
 
+import os
+import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -22,6 +25,7 @@ from gttf_sampler import (
     ExcludeBias,
     Node2VecBias,
     TemporalBias,
+    backend_info,
     sample_rooted,
     traverse,
     use_backend,
@@ -226,3 +230,25 @@ def test_gather_refuses_rows_that_are_not_there(wrong):
     index = torch.tensor([0, wrong])
     with use_backend("triton"), pytest.raises(ValueError, match="index"):
         gather_columns([(torch.eye(5), index)])
+
+
+def test_backend_is_named_and_chosen():
+    with use_backend("triton"):
+        assert backend_info().startswith("triton's interpreter")
+    with use_backend("torch"):
+        assert backend_info("cuda").startswith("torch")
+    assert "there is no GPU" in backend_info("cuda") or torch.cuda.is_available()
+
+
+def test_set_backend_refuses_triton_where_nothing_can_run_it():
+    """In a process of its own: here, kernels are for the interpreter."""
+    env = {name: value for name, value in os.environ.items() if name[:6] != "TRITON"}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(sys.path)}
+    code = "import gttf_sampler; gttf_sampler.set_backend('triton')"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == (
+        "ValueError: 'name' must be another where torch finds no GPU (got triton); "
+        "set TRITON_INTERPRET=1 for tests on the CPU"
+    )

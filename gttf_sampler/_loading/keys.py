@@ -192,8 +192,8 @@ def _one_seed(generator: Any, seed: Any) -> int | None:
     given = _check.randomness(generator)
     if isinstance(given, torch.Generator):
         # one number, once: a copy of the generator would repeat itself in every worker
-        given = torch.randint(1 << 62, (), generator=given, device=given.device)
-    return None if given is None else int(given)
+        given = int(torch.randint(1 << 62, (), generator=given, device=given.device))
+    return given
 
 
 def _digest(key: int, ids: Iterable[Tensor]) -> int:

@@ -1,4 +1,4 @@
-"""PaddedSubgraph, PaddedHeteroSubgraph: samples of static shapes, counted where they are.
+"""PaddedSubgraph, PaddedHeteroSubgraph: samples of static shapes.
 
 What a CUDA graph replays and what a compiler has seen once must not change its shapes.
 """

@@ -36,7 +36,7 @@ def draw_replaced(stream: Tensor, ends: Tensor, fanout: int) -> Tensor:
 
 
 def draw_distinct(stream: Tensor, ends: Tensor, fanout: int) -> Tensor:
-    """The same without replacement, ascending: every draw from the mass that is left."""
+    """Without replacement, ascending: every draw from the mass that is left."""
     longest = ends.shape[1]
     mass = torch.nn.functional.pad(ends, (0, 1))  # one more, which is never there
     mass[:, 1:longest] -= ends[:, :-1]

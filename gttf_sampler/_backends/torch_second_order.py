@@ -1,4 +1,4 @@
-"""node2vec walks as whole-matrix operations: as many for any walkers, none of them asks.
+"""node2vec walks as whole-matrix operations, none of which asks the device.
 
 Every walker looks at its whole row, so that all proposals are made at once, and the
 exact draw of those whose proposals were all refused is made along with them. That is
@@ -57,7 +57,7 @@ class _Words(NamedTuple):
     """The random words of one step.
 
     Attributes:
-        low, high: [w, rounds + 1], halves of what is proposed by, and of the exact draw.
+        low, high: [w, rounds + 1], halves of the words of proposals and the exact draw.
         coin: [w, rounds], 63 bits each.
     """
 

@@ -152,9 +152,10 @@ def test_forest_with_a_user_bias_waits_once_per_depth(moved):
 def test_forest_with_node2vec_never_waits(moved, fanouts, p, q):
     expected = traverse(make_graph(), SEEDS, fanouts, Node2VecBias(p, q), generator=1)
     with Accelerator() as gpu:
-        seeds = SEEDS.to("cuda")
+        seeds, bias = SEEDS.to("cuda"), Node2VecBias(p, q)
+        traverse(moved, seeds, [1, 1], bias)  # makes what is made once per graph
         gpu.syncs.clear()
-        found = traverse(moved, seeds, fanouts, Node2VecBias(p, q), generator=1)
+        found = traverse(moved, seeds, fanouts, bias, generator=1)
         assert gpu.syncs == []
         found = found.to("cpu")
     assert [x.tolist() for x in found.nodes] == [x.tolist() for x in expected.nodes]

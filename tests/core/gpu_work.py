@@ -1,6 +1,6 @@
 """What batches ask of a GPU, counted without one: launches, host syncs, bytes.
 
-    TRITON_INTERPRET=1 PYTHONPATH=.:tests/core python tests/core/gpu_work.py
+    python tests/core/gpu_work.py
 
 fills in the tables of docs/gpu.md.
 

@@ -1,11 +1,13 @@
 """Triton's interpreter, which runs kernels on tensors of the CPU, made twice as fast.
 
 It prepares Triton's language for every call of a function inside a kernel, though that
-has been done for the kernel already; here it is done once per launch. `conftest.py` has
-turned the interpreter on.
+has been done for the kernel already; here it is done once per launch.
 """
 
+import os
 from types import SimpleNamespace
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
 
 import triton.language as tl
 from triton.runtime import interpreter

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("triton", reason="there is nothing to count without Triton")
 
 import gpu_work
+from gttf_sampler._backends.triton_report import variants
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_batches_take_few_launches_and_hardly_ever_wait(name):
     hops, call = gpu_work.CASES[name]
     work = gpu_work.work_of(call)
+    assert set(work.kernels) <= {kernel.__name__ for kernel, _ in variants()}
     if "padded" in name or not hops:
         assert work.syncs == []
     assert len(work.syncs) <= hops
@@ -36,9 +38,7 @@ def test_traffic_sees_what_a_kernel_touches():
 COMPILE = """
 import sys
 from gttf_sampler._backends.triton_report import compiled, variants
-chosen = list(variants())
-assert len({kernel.__name__ for kernel, _ in chosen}) == 17
-for kernel, constants in chosen[int(sys.argv[2]) :: 2]:
+for kernel, constants in list(variants())[int(sys.argv[2]) :: 2]:
     made = compiled(kernel, constants, int(sys.argv[1]))
     assert 0 < made.registers < 255, made
     assert made.stack <= 32, made

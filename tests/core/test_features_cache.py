@@ -76,16 +76,14 @@ def test_cache_takes_no_more_than_it_may(path):
 
 
 def test_fifo_resists_scans():
-    """A pass over everything does not push out what is asked for all the time."""
+    """A pass over everything pushes out nothing that was asked for twice."""
     fifo, hot = Fifo(10_000, 100), torch.arange(50)
-    for _ in range(4):
-        fifo.touch(hot)
+    for _ in range(2):
         fifo.admit(hot[fifo.touch(hot) < 0])
-        fifo.admit(torch.arange(200, 260))
     for start in range(1000, 10_000, 70):
         fifo.admit(torch.arange(start, min(start + 70, 10_000)))
-        fifo.touch(hot)
-    assert (fifo.touch(hot) >= 0).double().mean() == 1
+    assert fifo.size == 100
+    assert bool((fifo.touch(hot) >= 0).all())
 
 
 @settings(max_examples=100, deadline=None)

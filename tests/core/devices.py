@@ -1,15 +1,17 @@
 """The device that `pytest --device` names, as a context in which "cuda" is there."""
 
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
 
 from gttf_sampler._loading.streams import set_streams
 from paper import PaperStreams
-from simulated import Accelerator
+from simulated import Accelerator, start_interpreted
 
 
 class Device:
@@ -35,13 +37,23 @@ class Device:
 
 @contextmanager
 def _simulated():
-    with Accelerator() as gpu:
+    with Accelerator() as gpu, _interpreted():
         gpu.streams = PaperStreams("cuda", gpu)
         before = set_streams(lambda at: gpu.streams if at.type == "cuda" else None)
         try:
             yield gpu
         finally:
             set_streams(before)
+
+
+def _interpreted():
+    """Triton's kernels, where it is installed, in its interpreter."""
+    if find_spec("triton") is None:
+        return nullcontext()
+    import interpreted  # noqa: F401 (for its effect)
+
+    start = "gttf_sampler._backends.triton_launch.start"
+    return mock.patch(start, start_interpreted)
 
 
 @contextmanager

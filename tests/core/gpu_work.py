@@ -17,7 +17,6 @@ from unittest import mock
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 from triton.runtime.interpreter import InterpreterBuilder
 
 import interpreted  # noqa: F401 (for its effect)
@@ -32,7 +31,7 @@ from gttf_sampler import (
     use_backend,
 )
 from gttf_sampler._backends import triton_launch
-from simulated import Accelerator, _undress
+from simulated import Accelerator, start_interpreted
 
 SECTOR = 32
 
@@ -97,17 +96,10 @@ class Traffic:
                 setattr(InterpreterBuilder, name, whole)
 
 
-def _start(kernel, grid, args, constants) -> None:
-    """A launch on the simulated device: its tensors are on the CPU after all."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        plain = [_undress(arg) for arg in args]
-        kernel[grid](*plain, **constants)
-
-
 def work_of(call) -> Work:
     """What a call on the simulated device asks for, once everything is made."""
     seen = Traffic()
-    there = mock.patch.object(triton_launch, "start", _start)
+    there = mock.patch.object(triton_launch, "start", start_interpreted)
     with there, use_backend("triton"), Accelerator() as gpu:
         ready = call(gpu)
         ready()

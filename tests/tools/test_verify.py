@@ -67,7 +67,7 @@ def test_cases_on_a_device(device, name):
 
 
 def test_backends_of_a_device():
-    assert backends_on(CPU)[-1] == "torch"
+    assert "torch" in backends_on(CPU)
     assert backends_on(torch.device("meta")) == ["torch"]
     if peers.load("numba") is not None:
         assert "numba" in backends_on(CPU)

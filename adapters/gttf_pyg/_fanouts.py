@@ -11,7 +11,7 @@ from torch_geometric.sampler.base import NumNeighbors
 from gttf_pyg._check import ids
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
-from gttf_sampler._check import fail, mistyped, shown
+from gttf_sampler._check import dense, fail, mistyped, shown
 
 
 def as_lists(num_neighbors: Any) -> Any:
@@ -20,9 +20,13 @@ def as_lists(num_neighbors: Any) -> Any:
         return {kind: as_lists(value) for kind, value in num_neighbors.items()}
     if isinstance(num_neighbors, Tensor) and not num_neighbors.is_floating_point():
         return ids("num_neighbors", num_neighbors).tolist()
-    if isinstance(num_neighbors, Tensor | np.ndarray):
-        return num_neighbors.tolist()
-    return num_neighbors
+    if isinstance(num_neighbors, Tensor):
+        return dense("num_neighbors", num_neighbors).tolist()
+    return (
+        num_neighbors.tolist()
+        if isinstance(num_neighbors, np.ndarray)
+        else num_neighbors
+    )
 
 
 def fanouts_of(

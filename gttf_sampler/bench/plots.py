@@ -103,6 +103,7 @@ TITLES = {
     "walks": "Random walks: steps per second, and epochs of training on them",
     "embedding": "Embeddings: seconds of training, and what they are worth",
     "disk": "Features from a disk: rows, batches, epochs",
+    "distributed": "A batch from a graph in parts (shorter is better)",
     "build": "Edges sorted into rows per second (longer is better)",
     "kernels": "Edges drawn or sorted per second (longer is better)",
     "memory": "Memory to hold the graph and to build it (shorter is better)",
@@ -227,7 +228,7 @@ def _disk_row_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
     axes.set_xlabel("rows per second (longer is better)", size=8)
 
 
-def _disk_time_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
+def _time_bars(axes: Any, rows: list[dict[str, Any]]) -> None:
     """The time of a batch or of an epoch, and what part of it was waiting."""
     values = [row["best"] for row in rows]
     colors = [_color(row["peer"]) for row in rows]
@@ -249,9 +250,10 @@ DRAW = {
     "training": _training_bars,
     "memory": _memory_bars,
     "gcn": _peak_bars,
+    "distributed": _time_bars,
     "disk rows": _disk_row_bars,
-    "disk batches": _disk_time_bars,
-    "disk epochs": _disk_time_bars,
+    "disk batches": _time_bars,
+    "disk epochs": _time_bars,
 }
 
 

@@ -13,6 +13,7 @@ from gttf_sampler._backends.memory import FEATURES
 from gttf_sampler._backends.types import Move, Moves
 from gttf_sampler.distributed.hops import Route
 from gttf_sampler.distributed.near import NearRows
+from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.distributed.wire import blank, narrow
 
 if TYPE_CHECKING:
@@ -51,9 +52,17 @@ class PartitionedFeatures:
         self.hits = self.misses = 0
         self._book = book = graph.part.books[kind]
         near = {rank: part.features[kind, name] for rank, part in graph.near.items()}
-        self._near, self._rows = NearRows(book, near), book.rows_of(graph.part.number)
+        self._near = NearRows(book, near, self._rows_of)
+        self._rows = self._rows_of(graph.part.number)
         of = f"{kind}.{name}".strip(".")
         self._service = graph.exchange.serve(f"rows of feature {of!r}", self._answer)
+
+    def _rows_of(self, rank: int) -> RowSet:
+        """Where the nodes of a near part stand among its own nodes."""
+        part = self.graph.near[rank]
+        if part.header["replicate"]:  # then a part has rows of other nodes, too
+            return self._book.rows_of(rank)
+        return part.rows[self.kind]
 
     @property
     def shape(self) -> torch.Size:

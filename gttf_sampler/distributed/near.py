@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ class NearRows:
     Args:
         book: which part a node belongs to.
         near: per part, the rows of its nodes, in their order.
+        rows_of: part → where its nodes stand, asked if parts are no ranges.
 
     Attributes:
         parts: those that are near, ascending.
@@ -27,7 +28,12 @@ class NearRows:
         first_kept: the position of the first of these.
     """
 
-    def __init__(self, book: Book, near: Mapping[int, Tensor]) -> None:
+    def __init__(
+        self,
+        book: Book,
+        near: Mapping[int, Tensor],
+        rows_of: Callable[[int], RowSet],
+    ) -> None:
         self.book = book
         self.parts = sorted(near)
         self.pieces = [near[part] for part in self.parts]
@@ -37,9 +43,7 @@ class NearRows:
             self._first[part] = first
             first += near[part].shape[0]
         self.first_kept = first
-        self._rows = {
-            part: book.rows_of(part) for part in self.parts if book.bounds is None
-        }
+        self._rows = {part: rows_of(part) for part in self.parts if book.bounds is None}
 
     @property
     def has_all(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,16 +38,17 @@ class RowSet:
         last = int(nodes[-1]) if self.size else -1
         self.is_range = last - self.first + 1 == self.size
         self._range = (self.first, last + 1)
-        if self.is_range:
-            return
-        self._nodes = nodes
-        ids = nodes.numpy()
-        bits = np.zeros((num_nodes + 63) // 64 * 64, np.uint8)
-        bits[ids] = 1
-        self._words: Array = np.packbits(bits, bitorder="little").view("<u8")
-        counts = _ones(self._words)
-        wide = np.int32 if num_nodes < 1 << 31 else np.int64
-        self._before: Array = (np.cumsum(counts, dtype=np.int64) - counts).astype(wide)
+        self._nodes, self._num_nodes = nodes[:0] if self.is_range else nodes, num_nodes
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array]:
+        """A bit per node, and how many are set before each word of them."""
+        bits = np.zeros((self._num_nodes + 63) // 64 * 64, np.uint8)
+        bits[self._nodes.numpy()] = 1
+        words: Array = np.packbits(bits, bitorder="little").view("<u8")
+        counts = _ones(words)
+        wide = np.int32 if self._num_nodes < 1 << 31 else np.int64
+        return words, (np.cumsum(counts, dtype=np.int64) - counts).astype(wide)
 
     @property
     def nodes(self) -> Tensor:
@@ -60,10 +62,11 @@ class RowSet:
             return (position >= 0) & (position < self.size), position
         ids = node.numpy()
         place, bit = ids >> 6, (ids & 63).astype(np.uint64)
-        word = self._words[place]
+        words, before = self._table
+        word = words[place]
         here = (word >> bit) & np.uint64(1)
         below = word & ((np.uint64(1) << bit) - np.uint64(1))
-        position = self._before[place] + _ones(below)
+        position = before[place] + _ones(below)
         return torch.from_numpy(here.astype(bool)), torch.from_numpy(position)
 
 

@@ -17,22 +17,17 @@ from torch import Tensor
 
 from gttf_sampler import _check
 
-NUMPY = {
-    torch.bool: "|b1",
-    torch.uint8: "|u1",
-    torch.int8: "|i1",
-    torch.uint16: "<u2",
-    torch.int16: "<i2",
-    torch.uint32: "<u4",
-    torch.int32: "<i4",
-    torch.uint64: "<u8",
-    torch.int64: "<i8",
-    torch.float16: "<f2",
-    torch.bfloat16: "<u2",  # numpy has no such numbers; their bits, it has
-    torch.float32: "<f4",
-    torch.float64: "<f8",
-    torch.complex64: "<c8",
-    torch.complex128: "<c16",
+NUMPY = {  # by name: which of them torch has is told elsewhere
+    getattr(torch, name): kind
+    for name, kind in (
+        *(("bool", "|b1"), ("uint8", "|u1"), ("int8", "|i1")),
+        *(("uint16", "<u2"), ("int16", "<i2"), ("uint32", "<u4"), ("int32", "<i4")),
+        *(("uint64", "<u8"), ("int64", "<i8"), ("float16", "<f2")),
+        ("bfloat16", "<u2"),  # numpy has no such numbers; their bits, it has
+        *(("float32", "<f4"), ("float64", "<f8")),
+        *(("complex64", "<c8"), ("complex128", "<c16")),
+    )
+    if hasattr(torch, name)
 }
 NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in NUMPY}
 SAME = "same"

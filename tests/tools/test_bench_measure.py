@@ -145,6 +145,14 @@ def result(task):
     if task == "walks":
         epochs = {"title": "epochs", "columns": "training", "rows": usual}
         groups.append(epochs)
+    if task == "disk":
+        rates = [{"peer": "gttf", "rate": 9e4, "ratio": 20.0}] * 2
+        epochs = [TIMED | {"peer": "gttf", "batch": 4.0, "share": 0.2}]
+        groups = [
+            {"title": "a title", "columns": "disk rows", "rows": rates},
+            {"title": "batches", "columns": "disk batches", "rows": usual},
+            {"title": "epochs", "columns": "disk epochs", "rows": epochs},
+        ]
     if task == "train":
         gcn = [{"peer": "gttf", "peak": 9e6, "input": 4e7}]
         groups.append({"title": "GCN", "columns": "gcn", "rows": gcn})

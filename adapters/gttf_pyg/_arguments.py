@@ -37,14 +37,16 @@ OURS = (
 )
 
 
-def input_nodes_of(value: Any, times: Any, data: Any, sampler: Any) -> tuple[Any, Any]:
+def input_nodes_of(
+    value: Any, times: Any, data: Any, sampler: Any, named: str = "input_nodes"
+) -> tuple[Any, Any]:
     """`input_nodes` and `input_time` as PyG takes them, after checks.
 
     Arrays and lists of booleans are masks; there must be as many times as nodes.
     """
     sizes: Any = getattr(sampler, "num_nodes", None)
     if not getattr(sampler, "is_hetero", False):
-        nodes = _nodes(value, sizes)
+        nodes = _nodes(value, sizes, named)
         if nodes is None and isinstance(data, tuple):  # for stores PyG asserts
             nodes = torch.arange(sizes)
         return nodes, _one_per_seed("input_time", times, _count(nodes, sizes))
@@ -58,7 +60,7 @@ def input_nodes_of(value: Any, times: Any, data: Any, sampler: Any) -> tuple[Any
         rule = f"must name one of the node types {sampler.node_types}"
         _refuse("input_nodes", rule, name)
     count = (sizes or {}).get(name)
-    nodes = _nodes(nodes, count)
+    nodes = _nodes(nodes, count, named)
     times = _one_per_seed("input_time", times, _count(nodes, count))
     if nodes is None and isinstance(data, tuple) and count is not None:
         nodes = torch.arange(count)  # PyG asks a store for the size of None
@@ -103,24 +105,24 @@ def _edge_type(value: Any) -> tuple[Any, Any]:
     return tuple(kind), edges
 
 
-def _nodes(value: Any, count: int | None) -> Any:
+def _nodes(value: Any, count: int | None, named: str) -> Any:
     """Arrays, and lists of booleans, as tensors; a mask must be of all nodes."""
     masked = isinstance(value, list) and value and isinstance(value[0], bool | np.bool_)
     if isinstance(value, Tensor):
-        value = dense("input_nodes", value)
+        value = dense(named, value)
     elif isinstance(value, np.ndarray | range) or masked:
-        value = as_dense("input_nodes", value)
+        value = as_dense(named, value)
     if isinstance(value, list | tuple):
-        value = integers("input_nodes", value, rank=None)
+        value = integers(named, value, rank=None)
     if value is None:
         return None
     if not isinstance(value, Tensor):
-        _refuse("input_nodes", "must be ids [k] or a mask", value)
+        _refuse(named, "must be ids [k] or a mask", value)
     masked = value.dtype == torch.bool
     if value.dim() != 1 or (masked and count not in (None, value.numel())):
         what = f"a mask [{count}] or ids" if masked else "ids [k] or a mask"
-        _refuse("input_nodes", f"must be {what}", value)
-    return value if masked else ids("input_nodes", value)
+        _refuse(named, f"must be {what}", value)
+    return value if masked else ids(named, value)
 
 
 def _count(nodes: Any, every: int | None) -> int | None:

@@ -147,6 +147,8 @@ def refusal(sampler: GTTFSampler) -> str | None:
         "time_attr": sampler.is_temporal,
         "bias": sampler.bias is not None,
         "exclude_edges": sampler.excludes,
+        "max_nodes": sampler.max_nodes is not None,
+        "max_edges": sampler.max_edges is not None,
     }
     used = [name for name, is_used in odd.items() if is_used]
     if used:

@@ -108,6 +108,8 @@ def not_uniform(sampler: Any) -> list[str]:
         "time_attr": sampler.is_temporal,
         "bias": getattr(sampler, "bias", None) is not None,
         "exclude_edges": getattr(sampler, "excludes", False),
+        "max_nodes": getattr(sampler, "max_nodes", None) is not None,
+        "max_edges": getattr(sampler, "max_edges", None) is not None,
     }
     return [name for name, is_used in odd.items() if is_used]
 

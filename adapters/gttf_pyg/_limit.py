@@ -61,7 +61,8 @@ class _Parts:
         sizes = {kind: row.numel() for kind, (row, _) in self.ends.items()}
         self.edges = self._hops(out.num_sampled_edges, sizes, KEY)
         self.chosen = {
-            kind: torch.arange(row.numel()) for kind, (row, _) in self.ends.items()
+            kind: torch.arange(row.numel(), device=row.device)
+            for kind, (row, _) in self.ends.items()
         }
 
     def _named(self, value: Any, key: Any) -> dict[Any, Any]:
@@ -81,7 +82,7 @@ class _Parts:
         """Keeps the first nodes, hop by hop and type by type."""
         left = most - sum(self.seeds.values())
         kept = dict(self.seeds)
-        depth = max(len(hops) for hops in self.nodes.values())
+        depth = max((len(hops) for hops in self.nodes.values()), default=0)
         for hop in range(1, depth):
             for kind, hops in self.nodes.items():
                 taken = min(left, hops[hop] if hop < len(hops) else 0)
@@ -96,7 +97,7 @@ class _Parts:
         bounds = {
             kind: list(accumulate(hops, initial=0)) for kind, hops in self.edges.items()
         }
-        depth = max(len(hops) for hops in self.edges.values())
+        depth = max((len(hops) for hops in self.edges.values()), default=0)
         for hop in range(depth):
             for kind, bound in bounds.items():
                 at = self.chosen[kind]
@@ -148,8 +149,9 @@ class _Parts:
 
     def _counted(self, kind: Any, hops: list[int]) -> list[int]:
         """Edges per hop that are left."""
-        bounds = torch.tensor(list(accumulate(hops, initial=0)))
-        return torch.searchsorted(self.chosen[kind], bounds).diff().tolist()
+        chosen = self.chosen[kind]
+        bounds = torch.tensor(list(accumulate(hops, initial=0)), device=chosen.device)
+        return torch.searchsorted(chosen, bounds).diff().tolist()
 
 
 def _cut(hops: list[int], most: int) -> list[int]:

@@ -19,7 +19,7 @@ from gttf_pyg._keys import CPU, batch_key, use_key
 from gttf_pyg._mixed import MixedNodes
 from gttf_pyg._rows import ONLY, Options
 from gttf_sampler import CompactAdj, random
-from gttf_sampler._check import as_dense, fail, mistyped, one_of, shown
+from gttf_sampler._check import as_dense, fail, mistyped, one_of, shown, within
 from gttf_sampler._loading.keyed import draw_key
 
 
@@ -41,6 +41,9 @@ def mixed_nodes(
     if times is not None and (not isinstance(times, Mapping) or {*times} != {*value}):
         rule = "must have the node types of 'input_nodes'"
         mistyped("input_time", rule, shown(times))
+    if input_id is not None and not isinstance(input_id, str):
+        rule = "must be 'node' or None for seeds of several types"
+        fail("input_id", rule, shown(input_id))
     parts = {}
     for name in sampler.node_types:
         if name in value:
@@ -106,11 +109,20 @@ def sample_at(loader: Any, index: Any, time: Any) -> Any:
 class SourceNodes(EdgeSamplerInput):
     """Nodes as seed edges: every time it is asked for, a node has one of its edges.
 
-    What has no edge is left out. Edges are drawn uniformly, by the key of the batch.
+    What has no edge is left out, and `input_id` holds positions among all that were
+    given. Edges are drawn uniformly, by the key of the batch.
     """
 
     def __init__(self, nodes: Tensor, adj: CompactAdj, kind: Any) -> None:
-        super().__init__(None, nodes, nodes, None, None, kind)
+        within("input_nodes", nodes, adj.num_rows)
+        number = (adj.row_range(nodes)[1] > 0).nonzero().view(-1)
+        if nodes.numel() and not number.numel():
+            fail(
+                "input_nodes",
+                "must hold a node with an edge",
+                f"{nodes.numel()} without",
+            )
+        super().__init__(number, nodes[number], nodes[number], None, None, kind)
         self.adj = adj
 
     def placeholder(self) -> Any:
@@ -123,13 +135,12 @@ class SourceNodes(EdgeSamplerInput):
         at = torch.as_tensor(index, dtype=torch.int64).view(-1)
         node = self.row[at]
         start, size = self.adj.row_range(node)
-        some = (size > 0).nonzero().view(-1)
         key = random.fold(random.new_key(batch_key(), CPU, random.NEGATIVE), -1)
         word = random.bits(random.stream(key, torch.arange(node.numel())), 0)
-        drawn = start[some] + random.below_wide(word[some], size[some])
+        drawn = start + random.below_wide(word, size)
         target = self.adj.col[drawn].to(torch.int64)
-        kind = self.input_type
-        return EdgeSamplerInput(at[some], node[some], target, input_type=kind)
+        number, kind = self.input_id[at], self.input_type
+        return EdgeSamplerInput(number, node, target, input_type=kind)
 
 
 def source_nodes(given: Mapping[str, Any], sampler: Any) -> SourceNodes | None:
@@ -140,6 +151,9 @@ def source_nodes(given: Mapping[str, Any], sampler: Any) -> SourceNodes | None:
     for name in ("edge_label", "edge_label_time"):
         if given[name] is not None:
             fail(name, "must be None beside 'input_nodes'", shown(given[name]))
+    if getattr(sampler, "is_temporal", False):
+        rule = "must be None beside 'input_nodes', whose edges are drawn at no time"
+        fail("time_attr", rule, repr(sampler.time_attr))
     kind: Any = None
     if sampler.is_hetero:
         if not isinstance(pairs, tuple | list) or len(pairs) != 3:
@@ -156,4 +170,4 @@ def source_nodes(given: Mapping[str, Any], sampler: Any) -> SourceNodes | None:
     named = ONLY if kind is None else reverse_edge_type(kind)
     if named not in rows:
         fail("edge_label_index", f"must be one of {sampler.edge_types}", kind)
-    return SourceNodes(ids, rows[named], kind)
+    return SourceNodes(ids.cpu(), rows[named].to("cpu"), kind)

@@ -15,7 +15,7 @@ from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._keys import batch_key
 from gttf_pyg._layerwise import sample_layers
 from gttf_sampler import CompactAdj
-from gttf_sampler._check import as_dense, size
+from gttf_sampler._check import as_dense, mistyped, shown, size
 
 
 class NeighborSampler(theirs.NeighborSampler, SeededLoader):
@@ -67,7 +67,7 @@ class NeighborSampler(theirs.NeighborSampler, SeededLoader):
             self.adj = CompactAdj.from_edge_index(pairs, count, direction="in")
         self.num_nodes = self.adj.num_rows
         self.fanouts = _fanouts(sizes)
-        nodes, _ = input_nodes_of(node_idx, None, None, self)
+        nodes, _ = input_nodes_of(node_idx, None, None, self, "node_idx")
         if nodes is None:
             nodes = torch.arange(self.num_nodes)
         elif nodes.dtype == torch.bool:
@@ -110,6 +110,8 @@ class NeighborSampler(theirs.NeighborSampler, SeededLoader):
 
 def _fanouts(sizes: Any) -> list[int]:
     """Neighbours per layer, the last layer first."""
+    if not isinstance(sizes, list | tuple):
+        mistyped("sizes", "must be a list of integers, one per layer", shown(sizes))
     return [fanout if fanout == -1 else size("sizes", fanout) for fanout in sizes]
 
 
@@ -120,7 +122,7 @@ def _count(pairs: Tensor, node_idx: Any, num_nodes: int | None) -> int:
     top = int(pairs.max()) + 1 if pairs.numel() else 0
     if node_idx is None:
         return top
-    nodes = torch.as_tensor(node_idx)
+    nodes = as_dense("node_idx", node_idx)
     if nodes.dtype == torch.bool:
         return nodes.numel()
     return max(top, int(nodes.max()) + 1 if nodes.numel() else 0)

@@ -18,7 +18,8 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _output
 from gttf_pyg._check import checked_edges, checked_nodes
-from gttf_pyg._keys import batch_key, keyed, use_key
+from gttf_pyg._keys import batch_key, use_key
+from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import ONLY
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import EdgeWeightBias, HeteroSubgraph, Subgraph
@@ -119,7 +120,7 @@ class BidirectionalNeighborSampler(theirs.BidirectionalNeighborSampler):
         """The subgraph around both ends of some edges and of their negatives."""
         inputs, key = checked_edges(inputs, neg_sampling), batch_key()
         if neg_sampling is not None:
-            neg_sampling = keyed(neg_sampling, key)
+            neg_sampling = negatives_of(neg_sampling, inputs, self.forward_sampler, key)
         how = self.num_nodes, self.disjoint, None, neg_sampling
         with use_key(key):
             return self._finished(edge_sample(inputs, self._sample, *how))

@@ -21,9 +21,10 @@ from gttf_pyg._arguments import input_nodes_of, seeded
 from gttf_pyg._attached import detached
 from gttf_pyg._check import checked_edges, checked_nodes
 from gttf_pyg._keyed_loader import SeededLoader
-from gttf_pyg._keys import batch_key, keyed, use_key
+from gttf_pyg._keys import batch_key, use_key
+from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import Options
-from gttf_sampler._check import yes_or_no
+from gttf_sampler._check import size, yes_or_no
 from gttf_sampler.rooted import BudgetSampler
 
 
@@ -60,6 +61,7 @@ class HGTSampler(their_samplers.HGTSampler):
         graph = _graph.from_data(data, Options(None, None, is_sorted, False))
         self.node_types, self.edge_types = graph.node_types, graph.edge_types
         self.adjs, self.num_nodes = graph.adjs, graph.num_nodes
+        self.node_time, self.disjoint, self.sample_direction = None, False, "forward"
         if share_memory:
             for adj in self.adjs.values():
                 adj.share_memory_()
@@ -79,7 +81,7 @@ class HGTSampler(their_samplers.HGTSampler):
         """The subgraph around both ends of some edges and of their negatives."""
         inputs, key = checked_edges(inputs, neg_sampling), batch_key()
         if neg_sampling is not None:
-            neg_sampling = keyed(neg_sampling, key)
+            neg_sampling = negatives_of(neg_sampling, inputs, self, key)
         how = self.num_nodes, False, None, neg_sampling
         with use_key(key):
             return edge_sample(inputs, self._sample, *how)
@@ -134,7 +136,7 @@ class HGTLoader(theirs.HGTLoader, SeededLoader):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        workers = kwargs.get("num_workers", 0) > 0
+        workers = size("num_workers", kwargs.get("num_workers", 0)) > 0
         sampler = HGTSampler(
             data, num_samples, is_sorted, workers, max_neighbors=max_neighbors
         )

@@ -41,8 +41,8 @@ from gttf_pyg._mixed import MixedNodes, sample_mixed
 from gttf_pyg._output import induced as induced_one
 from gttf_pyg._output import induced_types
 from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
+from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import ONLY, EdgeType, Options
-from gttf_pyg.negatives import negatives_of
 from gttf_sampler import BiasFn, CompactAdj, TemporalBias
 from gttf_sampler._check import device_or_none, length, one_of, shown, yes_or_no
 from gttf_sampler.distributed import PartitionedAdj

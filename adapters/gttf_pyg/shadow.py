@@ -58,17 +58,20 @@ class ShaDowKHopSampler(theirs.ShaDowKHopSampler, SeededLoader):
     ) -> None:
         if not isinstance(data, Data):
             mistyped("data", "must be a Data", shown(data))
+        hop = num_neighbors
+        if not isinstance(hop, int) or hop != -1:
+            hop = size("num_neighbors", num_neighbors)
         graph = _graph.from_data(data, Options(None, None, False, False))
         self.data = copy.copy(detached(data))
         self.depth, self.num_neighbors = size("depth", depth), num_neighbors
         self.replace = replace
         self.is_sparse_tensor = "edge_index" not in data
-        self.adj: CompactAdj = graph.adjs[ONLY]
+        self.adj: CompactAdj = graph.adjs[ONLY].to("cpu")  # as seeds are
         self.num_nodes, self.is_hetero = graph.num_nodes, False
         self._draw = RootedSampler(
-            self.adj, [num_neighbors] * self.depth, replace=replace, disjoint=True
+            self.adj, [hop] * self.depth, replace=replace, disjoint=True
         )
-        nodes, _ = input_nodes_of(node_idx, None, data, self)
+        nodes, _ = input_nodes_of(node_idx, None, data, self, "node_idx")
         if nodes is None:
             nodes = torch.arange(graph.num_nodes)
         elif nodes.dtype == torch.bool:

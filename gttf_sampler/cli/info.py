@@ -14,7 +14,7 @@ from gttf_sampler.cli.features import describe
 from gttf_sampler.distributed import layout
 from gttf_sampler.distributed.partition import facts_of
 from gttf_sampler.features.layout import is_features
-from gttf_sampler.graph.files import read_graph
+from gttf_sampler.graph.asked import read_asked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,7 @@ def _of_graph(path: str) -> dict[str, Any]:
         return describe(FeatureFile(path))
     if layout.is_partitioned(path):
         return facts_of(layout.read_header(Path(path), layout.WHOLE))
-    adj = read_graph(path)
+    adj = read_asked(path)
     degree = adj.degree.sort().values
     places = [round(share * (degree.numel() - 1)) for share in (0.25, 0.5, 0.75)]
     quartiles = degree[places].tolist() if degree.numel() else []

@@ -15,8 +15,7 @@ from gttf_sampler.distributed.layout import is_partitioned
 from gttf_sampler.distributed.methods import METHODS
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.source import ONLY
-from gttf_sampler.graph.edgelist import read_edge_list
-from gttf_sampler.graph.files import read_graph
+from gttf_sampler.graph.asked import is_table, read_asked
 
 SAVED_BY_TORCH = (".pt", ".pth")
 
@@ -42,9 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = (
         "of a .pt file, an edge attribute to draw by; any name takes the third column"
     )
-    words += " of an edge list"
+    words += " of an edge list, or the column 'weight' of .parquet"
     add("--weight-attr", metavar="NAME", help=words)
-    words = "of a .pt file, an attribute of nodes or edges that is their time"
+    words = "of a .pt file, an attribute of nodes or edges that is their time; any name"
+    words += " takes the column 'time' of an edge list or .parquet"
     add("--time-attr", metavar="NAME", help=words)
     add("--replicate", type=float, default=0.0, metavar="SHARE")
     add("--force", action="store_true", help="replace another partitioned graph")
@@ -102,20 +102,19 @@ def read(
             host.load(path), weight_attr, time_attr
         )
         return graph, features, left_out
-    if weight_attr is not None and os.path.isfile(path) and Path(path).suffix != ".npz":
-        edges = read_edge_list(path)
-        if edges.weight is None:
-            rule = "must be left out where edges have no third column of numbers"
-            _check.fail("--weight-attr", rule, weight_attr)
-        how: Any = {"edge_weight": edges.weight}
-        return CompactAdj.from_edge_index(edges.edge_index, **how), {}, []
-    for name, value in (("--weight-attr", weight_attr), ("--time-attr", time_attr)):
-        if value is not None:
-            _check.fail(name, "must be left out unless GRAPH is a .pt file", value)
+    asked = [
+        None if value is None else name
+        for name, value in (("--weight-attr", weight_attr), ("--time-attr", time_attr))
+    ]
+    if is_table(path):
+        return read_asked(path, *asked), {}, []
+    for name in filter(None, asked):
+        rule = "must be left out where GRAPH is .npz or a directory, which keep theirs"
+        _check.fail(name, rule, path)
     if not is_partitioned(path):
         if os.path.isdir(path):
             return CompactAdj.open(path, verify=False), {}, []
-        return read_graph(path), {}, []
+        return read_asked(path), {}, []
     part = open_part(path, 0)
     if part.header["parts"] != 1:
         rule = "must be whole, or cut into 1 part"

@@ -108,7 +108,7 @@ def _owners(
     """The part of every node of all types, those without a relation included."""
     if find_spec("pymetis") is None:
         raise ImportError(
-            "'method' needs pymetis to be 'metis'; get it with: pip install "
+            "parts by METIS need pymetis; get it with: pip install "
             "'gttf-sampler[metis]'"
         )
     offset = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))

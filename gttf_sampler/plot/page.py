@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -34,7 +35,9 @@ def page(subgraph: Any, adj: Any = None, title: str = "") -> str:
     # no '<' may end the script early, whatever nodes are called
     plain = json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
     text = files("gttf_sampler.plot").joinpath("page.html").read_text("utf-8")
-    return text.replace("__TITLE__", html.escape(title)).replace("__DATA__", plain)
+    # at once: a node may be called like one of the places
+    parts = {"__TITLE__": html.escape(title), "__DATA__": plain}
+    return re.sub("__TITLE__|__DATA__", lambda place: parts[place[0]], text)
 
 
 def _grey(time: float | None, layers: Layers) -> str:

@@ -10,12 +10,14 @@ import torch
 from hypothesis import given, settings
 
 from gttf_sampler import CompactAdj
+from gttf_sampler.bench.inputs import convert
 from gttf_sampler.cli.main import main
 from gttf_sampler.distributed import partition, write
 from gttf_sampler.distributed.book import Book
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.distributed.source import largest
+from gttf_sampler.graph import write_graph
 from strategies import graphs
 
 
@@ -278,3 +280,44 @@ def test_command_keeps_the_third_column_of_an_edge_list_if_asked(tmp_path, capsy
     words[1] = str(tmp_path / "plain.txt")
     assert main([*words, str(tmp_path / "c"), "--weight-attr", "w"]) == 2
     assert "no third column of numbers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_command_takes_the_columns_that_are_asked_for(tmp_path, capsys, end):
+    if end == "parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    file = tmp_path / f"edges.{end}"
+    adj = CompactAdj.from_edge_index(
+        [[0, 1, 2], [1, 2, 0]], edge_weight=[0.5, 2.0, 1.5], edge_time=[7, 8, 9]
+    )
+    write_graph(file, adj)
+    words = ["partition", str(file), "--parts", "1"]
+    weight, time = ["--weight-attr", "w"], ["--time-attr", "t"]
+    for number, asked in enumerate(([], weight, time, [*weight, *time])):
+        out = tmp_path / str(number)
+        assert main([*words, str(out), *asked]) == 0
+        (rows,) = open_part(out, 0).relations.values()
+        found = rows.adj.edge_weight, rows.adj.edge_time
+        expected = [1.5, 0.5, 2.0], [9, 7, 8]
+        for values, wanted, name in zip(found, expected, (weight, time), strict=True):
+            assert (None if values is None else values.tolist()) == (
+                wanted if set(name) <= set(asked) else None
+            )
+    (tmp_path / "plain.txt").write_text("0 1 2\n1 2 3\n")
+    words[1] = str(tmp_path / "plain.txt")
+    assert main([*words, str(tmp_path / "c"), *weight, *time]) == 2
+    assert "'--time-attr' must be left out where" in capsys.readouterr().err
+
+
+def test_commands_need_no_weights_to_be_above_zero(tmp_path, capsys):
+    file = tmp_path / "edges.txt"
+    file.write_text("0 1 -5\n1 2 3\n")
+    assert main(["info", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["edges"] == 2
+    words = ["partition", str(file), str(tmp_path / "out"), "--parts", "1"]
+    assert main(words) == 0
+    told = []
+    facts = convert(str(file), str(tmp_path / "graph"), lambda *what: told.append(what))
+    assert (facts["nodes"], facts["edges"]) == (3, 2)
+    assert main([*words, "--force", "--weight-attr", "w"]) == 2
+    assert "weight" in capsys.readouterr().err

@@ -8,8 +8,18 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.datasets import KarateClub
+from torch_geometric.nn import GCNConv
+from torch_geometric.sampler import EdgeSamplerInput
 
-from gttf_pyg import GTTFLinkLoader, GTTFLoader, NegativeSampling, assert_no_future
+from gttf_pyg import (
+    BidirectionalNeighborSampler,
+    GTTFLinkLoader,
+    GTTFLoader,
+    HGTSampler,
+    NegativeSampling,
+    assert_no_future,
+    unbiased,
+)
 from reference import assert_consistent, hetero_toy
 
 KARATE = KarateClub()[0]
@@ -267,6 +277,59 @@ def test_negatives_of_triplets_are_uniform_for_every_seed(disjoint):
         assert all(close(n / amount, chance, amount) for n in count.values())
 
 
+def scarce() -> Data:
+    """Forty nodes; of all pairs only (0, 1) and those from node 2 are no edges."""
+    every = torch.cartesian_prod(torch.arange(40), torch.arange(40)).t()
+    free = (every[0] == 2) | ((every[0] == 0) & (every[1] == 1))
+    return Data(edge_index=every[:, ~free], num_nodes=40)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_negative_pairs_follow_their_law_where_few_are_left(weighted):
+    """What rejection does not find is drawn among the rest by the same law."""
+    data, seeds = scarce(), torch.tensor([[0], [0]])
+    by, to = torch.ones(40), torch.ones(40)
+    if weighted:
+        by[0], to[1], to[5] = 9.0, 3.0, 0.0
+    how = {"src_weight": by, "dst_weight": to} if weighted else {}
+    rule = NegativeSampling("binary", 8000, avoid_edges=True, **how)
+    (batch,) = GTTFLinkLoader(data, [1], seeds, neg_sampling=rule, seed=0)
+    drawn = batch.n_id[batch.edge_label_index[:, batch.edge_label == 0]]
+    found = Counter(map(tuple, drawn.t().tolist()))
+    mass = {(2, node): float(by[2] * to[node]) for node in range(40)}
+    mass[0, 1] = float(by[0] * to[1])
+    assert set(found) == {pair for pair, own in mass.items() if own}
+    for pair, own in mass.items():
+        chance = own / sum(mass.values())
+        error = (chance * (1 - chance) / 8000) ** 0.5
+        assert abs(found[pair] / 8000 - chance) <= 4 * error, pair
+
+
+def test_negative_pairs_that_are_no_more_are_told():
+    index = torch.cartesian_prod(torch.arange(3), torch.arange(3)).t()
+    rule = NegativeSampling("binary", avoid_edges=True)
+    with pytest.raises(ValueError, match=r"'neg_sampling' must leave a node .*none\)"):
+        list(
+            GTTFLinkLoader(Data(edge_index=index, num_nodes=3), [1], neg_sampling=rule)
+        )
+
+
+def test_negatives_of_samplers_avoid_edges_among_given_nodes():
+    pair = torch.tensor([0]), torch.tensor([1])
+    rule = NegativeSampling("triplet", 40, dst_nodes=[0, 1, 9, 33], avoid_edges=True)
+    sampler = BidirectionalNeighborSampler(KARATE, [1])
+    out = sampler.sample_from_edges(EdgeSamplerInput(None, *pair), rule)
+    assert set(out.node[out.metadata[3]].view(-1).tolist()) == {0, 9, 33}
+    data = bipartite()
+    rule = NegativeSampling("binary", 60, src_nodes=[0, 2], avoid_edges=True)
+    seeds = EdgeSamplerInput(None, *pair, input_type=BUYS)
+    out = HGTSampler(data, [2]).sample_from_edges(seeds, rule)
+    index, label = out.metadata[1], out.metadata[2]
+    src, dst = index[:, label == 0]
+    ends = out.node["user"][src].tolist(), out.node["item"][dst].tolist()
+    assert set(zip(*ends, strict=True)) == {(0, 2), (0, 3), (2, 3)}
+
+
 def test_negatives_among_given_nodes_by_weight():
     weight = torch.tensor([5.0, 1.0, 3.0, 9.0])
     rule = NegativeSampling(
@@ -353,6 +416,9 @@ def test_negatives_validate(options, match):
     rule = NegativeSampling("triplet", dst_nodes=[99])
     with pytest.raises(ValueError, match="dst_nodes"):
         next(iter(GTTFLinkLoader(KARATE, [1], neg_sampling=rule)))
+    rule = NegativeSampling("triplet", avoid_edges=[[0], [34]])
+    with pytest.raises(ValueError, match=r"'avoid_edges' must .*34"):
+        next(iter(GTTFLinkLoader(KARATE, [1], neg_sampling=rule)))
 
 
 # 8132: positives and negatives for node seeds
@@ -391,7 +457,15 @@ def test_nodes_as_seeds_without_edges_are_left_out():
         data, [1], input_nodes=torch.tensor([4, 0, 1, 3]), neg_sampling="binary"
     )
     found = [batch.input_id.tolist() for batch in loader]
-    assert found == [[], [1], [], [3]]
+    assert found == [[1], [3]]  # positions among those that were given
+    assert [
+        batch.input_id.tolist()
+        for batch in GTTFLinkLoader(
+            data, [1], input_nodes=[4, 0, 1, 3], neg_sampling="triplet"
+        )
+    ] == found
+    with pytest.raises(ValueError, match="'input_nodes' must hold a node with an edge"):
+        GTTFLinkLoader(data, [1], input_nodes=[4, 1])
     again = GTTFLinkLoader(data, [1], input_nodes=torch.ones(5).bool(), batch_size=5)
     (batch,) = again
     src, dst = batch.n_id[batch.edge_label_index].tolist()
@@ -405,6 +479,11 @@ def test_nodes_as_seeds_without_edges_are_left_out():
         ({"edge_label": torch.ones(2)}, "'edge_label' must be None beside"),
         ({"edge_label_index": torch.ones(2, 2).long()}, "'edge_label_index' must be N"),
         ({"data": bipartite()}, "'edge_label_index' must be the edge type"),
+        (
+            {"data": dated(), "time_attr": "edge_time"},
+            r"'time_attr' must be None beside 'input_nodes'.*'edge_time'",
+        ),
+        ({"input_nodes": torch.tensor([34])}, "'input_nodes' must"),
     ],
 )
 def test_nodes_as_seeds_validate(options, match):
@@ -433,6 +512,8 @@ def test_input_id_means_the_same_for_masks_and_ids():
     assert [batch["item"].input_id.tolist() for batch in typed] == [[3], [1]]
     with pytest.raises(ValueError, match="'input_id' must be"):
         GTTFLoader(KARATE, [1], input_id="nodes")
+    with pytest.raises(ValueError, match="'input_id' must be 'node' or None for seeds"):
+        mixed(input_id=torch.arange(7))
 
 
 # a maximum of nodes or edges
@@ -498,3 +579,21 @@ def test_limits_validate():
         next(iter(GTTFLoader(KARATE, [2], max_nodes=3, batch_size=4)))
     with pytest.raises(ValueError, match="'max_edges' must be"):
         GTTFLoader(KARATE, [2], max_edges=0)
+
+
+@pytest.mark.parametrize("limit", ["max_nodes", "max_edges"])
+def test_limits_are_not_unbiased(limit):
+    with pytest.raises(ValueError, match=f"'normalize' must be None .*'{limit}'"):
+        GTTFLoader(KARATE, [2], normalize="unbiased", **{limit: 9})
+    loader = GTTFLoader(KARATE, [-1], **{limit: 99}, batch_size=2)
+    model = unbiased(GCNConv(34, 4))
+    batch = next(iter(loader))
+    with pytest.raises(ValueError, match=f"'model' must .*'{limit}'"):
+        model(batch.x, batch.edge_index)
+
+
+def test_limits_of_a_graph_without_edge_types():
+    data = HeteroData()
+    data["user"].num_nodes = 3
+    (batch,) = GTTFLoader(data, [2], "user", batch_size=3, max_nodes=4, max_edges=4)
+    assert batch["user"].num_nodes == 3

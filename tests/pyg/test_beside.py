@@ -117,6 +117,26 @@ def test_names_are_those_of_the_hosts_classes():
     assert issubclass(ClusterData, theirs.ClusterData)
 
 
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda e: NeighborSampler(e, 5), r"'sizes' must be a list of integers.*5"),
+        (lambda e: NeighborSampler(e, [5], "a"), "'node_idx' must be"),
+        (lambda e: NeighborSampler(e, [5], "a", 99), "'node_idx' must be"),
+        (
+            lambda e: HGTLoader(heterogeneous(), [2], "v0", num_workers="2"),
+            "'num_workers' must be",
+        ),
+        (lambda e: ShaDowKHopSampler(homogeneous(), 2, "a"), "'num_neighbors' must be"),
+        (lambda e: ShaDowKHopSampler(homogeneous(), 2, -2), "'num_neighbors' must"),
+        (lambda e: ShaDowKHopSampler(homogeneous(), 2, 2, "a"), "'node_idx' must be"),
+    ],
+)
+def test_loaders_refuse_in_a_sentence(make, match):
+    with pytest.raises((ValueError, TypeError), match=f"^{match}"):
+        make(homogeneous().edge_index)
+
+
 def test_hgt_batches_hold_all_edges_between_their_nodes():
     data = heterogeneous()
     for batch in HGTLoader(data, [4, 4], "v0", batch_size=5):
@@ -291,7 +311,8 @@ def test_clusters_say_what_they_lack(monkeypatch):
     from gttf_sampler.distributed import methods
 
     monkeypatch.setattr(methods, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"gttf-sampler\[metis\]"):
+    words = r"^parts by METIS need pymetis; .*gttf-sampler\[metis\]"
+    with pytest.raises(ImportError, match=words):
         ClusterData(homogeneous(), 2, log=False)
     with pytest.raises(ValueError, match="'num_parts' must be"):
         ClusterData(homogeneous(), 0, log=False)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.datasets import KarateClub
 
-from gttf_pyg import GTTFLinkLoader, GTTFLoader
+from gttf_pyg import GTTFLinkLoader, GTTFLoader, ShaDowKHopSampler
 from reference import hetero_toy
 
 KARATE = KarateClub()[0]
@@ -28,6 +28,8 @@ def tensors(batch):
         {"subgraph_type": "induced"},
         {"subgraph_type": "bidirectional"},
         {"normalize": "unbiased"},
+        {"max_nodes": 9},
+        {"max_edges": 7},
     ],
 )
 def test_device_of_a_batch(device, where, options):
@@ -72,6 +74,20 @@ def test_device_of_links(device, mode):
         )
         batch = next(iter(loader))
         assert all(value.is_cuda for _, value in tensors(batch))
+
+
+def test_device_of_edges_is_no_matter_to_loaders_on_the_cpu(device):
+    """Seeds of these are on the CPU, and so are the rows that they draw from."""
+    graphs = next(iter(ShaDowKHopSampler(KARATE, 2, 3, batch_size=4, seed=1)))
+    how = {"input_nodes": torch.arange(9), "batch_size": 9, "seed": 1}
+    pairs = next(iter(GTTFLinkLoader(KARATE, [2], **how)))
+    with device():
+        data = KARATE.clone().to("cuda")
+        found = next(iter(ShaDowKHopSampler(data, 2, 3, batch_size=4, seed=1)))
+        assert torch.equal(found.edge_index.cpu(), graphs.edge_index)
+        assert torch.equal(found.x.cpu(), graphs.x)
+        found = next(iter(GTTFLinkLoader(data, [2], **how)))
+        assert torch.equal(found.n_id.cpu(), pairs.n_id)
 
 
 def test_device_of_types(device):

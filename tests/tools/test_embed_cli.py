@@ -169,7 +169,7 @@ def test_embed_keeps_what_is_there(karate, tmp_path, capsys, monkeypatch, out, t
     (tmp_path / there).write_text("mine")
     words = ["embed", str(karate), str(tmp_path / out), "--epochs", "1", "--dim", "2"]
     with monkeypatch.context() as patch:
-        patch.setattr(embed, "read_edge_list", None)
+        patch.setattr(embed, "read_edges", None)
         assert main(words) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
@@ -192,7 +192,7 @@ def test_embed_keeps_its_own_input(tmp_path, capsys, force):
 
 
 def test_embed_refuses_a_place_it_cannot_write(karate, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(embed, "read_edge_list", None)
+    monkeypatch.setattr(embed, "read_edges", None)
     (tmp_path / "z.npy").mkdir()
     for words in (["--force"], []):
         assert main(["embed", str(karate), str(tmp_path / "z.npy"), *words]) == 2

@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -119,6 +120,10 @@ def test_page_holds_whatever_nodes_are_called():
     page = sample_rooted(adj, [0, 1], [1]).html(adj, title="<i>")
     assert page.count("</script>") == 1
     assert "<title>&lt;i&gt;</title>" in page
+    named = adj.named(np.array(["__TITLE__", "__DATA__"]))
+    page = sample_rooted(named, [0, 1], [1]).html(named, title="__DATA__")
+    assert page.count("<title>__DATA__</title>") == 1
+    assert page.count("const data = {") == 1
     assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)", page)
 
 

@@ -43,6 +43,8 @@ EdgeType = tuple[str, str, str]
 Nodes = dict[str, Tensor]  # ids per node type
 
 EDGE_DIRS = ("in", "out")
+OF_NODES = ("prefetch_node_feats", "prefetch_labels", "prefetch_ndata")
+OF_EDGES = ("prefetch_edge_feats", "prefetch_edata")
 
 
 class GraphError(DGLError, ValueError):
@@ -258,9 +260,9 @@ def columns(name: str, value: Any) -> Any:
 
 def prefetched(g: DGLGraph, sampler: Any) -> None:
     """Refuses data of types that the graph lacks, or of no type where it has many."""
-    for name in ("prefetch_node_feats", "prefetch_labels", "prefetch_edge_feats"):
-        value = getattr(sampler, name)
-        of_edges = name == "prefetch_edge_feats"
+    for name in (*OF_NODES, *OF_EDGES):
+        value = getattr(sampler, name, None)
+        of_edges = name in OF_EDGES
         kinds, known = (g.canonical_etypes, g.etypes) if of_edges else ((), g.ntypes)
         if isinstance(value, Mapping):
             for kind in value:

@@ -259,7 +259,7 @@ def columns(name: str, value: Any) -> Any:
 
 
 def prefetched(g: DGLGraph, sampler: Any) -> None:
-    """Refuses data of types that the graph lacks, or of no type where it has many."""
+    """Refuses data that the graph lacks, or of no type where it has many."""
     for name in (*OF_NODES, *OF_EDGES):
         value = getattr(sampler, name, None)
         of_edges = name in OF_EDGES
@@ -272,6 +272,16 @@ def prefetched(g: DGLGraph, sampler: Any) -> None:
         elif value and len(known) > 1:
             rule = "must map types to names of data, as there are several types"
             fail_like_dgl(name, rule, shown(value))
+        views = g.edges if of_edges else g.nodes
+        if not value:
+            continue
+        typed = value if isinstance(value, Mapping) else {known[0]: value}
+        for kind, columns in typed.items():
+            data = views[kind].data
+            for column in columns:
+                if column not in data:
+                    rule = "must name data of the graph: " + _listed(data)
+                    fail_like_dgl(name, rule, repr(column))
 
 
 def yes_or_no(name: str, value: Any) -> None:

@@ -82,7 +82,8 @@ def draw_shared(
         if heavy:
             own = data[source.choice.prob].view(-1)
             edge = drawn.edge[kind].to(own.device)
-            weight = weight * own.index_select(0, edge).to(weight)
+            drawn_by = own.index_select(0, edge)
+            weight = weight * drawn_by.to(weight.device, weight.dtype)
         found[kind] = _with_mean_one(weight, drawn.col[kind]).float()
     return drawn, found
 

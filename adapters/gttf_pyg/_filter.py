@@ -200,10 +200,10 @@ def _edges(
         if key == "edge_index":
             told[key] = edge_index_of(*ends).to(wanted.device or value.device)
         elif is_source(value):
-            if of_edges(store, key) and edge is None:
-                told.pop(key, None)
-            elif of_edges(store, key):
+            if edge is not None and of_edges(store, key):
                 wanted.fetched.append((value, edge, (told, key)))
+            elif of_edges(store, key):
+                told.pop(key, None)
         elif store.is_edge_attr(key):
             if edge is None:
                 told.pop(key, None)

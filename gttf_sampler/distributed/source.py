@@ -71,7 +71,7 @@ def _array(name: str, values: Any) -> Array:
     """Values as numpy has them, which does not copy them."""
     if not isinstance(values, Tensor):
         try:
-            array = np.asanyarray(values)
+            array: Array = np.asanyarray(values)
         except ValueError:  # rows of several lengths
             _check.fail(name, "must be an array of numbers", _check.shown(values))
         if array.dtype.kind not in "biufc":

@@ -139,7 +139,9 @@ def _check_words(words: list[str], separator: str) -> None:
 def _is_integer(word: str) -> bool:
     """Whether a word alone is read as a number."""
     try:
-        np.loadtxt([word], np.int64, comments=None, delimiter=SEPARATORS[".csv"], ndmin=1)
+        np.loadtxt(
+            [word], np.int64, comments=None, delimiter=SEPARATORS[".csv"], ndmin=1
+        )
     except (ValueError, OverflowError):
         return False
     return True

@@ -16,6 +16,7 @@ def check_free(
     path: str | os.PathLike[str],
     force: bool,
     ours: Callable[[Path], bool] = lambda file: False,
+    cure: str = "'--force' overwrites it",
 ) -> None:
     """Refuses a place that cannot be written, or whose file would be lost.
 
@@ -33,7 +34,7 @@ def check_free(
     if not os.access(folder, os.W_OK):
         _check.fail(name, "must be in a directory that can be written", file)
     if file.exists() and not force and not ours(file):
-        _check.fail(name, "must not be there yet", file, "'--force' overwrites it")
+        _check.fail(name, "must not be there yet", file, cure)
 
 
 @contextmanager

@@ -43,6 +43,8 @@ EdgeType = tuple[str, str, str]
 Nodes = dict[str, Tensor]  # ids per node type
 
 EDGE_DIRS = ("in", "out")
+OF_NODES = ("prefetch_node_feats", "prefetch_labels", "prefetch_ndata")
+OF_EDGES = ("prefetch_edge_feats", "prefetch_edata")
 
 
 class GraphError(DGLError, ValueError):
@@ -257,10 +259,10 @@ def columns(name: str, value: Any) -> Any:
 
 
 def prefetched(g: DGLGraph, sampler: Any) -> None:
-    """Refuses data of types that the graph lacks, or of no type where it has many."""
-    for name in ("prefetch_node_feats", "prefetch_labels", "prefetch_edge_feats"):
-        value = getattr(sampler, name)
-        of_edges = name == "prefetch_edge_feats"
+    """Refuses data that the graph lacks, or of no type where it has many."""
+    for name in (*OF_NODES, *OF_EDGES):
+        value = getattr(sampler, name, None)
+        of_edges = name in OF_EDGES
         kinds, known = (g.canonical_etypes, g.etypes) if of_edges else ((), g.ntypes)
         if isinstance(value, Mapping):
             for kind in value:
@@ -270,6 +272,16 @@ def prefetched(g: DGLGraph, sampler: Any) -> None:
         elif value and len(known) > 1:
             rule = "must map types to names of data, as there are several types"
             fail_like_dgl(name, rule, shown(value))
+        views = g.edges if of_edges else g.nodes
+        if not value:
+            continue
+        typed = value if isinstance(value, Mapping) else {known[0]: value}
+        for kind, columns in typed.items():
+            data = views[kind].data
+            for column in columns:
+                if column not in data:
+                    rule = "must name data of the graph: " + _listed(data)
+                    fail_like_dgl(name, rule, repr(column))
 
 
 def yes_or_no(name: str, value: Any) -> None:

@@ -44,6 +44,23 @@ def split(names: Any, features: Sources) -> tuple[Any, Sources]:
     return rest if isinstance(names, Mapping) else rest[None], files
 
 
+class FromFiles:
+    """What a sampler is whose batches have rows of files, beside data of the graph."""
+
+    _inputs: Sources
+    _labels: Sources
+
+    @property
+    def fetches(self) -> bool:
+        """Whether a batch needs rows of a file."""
+        return bool(self._inputs or self._labels)
+
+    def fetch(self, result: Any) -> Any:
+        """Reads the rows of a batch from their files; returns the batch."""
+        fetch(result[-1], self._inputs, self._labels)
+        return result
+
+
 def check_rows(g: Any, files: Sources) -> None:
     """Refuses files that do not have a row per node."""
     for (kind, name), source in files.items():

@@ -78,10 +78,12 @@ def draw_shared(
         heavy = source.choice.prob in data
         if not heavy and importance == 0:
             continue
-        weight = biases[kind].factors_drawn(g.device)
+        weight = biases[kind].factors_drawn(source.device)
         if heavy:
             own = data[source.choice.prob].view(-1)
-            weight = weight * own.index_select(0, drawn.edge[kind]).to(weight)
+            edge = drawn.edge[kind].to(own.device)
+            drawn_by = own.index_select(0, edge)
+            weight = weight * drawn_by.to(weight.device, weight.dtype)
         found[kind] = _with_mean_one(weight, drawn.col[kind]).float()
     return drawn, found
 

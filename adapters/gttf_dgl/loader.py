@@ -18,6 +18,7 @@ from dgl.dataloading.dataloader import (
 )
 
 from gttf_dgl import _check
+from gttf_dgl._features import FromFiles
 from gttf_dgl._resumable import Resumable, inner
 from gttf_dgl._resume import run_of
 from gttf_sampler._loading.apart import postponed
@@ -99,7 +100,7 @@ class DataLoader(Resumable, dgl.dataloading.DataLoader, ThreadedLoader):
         indices = _as_from_workers(self.dataset, workers)
         left = islice(indices, self._skip, None)
         sampler = inner(self)
-        if getattr(sampler, "features", None):
+        if isinstance(sampler, FromFiles) and sampler.fetches:
             how = postponed(self.collate_fn), sampler.fetch
             return ThreadedIter(self, depth, *how, indices=left)
         return ThreadedIter(self, depth, self.collate_fn, indices=left)

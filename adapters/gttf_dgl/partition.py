@@ -8,6 +8,7 @@ from dgl import DGLGraph
 from gttf_dgl import _check
 from gttf_dgl.compact import kinds_with, weighted_rows
 from gttf_sampler.distributed import partition as cut
+from gttf_sampler.distributed.source import key_of
 
 PLAIN = [("_N", "_E", "_N")]  # the edge types of a graph without types
 
@@ -56,6 +57,7 @@ def partition(
         if name in ends
         for column, values in g.nodes[name].data.items()
     }
-    features.update(options.pop("features", None) or {})
+    given = options.pop("features", None) or {}
+    features.update({key_of(key): values for key, values in given.items()})
     graph = adjs[PLAIN[0]] if plain else adjs
     return cut(graph, path, parts, features=features, **options)

@@ -90,6 +90,7 @@ class SAINTSampler(Sampler):
         if len(g.ntypes) > 1 or len(g.canonical_etypes) > 1:
             rule = "must have one node type and one edge type"
             _check.fail_like_dgl("g", rule, f"{g.ntypes} and {g.canonical_etypes}")
+        _check.prefetched(g, self)
         ids = [indices] if isinstance(indices, Tensor) else []
         key = self._keys.next(ids)
         nodes = getattr(self, f"_by_{self.mode}")(g, key).to(g.idtype)

@@ -27,7 +27,7 @@ from gttf_sampler._loading.apart import is_postponed
 from gttf_sampler._loading.keys import BatchKeys
 
 
-class GTTFSampler(BlockSampler):
+class GTTFSampler(_features.FromFiles, BlockSampler):
     """Samples blocks for multi-layer message passing, in place of NeighborSampler.
 
     >>> import dgl, torch
@@ -145,14 +145,9 @@ class GTTFSampler(BlockSampler):
         result = super().sample(g, seed_nodes, exclude_eids)
         if _keys.gathers_here():
             _frames.fetch_marked(g, result[2])
-        if self.features and not is_postponed():
+        if self.fetches and not is_postponed():
             self.fetch(result)
         self._first.watch(result[2])
-        return result
-
-    def fetch(self, result: Any) -> Any:
-        """Reads the rows of a batch from their files; returns the batch."""
-        _features.fetch(result[-1], self._inputs, self._labels)
         return result
 
     def sample_blocks(

@@ -41,7 +41,7 @@ class ShaDowKHopSampler(GTTFSubgraphSampler):
     def _batch(self, source: Source, seeds: Nodes, hops: list[list[int]]) -> DGLGraph:
         """The graph of one batch."""
         root = random.new_key(
-            self._keys.next(seeds.values()), source.g.device, random.BATCH
+            self._keys.next(seeds.values()), source.device, random.BATCH
         )
         nodes = seeds
         for layer, fanouts in enumerate(hops):
@@ -52,7 +52,7 @@ class ShaDowKHopSampler(GTTFSubgraphSampler):
 
 def _induced(source: Source, nodes: Nodes) -> HeteroSubgraph:
     """All edges between the nodes, but the excluded ones, by DGL's ids."""
-    none = torch.empty(0, dtype=torch.int64, device=source.g.device)
+    none = torch.empty(0, dtype=torch.int64, device=source.device)
     blank = dict.fromkeys(source.adjs, none)
     known = {name for kind in source.adjs for name in (kind[0], kind[2])}
     reached = {name: ids for name, ids in nodes.items() if name in known}

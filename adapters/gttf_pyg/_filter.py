@@ -123,7 +123,8 @@ class _Wanted:
         if self.lane is not None and self.there:
             known: dict[int, Tensor] = {}  # nodes may index many columns
             for _, index, _ in self.there:
-                known.setdefault(id(index), index.cpu())
+                if id(index) not in known:
+                    known[id(index)] = index.cpu()
             columns = [(values, known[id(i)]) for values, i, _ in self.there]
             self._put(self.there, self.lane.upload(columns))
 
@@ -199,8 +200,10 @@ def _edges(
         if key == "edge_index":
             told[key] = edge_index_of(*ends).to(wanted.device or value.device)
         elif is_source(value):
-            if of_edges(store, key) and edge is not None:
+            if edge is not None and of_edges(store, key):
                 wanted.fetched.append((value, edge, (told, key)))
+            elif of_edges(store, key):
+                told.pop(key, None)
         elif store.is_edge_attr(key):
             if edge is None:
                 told.pop(key, None)

@@ -35,7 +35,7 @@ class PartitionedStore(FeatureStore, GraphStore):
         if attr.index is None or isinstance(attr.index, slice):
             rule = "must be asked for some nodes of a partitioned graph"
             fail(str(attr.attr_name), rule, attr.index)
-        rows: Tensor = features.rows(attr.index)
+        rows: Tensor = features[attr.index]
         return rows
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:

@@ -15,7 +15,9 @@ from gttf_sampler.features import RowSource
 
 def is_source(value: Any) -> bool:
     """Whether rows of `value` are fetched when a batch needs them."""
-    return type(value) is not Tensor and isinstance(value, RowSource)
+    if type(value) is Tensor or not isinstance(value, RowSource):
+        return False
+    return callable(value.rows)  # and no column of that name
 
 
 def of_edges(store: Any, key: str) -> bool:

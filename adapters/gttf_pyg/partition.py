@@ -24,6 +24,7 @@ from gttf_pyg._graph import from_data
 from gttf_pyg._rows import ONLY, Options
 from gttf_sampler._check import fail, mistyped, shown
 from gttf_sampler.distributed import partition as cut
+from gttf_sampler.distributed.source import key_of
 
 # What a Data is made of, beside the classes that PyG itself tells torch to be safe.
 STORES = (BaseStorage, GlobalStorage, NodeStorage, EdgeStorage)
@@ -79,7 +80,9 @@ def partition(
     if isinstance(data, str | os.PathLike):
         data = load(data)
     whole = whole_of(data, weight_attr, time_attr)
-    features = {**whole.features, **(options.pop("features", None) or {})}
+    given = options.pop("features", None) or {}
+    own = {key_of(key): values for key, values in given.items()}
+    features = {**whole.features, **own}
     return cut(whole.graph, path, parts, features=features, **options)
 
 

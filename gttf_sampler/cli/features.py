@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gttf_sampler import FeatureFile, _check
+from gttf_sampler import FeatureFile, _check, _files
 from gttf_sampler.cli.progress import progress
 from gttf_sampler.features.encoding import ENCODINGS
 from gttf_sampler.features.write import chunks_of
@@ -26,6 +26,7 @@ def run(args: argparse.Namespace) -> list[str]:
         if not Path(name).is_file():
             _check.fail("values", "must be .npy files that are there", repr(name))
     arrays = [np.load(name, mmap_mode="r", allow_pickle=False) for name in args.values]
+    _files.check_free("out", args.out, args.force)
     size = sum(array.nbytes for array in arrays)
     with progress(size) as report:
         made = FeatureFile.from_chunks(

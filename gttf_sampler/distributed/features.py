@@ -86,7 +86,8 @@ class PartitionedFeatures:
 
     def rows(self, ids: Tensor) -> Tensor:
         """The rows of ids, int64 [k], that are known to be sound."""
-        found, position = self._room(ids.numel()), self._near.locate(ids)
+        position, pieces = self._near.locate(ids)
+        found = self._room(ids.numel())
         away = ids[:0]
         if not self._near.has_all:
             away = (position < 0).nonzero().view(-1)
@@ -98,7 +99,7 @@ class PartitionedFeatures:
         messages = {rank: [some] for rank, some in enumerate(asked) if some.numel()}
         pending = exchange.ask(self._service, messages)
         gaps = away.numel() > 0
-        self._move(Move(self._near.pieces, position, found, gaps=gaps))
+        self._move(Move(pieces, position, found, gaps=gaps))
         for rank, (values,) in pending.answers().items():
             rows = values.view(whose[rank].numel(), *self.own.shape[1:])
             self._move(Move([rows], None, found, whose[rank]))
@@ -112,7 +113,7 @@ class PartitionedFeatures:
         nbytes = _check.size("nbytes", nbytes)
         wanted = self.graph.part.wanted[self.kind]
         self._near.keep(wanted[:0], self.own[:0])
-        wanted = wanted[self._near.locate(wanted) < 0]
+        wanted = wanted[self._near.locate(wanted)[0] < 0]
         row = self.own.shape[1:].numel() * self.own.element_size()
         nodes = wanted[: nbytes // max(row, 1)].sort().values
         self._near.keep(nodes, self.rows(nodes).clone())
@@ -145,10 +146,7 @@ class PartitionedFeatures:
         rate = (
             f", {self.hits / asked:.0%} of others' rows in the cache" if asked else ""
         )
-        kept = (
-            f", {self._near.cached.size:,} rows cached"
-            if self._near.cached.size
-            else ""
-        )
+        cached = self._near.cached
+        kept = f", {cached:,} rows cached" if cached else ""
         about = f"{self.name!r}, {list(self.shape)}, {self.own.shape[0]:,} rows here"
         return f"PartitionedFeatures({about}{kept}{rate})"

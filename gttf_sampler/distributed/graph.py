@@ -161,7 +161,7 @@ class PartitionedGraph:
     def owner(self, kind: int, node: Tensor) -> Tensor:
         """Whom to ask about each node [w]: this process itself if it has the row."""
         if kind == NOBODY or self.exchange.size == 1:
-            return torch.full(node.shape, self.exchange.rank, dtype=torch.uint8)
+            return torch.full(node.shape, self.exchange.rank, dtype=torch.int32)
         name = list(self.part.books)[kind]
         owner = self.part.books[name].part_of(node)
         if self.part.header["replicate"]:

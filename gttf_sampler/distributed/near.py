@@ -23,9 +23,7 @@ class NearRows:
 
     Attributes:
         parts: those that are near, ascending.
-        pieces: the arrays that the rows are in.
-        cached: the nodes whose rows are kept.
-        first_kept: the position of the first of these.
+        first_kept: the position of the first row that is cached.
     """
 
     def __init__(
@@ -36,8 +34,8 @@ class NearRows:
     ) -> None:
         self.book = book
         self.parts = sorted(near)
-        self.pieces = [near[part] for part in self.parts]
-        self.cached = RowSet(torch.empty(0, dtype=torch.int64), book.num_nodes)
+        none = RowSet(torch.empty(0, dtype=torch.int64), book.num_nodes)
+        self._kept = none, [near[part] for part in self.parts]  # set at once
         self._first, first = {}, 0
         for part in self.parts:
             self._first[part] = first
@@ -46,19 +44,28 @@ class NearRows:
         self._rows = {part: rows_of(part) for part in self.parts if book.bounds is None}
 
     @property
+    def cached(self) -> int:
+        """How many rows are cached."""
+        return self._kept[0].size
+
+    @property
     def has_all(self) -> bool:
         """Whether every part is near."""
         return len(self.parts) == self.book.parts
 
     def keep(self, nodes: Tensor, rows: Tensor) -> None:
         """Caches rows of some nodes, which are ascending."""
-        self.cached = RowSet(nodes, self.book.num_nodes)
-        self.pieces = [*self.pieces[: len(self.parts)], rows]
+        pieces = self._kept[1][: len(self.parts)]
+        self._kept = RowSet(nodes, self.book.num_nodes), [*pieces, rows]
 
-    def locate(self, node: Tensor) -> Tensor:
-        """The position [k] of every node's row [k]; FAR where it is elsewhere."""
+    def locate(self, node: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The position [k] of every node's row, and the arrays that these are in.
+
+        FAR where it is elsewhere. Rows that are cached meanwhile change neither.
+        """
+        cached, pieces = self._kept
         if self.book.bounds is not None and self.has_all:
-            return node
+            return node.contiguous(), pieces
         position = torch.full_like(node, FAR)
         owner = self.book.part_of(node)
         for part in self.parts:
@@ -69,8 +76,8 @@ class NearRows:
             else:
                 some = self._rows[part].locate(some)[1]
             position.index_copy_(0, here, some.add_(self._first[part]))
-        if self.cached.size:
+        if cached.size:
             far = (position < 0).nonzero().view(-1)
-            kept, place = self.cached.locate(node.index_select(0, far))
+            kept, place = cached.locate(node.index_select(0, far))
             position[far[kept]] = place[kept] + self.first_kept
-        return position
+        return position, pieces

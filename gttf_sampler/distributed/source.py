@@ -45,22 +45,38 @@ def source_of(graph: Any, features: Mapping[Any, Any]) -> Source:
         graph.ensure_sound()
         _check.one_node_set("graph", graph.num_rows, graph.num_cols)
         sizes, adjs = {"": graph.num_rows}, {ONLY: graph}
-    found = []
+    found: dict[tuple[str, str], Array] = {}
     for key, values in features.items():
-        kind, name = key if isinstance(key, tuple) else ("", key)
+        kind, name = key_of(key)
         _check.known_types("features", [kind], list(sizes), "node types")
         array = _array(f"features[{name}]", values)
         if array.ndim == 0 or len(array) != sizes[kind]:
             rule = f"must have one row per node, {sizes[kind]} in all"
             _check.fail(f"features[{name}]", rule, f"shape {list(array.shape)}")
-        found.append((kind, str(name), array))
-    return Source(adjs, sizes, found)
+        if (kind, name) in found:
+            _check.fail("features", "must name every feature once", (kind, name))
+        found[kind, name] = array
+    return Source(adjs, sizes, [(*key, array) for key, array in found.items()])
+
+
+def key_of(key: Any) -> tuple[str, str]:
+    """(node type, name) of a feature; a name alone has the type ""."""
+    parts = key if isinstance(key, tuple) else ("", key)
+    if len(parts) != 2:
+        _check.fail("features", "must be named by (node type, name)", key)
+    return parts[0], str(parts[1])
 
 
 def _array(name: str, values: Any) -> Array:
     """Values as numpy has them, which does not copy them."""
     if not isinstance(values, Tensor):
-        return np.asanyarray(values)
+        try:
+            array: Array = np.asanyarray(values)
+        except ValueError:  # rows of several lengths
+            _check.fail(name, "must be an array of numbers", _check.shown(values))
+        if array.dtype.kind not in "biufc":
+            _check.mistyped(name, "must hold numbers", f"dtype {array.dtype}")
+        return array
     try:
         return _check.dense(name, values).detach().cpu().numpy()
     except TypeError:

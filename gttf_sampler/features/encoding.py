@@ -97,7 +97,9 @@ def decode(raw: Tensor, stored: str, out: Tensor) -> Tensor:
     """Bytes [k, stride] as rows, written to `out` [k, ...]."""
     flat = out.view(out.shape[0], -1)
     if stored == "int8":
-        scale = raw[:, :SCALE].contiguous().view(torch.float32)
+        scale = raw[:, :SCALE].flatten().view(torch.float32)[:, None]
+        if flat.dtype == torch.float64:  # whose numbers may be too large for float32
+            scale = scale.double()
         torch.mul(raw[:, SCALE:].view(torch.int8), scale, out=flat)
     else:
         flat.copy_(raw.view(getattr(torch, stored)))

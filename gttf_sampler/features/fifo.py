@@ -18,7 +18,7 @@ from torch import Tensor
 
 SMALL = 10  # the small queue has one of so many places
 OFTEN = 3  # a row is asked for at most so many times more than once
-COST = 8 + 1 + 4 + 4 + 8 + 16  # bytes per place, beside the row
+COST = 8 + 1 + 4 + 4 + 4 + 8 + 32  # bytes per place at most, beside the row
 
 Array = np.ndarray[Any, Any]
 

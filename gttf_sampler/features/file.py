@@ -166,13 +166,14 @@ class FeatureFile:
         return self.read(ids)
 
     def rows(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
-        """The rows of ids, int64 [k] on the CPU, that are known to be sound."""
+        """The rows of ids, int64 [k] on the CPU, as `read` but for checks of types."""
         shape = torch.Size([ids.numel(), *self._layout.shape])
         if out is None:
             out = room_for(shape, self.dtype, self.pin_memory)
         else:
             check_room(out, shape, self.dtype)
         if not out.numel():
+            _check.within("ids", ids, len(self), "rows")
             return out
         plain = self._layout.stored == SAME
         stride = self._layout.stride
@@ -211,11 +212,13 @@ class FeatureFile:
 
     def _fill(self, ids: Tensor, raw: Tensor) -> None:
         """Writes rows as they are stored to `raw`, uint8 [k, stride]."""
-        if self._cache is None:
+        cache = self._cache  # once: another thread may end it
+        if cache is None:
             self._from_disk(ids, None, raw)
         else:
             self._handle.check()
-            self._cache.fill(ids, raw, self._from_disk)
+            _check.within("ids", ids, len(self), "rows")
+            cache.fill(ids, raw, self._from_disk)
 
     def _from_disk(self, ids: Tensor, place: Tensor | None, raw: Tensor) -> None:
         """Reads rows, into some places of `raw`."""

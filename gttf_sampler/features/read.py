@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_sampler import _check
 from gttf_sampler._backends import ops, torch_disk
 from gttf_sampler._backends.threads import KERNELS, READERS, READS, Crew, held, run
 from gttf_sampler._backends.types import Reads
@@ -48,6 +49,8 @@ def read_rows(handle: Handle, ids: Tensor, place: Tensor | None, out: Tensor) ->
     if place is not None:
         order = place[order]
     found, where = wanted.numpy(), order.numpy()
+    if found[0] < 0 or found[-1] >= handle.layout.rows:
+        _check.within("ids", ids, handle.layout.rows, "rows")
     start = runs_of(found, stride)
     count = start.size - 1
     failed = np.zeros(count, np.uint8)

@@ -33,7 +33,8 @@ def write(
     interrupt, leaves what was there.
     """
     file = _check.path("path", path)
-    _files.check_free("path", file, _check.yes_or_no("overwrite", overwrite))
+    force, cure = _check.yes_or_no("overwrite", overwrite), "pass overwrite=True"
+    _files.check_free("path", file, force, cure=cure)
     pieces = _pieces(chunks)
     first = next(pieces, None)
     if first is None:

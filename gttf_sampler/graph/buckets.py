@@ -9,6 +9,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 PIECE = 1 << 20  # edges that are moved at a time
+SPAN = 1 << 32  # positions that a segment can tell apart
 BUCKETS = 128  # files that are written to at a time
 
 Array = np.ndarray[Any, Any]
@@ -46,6 +47,11 @@ class Bucket:
 
     def add(self, edges: Edges) -> None:
         """Appends edges whose positions ascend."""
+        if edges.position.size and edges.position[-1] - edges.position[0] >= SPAN:
+            half = edges.position.size // 2
+            for some in (slice(half), slice(half, None)):
+                self.add(_taken(edges, some))
+            return
         if self._kind is None:
             self._kind = _record(edges)
         if self._out is None:
@@ -143,7 +149,7 @@ def spread(edges: Edges, buckets: list[Bucket]) -> None:
         start = end
 
 
-def _taken(edges: Edges, some: Array) -> Edges:
+def _taken(edges: Edges, some: Array | slice) -> Edges:
     """Some of the edges."""
     position = edges.position[some] if edges.position.size else edges.position
     columns = {name: values[some] for name, values in edges.columns.items()}

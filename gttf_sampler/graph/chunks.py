@@ -49,10 +49,10 @@ def build_rows(
 ) -> None:
     """Writes the directory of a CompactAdj; see `CompactAdj.from_chunks`."""
     tick = report or (lambda what, more: None)
-    num_rows, num_cols = _sizes(chunks, num_nodes, direction, tick)
+    target = storage.check_free(path, overwrite)
     most = _edges_at_a_time(nbytes)
-    target = _check.path("path", path)
-    home = Path(tmp) if tmp is not None else target.absolute().parent
+    home = target.absolute().parent if tmp is None else _check.path("tmp", tmp)
+    num_rows, num_cols = _sizes(chunks, num_nodes, direction, tick)
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".gttf-build-", dir=home) as folder:
         buckets = make_buckets(Path(folder), 0, num_rows, BUCKETS)

@@ -275,6 +275,9 @@ class CompactAdj:
         """The same rows, whose nodes are called `node_id` [n]; None forgets that."""
         if node_id is not None:
             _check.one_node_set("adj", self.num_rows, self.num_cols)
+            kind = getattr(getattr(node_id, "dtype", None), "kind", "")
+            if kind != "O":  # networkx has nodes of any kind
+                node_id = names.ids_of("node_id", node_id)
             if len(node_id) != self.num_rows:
                 rule = f"must have one entry per node, {self.num_rows}"
                 _check.fail("node_id", rule, len(node_id))

@@ -71,7 +71,9 @@ def read_edge_list(
     layout = _layout(lines[0], ".tsv" in file.suffixes, columns)
     if layout.columns < 2:
         _check.fail("path", "must have two columns or three", f"1 in {file}")
-    lines = lines[layout.headed :]
+    first, lines = lines[0], lines[layout.headed :]
+    if not lines:
+        _check.fail("path", "must hold at least one edge", f"a heading in {file}")
     try:
         ends, headings = _ends(lines, layout)
     except ValueError:
@@ -79,6 +81,8 @@ def read_edge_list(
         _check.fail("path", rule, f"fewer in a line of {file}")
     node_id, number = np.unique(ends, return_inverse=True)
     edge_index = torch.from_numpy(number.reshape(ends.shape).T.copy())
+    if headings:
+        layout = _layout(first, ".tsv" in file.suffixes, None, headed=True)
     values = [_values(lines[headings:], layout, at) for at in layout.values]
     return EdgeList(edge_index.to(torch.int64), node_id, *values)
 
@@ -91,6 +95,7 @@ class _Layout(NamedTuple):
         columns: how many there are.
         ends: which of them are sources and targets.
         values: which of them are weights and times, None if none is.
+        guess: the one that is taken for weights though nothing names it, or None.
         headed: whether the first line names them.
     """
 
@@ -98,11 +103,14 @@ class _Layout(NamedTuple):
     columns: int
     ends: tuple[int, int]
     values: tuple[int | None, int | None]
+    guess: int | None
     headed: bool
 
 
-def _layout(line: str, tabs: bool, columns: Sequence[str] | None) -> _Layout:
-    """What the first line tells."""
+def _layout(
+    line: str, tabs: bool, columns: Sequence[str] | None, headed: bool = False
+) -> _Layout:
+    """What the first line tells, which may be known as a heading."""
     delimiter = "," if "," in line else "\t" if tabs else None
     words = line.split()
     if delimiter is not None:
@@ -115,16 +123,17 @@ def _layout(line: str, tabs: bool, columns: Sequence[str] | None) -> _Layout:
             _check.fail("columns", rule, list(columns))
         at = [words.index(name) for name in columns]
         rest = *at[2:], None, None
-        return _Layout(delimiter, len(words), (at[0], at[1]), (rest[0], rest[1]), True)
+        values = rest[0], rest[1]
+        return _Layout(delimiter, len(words), (at[0], at[1]), values, None, True)
     named = [word.lower() for word in words]
-    if tuple(named[:2]) not in HEADINGS:
-        return _Layout(delimiter, len(words), (0, 1), (third, None), False)
+    if not headed and tuple(named[:2]) not in HEADINGS:
+        return _Layout(delimiter, len(words), (0, 1), (third, None), third, False)
     weight, time = (
         named.index(name) if name in named else None for name in ("weight", "time")
     )
-    if weight is None and time != 2:
-        weight = third
-    return _Layout(delimiter, len(words), (0, 1), (weight, time), True)
+    guess = third if weight is None and time != 2 else None
+    values = weight if guess is None else guess, time
+    return _Layout(delimiter, len(words), (0, 1), values, guess, True)
 
 
 def embedding_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -210,12 +219,17 @@ def _ends(lines: list[str], layout: _Layout) -> tuple[Array, int]:
 
 
 def _values(lines: list[str], layout: _Layout, place: int | None) -> Tensor | None:
-    """A column of numbers; None if it is something else, or not there."""
-    if place is not None:
-        with contextlib.suppress(ValueError):
-            column = _table(lines, layout, (place,), np.float64)
-            return torch.from_numpy(column[:, 0])
-    return None
+    """A column of numbers; None if there is none, or not where one was guessed."""
+    if place is None:
+        return None
+    try:
+        column = _table(lines, layout, (place,), np.float64)
+    except ValueError as error:
+        if place == layout.guess:
+            return None
+        rule = f"must have a number in column {place + 1} of every line, by its name"
+        _check.fail("path", rule, error)
+    return torch.from_numpy(column[:, 0])
 
 
 def _table(

@@ -16,7 +16,7 @@ import numpy as np
 
 from gttf_sampler import _check, _files
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.edgelist import EdgeList, read_edge_list
+from gttf_sampler.graph.edgelist import COMMENTS, EdgeList, read_edge_list
 from gttf_sampler.graph.frames import columns_of, edges_of_frame
 from gttf_sampler.graph.names import Array, ids_of
 
@@ -106,16 +106,45 @@ def write_graph(path: str | os.PathLike[str], adj: CompactAdj) -> Path:
 
 def _as_text(named: dict[str, Array], separator: str) -> bytes:
     """Lines of columns, under their names; words that hold a separator are quoted."""
-    if separator == " ":
-        for name in ("source", "target"):
-            if any(len(str(word).split()) != 1 for word in named[name]):
-                cure = "write .csv, .tsv or .parquet"
-                _check.fail("node_id", "must be words without spaces", "others", cure)
+    words = np.unique(np.concatenate([named["source"], named["target"]]))
+    if words.dtype.kind == "U":
+        _check_words(words.tolist(), separator)
     out = io.StringIO()
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     writer.writerow(named)
     writer.writerows(zip(*(column.tolist() for column in named.values()), strict=True))
     return out.getvalue().encode()
+
+
+def _check_words(words: list[str], separator: str) -> None:
+    """Refuses ids that would not be read as they are."""
+    if separator == " " and any(len(word.split()) != 1 for word in words):
+        cure = "write .csv, .tsv or .parquet"
+        _check.fail("node_id", "must be words without spaces", "others", cure)
+    cure = "write .parquet or .npz"
+    for word in words:
+        if word.startswith(COMMENTS):
+            rule = f"must not begin with {' or '.join(COMMENTS)} in text: a comment"
+            _check.fail("node_id", rule, repr(word), cure)
+        if word != word.strip() or len(word.splitlines()) != 1:
+            rule = "must have no space around them in text, nor line breaks"
+            _check.fail("node_id", rule, repr(word), cure)
+        if separator == " " and '"' in word:
+            _check.fail("node_id", "must have no quotes in text", repr(word), cure)
+    if words and all(map(_is_integer, words)):
+        rule = "must not be words that are all read as integers in text"
+        _check.fail("node_id", rule, repr(words[0]), cure)
+
+
+def _is_integer(word: str) -> bool:
+    """Whether a word alone is read as a number."""
+    try:
+        np.loadtxt(
+            [word], np.int64, comments=None, delimiter=SEPARATORS[".csv"], ndmin=1
+        )
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def _from_table(file: Path, columns: Sequence[str] | None) -> EdgeList:

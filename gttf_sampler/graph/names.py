@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -11,29 +11,49 @@ from torch import Tensor
 
 from gttf_sampler import _check
 
+LARGEST = 2**63 - 1
+
 Array = np.ndarray[Any, Any]
 
 
 def ids_of(name: str, values: Any) -> Array:
     """Ids as an array of integers or of words; whatever is missing is refused."""
-    found: Array = np.asarray(values)
+    if isinstance(values, Tensor):
+        values = _check.dense(name, values).tolist()
+    try:
+        found: Array = np.asarray(values)
+    except ValueError:  # rows of several lengths
+        _check.fail(name, "must have 1 dimension(s)", _check.shown(values))
     if found.ndim != 1:
         _check.fail(name, "must have 1 dimension(s)", f"shape {list(found.shape)}")
     if found.dtype.kind in "iu":
+        if found.dtype == np.uint64 and len(found) and found.max() > LARGEST:
+            _too_large(name, found.max())
         return found.astype(np.int64)
     if found.dtype.kind == "U":
-        return found
+        if isinstance(values, list | tuple):  # of which numpy makes words of numbers
+            found = np.array(values, dtype=object)
+        else:
+            return found
     if found.dtype.kind == "f" and not len(found):
         return found.astype(np.int64)
     if found.dtype.kind not in "OT":
         cure = "convert them to integers or to words"
         _check.mistyped(name, "must hold integers or words", found.dtype, cure)
     entries = found.tolist()
-    for kind, dtype in ((int, np.int64), (str, np.str_)):
-        if all(isinstance(entry, kind) for entry in entries):
-            return np.array(entries, dtype=dtype)
+    if all(isinstance(entry, int) for entry in entries):
+        if max(map(abs, entries), default=0) > LARGEST:
+            _too_large(name, max(entries, key=abs))
+        return np.array(entries, dtype=np.int64)
+    if all(isinstance(entry, str) for entry in entries):
+        return np.array(entries, dtype=np.str_)
     kinds = sorted({type(entry).__name__ for entry in entries})
     _check.mistyped(name, "must hold integers, or words, in every row", kinds)
+
+
+def _too_large(name: str, value: Any) -> NoReturn:
+    """Refuses an integer that int64 cannot hold."""
+    _check.fail(name, "must hold integers below 2**63", value, "convert them to words")
 
 
 def numbered(source: Array, target: Array) -> tuple[Tensor, Array]:

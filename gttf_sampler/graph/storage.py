@@ -85,7 +85,8 @@ def replace(
     replace the header, one after the other; each then removes what the header named
     before, and what a process that died has left.
     """
-    folder = _folder(path, overwrite)
+    folder = check_free(path, overwrite)
+    folder.mkdir(parents=True, exist_ok=True)
     token = uuid.uuid4().hex[:12]
     files = {name: folder / f"{name}.{token}.bin" for name in names}
     header = folder / f"{HEADER}.{token}"
@@ -110,13 +111,13 @@ def replace(
             raise
 
 
-def _folder(path: str | os.PathLike[str], overwrite: bool) -> Path:
-    """The directory to write into, made if it is not there."""
+def check_free(path: str | os.PathLike[str], overwrite: bool) -> Path:
+    """The directory to write into, where files of others are not in the way."""
     folder = _check.path("path", path)
     if folder.exists() and not folder.is_dir():
         _check.fail("path", "must name a directory", f"{str(path)!r}, a file")
-    folder.mkdir(parents=True, exist_ok=True)
-    strange = next((f.name for f in folder.iterdir() if not OURS.fullmatch(f.name)), "")
+    there = folder.iterdir() if folder.exists() else iter(())
+    strange = next((f.name for f in there if not OURS.fullmatch(f.name)), "")
     if strange and not overwrite and not _token_of(folder / HEADER):
         rule = "must be an empty directory, or hold a saved graph"
         cure = "pass overwrite=True to write beside it"

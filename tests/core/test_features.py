@@ -211,6 +211,21 @@ def test_stored_smaller_within_its_error(tmp_path, stored, dtype, backend):
     assert f"stored as {stored}" in repr(file)
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
+def test_int8_of_one_row(tmp_path, width):
+    values = torch.randn(3, width)
+    file = FeatureFile.from_array(tmp_path / "x.npy", values, stored="int8")
+    for i in range(3):
+        assert torch.equal(file[i], file[:][i])
+        assert torch.allclose(file[i], values[i], atol=float(values.abs().max()) / 250)
+
+
+def test_int8_of_large_doubles(tmp_path):
+    values = torch.tensor([[1e40, -3e39, 0.0]], dtype=torch.float64)
+    file = FeatureFile.from_array(tmp_path / "x.npy", values, stored="int8")
+    assert bool(((file[:] - values).abs() <= 1e40 / 254 * (1 + 1e-6)).all())
+
+
 def test_int8_is_readable_by_numpy(tmp_path):
     values = torch.randn(6, 3)
     FeatureFile.from_array(tmp_path / "x.npy", values, stored="int8")
@@ -279,6 +294,18 @@ def test_read_validate(tmp_path, call, error, match):
         call(file)
 
 
+@pytest.mark.parametrize("shape", [(3, 2), (3, 0)])
+@pytest.mark.parametrize("cache", [None, "kept", "lately"])
+@pytest.mark.parametrize("ids", [[3], [-1], [0, 1, -1], [2, 1 << 40, 1]])
+def test_rows_of_ids_out_of_range(tmp_path, shape, cache, ids, backend):
+    """`rows`, which loaders call, looks at ids as well."""
+    file = FeatureFile.from_array(tmp_path / "x.npy", torch.rand(shape))
+    if cache is not None:
+        file.cache(1 << 12, [0] if cache == "kept" else None)
+    with pytest.raises(ValueError, match="'ids' must"):
+        file.rows(torch.tensor(ids))
+
+
 @pytest.mark.parametrize(
     ("values", "how", "error", "match"),
     [
@@ -309,7 +336,7 @@ def test_chunks_validate(tmp_path):
     with pytest.raises(TypeError, match="must be an iterable of arrays"):
         write(tmp_path / "x.npy", torch.rand(3, 2))
     FeatureFile.from_array(tmp_path / "x.npy", torch.eye(2))
-    with pytest.raises(ValueError, match="must not be there yet"):
+    with pytest.raises(ValueError, match=r"not be there yet .* overwrite=True"):
         FeatureFile.from_array(tmp_path / "x.npy", torch.eye(3))
     FeatureFile.from_array(tmp_path / "x.npy", torch.eye(3), overwrite=True)
     assert [file.name for file in tmp_path.iterdir()] == ["x.npy"]

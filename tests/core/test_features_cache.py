@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gttf_sampler import CompactAdj, FeatureFile, use_backend
 from gttf_sampler.features import most_reached, most_sampled
-from gttf_sampler.features.fifo import Fifo
+from gttf_sampler.features.fifo import COST, Fifo
 
 ROWS = 2000
 
@@ -63,16 +63,32 @@ def test_kept_rows_are_not_read_again(path, values):
 
 def test_cache_takes_no_more_than_it_may(path):
     for rows in (None, torch.arange(ROWS)):
-        file = FeatureFile(path).cache(4 * ROWS + 100 * (128 + 41), rows)
+        file = FeatureFile(path).cache(4 * ROWS + 100 * (128 + COST), rows)
         for ids in skewed(10, 300):
             file.read(ids)
-        assert 90 <= file._cache.size <= 132
+        assert 90 <= file._cache.size <= 150
     whole = FeatureFile(path).cache(1 << 28)
     whole.read(torch.arange(ROWS))
     whole.reads = 0
     whole.read(torch.arange(ROWS))
     assert whole.reads == 0
     assert whole.cache(0)._cache is None
+
+
+@pytest.mark.parametrize("room", [64, 65, 100, 1000])
+def test_fifo_takes_what_it_counts(room):
+    """All arrays but the cells of all ids, which are counted elsewhere."""
+    fifo = Fifo(2000, room)
+    rings = [ring._cells for ring in (fifo._small, fifo._main, fifo._left)]
+    arrays = [fifo._id, fifo._often, fifo._free, fifo._gone, *rings]
+    assert sum(array.nbytes for array in arrays) <= COST * room
+
+
+def test_cache_that_ends_while_it_is_asked(path, values, monkeypatch):
+    """As when another thread ends it."""
+    file = FeatureFile(path).cache(1 << 20)
+    monkeypatch.setattr(file._handle, "check", lambda: file.cache(0))
+    assert torch.equal(file.read([3, 1]), values[[3, 1]])
 
 
 def test_fifo_resists_scans():

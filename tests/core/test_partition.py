@@ -12,13 +12,16 @@ from hypothesis import given, settings
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench.inputs import convert
 from gttf_sampler.cli.main import main
-from gttf_sampler.distributed import partition, write
+from gttf_sampler.distributed import PartitionedGraph, partition, write
 from gttf_sampler.distributed.book import Book
+from gttf_sampler.distributed.near import NearRows
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.distributed.source import largest
 from gttf_sampler.graph import write_graph
 from strategies import graphs
+
+X = np.zeros(300)
 
 
 def a_graph(nodes=300, edges=2000, seed=0):
@@ -191,6 +194,10 @@ def test_validate(tmp_path):
         ({"parts": 2, "method": np.zeros(3, np.int64)}, "one part per node"),
         ({"parts": 2, "method": np.full(300, 2)}, r"part numbers in \[0, 2\)"),
         ({"parts": 2, "features": {"x": np.zeros(3)}}, "one row per node, 300"),
+        ({"parts": 2, "features": {"x": X, ("", "x"): X}}, "every feature once"),
+        ({"parts": 2, "features": {"x": X.astype(str)}}, r"\[x\]' must hold numbers"),
+        ({"parts": 2, "features": {"x": [[1], [1, 2]]}}, "must be an array of numbers"),
+        ({"parts": 2, "features": {("x",): X}}, "named by .node type, name"),
         ({"parts": 2, "features": {("a", "x"): np.zeros(300)}}, "node types of 'adj'"),
     ):
         with pytest.raises((ValueError, TypeError), match=match):
@@ -207,6 +214,34 @@ def test_largest_is_what_a_stable_sort_finds(numbers, data):
     most = data.draw(st.integers(1, len(numbers)))
     order = counts.argsort(descending=True, stable=True)
     assert largest(counts, most).equal(order[:most])
+
+
+def test_near_rows_are_those_of_one_moment():
+    """Who has located rows reads them, whatever is cached meanwhile."""
+    book = Book.of_owners(np.array([0, 1]), 2)
+    near = NearRows(book, {0: torch.zeros(1, 2)})
+    near.keep(torch.tensor([1]), torch.ones(1, 2))
+    position, pieces = near.locate(torch.tensor([1, 0]))
+    near.keep(torch.tensor([], dtype=torch.int64), torch.ones(0, 2))
+    rows = torch.cat(pieces)[position]
+    assert rows.tolist() == [[1, 1], [0, 0]]
+    assert near.locate(torch.tensor([1, 0]))[0].tolist() == [-1, 0]
+
+
+def test_rows_of_ids_with_steps(tmp_path):
+    x = torch.arange(600.0).view(300, 2)
+    partition(a_graph(), tmp_path, 1, features={"x": x}, method="range")
+    with PartitionedGraph.open(tmp_path) as graph:
+        ids = torch.arange(300)[::7]
+        assert torch.equal(graph.features["", "x"].rows(ids), x[ids])
+
+
+def test_owner_of_many_processes(tmp_path):
+    partition(a_graph(), tmp_path, 1)
+    with PartitionedGraph.open(tmp_path) as graph:
+        graph.exchange.rank = 300
+        assert graph.owner(0, torch.tensor([1, 2])).tolist() == [300, 300]
+        graph.exchange.rank = 0
 
 
 def test_row_set_counts_bits():

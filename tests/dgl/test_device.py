@@ -5,8 +5,15 @@ import pytest
 import torch
 from dgl.heterograph import DGLBlock
 
-from gttf_dgl import GTTFSampler, GTTFSubgraphSampler
+from gttf_dgl import (
+    GTTFSampler,
+    GTTFSubgraphSampler,
+    LaborSampler,
+    ShaDowKHopSampler,
+)
 from gttf_dgl._degrees import Wanted
+from gttf_dgl._shared import draw_shared, variates_of
+from gttf_dgl._source import Choice, Source
 
 SEEDS = torch.tensor([3, 1, 7, 0])
 
@@ -56,7 +63,14 @@ MAKE = {
     "rooted": lambda: GTTFSampler([3, 2], rooted=True, seed=5),
     "normalize": lambda: GTTFSampler([3, 2], normalize="both", seed=5),
     "subgraph": lambda: GTTFSubgraphSampler([3, 2], seed=5),
+    "labor": lambda: LaborSampler([3, 2], seed=5),
+    "labor by weight": lambda: LaborSampler([3, 2], prob="w", seed=5),
+    "labor by importance": lambda: LaborSampler([3], importance_sampling=1, seed=5),
+    "shadow": lambda: ShaDowKHopSampler([3, 2], seed=5),
 }
+
+
+DATA_OF_BLOCKS = ("normalize", "labor by weight", "labor by importance")
 
 
 @pytest.mark.parametrize("excluded", [None, torch.tensor([5, 6, 7, 70])])
@@ -64,7 +78,7 @@ MAKE = {
 def test_device_reads_a_pinned_graph(device, monkeypatch, name, excluded):
     """DGL's `use_uva=True`: the graph is here, the seeds and the batch are there."""
     expected = ids_of(MAKE[name]().sample(make_graph(), SEEDS, excluded))
-    if name == "normalize" and not device.real:
+    if name in DATA_OF_BLOCKS and not device.real:
         pytest.skip("DGL's own arrays cannot be simulated; needs --device cuda")
     with device() as gpu:
         g = pinned(device, monkeypatch)
@@ -73,6 +87,24 @@ def test_device_reads_a_pinned_graph(device, monkeypatch, name, excluded):
         if not device.real:
             assert "map" in gpu.streams.notes
         assert ids_of(result) == expected
+
+
+@pytest.mark.parametrize(("prob", "rounds"), [("w", 0), (None, 1), ("w", 1)])
+def test_device_weighs_what_nodes_share(device, monkeypatch, prob, rounds):
+    """What LaborSampler draws by, without the blocks that DGL makes of it."""
+    choice = Choice.checked("in", prob, None, False, None, rooted=False)
+
+    def drawn(g, seeds):
+        source = Source.of(g, choice, seeds=seeds)
+        return draw_shared(source, {"_N": seeds}, [3], rounds, variates_of(5))
+
+    expected, weights = drawn(make_graph(), SEEDS)
+    with device():
+        found, own = drawn(pinned(device, monkeypatch), SEEDS.to("cuda"))
+        (kind,) = own
+        assert own[kind].is_cuda
+        assert found.edge[kind].tolist() == expected.edge[kind].tolist()
+        assert own[kind].tolist() == weights[kind].tolist()
 
 
 def test_device_reads_a_pinned_graph_once(device, monkeypatch):

@@ -52,6 +52,17 @@ def test_blocks_have_rows_of_files(graph, tmp_path, how):
     assert count == 7
 
 
+def test_features_of_a_sampler_of_yours_are_its_own(graph):
+    class Mine(dgl.dataloading.NeighborSampler):
+        features = torch.ones(3)
+
+    loader = DataLoader(
+        graph, torch.arange(8), Mine([2]), batch_size=4, num_workers=1,
+        thread_workers=True,
+    )  # fmt: skip
+    assert len(list(loader)) == 2
+
+
 def test_typed_blocks_have_rows_of_files(tmp_path):
     torch.manual_seed(0)
     ends = torch.randint(0, 30, (200,)), torch.randint(0, 20, (200,))

@@ -8,6 +8,7 @@ import torch
 from gttf_dgl import (
     GTTFSampler,
     GTTFSubgraphSampler,
+    SAINTSampler,
     from_subgraph,
     node2vec_random_walk,
     random_walk,
@@ -192,3 +193,14 @@ def test_dgl_messages_of_prefetched_types(names, make, value, match):
     sampler = make([1], **{names: value})
     with pytest.raises(dgl.DGLError, match=f"'{names}' {match}"):
         sampler.sample(dgl.heterograph(kinds), {"a": IDS})
+
+
+@pytest.mark.parametrize("names", ["prefetch_ndata", "prefetch_edata"])
+def test_dgl_messages_of_what_saint_prefetches(names):
+    for value, match in (
+        ({"nobody": ["x"]}, "must name types of the graph: .*'nobody'"),
+        (["x"], r"must name data of the graph: .*\(got 'x'\)"),
+    ):
+        sampler = SAINTSampler("node", 2, **{names: value})
+        with pytest.raises(dgl.DGLError, match=f"'{names}' {match}"):
+            sampler.sample(dgl.graph(([0], [1])), IDS)

@@ -56,6 +56,16 @@ def test_unbiased_is_told(tmp_path):
         model(block, block.srcdata["x"])
 
 
+def test_given_features_replace_node_data(tmp_path):
+    g = plain_graph()
+    x = torch.arange(2.0 * g.num_nodes()).view(-1, 2)
+    for number, key in enumerate(("x", ("", "x"))):
+        facts = partition(g, tmp_path / str(number), 1, features={key: x})
+        assert facts["features"].count("x") == 1
+        with PartitionedGraph.open(tmp_path / str(number)) as graph:
+            assert torch.equal(graph.features["", "x"][range(3)], x[:3])
+
+
 def test_validate(tmp_path):
     with pytest.raises(TypeError, match="'graph' must be a PartitionedGraph"):
         PartitionedLoader(plain_graph(), [2])

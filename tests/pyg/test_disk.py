@@ -6,8 +6,12 @@ import time
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import SamplerOutput
 
 from gttf_pyg import FileStore, GTTFLinkLoader, GTTFLoader
+from gttf_pyg._filter import _Wanted, join
+from gttf_pyg._partitioned import as_stores
+from gttf_pyg._sources import is_source, sized
 from gttf_sampler import CompactAdj, FeatureFile
 from gttf_sampler.distributed import PartitionedGraph, partition
 from gttf_sampler.features import RowSource, most_sampled
@@ -209,6 +213,63 @@ def test_partitioned_features_in_plain_data(pair, tmp_path):
         left, right = GTTFLoader(data, **how), GTTFLoader(plain, **how)
         for one, other in zip(left, right, strict=True):
             assert torch.equal(one.x, other.x)
+
+
+def test_partitioned_store_looks_at_ids(pair, tmp_path):
+    plain, _ = pair
+    adj = CompactAdj.from_edge_index(plain.edge_index, NODES)
+    partition(adj, tmp_path / "parts", parts=1, features={"x": plain.x})
+    with PartitionedGraph.open(tmp_path / "parts") as graph:
+        store, _ = as_stores(graph)
+
+        def rows(index):
+            return store.get_tensor(group_name=None, attr_name="x", index=index)
+
+        ids = torch.arange(NODES, dtype=torch.int32)[::3]
+        assert torch.equal(rows(ids), plain.x[::3])
+        with pytest.raises(ValueError, match="'node' must hold ids below"):
+            rows(torch.tensor([NODES]))
+
+
+def test_edge_files_go_where_edges_have_no_ids(pair):
+    """As tensors do: of no edge it is known which row is its."""
+    for data in pair:
+        row = torch.tensor([1, 2])
+        out = SamplerOutput(torch.arange(3), row, row - 1, edge=None)
+        made = join(sized(data), out)
+        assert "edge_attr" not in made
+        assert made.x.shape == (3, 5)
+
+
+def test_ids_are_copied_once_for_all_columns():
+    copied, uploaded = [], []
+
+    class Uploads:
+        def upload(self, columns):
+            uploaded.extend(ids for _, ids in columns)
+            return [values[ids] for values, ids in columns]
+
+    class Ids(torch.Tensor):
+        def cpu(self):
+            copied.append(1)
+            return self
+
+    ids, told = torch.tensor([2, 0]).as_subclass(Ids), {}
+    wanted = _Wanted(Uploads(), None, False)
+    wanted.there = [(torch.eye(3), ids, (told, name)) for name in "xyz"]
+    wanted.gather()
+    assert len(copied) == 1
+    assert len(uploaded) == len(told) == 3
+
+
+def test_rows_that_are_no_function_are_no_source():
+    class Grid:
+        shape, dtype, rows = torch.Size([3, 2]), torch.float32, 3
+
+        def __len__(self):
+            return 3
+
+    assert not is_source(Grid())
 
 
 def test_profile_of_a_loader(pair):

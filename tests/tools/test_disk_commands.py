@@ -35,12 +35,13 @@ def test_features_writes_and_info_verifies(tmp_path, values, capsys):
     assert "must match the checksum of its rows" in capsys.readouterr().err
 
 
-def test_features_stored_smaller(tmp_path, values):
+def test_features_stored_smaller(tmp_path, values, capsys):
     out = str(tmp_path / "out.npy")
     words = ["features", str(tmp_path / "x.npy"), out, "--stored", "int8"]
     assert main(words) == 0
     assert FeatureFile(out).stored == "int8"
     assert main(words) == 2
+    assert "'--force' overwrites it" in capsys.readouterr().err
     assert main([*words, "--force"]) == 0
 
 

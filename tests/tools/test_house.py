@@ -33,6 +33,7 @@ FOR_ADAPTERS = {
     "gttf_sampler._loading.safe": "safe_biases",
     "gttf_sampler._loading.threaded": "ThreadedIter ThreadedLoader fetch_of",
     "gttf_sampler.bias.base": "as_bias",
+    "gttf_sampler.distributed.source": "key_of",
     "gttf_sampler.embedding.fit": "fit",
     "gttf_sampler.embedding.settings": "Options Task",
     "gttf_sampler.embedding.storage": "zeros",

@@ -44,7 +44,8 @@ def seeds(
     if result.device.type == "cpu" and not torch.compiler.is_compiling():
         within(name, result, upper)
     elif result.numel() and not sound:
-        inside = (result.clamp(0, upper - 1) == result).all()
+        wide = result.to(torch.int64)  # bounds of more than 2³¹ nodes, too
+        inside = ((wide >= 0) & (wide < upper)).all()
         torch._assert_async(inside, f"'{name}' must hold ids in [0, {upper})")
     return result.to(device=device, dtype=torch.int64, copy=True)
 

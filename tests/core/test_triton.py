@@ -32,6 +32,7 @@ from gttf_sampler import (
 )
 from gttf_sampler._backends import triton_launch as how
 from gttf_sampler.gather import gather_columns
+from gttf_sampler.objectives.scores import table_of
 
 
 @contextmanager
@@ -230,6 +231,12 @@ def test_gather_refuses_rows_that_are_not_there(wrong):
     index = torch.tensor([0, wrong])
     with use_backend("triton"), pytest.raises(ValueError, match="index"):
         gather_columns([(torch.eye(5), index)])
+
+
+def test_losses_are_left_to_torch():
+    """Which looks vectors up: there are no kernels of pairs."""
+    with use_backend("triton"):
+        assert table_of(torch.rand(3, 2)) is None
 
 
 def test_backend_is_named_and_chosen():

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from gttf_sampler._backends.streams import Streams, streams_of
 from gttf_sampler._loading.pinned import PinnedBuffers, Slices, aligned
-from gttf_sampler._loading.streams import Streams, streams_of
 from gttf_sampler.gather import gather_columns, row_bytes
 
 _under_way: ContextVar[Lane | None] = ContextVar("gttf_lane", default=None)

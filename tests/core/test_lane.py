@@ -5,9 +5,9 @@ import pickle
 import pytest
 import torch
 
+from gttf_sampler._backends.streams import set_streams, streams_of
 from gttf_sampler._loading.lane import Lane, lane_on, lane_under_way
 from gttf_sampler._loading.pinned import MOST
-from gttf_sampler._loading.streams import set_streams, streams_of
 from paper import PaperStreams
 
 CPU = torch.device("cpu")

@@ -1,5 +1,6 @@
 """gather_rows(): the features of a batch, in memory that was used before."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,8 +11,6 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import FEATURES
 from gttf_sampler._backends.types import Move, Moves
-
-CPU = torch.device("cpu")
 
 
 def gather_rows(values: Tensor, index: Tensor) -> Tensor:
@@ -24,8 +23,9 @@ def gather_rows(values: Tensor, index: Tensor) -> Tensor:
 
     Most of the time of a large `index_select` goes into new pages, which the system
     clears one by one. Here a batch is written where an earlier one was, as soon as
-    nobody holds that one or a view of it any more. What needs a gradient, or is not in
-    the memory of the CPU, is left to torch.
+    nobody holds that one or a view of it any more. On a CUDA device, whose memory torch
+    uses again anyway, one kernel gathers all columns. What needs a gradient, or is on
+    another device, is left to torch.
     """
     return gather_columns([(values, index)])[0]
 
@@ -46,26 +46,30 @@ def gather_columns(
     >>> gather_columns([(x, nodes), (y, nodes)])
     [tensor([[0., 1.]]), tensor([6])]
     """
-    found, moves = [], []
+    found: list[Tensor] = []
+    moves: dict[torch.device, list[Move]] = {}
     for values, index in columns:
         if type(values) is not Tensor or type(index) is not Tensor:
             _check_rows(values, index)
         plain = index.dtype == torch.int64 and index.dim() == 1 and _plain(index)
-        if not plain or not _plain(values) or not values.numel():
+        device = values.device
+        plain = plain and device == index.device and _plain(values)
+        if not plain or not values.numel():
             found.append(_indexed(values, index))
             continue
         shape = index.numel(), *values.shape[1:]
         size = row_bytes(values) * index.numel()
-        if memory is not None:
+        if memory is not None and device.type == "cpu":
             out = memory(size).view(values.dtype).view(shape)
-        elif size < FEATURES.small:
-            out = torch.empty(shape, dtype=values.dtype, device="cpu")
+        elif device.type != "cpu" or size < FEATURES.small:
+            out = torch.empty(shape, dtype=values.dtype, device=device)
         else:
             out = FEATURES.make(size).view(values.dtype).view(shape)
         found.append(out)
-        moves.append(Move([values.detach()], index, out))
+        moves.setdefault(device, []).append(Move([values.detach()], index, out))
     try:
-        ops.gather(Moves(CPU, moves))
+        for device, columns_there in moves.items():
+            ops.gather(Moves(device, columns_there))
     except (IndexError, RuntimeError):
         for values, index in columns:
             _check_rows(values, index)  # only now: a check reads all of the index
@@ -75,12 +79,13 @@ def gather_columns(
 
 def row_bytes(values: Tensor) -> int:
     """Bytes of one row of `values` [n, ...]."""
-    return values.element_size() * values.shape[1:].numel()
+    return values.element_size() * math.prod(values.shape[1:])
 
 
 def gathers_into(values: Any) -> bool:
     """Whether rows of `values` can be gathered into memory that is given."""
-    return type(values) is Tensor and _plain(values) and values.numel() > 0
+    here = type(values) is Tensor and values.device.type == "cpu"
+    return here and _plain(values) and values.numel() > 0
 
 
 def _indexed(values: Tensor, index: Tensor) -> Tensor:
@@ -104,8 +109,10 @@ def _check_rows(values: Any, index: Any) -> None:
 
 
 def _plain(values: Tensor) -> bool:
-    """Whether they are ordinary numbers, end to end in the memory of the CPU."""
-    if values.device.type != "cpu" or values.layout is not torch.strided:
+    """Whether they are ordinary numbers, end to end in memory that kernels read."""
+    kind = values.device.type
+    known = kind == "cpu" or (kind == "cuda" and not torch.compiler.is_compiling())
+    if not known or values.layout is not torch.strided:
         return False
     if values.is_nested or values.is_quantized or values.dim() == 0:
         return False

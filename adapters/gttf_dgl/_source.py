@@ -24,7 +24,7 @@ from gttf_sampler import (
     Subgraph,
     random,
 )
-from gttf_sampler._loading.streams import streams_of
+from gttf_sampler._backends.streams import streams_of
 from gttf_sampler.bias import Law
 from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.graph.kept import kept_of

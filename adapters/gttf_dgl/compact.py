@@ -11,7 +11,7 @@ from dgl import DGLGraph
 from gttf_dgl import _check
 from gttf_dgl._check import EdgeType
 from gttf_sampler import CompactAdj
-from gttf_sampler._loading.streams import streams_of
+from gttf_sampler._backends.streams import streams_of
 from gttf_sampler.graph.kept import kept_of
 
 # "turned" are the rows of "out", taken as edges into a node of the reversed graph

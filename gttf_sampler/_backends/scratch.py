@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import memory, ops
+from gttf_sampler._backends.streams import streams_of
 
 Array = np.ndarray[Any, Any]
 FEW_NODES = 1 << 10  # no table of trees is smaller
@@ -34,6 +35,35 @@ class NodeTable:
             size = (num_nodes + 1,)
             self.cell = torch.full(size, self._top, dtype=dtype, device=device)
         self._floor = self._top
+        self._device = device
+        self._left: tuple[Any, Any] | None = None  # a stream, an event behind its use
+
+    def follow(self) -> None:
+        """Has the stream of the caller come after the one that has left the table.
+
+        A stream that is captured cannot wait for what is not: whoever captures has
+        waited for the device before.
+        """
+        if self._left is None:
+            return
+        streams, (stream, event) = streams_of(self._device), self._left
+        if streams is None or streams.captured():
+            return
+        current = streams.current()
+        if stream != current:
+            streams.wait(current, event)
+            streams.record(self.cell, current)
+
+    def leave(self) -> bool:
+        """Marks the end of a use; False if a CUDA graph will use the table again."""
+        streams = None if self._device.type == "cpu" else streams_of(self._device)
+        if streams is None:
+            return True
+        if streams.captured():
+            return False
+        stream = streams.current()
+        self._left = stream, streams.event(stream)
+        return True
 
     def reserve(self, count: int) -> int:
         """The first of `count` numbers that are below all numbers in the table."""
@@ -111,10 +141,11 @@ class Workspace:
 
 
 class ScratchPool:
-    """Tables that wait for their next use; safe to share among threads."""
+    """Tables that wait for their next use; safe to share among threads and streams."""
 
     def __init__(self) -> None:
         self._idle: dict[int, list[Any]] = {}
+        self._captured: list[NodeTable] = []  # those that CUDA graphs write to
 
     def __reduce__(self) -> tuple[type["ScratchPool"], tuple[()]]:
         """Copies and pickles start empty: scratch is never worth carrying along."""
@@ -129,13 +160,11 @@ class ScratchPool:
 
     def take(self, num_nodes: int, device: torch.device) -> NodeTable:
         """A table with a cell per node, to be given back."""
-        table: NodeTable | None = self._idle_one(num_nodes)
-        return NodeTable(num_nodes, device) if table is None else table
+        return self._table(num_nodes, num_nodes, device)
 
     def take_clean(self, num_nodes: int, device: torch.device) -> NodeTable:
         """A table in which nobody has left anything, to be given back like that."""
-        table: NodeTable | None = self._idle_one(CLEAN - num_nodes)
-        return NodeTable(num_nodes, device) if table is None else table
+        return self._table(CLEAN - num_nodes, num_nodes, device)
 
     def take_trees(self) -> TreeTable:
         """A table of trees, to be given back."""
@@ -144,6 +173,9 @@ class ScratchPool:
 
     def give_back(self, name: int, table: NodeTable | TreeTable) -> None:
         """Keeps a table for its next use; `name` says of which kind it is."""
+        if isinstance(table, NodeTable) and not table.leave():
+            self._captured.append(table)
+            return
         self._idle.setdefault(name, []).append(table)
 
     def take_workspace(self, kinds: int) -> Workspace:
@@ -154,6 +186,14 @@ class ScratchPool:
     def give_back_workspace(self, kinds: int, workspace: Workspace) -> None:
         """Keeps a workspace for its next use."""
         self._idle.setdefault(TREES - kinds, []).append(workspace)
+
+    def _table(self, name: int, num_nodes: int, device: torch.device) -> NodeTable:
+        """A table that waits, or a new one."""
+        table: NodeTable | None = self._idle_one(name)
+        if table is None:
+            return NodeTable(num_nodes, device)
+        table.follow()
+        return table
 
     def _idle_one(self, name: int) -> Any:
         """A table that waits, if there is one."""

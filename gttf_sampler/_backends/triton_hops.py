@@ -49,7 +49,7 @@ def scan(
         tl.store(tt.edge_start(level, types, relations) + relation, begin)
         for first in range(0, blocks, S):
             at = first + tl.arange(0, S).to(tl.int64)
-            cell = sums + relation * blocks + at
+            cell = sums + tl.cast(relation, tl.int64) * blocks + at
             size = tl.load(cell, mask=at < blocks, other=0)
             tl.store(cell, total + tl.cumsum(size, 0) - size, mask=at < blocks)
             total += tl.sum(size, 0)

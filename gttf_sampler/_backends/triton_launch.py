@@ -31,7 +31,7 @@ def counting() -> Iterator[list[str]]:
     try:
         yield names
     finally:
-        _watching.remove(names)
+        _watching[:] = [other for other in _watching if other is not names]
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *args: Any, **constants: Any) -> None:

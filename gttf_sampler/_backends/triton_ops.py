@@ -2,7 +2,7 @@
 
 Same names, same arguments, same bits. What is missing here is left to `torch_ops`, and
 so is what a function returns None for. Nothing waits for the device but `rooted`, once
-per hop.
+per hop, and once more in front where the first hop takes all.
 """
 
 import math

@@ -16,7 +16,7 @@ from gttf_sampler._backends.triton_arguments import Arguments
 from gttf_sampler._backends.triton_finish import finish, pad
 from gttf_sampler._backends.triton_launch import blocks, bucket, key_of, launch
 from gttf_sampler._backends.triton_measure import measure
-from gttf_sampler._backends.triton_tables import Cells, Slots
+from gttf_sampler._backends.triton_tables import MOST, Cells, Slots
 
 MANY = 1 << 22  # edges that there is always room for, to ask the device less often
 
@@ -85,6 +85,9 @@ class Run:
         plan, apart, total = self.plan, self.batch.apart, sum(edges)
         relations = plan.relations
         _check.fits("fanouts", 40 * total)
+        if self.position + total >= MOST:
+            rule = f"must take fewer than {MOST} edges and seeds in one batch"
+            _check.fail("fanouts", rule, self.position + total, "use smaller batches")
         if self.tables.make_room(self.position + total):
             self.given.write_types()
         fanouts = [relation.fanouts[hop] for relation in relations]

@@ -136,7 +136,7 @@ def number(
             if tl.load(own + tt.BY) == by:
                 for some in range(0, blocks, S):
                     at = some + tl.arange(0, S).to(tl.int64)
-                    cell = sums + relation * blocks + at
+                    cell = sums + tl.cast(relation, tl.int64) * blocks + at
                     size = tl.load(cell, mask=at < blocks, other=0)
                     ends = total + tl.cumsum(size, 0)
                     tl.store(cell, ends - size, mask=at < blocks)

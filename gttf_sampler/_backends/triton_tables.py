@@ -8,31 +8,31 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends.plan import Batch, Plan
 from gttf_sampler._backends.scratch import CLEAN
+from gttf_sampler._backends.triton_arguments import WIDE
 from gttf_sampler._backends.triton_claims import EMPTY, SPARE, rehash
 from gttf_sampler._backends.triton_launch import ENTRIES, blocks, launch
 
-MANY = 1 << 19  # pairs that there is always room for, to make room less often
-WIDE = {torch.int32: 0, torch.int64: 1}
+PAIRS = 1 << 19  # pairs that there is always room for, to make room less often
+MOST = (1 << 31) - 2  # entries of a batch: their numbers are of 32 bits
 
 
 class Cells:
     """A cell per node: stamped, or cleared after use if `entries` are told beforehand.
 
-    A batch makes fewer than 2³¹ entries, as it would not fit into memory otherwise.
+    A batch makes at most `MOST` entries; `Run.hop` refuses more.
     """
 
     slots = 0
 
     def __init__(self, plan: Plan, batch: Batch, entries: int | None = None) -> None:
         self.plan, self.clean = plan, entries is not None
-        most = (1 << 31) - 2
         if self.clean:
             pairs = zip(plan.pools, plan.sizes, strict=True)
             self.tables = [pool.take_clean(size, plan.device) for pool, size in pairs]
-            self.floors = [-min(entries or 0, most)] * len(self.tables)
+            self.floors = [-min(entries or 0, MOST)] * len(self.tables)
             return
         self.tables = plan.take_tables()
-        numbers = min(_most_entries(plan, batch), most)
+        numbers = min(_most_entries(plan, batch), MOST)
         self.floors = [
             table.reserve(numbers) - torch.iinfo(table.cell.dtype).max
             for table in self.tables
@@ -108,4 +108,4 @@ def _most_entries(plan: Plan, batch: Batch) -> int:
 def likely_entries(plan: Plan, batch: Batch) -> int:
     """How many entries to make room for: all that there can be, if not too many."""
     seeds = sum(part.numel() for part in batch.seeds)
-    return seeds + min(plan.most_edges(batch.seeds), MANY)
+    return seeds + min(plan.most_edges(batch.seeds), PAIRS)

@@ -44,7 +44,10 @@ def seeds(
     if result.device.type == "cpu" and not torch.compiler.is_compiling():
         within(name, result, upper)
     elif result.numel() and not sound:
-        inside = (result.clamp(0, upper - 1) == result).all()
+        wide = result.to(torch.int64)  # bounds of more than 2³¹ nodes, too
+        if upper == 0:  # known here
+            fail(name, "must be empty where there are no nodes", f"{len(wide)} ids")
+        inside = (wide.clamp(0, upper - 1) == wide).all()
         torch._assert_async(inside, f"'{name}' must hold ids in [0, {upper})")
     return result.to(device=device, dtype=torch.int64, copy=True)
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from gttf_sampler._backends.streams import Streams, streams_of
 from gttf_sampler._loading.pinned import PinnedBuffers, Slices, aligned
-from gttf_sampler._loading.streams import Streams, streams_of
 from gttf_sampler.gather import gather_columns, row_bytes
 
 _under_way: ContextVar[Lane | None] = ContextVar("gttf_lane", default=None)
@@ -146,10 +147,13 @@ def lane_under_way() -> Lane | None:
 
 
 def tensors_of(batch: Any) -> list[Tensor]:
-    """All tensors of a batch: of tuples, lists and dicts, and of PyG's data."""
+    """All tensors of a batch: of containers, of dataclasses, and of PyG's data."""
     leaves: list[Any] = []
     for leaf in tree_leaves(batch):
-        if hasattr(leaf, "apply_") and not isinstance(leaf, Tensor):
+        if is_dataclass(leaf) and not isinstance(leaf, type):
+            for part in vars(leaf).values():
+                leaves += tensors_of(part)
+        elif hasattr(leaf, "apply_") and not isinstance(leaf, Tensor):
             leaf.apply_(leaves.append)  # PyG also shows it what are no tensors
         else:
             leaves.append(leaf)

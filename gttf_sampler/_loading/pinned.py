@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from gttf_sampler._loading.streams import Streams
+from gttf_sampler._backends.streams import Streams
 
 MOST = 4  # buffers; whoever wants another one waits for the one that was lent first
 SLACK = 4  # how many times too large a buffer may be

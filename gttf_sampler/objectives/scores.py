@@ -49,7 +49,7 @@ def table_of(owner: object) -> tuple[Tensor, bool] | None:
     collects = collector()
     if collects is not None and collects.number(table) is not None:
         return table, sparse
-    if fast_backend(table.device) is None:
+    if not hasattr(fast_backend(table.device), "pair_pass"):
         return None
     known = table.dtype in (torch.float32, torch.float64) and table.dim() == 2
     if not known or not table.is_contiguous() or table.is_neg() or table.is_conj():

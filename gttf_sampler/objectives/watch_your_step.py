@@ -111,10 +111,10 @@ class WYSAcc(LossAcc):
         pairs = of_levels(levels, [(0, 1), (0, 2)])
         sorts = ["pair", "block"]
         terms = terms_of(pairs, [LIKE, UNLIKE], sorts, symmetric=self.symmetric)
-        widths = torch.tensor([level.shape[1] for level in walkers])
-        share = self.context.softmax(0).repeat_interleave(widths.to(seed.device))
+        shares = zip(self.context.softmax(0), walkers, strict=True)
+        share = torch.cat([part.expand(level.shape[1]) for part, level in shares])
         counts = (torch.cat(list(weight), dim=1) * share).view(-1)
-        other = counts.new_tensor([self.negative_weight / self.num_negatives])
+        other = counts.new_full((1,), self.negative_weight / self.num_negatives)
         counts = torch.cat([counts, other])
         return loss_of(self.left, self.right, pairs, terms, counts)
 

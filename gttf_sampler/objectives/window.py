@@ -29,7 +29,7 @@ def counts(
 def path_counts(weight: Sequence[Tensor], window: int) -> Tensor:
     """What all pairs of plain walks count, those that have left a depth together."""
     every, depth = torch.cat(list(weight), dim=1), len(weight) - 1
-    share = every.new_tensor([(window - k) / window for k in range(min(window, depth))])
+    share = _shares(every, window, depth)
     parts = [every[:, i + 1 : i + 1 + window] for i in range(depth)]
     counted = [(part * share[: part.shape[1]]).view(-1) for part in parts]
     return torch.cat([every.new_zeros(0), *counted])
@@ -39,15 +39,23 @@ def masses(weight: Sequence[Tensor], window: int) -> Tensor:
     """What the pairs that have left each walker count, depth by depth but the last."""
     found: list[Tensor] = []
     sums: list[Tensor] = []
-    shares = torch.tensor([(window - k) / window for k in range(window)])
+    shares = _shares(weight[0], window, len(weight) - 1)
     for i in reversed(range(len(weight) - 1)):
         sums = [weight[i + 1], *sums][:window]
         family = weight[i].shape[1], weight[i + 1].shape[1] // weight[i].shape[1]
         if family[1] > 1:
             sums = [level.unflatten(1, family).sum(-1) for level in sums]
         every = torch.stack(sums).flatten(1)
-        found.append(shares[: len(sums)].to(every) @ every)
+        found.append(shares[: len(sums)] @ every)
     return torch.cat([*found, weight[0].new_zeros(0)][::-1])
+
+
+def _shares(like: Tensor, window: int, depth: int) -> Tensor:
+    """What pairs count by their distance; made where they are, so nothing is copied."""
+    first = torch.arange(
+        *(window, window - min(window, depth), -1), dtype=like.dtype, device=like.device
+    )
+    return first / window
 
 
 def similarity(walker: list[Tensor], weight: list[Tensor], window: int) -> Tensor:

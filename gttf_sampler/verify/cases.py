@@ -24,6 +24,8 @@ from gttf_sampler import (
 from gttf_sampler.objectives import NegativeSampler
 
 NODES, EDGES, SEEDS = 2_000, 30_000, 64
+HUB, OTHERS = slice(1, 3), slice(2, 6)  # of the seeds
+MANY = 1_030  # draws, more than a kernel holds in registers
 KINDS = [("a", "r", "a"), ("a", "to", "b"), ("b", "of", "a")]
 
 
@@ -127,6 +129,16 @@ def _typed(fanouts: Any, **how: Any) -> Case:
     return call
 
 
+def _from(part: slice, draw: Case) -> Case:
+    """A call from some of the seeds, along edges into nodes."""
+    return lambda world: draw(world._replace(seeds=world.seeds[part], out=world.rows))
+
+
+def _twice(draw: Case) -> Case:
+    """A call after itself, for what the first one has left in scratch tables."""
+    return lambda world: (draw(world), draw(world))
+
+
 def _weight(world: World) -> Any:
     return EdgeWeightBias()
 
@@ -178,6 +190,7 @@ CASES: dict[str, Case] = {
     "forest, distinct": _forest([5, 3], replace=False),
     "forest, weighted": _forest([4, 3], EdgeWeightBias()),
     "forest, weighted, distinct": _forest([4, 3], EdgeWeightBias(), replace=False),
+    "forest, many, distinct": _from(HUB, _forest([MANY], replace=False)),
     "forest, no revisit": _forest([3, 3], NoRevisitBias()),
     "walk": _forest([1] * 20),
     "walk, weighted": _forest([1] * 20, EdgeWeightBias()),
@@ -187,15 +200,21 @@ CASES: dict[str, Case] = {
     "node2vec, weighted": _forest([1] * 6, Node2VecBias(2.0, 0.5, weighted=True)),
     "rooted": _rooted([10, 5]),
     "rooted, three hops": _rooted([5, 4, 3]),
-    "rooted, all": _rooted([-1, 3]),
+    "rooted, all": _from(HUB, _rooted([-1, 3])),
     "rooted, then all": _rooted([3, -1]),
     "rooted, replace": _rooted([10, 5], replace=True),
+    "rooted, many": _from(HUB, _rooted([MANY])),
+    "rooted, all, disjoint": _from(HUB, _rooted([-1, 3], disjoint=True)),
     "rooted, disjoint": _rooted([5, 4], disjoint=True),
     "rooted, disjoint, replace": _rooted([5, 4], disjoint=True, replace=True),
+    "padded": _rooted([5, 4], padded=True),
+    "padded, twice": _twice(_rooted([5, 4], padded=True)),
+    "padded, replace": _rooted([5, 4], padded=True, replace=True),
+    "padded, disjoint": _rooted([5, 4], padded=True, disjoint=True),
     "weighted": _rooted([10, 5], _weight),
     "weighted, replace": _rooted([10, 5], _weight, replace=True),
     "weighted, disjoint": _rooted([5, 4], _weight, disjoint=True),
-    "weighted, all": _rooted([-1, 3], _weight),
+    "weighted, all": _from(OTHERS, _rooted([-1, 3], _weight)),
     "temporal": _rooted([5, 4], _times(), disjoint=True),
     "temporal, replace": _rooted([5, 4], _times(), disjoint=True, replace=True),
     "temporal, last": _rooted([5, 4], _times(**LATE), disjoint=True),
@@ -208,6 +227,7 @@ CASES: dict[str, Case] = {
     "typed": _typed([5, 4]),
     "typed, replace": _typed([5, 4], replace=True),
     "typed, disjoint": _typed([5, 4], disjoint=True),
+    "typed, padded": _typed([5, 4], padded=True),
     "typed, own fanouts": _typed(
         {KINDS[0]: [3, 2], KINDS[1]: [0, 4], KINDS[2]: [5, 1]}
     ),

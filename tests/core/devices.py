@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import torch
 
-from gttf_sampler._loading.streams import set_streams
+from gttf_sampler._backends.streams import set_streams
 from paper import PaperStreams
 from simulated import Accelerator, start_interpreted
 

@@ -48,6 +48,7 @@ class PaperStreams:
     def __init__(self, device: str = "cpu", mode: Any = None, prompt=False) -> None:
         self.device, self.mode, self.prompt = device, mode, prompt
         self.notes: list[str] = []
+        self.captures = False
         self.made: list[Tensor] = []  # pinned memory
         self.recorded: list[tuple[Tensor, str]] = []
         self._main, self._here = Stream("main"), threading.local()
@@ -58,6 +59,9 @@ class PaperStreams:
 
     def current(self) -> Stream:
         return getattr(self._here, "stream", self._main)
+
+    def captured(self) -> bool:
+        return self.captures
 
     @contextmanager
     def use(self, stream):

@@ -30,7 +30,7 @@ WAITS = {
     *(torch.unique_consecutive, Tensor.unique_consecutive),
     *(Tensor.masked_select, torch.masked_select, Tensor.equal, torch.equal),
     *(torch.allclose, Tensor.allclose, torch.multinomial, Tensor.multinomial),
-    *(torch.isin, Tensor.coalesce),
+    *(torch.isin, Tensor.coalesce, Tensor.new_tensor),
 }
 MASKS = (torch.bool, torch.uint8)
 
@@ -156,6 +156,10 @@ class Accelerator(TorchFunctionMode):
     def _move(self, args, kwargs):
         """Tensor.to: between the host and the accelerator it waits."""
         source, was_cuda = args[0], isinstance(args[0], _Disguised)
+        if len(args) > 1 and isinstance(args[1], Tensor):  # where that one is
+            there = args[1]
+            place = CUDA if isinstance(there, _Disguised) else torch.device("cpu")
+            args = source, place, there.dtype, *args[2:]
         named = [a for a in args[1:] if isinstance(a, str | torch.device)]
         named += [kwargs.pop("device")] if kwargs.get("device") is not None else []
         cuda = _is_cuda(named[0]) if named else was_cuda

@@ -3,8 +3,11 @@
 import contextlib
 import dataclasses
 import inspect
+import os
 from importlib import import_module
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -22,9 +25,9 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler._backends import ops, torch_ops
+from gttf_sampler._backends import ops, torch_disk, torch_ops
 from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler._backends.types import Envelope, Move, Moves, SecondOrder
+from gttf_sampler._backends.types import Envelope, Move, Moves, Reads, SecondOrder
 from gttf_sampler.graph import tables
 from gttf_sampler.random import FOREST, new_key, stream
 
@@ -335,6 +338,63 @@ def make_arguments(name: str, size: int) -> tuple:
     return every[name] if name else tuple(every)
 
 
+def runs_of_rows(path, rows: torch.Tensor, align: int, cut: int):
+    """Reads of most rows of a file, in runs with gaps, twins and rows out of order."""
+    base = 2 * align
+    data = b"\0" * base + rows.numpy().tobytes()
+    path.write_bytes(data[: len(data) - cut] + b"\0" * (-len(data) % align))
+    number = np.arange(len(rows), dtype=np.int64)
+    ids = np.sort(np.concatenate([number[number % 5 != 2], number[::4]]))
+    start = np.append(np.flatnonzero(np.diff(ids, prepend=-9) > 2), len(ids))
+    start = np.unique(np.concatenate([start, np.searchsorted(ids, number[::7])]))
+    place = np.random.default_rng(0).permutation(len(ids))
+    place[: len(ids) // 2].sort()  # as they stand in the file, some of them
+    handle = os.open(path, os.O_RDONLY)
+    out = torch.zeros(len(ids), rows.shape[1], dtype=torch.uint8)
+    failed = np.zeros(len(start) - 1, np.uint8)
+    how = handle, base, rows.shape[1], align
+    return Reads(CPU, *how, ids, place, start.astype(np.int64), out, failed)
+
+
+@pytest.mark.parametrize("cut", [0, 40])
+@pytest.mark.parametrize("align", [1, 512])
+@pytest.mark.parametrize("size", [1, 50, 2_000])
+def test_read_runs_is_bit_identical(tmp_path, size, align, cut):
+    """Of a file that ends too early, too: the same runs fail."""
+    rows = torch.randint(0, 256, (size, 24)).to(torch.uint8)
+    found = []
+    for function in (torch_disk.read_runs, numba_ops.read_runs):
+        reads = runs_of_rows(tmp_path / "rows", rows, align, cut)
+        middle = (len(reads.start) - 1) // 2
+        try:
+            for lo, hi in pairwise(sorted({0, middle, len(reads.start) - 1})):
+                function(reads, lo, hi)
+        finally:
+            os.close(reads.handle)
+        found.append((reads.out, reads.failed.tolist()))
+    (expected, failed), (out, also) = found
+    whole = torch.zeros_like(expected)
+    whole[reads.place] = rows[reads.ids]
+    assert cut or (whole.equal(expected) and not any(failed))
+    assert not cut or align > 1 or any(failed)
+    assert failed == also
+    fine = np.repeat(np.array(failed) == 0, np.diff(reads.start))
+    kept = torch.from_numpy(reads.place[fine])
+    assert same(expected[kept], out[kept])
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("size", [0, 1, 50, 20_000])
+def test_place_rows_is_bit_identical(size, dtype):
+    """Rows that are not in the cache stay as they are."""
+    values = torch.randint(0, 256, (9, 24)).to(torch.uint8)
+    slot = torch.randint(-2, 9, (size,)).to(dtype)
+    outs = [torch.full((size, 24), 7, dtype=torch.uint8) for _ in range(2)]
+    torch_disk.place_rows(values, slot, outs[0])
+    numba_ops.place_rows(values, slot, outs[1])
+    assert same(*outs)
+
+
 @pytest.mark.parametrize("size", [0, 1, 50, 20_000])
 @pytest.mark.parametrize("name", make_arguments("", 3))
 def test_function_is_bit_identical(name, size):
@@ -351,6 +411,7 @@ def test_every_fast_function_is_compared():
     made = {n for n, f in vars(numba_ops).items() if inspect.isfunction(f)}
     fast = made & set(ops.__all__)
     whole = {"rooted", "walk_node2vec"}  # compared where they are called
+    whole |= {"place_rows", "read_runs"}  # compared above, with files
     # compared in `test_pairs` and `test_fit`
     whole |= {"as_gradient", "draw_alias", "pair_gradients", "pair_pass"}
     whole |= {"pair_scores", "step_rows"}

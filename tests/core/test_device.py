@@ -12,6 +12,7 @@ from gttf_sampler import (
     RootedAdjAcc,
     TemporalBias,
     TransitionAcc,
+    _check,
     sample_rooted,
     traverse,
 )
@@ -294,3 +295,18 @@ def test_simulation_can_fail(device):
         there.sum().item()
         torch.repeat_interleave(there, there)
     assert gpu.syncs == ["__getitem__ by mask", "item", "repeat_interleave"]
+
+
+def test_seeds_are_checked_there_whatever_the_number_of_nodes(device):
+    """None of them is a node of no nodes; and numbers of nodes need 64 bits."""
+    if device.real:
+        pytest.skip("a device that has raised is of no use to later tests")
+    with device():
+        there = torch.device("cuda")
+        known = torch.tensor([0, 1], dtype=torch.int32).to(there)
+        assert _check.seeds(known, 1 << 33, there).tolist() == [0, 1]
+        with pytest.raises(ValueError, match="'seeds' must be empty where there are"):
+            _check.seeds(torch.tensor([-1]).to(there), 0, there)
+        for wrong, upper in ((-1, 1 << 33), (3, 3)):
+            with pytest.raises(RuntimeError, match=r"'seeds' must hold ids in \[0"):
+                _check.seeds(torch.tensor([wrong]).to(there), upper, there)

@@ -3,8 +3,9 @@ import gc
 import pytest
 import torch
 
-from gttf_sampler import gather_rows
+from gttf_sampler import gather_rows, use_backend
 from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler.gather import gather_columns, gathers_into
 
 ROWS = torch.arange(3000 * 40).view(3000, 40)
 
@@ -101,3 +102,17 @@ def test_gather_rows_refuses_what_has_no_rows_here(values, index, error):
 def test_gather_rows_of_a_negated_index():
     index = torch._neg_view(torch.tensor([-1, -2]))
     assert torch.equal(gather_rows(ROWS, index), ROWS[1:3])
+
+
+def test_columns_on_a_device_are_gathered_by_one_kernel(device):
+    how = pytest.importorskip("gttf_sampler._backends.triton_launch")
+    x, y, index = torch.rand(9, 3), torch.arange(9), torch.tensor([4, 0, 8, 4])
+    with device(), use_backend("triton"):
+        there = [(part.to("cuda"), index.to("cuda")) for part in (x, y)]
+        with how.counting() as names:
+            found = gather_columns([*there, (x, index)])
+        assert names.count("gather_rows") == 2  # one for each device
+        assert [part.device.type for part in found] == ["cuda", "cuda", "cpu"]
+        for part, values in zip(found, (x, y, x), strict=True):
+            assert part.cpu().tolist() == values[index].tolist()
+        assert not gathers_into(there[0][0])

@@ -5,9 +5,10 @@ import pickle
 import pytest
 import torch
 
-from gttf_sampler._loading.lane import Lane, lane_on, lane_under_way
+from gttf_sampler import CompactAdj, sample_rooted
+from gttf_sampler._backends.streams import set_streams, streams_of
+from gttf_sampler._loading.lane import Lane, lane_on, lane_under_way, tensors_of
 from gttf_sampler._loading.pinned import MOST
-from gttf_sampler._loading.streams import set_streams, streams_of
 from paper import PaperStreams
 
 CPU = torch.device("cpu")
@@ -191,3 +192,11 @@ def test_lane_is_made_anew_from_a_pickle():
 def test_lane_needs_streams():
     assert streams_of(CPU) is None
     assert lane_on(CPU) is None
+
+
+def test_tensors_of_dataclasses_are_recorded():
+    """As of a sample, which no tree of torch's looks into."""
+    adj = CompactAdj.from_edge_index(torch.tensor([[0, 1], [1, 2]]), 3)
+    found = sample_rooted(adj, [2], [1], generator=1)
+    places = {part.data_ptr() for part in tensors_of({"batch": [found]})}
+    assert places >= {p.data_ptr() for p in (found.node, found.row, found.col)}

@@ -10,10 +10,13 @@ from gttf_sampler import (
     EdgeWeightBias,
     Node2VecBias,
     TemporalBias,
+    WYSAcc,
     sample_rooted,
     traverse,
     use_backend,
 )
+from gttf_sampler.objectives import watch_your_step
+from gttf_sampler.objectives.window import masses, path_counts
 from simulated import Accelerator
 
 NODES, EDGES, BATCH = 2_000, 30_000, 64
@@ -140,10 +143,60 @@ def test_counting_leaves_views_and_allocations_out():
     assert len(gpu.launches) == 3
 
 
-def test_loss_of_a_forest_is_not_waited_for(there):
-    with Accelerator() as gpu:
+@pytest.mark.parametrize("fanouts", [[1, 1], [3, 2]])
+@pytest.mark.parametrize("contrast", ["partition", "logistic"])
+def test_loss_of_a_forest_is_not_waited_for(there, contrast, fanouts):
+    """Not by what the loss is computed from either; negatives are made once."""
+
+    def work():
+        loss = DeepWalkAcc(table, window=2, contrast=contrast)
+        forest(fanouts, accumulate=loss)(there)
+        return loss.result()
+
+    with use_backend("torch"), Accelerator() as gpu:
         table = torch.rand(NODES, 4).to("cuda")
-        loss = DeepWalkAcc(table, window=2)
-        gpu.syncs.clear()
-        forest([1, 1], accumulate=loss)(there)
+        work()
+        with gpu.counting():
+            work()
+    assert gpu.launches
     assert gpu.syncs == []
+
+
+def test_moves_to_another_tensor_are_waited_for():
+    with Accelerator() as gpu:
+        there = torch.zeros(2, dtype=torch.float64, device="cuda")
+        found = torch.ones(3).to(there)
+        assert (found.device.type, found.dtype) == ("cuda", torch.float64)
+        assert gpu.syncs == ["to"]
+        assert found.to(torch.ones(1)).device.type == "cpu"
+        there.new_tensor([1.0])
+    assert gpu.syncs == ["to", "to", "new_tensor"]
+
+
+@pytest.mark.parametrize("counted", [masses, path_counts])
+def test_what_pairs_count_is_not_waited_for(counted):
+    weight = [torch.rand(3, 1) for _ in range(4)]
+    with Accelerator() as gpu:
+        moved = [level.to("cuda") for level in weight]
+        with gpu.counting():
+            found = counted(moved, 2)
+    assert gpu.launches
+    assert gpu.syncs == []
+    assert found.as_subclass(torch.Tensor).equal(counted(weight, 2))
+
+
+def test_loss_of_kernels_is_not_waited_for(monkeypatch):
+    """Watch Your Step's, up to the pass over the pairs."""
+    asked = []
+    monkeypatch.setattr(watch_your_step, "loss_of", lambda *args: asked.append(args[4]))
+    with Accelerator() as gpu:
+        table, context = torch.rand(9, 2).to("cuda"), torch.rand(2).to("cuda")
+        seed, negative = (torch.zeros(3, k).long().to("cuda") for k in (1, 5))
+        levels = [torch.zeros(3, k).long().to("cuda") for k in (2, 4)]
+        weight = [torch.ones(3, k).to("cuda") for k in (2, 4)]
+        loss = WYSAcc(table, table, context)
+        with gpu.counting():
+            loss._fused(seed, [*levels, negative], weight)
+        assert gpu.syncs == []
+        expected = context.softmax(0).cpu()[[0, 0, 1, 1, 1, 1]].repeat(3)
+        assert asked[0].cpu().equal(torch.cat([expected, torch.full((1,), 0.2)]))

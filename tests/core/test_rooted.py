@@ -534,7 +534,8 @@ ERRORS = [
     ({"bias": fills(1, torch.complex64)}, TypeError, r"'bias' must .*complex64"),
     ({"generator": 1.5}, TypeError, r"'generator' must be .*1.5"),
     ({"generator": "seed"}, TypeError, r"'generator' must be .*'seed'"),
-    ({"generator": torch.tensor(3)}, TypeError, r"'generator' must be "),
+    ({"generator": torch.tensor(3.0)}, TypeError, r"'generator' must be "),
+    ({"generator": torch.tensor([3])}, TypeError, r"'generator' must be "),
 ]
 
 

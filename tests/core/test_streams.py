@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest import mock
@@ -9,8 +10,16 @@ from unittest import mock
 import pytest
 import torch
 
-from gttf_sampler._loading.mapped import mapped
-from gttf_sampler._loading.streams import CudaStreams, _parts, cuda_streams, streams_of
+from gttf_sampler._backends.mapped import mapped
+from gttf_sampler._backends.scratch import CLEAN, ScratchPool
+from gttf_sampler._backends.streams import (
+    CudaStreams,
+    _parts,
+    cuda_streams,
+    set_streams,
+    streams_of,
+)
+from paper import PaperStreams
 
 GPU = torch.device("cuda", 1)
 
@@ -27,10 +36,12 @@ def cuda(monkeypatch):
     return made
 
 
-def test_cuda_streams_call_torch(cuda):
+def test_cuda_streams_call_torch(cuda, monkeypatch):
     streams = CudaStreams(GPU)
     stream = streams.stream()
     cuda.Stream.assert_called_once_with(GPU)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert streams.captured()
     event = streams.event(stream)
     event.record.assert_called_once_with(stream)
     streams.wait(stream, event)
@@ -131,3 +142,61 @@ def test_mapped_validate(runtime):
     with pytest.raises(ValueError, match=r"can be locked \(got CUDA error 2, out of"):
         mapped(torch.rand(3), GPU)
     assert runtime.freed == []
+
+
+@pytest.fixture
+def paper():
+    """A device on paper, on which tables are lent and given back."""
+    streams = PaperStreams()
+    before = set_streams(lambda device: streams)
+    yield streams
+    set_streams(before)
+
+
+THERE = torch.device("meta")  # whose tables take no memory
+
+
+@pytest.mark.parametrize("take", [ScratchPool.take, ScratchPool.take_clean])
+def test_tables_follow_the_stream_that_has_left_them(paper, take):
+    pool, name = ScratchPool(), {ScratchPool.take: 5}.get(take, CLEAN - 5)
+    table = take(pool, 5, THERE)
+    pool.give_back(name, table)
+    assert take(pool, 5, THERE) is table
+    assert paper.notes == ["event on main"]
+    assert paper.recorded == []
+    pool.give_back(name, table)
+    paper.notes.clear()
+    with paper.use(paper.stream()):
+        assert take(pool, 5, THERE) is table
+        assert paper.notes == ["use work", "work waits for main"]
+        assert [(t is table.cell, at) for t, at in paper.recorded] == [(True, "work")]
+        pool.give_back(name, table)
+    assert take(pool, 5, THERE) is table
+    assert paper.notes[2:] == ["event on work", "leave work", "main waits for work"]
+
+
+def test_tables_of_a_captured_stream_are_not_lent_again(paper):
+    """A replay writes to them, whenever it comes; until then they must not be freed."""
+    pool = ScratchPool()
+    table = pool.take(5, THERE)
+    pool.give_back(5, table)
+    paper.notes.clear()
+    paper.captures = True
+    with paper.use(paper.stream()), pool.borrow(5, THERE) as found:
+        assert found is table
+    assert paper.notes == ["use work", "leave work"]
+    paper.captures = False
+    kept = weakref.ref(table)
+    del table, found
+    gc.collect()
+    assert kept() is not None
+    assert pool.take(5, THERE) is not kept()
+
+
+def test_tables_of_the_cpu_ask_no_streams(paper):
+    pool = ScratchPool()
+    with pool.borrow(5, torch.device("cpu")) as table:
+        pass
+    with pool.borrow(5, torch.device("cpu")) as again:
+        assert again is table
+    assert paper.notes == []

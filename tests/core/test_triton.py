@@ -31,7 +31,9 @@ from gttf_sampler import (
     use_backend,
 )
 from gttf_sampler._backends import triton_launch as how
+from gttf_sampler._backends import triton_run
 from gttf_sampler.gather import gather_columns
+from gttf_sampler.objectives.scores import table_of
 
 
 @contextmanager
@@ -232,6 +234,12 @@ def test_gather_refuses_rows_that_are_not_there(wrong):
         gather_columns([(torch.eye(5), index)])
 
 
+def test_losses_are_left_to_torch():
+    """Which looks vectors up: there are no kernels of pairs."""
+    with use_backend("triton"):
+        assert table_of(torch.rand(3, 2)) is None
+
+
 def test_backend_is_named_and_chosen():
     with use_backend("triton"):
         assert backend_info().startswith("triton's interpreter")
@@ -252,3 +260,23 @@ def test_set_backend_refuses_triton_where_nothing_can_run_it():
         "ValueError: 'name' must be another where torch finds no GPU (got triton); "
         "set TRITON_INTERPRET=1 for tests on the CPU"
     )
+
+
+def test_counting_ends_by_itself():
+    """Two lists that hold the same are two lists."""
+    with how.counting() as first:
+        with how.counting():
+            pass
+        assert how._watching == [first]
+        assert how._watching[0] is first
+    assert how._watching == []
+
+
+def test_batches_of_too_many_edges_are_refused(monkeypatch):
+    """Before anything overflows: entries have numbers of 32 bits."""
+    monkeypatch.setattr(triton_run, "MOST", 12)
+    adj = CompactAdj.from_edge_index(torch.arange(8).view(2, 4), 8)
+    with use_backend("triton"):
+        sample_rooted(adj, [4, 5], [4], replace=True, generator=1)
+        with pytest.raises(ValueError, match=r"'fanouts' must take fewer than 12 .*14"):
+            sample_rooted(adj, [4, 5], [6], replace=True, generator=1)

@@ -116,7 +116,8 @@ def test_device_reads_a_pinned_graph_once(device, monkeypatch):
         notes = list(gpu.streams.notes)
         gpu.syncs.clear()
         sampler.sample(g, seeds)
-        assert gpu.streams.notes == notes
+        later = gpu.streams.notes[len(notes) :]
+        assert set(later) <= {"event on main"}  # behind the use of scratch tables
         assert len(gpu.syncs) == 2  # one per layer
 
 

@@ -28,7 +28,7 @@ FOR_ADAPTERS = {
     "gttf_sampler._loading.order": "Order",
     "gttf_sampler._loading.progress": "Counted Pass",
     "gttf_sampler._loading.state": "VERSION checked",
-    "gttf_sampler._loading.streams": "streams_of",
+    "gttf_sampler._backends.streams": "streams_of",
     "gttf_sampler._loading.watch": "Watch",
     "gttf_sampler._loading.safe": "safe_biases",
     "gttf_sampler._loading.threaded": "ThreadedIter ThreadedLoader fetch_of",

@@ -18,7 +18,8 @@ from gttf_sampler.verify.checks import (
 )
 
 CPU = torch.device("cpu")
-MODES = ("forest", "walk", "node2vec", "rooted", "weighted", "temporal", "hidden")
+MODES = ("forest", "walk", "node2vec", "rooted", "padded", "weighted", "temporal")
+MODES += ("hidden",)
 
 
 def silent(what):

@@ -1,4 +1,4 @@
-"""Streams and events of a device: all that a lane asks of one."""
+"""Streams and events of a device: all that lanes and scratch tables ask of one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gttf_sampler._loading.mapped import mapped
+from gttf_sampler._backends.mapped import mapped
 
 
 class Streams(Protocol):
@@ -20,6 +20,9 @@ class Streams(Protocol):
 
     def current(self) -> Any:
         """The queue that this thread works on now."""
+
+    def captured(self) -> bool:
+        """Whether that queue is written down, to be replayed, instead of worked off."""
 
     def use(self, stream: Any) -> AbstractContextManager[Any]:
         """Has this thread work on `stream` inside a `with` block."""
@@ -62,6 +65,10 @@ class CudaStreams:
     def current(self) -> Any:
         """The stream that kernels of this thread go to."""
         return torch.cuda.current_stream(self.device)
+
+    def captured(self) -> bool:
+        """Whether a CUDA graph is made of it."""
+        return torch.cuda.is_current_stream_capturing()
 
     def use(self, stream: Any) -> AbstractContextManager[Any]:
         """Also makes the device the current one, as torch does."""

@@ -39,14 +39,14 @@ def masses(weight: Sequence[Tensor], window: int) -> Tensor:
     """What the pairs that have left each walker count, depth by depth but the last."""
     found: list[Tensor] = []
     sums: list[Tensor] = []
-    shares = _shares(weight[0], window, len(weight) - 1)
+    shares = _shares(weight[-1], window, len(weight) - 1)  # p and q may be wider
     for i in reversed(range(len(weight) - 1)):
         sums = [weight[i + 1], *sums][:window]
         family = weight[i].shape[1], weight[i + 1].shape[1] // weight[i].shape[1]
         if family[1] > 1:
             sums = [level.unflatten(1, family).sum(-1) for level in sums]
         every = torch.stack(sums).flatten(1)
-        found.append(shares[: len(sums)] @ every)
+        found.append(shares[: len(sums)].to(every.dtype) @ every)
     return torch.cat([*found, weight[0].new_zeros(0)][::-1])
 
 

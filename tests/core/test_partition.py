@@ -219,7 +219,7 @@ def test_largest_is_what_a_stable_sort_finds(numbers, data):
 def test_near_rows_are_those_of_one_moment():
     """Who has located rows reads them, whatever is cached meanwhile."""
     book = Book.of_owners(np.array([0, 1]), 2)
-    near = NearRows(book, {0: torch.zeros(1, 2)})
+    near = NearRows(book, {0: torch.zeros(1, 2)}, book.rows_of)
     near.keep(torch.tensor([1]), torch.ones(1, 2))
     position, pieces = near.locate(torch.tensor([1, 0]))
     near.keep(torch.tensor([], dtype=torch.int64), torch.ones(0, 2))

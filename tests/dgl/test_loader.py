@@ -204,13 +204,14 @@ def test_prefetched_features_are_those_of_the_parent(workers, idtype):
             assert torch.equal(block.edata["age"], g.edata["age"][where])
 
 
-def test_prefetched_names_that_do_not_exist_are_the_loaders_error():
+def test_prefetched_names_that_do_not_exist_are_refused():
     loader = DataLoader(
         make_graph(),
         torch.arange(NODES),
         GTTFSampler([2], prefetch_node_feats=["nothing"]),
     )
-    with pytest.raises(KeyError):
+    rule = "'prefetch_node_feats' must name data of the graph"
+    with pytest.raises(ValueError, match=rule):
         next(iter(loader))
 
 

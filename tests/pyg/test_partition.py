@@ -66,7 +66,11 @@ def test_command_refuses_in_one_sentence(tmp_path, capsys):
         ("no.pt", [], "'data' must have edges"),
         ("half.pt", [], "'features[x]' must have a dtype that numpy knows"),
         ("half.pt", ["--weight-attr", "w"], "'weight_attr' must name an attribute"),
-        ("text.txt", ["--time-attr", "t"], "must be left out unless"),
+        (
+            "text.txt",
+            ["--time-attr", "t"],
+            "'--time-attr' must be left out where edges",
+        ),
     ):
         words = ["partition", str(tmp_path / file), str(tmp_path / "out")]
         assert main([*words, "--parts", "2", *more]) == 2, file

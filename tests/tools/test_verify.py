@@ -90,8 +90,9 @@ def test_verdict_of_other_bits():
     assert compared(lambda: 1 / 0, here) == "ZeroDivisionError: division by zero"
 
 
-def test_command_on_the_cpu(capsys):
+def test_command_on_the_cpu(capsys, monkeypatch):
     """Both tables, versions, and a verdict; as any user can run it."""
+    monkeypatch.setattr(backend, "_triton_ops", lambda: None)  # else its interpreter
     assert main(["verify"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("## gttf verify --device cpu: passed")
@@ -164,5 +165,6 @@ def test_hosts_that_are_missing(monkeypatch):
 
 
 def test_checks_on_the_cpu_need_a_second_backend(monkeypatch):
-    monkeypatch.setattr(backend, "_numba_ops", lambda: None)
+    for ops in ("_numba_ops", "_triton_ops"):
+        monkeypatch.setattr(backend, ops, lambda: None)
     assert run_checks(CPU, silent, {"rooted": CASES["rooted"]}) == []

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler._backends.memory import empty_rows
 from gttf_sampler._backends.types import Move, Moves
 
 
@@ -58,13 +58,13 @@ def gather_columns(
             found.append(_indexed(values, index))
             continue
         shape = index.numel(), *values.shape[1:]
-        size = row_bytes(values) * index.numel()
         if memory is not None and device.type == "cpu":
+            size = row_bytes(values) * index.numel()
             out = memory(size).view(values.dtype).view(shape)
-        elif device.type != "cpu" or size < FEATURES.small:
+        elif device.type != "cpu":
             out = torch.empty(shape, dtype=values.dtype, device=device)
         else:
-            out = FEATURES.make(size).view(values.dtype).view(shape)
+            out = empty_rows(shape, values.dtype)
         found.append(out)
         moves.setdefault(device, []).append(Move([values.detach()], index, out))
     try:

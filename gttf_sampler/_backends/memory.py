@@ -7,9 +7,11 @@ occupied serves a later one, as soon as nobody holds a tensor of it any more.
 """
 
 import ctypes
+import math
 import os
 import sys
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +143,11 @@ borrow, give_back, lend = IDS.borrow, IDS.give_back, IDS.lend
 
 # Two batches of features and labels.
 FEATURES = Pool(torch.uint8, small=1 << 18, large=1 << 28, kept=4)
+
+
+def empty_rows(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Memory for rows of features on the CPU, used before where that is worth it."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < FEATURES.small:
+        return torch.empty(tuple(shape), dtype=dtype, device="cpu")
+    return FEATURES.make(size).view(dtype).view(tuple(shape))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler._backends.memory import empty_rows
 from gttf_sampler._backends.types import Move, Moves
 from gttf_sampler.distributed.hops import Route
 from gttf_sampler.distributed.near import NearRows
@@ -87,7 +87,7 @@ class PartitionedFeatures:
     def rows(self, ids: Tensor) -> Tensor:
         """The rows of ids, int64 [k], that are known to be sound."""
         position, pieces = self._near.locate(ids)
-        found = self._room(ids.numel())
+        found = empty_rows((ids.numel(), *self.own.shape[1:]), self.dtype)
         away = ids[:0]
         if not self._near.has_all:
             away = (position < 0).nonzero().view(-1)
@@ -123,14 +123,6 @@ class PartitionedFeatures:
     def _move(self, move: Move) -> None:
         """Writes rows to where they belong."""
         ops.gather(Moves(CPU, [move]))
-
-    def _room(self, count: int) -> Tensor:
-        """Memory for rows, used before where that is worth it."""
-        size = count * self.own.shape[1:].numel() * self.own.element_size()
-        if size < FEATURES.small:
-            return self.own.new_empty(count, *self.own.shape[1:])
-        room = FEATURES.make(size)
-        return room.view(self.dtype).view(count, *self.own.shape[1:])
 
     def _answer(self, arrays: list[Tensor]) -> Tensor:
         """Rows for another process, written into the message itself."""

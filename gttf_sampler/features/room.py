@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler._backends.memory import empty_rows
 
 
 def room_for(shape: torch.Size, dtype: torch.dtype, pinned: bool) -> Tensor:
@@ -15,9 +15,7 @@ def room_for(shape: torch.Size, dtype: torch.dtype, pinned: bool) -> Tensor:
     _check.fits("ids", size)
     if pinned:  # torch keeps such memory by itself
         return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)
-    if size < FEATURES.small:
-        return torch.empty(shape, dtype=dtype, device="cpu")
-    return FEATURES.make(size).view(dtype).view(shape)
+    return empty_rows(shape, dtype)
 
 
 def check_room(out: Any, shape: torch.Size, dtype: torch.dtype) -> None:

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -39,9 +40,14 @@ class Kept:
 _kept: dict[int, tuple[weakref.ref[Any], Kept]] = {}  # by id: not all can be hashed
 
 
+def _forget(place: int, _: Any, kept: dict[int, Any] = _kept) -> None:
+    """Bound to the table itself: the collector may come after the module has gone."""
+    kept.pop(place, None)
+
+
 def kept_of(owner: Any) -> Kept:
     """What was made of `owner`, which is forgotten together with it."""
     place = id(owner)
     if place not in _kept:  # forgotten with its owner, before the id is used again
-        _kept[place] = weakref.ref(owner, lambda _: _kept.pop(place)), Kept()
+        _kept[place] = weakref.ref(owner, partial(_forget, place)), Kept()
     return _kept[place][1]

@@ -208,7 +208,9 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
 def walk_node2vec(
     graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """(edges, nodes) of every step; see `torch_ops`."""
+    """(edges, nodes) of every step; see `torch_ops`. Weighted ones go step by step."""
+    if graph.table is not None:
+        return None
     batch, total = seeds.numel(), seeds.numel() * (length + 1)
     nodes, edges = IDS.make(total), IDS.make(total)
     nodes[:batch] = seeds

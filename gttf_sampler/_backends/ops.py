@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from gttf_sampler._backends import (
     torch_disk,
+    torch_node2vec,
     torch_ops,
     torch_pairs,
     torch_second_order,
@@ -83,7 +84,7 @@ both_ways = _door(torch_ops.both_ways)
 compress = _door(torch_ops.compress)
 draw_alias = _door(torch_pairs.draw_alias)
 draw_exact_node2vec = _door(torch_second_order.draw_exact_node2vec)
-draw_node2vec = _door(torch_ops.draw_node2vec)
+draw_node2vec = _door(torch_node2vec.draw_node2vec)
 draw_uniform = _door(torch_ops.draw_uniform)
 draw_weighted = _door(torch_ops.draw_weighted)
 edge_filter = _door(torch_ops.edge_filter)
@@ -106,6 +107,6 @@ row_range = _door(torch_ops.row_range)
 step_rows = _door(torch_pairs.step_rows)
 take_or_none = _door(torch_ops.take_or_none)
 walk_node2vec = _door(torch_second_order.walk_node2vec)
-weigh_node2vec = _door(torch_ops.weigh_node2vec)
+weigh_node2vec = _door(torch_node2vec.weigh_node2vec)
 upper_bound = _door(torch_ops.upper_bound)
 weight_table = _door(torch_ops.weight_table)

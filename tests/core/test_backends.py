@@ -275,6 +275,7 @@ def make_arguments(name: str, size: int) -> tuple:
         order=lambda: order,
         bloom=None,
         table=None,
+        weight=None,
         reverse=None,
         envelope=Envelope(1 << 60, 1 << 62, TOP, 50, 0, 1),
         rounds=5,

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from examples.reproduce.links_settings import CHOSEN, as_fields
+
 CITATIONS = ("cora", "citeseer")
 EDGE_LISTS = ("ppi", "hepth")  # without features: for embeddings alone
 HOSTS = ("pyg", "dgl")
@@ -69,18 +71,17 @@ class Method:
 # GCN, GAT: appendix A, but for a limit on epochs. GCNII: appendix A, but 64 units on
 # CiteSeer, too, where the paper has 256, at most 400 epochs where it has 5000, and the
 # rate of GCNII's authors, so that a run takes minutes and not hours. MixHop, SGC: as
-# the appendix leaves them open, in the manner of PyG's examples, with Adam. Embeddings:
-# appendix A, but fanout 3 at the first two of the five depths only.
-LINKS = Method(
-    (3, 3, 1, 1, 1),
-    kind="links",
-    hidden=128,
-    lr=0.5,
-    epochs=200,
-    every=20,
-    ways={"pyg": ("walks", "gttf")},
-    options={"negatives": 10},
-)
+# the appendix leaves them open, in the manner of PyG's examples, with Adam.
+# Embeddings: what `links_search` has chosen; of PPI on other graphs.
+LINKS = Method((), kind="links", hidden=128, ways={"pyg": ("walks", "gttf")})
+
+
+def links(name: str, paper: dict[str, float], **more: float) -> Method:
+    """A method of embeddings, with further options."""
+    own = {data: as_fields(found, **more) for data, found in CHOSEN[name].items()}
+    return replace(LINKS, paper=paper, special=own, **own["ppi"])
+
+
 METHODS = {
     "gcn": Method(
         (3, 3),
@@ -151,7 +152,7 @@ METHODS = {
         ways={"pyg": ("full", "gttf")},
         options={"batch": 1024},
     ),
-    "deepwalk": replace(LINKS, paper={"ppi": 87.9, "hepth": 89.9}),
-    "node2vec": replace(LINKS, options={"negatives": 10, "p": 2.0, "q": 0.5}),
-    "wys": replace(LINKS, paper={"ppi": 90.5, "hepth": 93.5}),
+    "deepwalk": links("deepwalk", {"ppi": 87.9, "hepth": 89.9}),
+    "node2vec": links("deepwalk", {}, p=2.0, q=0.5),
+    "wys": links("wys", {"ppi": 90.5, "hepth": 93.5}),
 }

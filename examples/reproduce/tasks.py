@@ -20,6 +20,14 @@ class Task(NamedTuple):
         """The name of a cell of the table, `--only` chooses by it."""
         return f"{self.method}-{self.dataset}"
 
+    @property
+    def command(self) -> str:
+        """What makes the runs of this cell, host and way; DIR is where the data is."""
+        folder = "--edges DIR " if self.dataset in EDGE_LISTS else "--root DIR "
+        which = f"--only {self.cell} --hosts {self.host} --ways {self.way}"
+        asked = "" if self.dataset == "planted" else folder
+        return f"python -m examples.reproduce {asked}{which}"
+
     def __str__(self) -> str:
         return f"{self.cell} {self.host} {self.way} seed {self.seed}"
 

@@ -143,9 +143,11 @@ ENGINE = {
     # losses, embeddings and link prediction
     "loss": [
         "DeepWalkAcc(embedding=$vectors, window=$count; num_negatives=$count, "
-        "negative_power=$factor, contrast=$contrast, generator=$draws)",
+        "negative_power=$factor, contrast=$contrast, right=$vectors, symmetric=$flag, "
+        "negative_weight=$factor, generator=$draws)",
         "Node2VecAcc(embedding=$vectors, window=$count; p=$pq, q=$pq, "
         "num_negatives=$count, negative_power=$factor, contrast=$contrast, "
+        "right=$vectors, negative_weight=$factor, "
         "weighted=$flag, scheme=$two, generator=$draws)",
         "WYSAcc(left=$vectors, right=$vectors, context=$logits; num_negatives=$count, "
         "negative_weight=$factor, scheme=$two, generator=$draws)",
@@ -167,7 +169,7 @@ ENGINE = {
     "model": [
         "DeepWalk(adj=$adj, embedding_dim=$count; window=$count, fanouts=$widths, "
         "num_negatives=$count, negative_power=$factor, contrast=$contrast, "
-        "sparse=$flag)",
+        "halves=$flag, symmetric=$flag, negative_weight=$factor, sparse=$flag)",
         "Node2Vec(adj=$adj, embedding_dim=$count; window=$count, fanouts=$widths, "
         "num_negatives=$count, p=$factor, q=$factor, trainable=$flag)",
         "WatchYourStep(adj=$adj, embedding_dim=$even; fanouts=$widths, "

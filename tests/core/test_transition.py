@@ -137,11 +137,18 @@ def test_variance_is_that_of_trees(fanouts, replace):
         assert_means(squares, variance(ROWS, fanouts[:k], replace))
 
 
-def test_variance_without_replacement_is_never_larger():
+def test_variance_without_replacement_is_smaller_in_rows_that_are_long_enough():
     for fanouts in ([2], [3, 2], [2, 1, 3]):
         gain = variance(ROWS, fanouts) - variance(ROWS, fanouts, replace=False)
         assert bool((gain >= -1e-12).all())
         assert bool((gain > 1e-3).any())
+
+
+def test_variance_without_replacement_is_larger_where_it_makes_fewer_walkers():
+    """One neighbour is drawn once, so that one walker decides instead of three."""
+    rows = [[1], [2, 3], [], []]
+    assert variance(rows, [3, 1])[0, 2] == pytest.approx(1 / 12)
+    assert variance(rows, [3, 1], replace=False)[0, 2] == pytest.approx(1 / 4)
 
 
 @pytest.mark.parametrize("fanout", [2, 3, 5])
@@ -248,6 +255,10 @@ def test_variance_bounds_that_hold(drawn, fanouts):
     assert bool((exact >= one / widths[-1] - 1e-12).all())
     assert bool((exact <= one / fanouts[0] + 1e-12).all())
     assert bool((one <= 1 / 4 + 1e-12).all())
+    # No fanouts have less variance times steps; those do where F_j is in proportion
+    # to √g_j.
+    least = steps.clamp(min=0).sqrt().sum(0).square()
+    assert bool((exact * widths.sum() >= least - 1e-9).all())
 
 
 @pytest.mark.parametrize("fanouts", [[2, 2], [3, 1, 2], [2, 2, 2, 2]])

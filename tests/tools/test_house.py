@@ -58,7 +58,7 @@ MAY_IMPORT = {
     "features": {*BASE, "_files", "graph"},
     "draw": {*BASE, "graph"},
     "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
-    "bias": {*BASE, "graph", "draw", "subgraph"},
+    "bias": {*BASE, "estimate", "graph", "draw", "subgraph"},
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
     "estimate": set(),
     "verdict": set(),

@@ -24,6 +24,7 @@ from gttf_sampler._backends.types import (
     Move,
     Moves,
 )
+from gttf_sampler._compat import is_compiling
 from gttf_sampler.random import Key, below, below_wide, bits, folds
 from gttf_sampler.random import stream as streams
 
@@ -39,7 +40,7 @@ def id_dtype(upper: int) -> torch.dtype:
 
 def is_free_to_ask(values: Tensor) -> bool:
     """Whether nobody has to wait to see the values, neither a host nor a compiler."""
-    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+    return values.device.type == "cpu" and not is_compiling()
 
 
 def group_by_row(

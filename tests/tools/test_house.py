@@ -45,11 +45,12 @@ FOR_ADAPTERS = {
     "gttf_sampler.random": "NEGATIVE new_key",
 }
 # What each room of the engine may import, beside itself.
-BASE = {"_check", "_backends", "random", "backend"}
+BASE = {"_check", "_compat", "_backends", "random", "backend"}
 WALKS = {*BASE, "graph", "draw", "forest", "traverse", "bias"}
 MAY_IMPORT = {
-    "random": set(),
-    "_check": {"_backends"},
+    "_compat": set(),
+    "random": {"_compat"},
+    "_check": {"_backends", "_compat"},
     "_files": {"_check"},
     "_backends": BASE,
     "backend": BASE,

@@ -124,6 +124,11 @@ class FeatureFile:
         return NAMES[self.dtype] if own == SAME else own
 
     @property
+    def seal(self) -> int:
+        """A checksum of all that the file is: of its rows' checksums, and its facts."""
+        return layouts.seal(self._layout)
+
+    @property
     def nbytes(self) -> int:
         """The bytes of all rows on disk."""
         return self._layout.nbytes

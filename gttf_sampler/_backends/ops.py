@@ -46,8 +46,7 @@ __all__ = [
     "pair_gradients",
     "pair_pass",
     "pair_scores",
-    "place_rows",
-    "read_runs",
+    "read_all",
     "rooted",
     "rooted_padded",
     "row_range",
@@ -99,8 +98,7 @@ has_edge = _door(torch_ops.has_edge)
 pair_gradients = _door(torch_pairs.pair_gradients)
 pair_pass = _door(torch_pairs.pair_pass)
 pair_scores = _door(torch_pairs.pair_scores)
-place_rows = _door(torch_disk.place_rows)
-read_runs = _door(torch_disk.read_runs)
+read_all = _door(torch_disk.read_all)
 rooted = _door(torch_ops.rooted)
 rooted_padded = _door(torch_ops.rooted_padded)
 row_range = _door(torch_ops.row_range)

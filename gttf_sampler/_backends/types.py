@@ -76,6 +76,11 @@ class Reads(NamedTuple):
     out: Tensor
     failed: np.ndarray[Any, Any]
 
+    @property
+    def runs(self) -> int:
+        """How many there are."""
+        return len(self.start) - 1
+
 
 class Envelope(NamedTuple):
     """How node2vec proposes edges and accepts them.

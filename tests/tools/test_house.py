@@ -71,7 +71,7 @@ MAY_IMPORT = {
     "embedding": {*WALKS, "objectives", "_loading", "_files"},
     "plot": {*BASE, "graph", "forest"},
     "_loading": {*BASE, "bias", "gather"},
-    "distributed": {*WALKS, "rooted", "subgraph", "gather"},
+    "distributed": {*WALKS, "rooted", "subgraph", "gather", "features"},
 }
 
 

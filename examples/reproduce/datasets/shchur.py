@@ -18,7 +18,13 @@ TRAIN, VAL = 20, 30  # nodes per class; the others are for the test
 
 
 def read(name: str, files: list[Path], split: int = 0) -> Dataset:
-    """The graph, undirected and without loops; nodes drawn by the number `split`."""
+    """The graph, undirected and without loops, with a one for every word of a node.
+
+    Args:
+        name: of the dataset.
+        files: its file.
+        split: the number of the random split.
+    """
     with np.load(files[0]) as file:
         y = torch.from_numpy(file["labels"].astype(np.int64))
         ends = _ends(file["adj_indptr"], file["adj_indices"])
@@ -28,8 +34,7 @@ def read(name: str, files: list[Path], split: int = 0) -> Dataset:
     ends = ends[:, ends[0] != ends[1]]
     n = y.numel()
     code = torch.cat([ends[0] * n + ends[1], ends[1] * n + ends[0]]).unique()
-    value = torch.ones(words.numel()) / counts.repeat_interleave(counts)
-    features = Features.of_rows(words, value, counts, width)
+    features = Features.of_rows(words, torch.ones(words.numel()), counts, width)
     edge_index = torch.stack([code // n, code % n])
     return Dataset(name, edge_index, features, y, *draw_split(y, split))
 

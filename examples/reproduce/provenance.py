@@ -1,8 +1,7 @@
-"""Where a result comes from: the command, the commit, the versions."""
+"""Where a result comes from: the commit, the versions."""
 
 import importlib.metadata
 import platform
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +10,9 @@ PACKAGES = ("torch", "torch-geometric", "dgl", "numpy", "numba")
 ROOT = Path(__file__).parents[2]
 
 
-def provenance(*words: str) -> dict[str, object]:
-    """What a record says of its making; `words` are the arguments of the command."""
-    return {
-        "command": shlex.join(["python", "-m", "examples.reproduce", *words]),
-        "commit": commit(),
-        "versions": versions(),
-    }
+def provenance() -> dict[str, object]:
+    """What a record says of the code that made it."""
+    return {"commit": commit(), "versions": versions()}
 
 
 def commit() -> str | None:

@@ -28,7 +28,9 @@ def arguments() -> argparse.ArgumentParser:
     add("--only", nargs="+", default=[], help="cells or methods: gcn-cora, gcn")
     add("--hosts", nargs="+", default=HOSTS, choices=HOSTS)
     add("--ways", nargs="+", default=[], choices=WAYS)
-    add("--seeds", type=int, default=3)
+    add(
+        "--seeds", type=int, help="how many, 0, 1, …; those of the protocol if not said"
+    )
     add("--epochs", type=int, help="another limit than the usual one")
     add("--results", default="reproduce-results", help="folder of what is found")
     return parser

@@ -14,12 +14,13 @@ from examples.reproduce.attention import Attention
 from examples.reproduce.config import Method
 from examples.reproduce.data import Dataset
 from examples.reproduce.learner import Learner, Step
+from examples.reproduce.sparse import Matrix
 from examples.reproduce.weights import HostWeights
 from gttf_pyg import GTTFLoader
 from gttf_sampler import CompactAdj
 
 UNWEIGHTED = ("gat", "sage")  # their layers take no edge weights
-NORMALIZED = ("gcnii",)  # their layers take the weights as they are
+NORMALIZED = ("gcnii", "mixhop")  # their layers take the weights as they are
 MATRIX = ("gcnii", "mixhop", "sgc", "sage")  # multiply with a matrix in full batches
 
 
@@ -40,6 +41,8 @@ def learner(name: str, method: Method, data: Dataset, way: str, seed: int) -> Le
     if name in MATRIX:
         size, normalized = data.num_nodes, name in NORMALIZED
         whole = models_pyg.full_matrix(data.edge_index, size, normalized)
+    if name == "gcnii":
+        whole = Matrix(whole, whole)  # the graph has both directions of its edges
 
     def logits(dropout: float = 0.0) -> Tensor:
         return model(data.features.rows(dropout=dropout), whole, None)

@@ -34,3 +34,8 @@ class Learner:
     model: nn.Module
     steps: Callable[[], Iterable[Step]]
     logits: Callable[[], Tensor]
+
+    def penalty(self) -> Tensor | float:
+        """What the model adds to the loss by itself; 0 for nearly all."""
+        penalty = getattr(self.model, "penalty", None)
+        return 0.0 if penalty is None else penalty()

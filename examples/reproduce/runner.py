@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from examples.reproduce.config import METHODS, Method
 from examples.reproduce.data import load
+from examples.reproduce.provenance import provenance
 from examples.reproduce.store import Store
 from examples.reproduce.tasks import Task
 from examples.reproduce.train import Report
@@ -82,6 +83,7 @@ def run_all(
         for task in tasks
         if not store.has(task, method_of(task, epochs).settings())
     ]
+    made = provenance()  # before the first run: the tree may change during the others
     _warm_up()
     with tqdm(left, "runs", disable=None if left else True) as bar:
         for task in bar:
@@ -90,7 +92,8 @@ def run_all(
             if reason is not None:
                 store.add(task, {"missing": reason})
                 continue
-            store.add(task, _in_process(bar, task, root, edges, epochs))
+            result = _in_process(bar, task, root, edges, epochs)
+            store.add(task, {**result, "command": task.command, **made})
 
 
 def _in_process(bar: Any, task: Task, *options: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from examples.reproduce.config import EDGE_LISTS, HOSTS, METHODS
+from examples.reproduce.protocol import seeds_of
 
 
 class Task(NamedTuple):
@@ -20,6 +21,14 @@ class Task(NamedTuple):
         """The name of a cell of the table, `--only` chooses by it."""
         return f"{self.method}-{self.dataset}"
 
+    @property
+    def command(self) -> str:
+        """What makes the runs of this cell, host and way; DIR is where the data is."""
+        folder = "--edges DIR " if self.dataset in EDGE_LISTS else "--root DIR "
+        which = f"--only {self.cell} --hosts {self.host} --ways {self.way}"
+        asked = "" if self.dataset == "planted" else folder
+        return f"python -m examples.reproduce {asked}{which}"
+
     def __str__(self) -> str:
         return f"{self.cell} {self.host} {self.way} seed {self.seed}"
 
@@ -29,17 +38,21 @@ def tasks(
     only: Sequence[str] = (),
     hosts: Sequence[str] = HOSTS,
     ways: Sequence[str] = (),
-    seeds: int = 3,
+    seeds: int | None = None,
 ) -> list[Task]:
-    """All runs, those of a cell together; `only` holds cells or methods."""
+    """All runs, those of a cell together; `only` holds cells or methods.
+
+    All ways of a seed come before the next seed, so that what is there when it is
+    stopped can be compared in pairs. Without `seeds` there are those of the protocol.
+    """
     found = [
         Task(name, dataset, host, way, seed)
         for name, method in METHODS.items()
         for dataset in datasets
         if method.kind == "links" or dataset not in EDGE_LISTS
         for host in hosts
+        for seed in range(seeds_of(dataset) if seeds is None else seeds)
         for way in method.ways.get(host, ())
-        for seed in range(seeds)
     ]
     if ways:
         found = [task for task in found if task.way in ways]

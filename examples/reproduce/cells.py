@@ -49,7 +49,9 @@ TABLE_2 = (
     Cell(2, "wys-ppi", LINKS, 89.8, 90.5),
     Cell(2, "wys-hepth", LINKS, 93.6, 93.5),
     Cell(2, "wys-reddit", LINKS, None, 98.6, "the baseline ran out of memory"),
-    Cell(2, "deepwalk-livejournal", RANK, 234.6, None, "lower is better; PBG has 245.9"),
+    Cell(
+        2, "deepwalk-livejournal", RANK, 234.6, None, "lower is better; PBG has 245.9"
+    ),
     Cell(2, "wys-livejournal", RANK, None, 185.6, "the baseline ran out of memory"),
     Cell(2, "deepwalk-astroph", LINKS, note=OURS),
     Cell(2, "wys-astroph", LINKS, note=OURS),

@@ -3,8 +3,11 @@
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-CITATIONS = ("cora", "citeseer")
-EDGE_LISTS = ("ppi", "hepth")  # without features: for embeddings alone
+from examples.reproduce.larger import SPECIAL
+
+CITATIONS = ("cora", "citeseer", "pubmed")
+# without features: for embeddings alone
+EDGE_LISTS = ("ppi", "hepth", "astroph", "livejournal")
 HOSTS = ("pyg", "dgl")
 USUAL = ("full", "gttf", "neighbor")
 WAYS = {
@@ -15,6 +18,8 @@ WAYS = {
     "ladies": "layer sampling, as a bias",
     "fastgcn": "the same, independent of the batch",
     "saint": "the graph induced by walks",
+    "nodewise": "neighbours as they come, like GraphSAGE",
+    "cluster": "parts of METIS, like ClusterGCN",
     "walks": "walks that do not branch",
 }
 
@@ -177,4 +182,8 @@ METHODS = {
     "deepwalk": replace(LINKS, paper={"ppi": 87.9, "hepth": 89.9}),
     "node2vec": replace(LINKS, options={"negatives": 10, "p": 2.0, "q": 0.5}),
     "wys": replace(LINKS, paper={"ppi": 90.5, "hepth": 93.5}),
+}
+METHODS = {
+    name: replace(method, special={**method.special, **SPECIAL.get(name, {})})
+    for name, method in METHODS.items()
 }

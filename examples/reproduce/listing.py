@@ -99,7 +99,9 @@ def _score(runs: list[dict[str, Any]], ways: Sequence[str], cell: Cell) -> str:
 
 def _table_4(folders: Sequence[Path]) -> list[tuple[str, ...]]:
     """Speed and memory as times of GTTF: (DGL, PyG) there and here; then the curve."""
-    kept = next((f / "table4.json" for f in folders if (f / "table4.json").exists()), None)
+    kept = next(
+        (f / "table4.json" for f in folders if (f / "table4.json").exists()), None
+    )
     rows = json.loads(kept.read_text("utf-8"))["rows"] if kept else []
     known = {(row["metric"], row["dataset"]): row for row in rows}
     found = []

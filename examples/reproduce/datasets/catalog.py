@@ -151,3 +151,12 @@ def files_of(name: str, root: str | None, edges: str | None = None) -> list[Path
         f"{folder} must hold {lacking}, which is not there; it is the folder of "
         f"{needs(name)}"
     )
+
+
+def is_there(name: str, root: str | None, edges: str | None = None) -> bool:
+    """Whether all files of a dataset are where they are looked for."""
+    try:
+        files_of(name, root, edges)
+    except (OSError, ValueError):
+        return False
+    return True

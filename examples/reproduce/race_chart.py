@@ -30,7 +30,7 @@ def markdown(found: dict[str, Any]) -> str:
     budget = found["budget"]
     lines = [
         f"| {found['dataset']}, {budget:g} s | test % | validation % after "
-        f"{budget / 8:.2g} s | steps | ms/step | nodes/step | preparation, s |",
+        f"{budget / 8:.2g} s | steps | ms/step | nodes/step | first step after, s |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for way, runs in by_way(found).items():
@@ -39,14 +39,14 @@ def markdown(found: dict[str, Any]) -> str:
         early = mean(_at(run["curve"], budget / 8) for run in runs)
         steps = mean(run["steps"] for run in runs)
         pace = mean(
-            1000 * (run["seconds"] - run["prepared"]) / max(1, run["steps"])
+            1000 * (run["seconds"] - run["first step"]) / max(1, run["steps"] - 1)
             for run in runs
         )
         nodes = mean(run["nodes per step"] for run in runs)
-        prepared = mean(run["prepared"] for run in runs)
+        first = mean(run["first step"] for run in runs)
         lines.append(
             f"| {LABELS[way]} | {mean(test):.1f} ± {spread:.1f} | {early:.1f} | "
-            f"{steps:,.0f} | {pace:.1f} | {nodes:,.0f} | {prepared:.2f} |"
+            f"{steps:,.0f} | {pace:.1f} | {nodes:,.0f} | {first:.2f} |"
         )
     lines += [f"\n{LABELS[way]}: {why}." for way, why in found["left out"].items()]
     return "\n".join(lines) + "\n"

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from examples.reproduce import host_pyg, samplers
 from examples.reproduce.config import METHODS, Method
-from examples.reproduce.data import Dataset, load
+from examples.reproduce.data import Dataset, load, planted
 from examples.reproduce.provenance import provenance
 from examples.reproduce.train import judge, optimizer_of
 
@@ -69,7 +69,7 @@ def race(
     begun = time.process_time()
     learner = host_pyg.learner("gcn", method, data, way, seed)
     optimizer = optimizer_of(learner, method)
-    spent = prepared = time.process_time() - begun
+    spent, first = time.process_time() - begun, 0.0
     curve, best, weights = [], -1.0, learner.model.state_dict()
     steps = nodes = 0
     for mark in marks(budget):
@@ -81,6 +81,7 @@ def race(
                 F.cross_entropy(step.logits, data.y[step.seeds]).backward()
                 optimizer.step()
                 steps, nodes = steps + 1, nodes + step.nodes
+                first = first or spent + time.process_time() - begun
         spent += time.process_time() - begun
         val = judge(learner, data, data.val, "val")["val"]
         curve.append([round(spent, 4), round(val, 3)])
@@ -90,7 +91,7 @@ def race(
     return {
         **{"way": way, "seed": seed, "val": best},
         "test": judge(learner, data, data.test, "test")["test"],
-        **{"prepared": prepared, "seconds": spent, "steps": steps},
+        **{"first step": first, "seconds": spent, "steps": steps},
         **{"nodes per step": nodes / max(1, steps), "curve": curve},
     }
 
@@ -101,6 +102,9 @@ def run(
     """All systems with all seeds, a seed of everyone before the next one."""
     method = method_on(dataset)
     made, runs, left_out = provenance(), [], {}
+    for way in ways:  # loads what is slow to load, once for all
+        if samplers.missing(way) is None:
+            race(way, planted(), METHODS["gcn"], 0, 0.1)
     for seed in range(seeds):
         data = load(dataset, root, split=seed)
         for way in ways:

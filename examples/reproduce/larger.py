@@ -34,7 +34,25 @@ def _sgc(fanout: int) -> dict[str, Any]:
     return {**LARGE, **how, "options": _batches(1024, hops=2, **decay)}
 
 
+def _links(fanout: int, lr: float, batch: int, **options: Any) -> dict[str, Any]:
+    """Embeddings of appendix A: five steps, so many walkers at the first one."""
+    how = {"fanouts": (fanout, 1, 1, 1, 1), "lr": lr, "weight_decay": 0.0}
+    return {**how, "epochs": 10, "options": {"batch": batch, **options}}
+
+
+# Appendix A trains Reddit with batches of all nodes and a rate of 2; in batches, the
+# rate is that of PPI.
+REDDIT = _links(3, 0.03, 20_000, num_negatives=10)
+LIVEJOURNAL = _links(2, 0.001, 5_000, num_negatives=50)
 SPECIAL: dict[str, Special] = {
+    "deepwalk": {
+        "reddit": {**REDDIT, "options": {**REDDIT["options"], "window": 5}},
+        "livejournal": {
+            **LIVEJOURNAL,
+            "options": {**LIVEJOURNAL["options"], "window": 5},
+        },
+    },
+    "wys": {"reddit": REDDIT, "livejournal": LIVEJOURNAL},
     "gcn": {
         "computers": {**COMPUTERS, "options": {"layer": 2048, "walk": 16}},
         "physics": {**PHYSICS, "options": {"layer": 2048, "walk": 16}},

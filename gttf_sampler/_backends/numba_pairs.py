@@ -117,7 +117,8 @@ class Side:
 
 def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) -> None:
     """Changes the rows of a table by their gradients; see `torch_pairs`."""
-    numbers = rule.rate, 1 - rule.beta1, 1 - rule.beta2, rule.eps, rule.scale
+    keeps = 1 - rule.beta1, 1 - rule.beta2
+    numbers = rule.rate, *keeps, rule.eps, rule.scale, rule.decay
     wide = np.float64 if rows.total.dtype == torch.float64 else np.float32
     kept = [*map(flat, state), *[np.empty(0, wide)] * 2][:2]
     half = table.itemsize == 2

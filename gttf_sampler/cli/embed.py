@@ -10,8 +10,9 @@ from torch import Tensor
 from gttf_sampler import _check, _files
 from gttf_sampler.embedding.base import WalkEmbedding, wide
 from gttf_sampler.embedding.links import link_auc, split_links
-from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
+from gttf_sampler.embedding.models import DeepWalk, Node2Vec
 from gttf_sampler.embedding.settings import SCHEDULES
+from gttf_sampler.embedding.watch_your_step import WatchYourStep
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.edgelist import embedding_files, write_embeddings
 from gttf_sampler.graph.files import read_edges

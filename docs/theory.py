@@ -139,6 +139,7 @@ def minimizers(found: dict[str, Any]) -> Figure:
         for way, (style, color) in ways.items():
             rows = [row for row in every if row["way"] == way]
             _line(axes, rows, "fanout", "off", style, color, way)
+        axes.set_ylim(0.01, 100)
         _log(axes, f"fanout, {name}", "distance from the minimizer, %")
     return figure
 
@@ -178,7 +179,7 @@ def of_scheme(found: dict[str, Any], scheme: str, *, replace: bool = False) -> R
 
 
 def _panels(count: int, height: float = 3.0) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(10 if count == 3 else 7, height), layout="constrained")
+    figure = Figure(figsize=(9 if count == 3 else 7, height), layout="constrained")
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 

@@ -71,7 +71,7 @@ def powers(found: dict[str, Any]) -> Figure:
 
 def gradients(found: dict[str, Any]) -> Figure:
     """How far every mean gradient is off, beside what chance allows."""
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
+    figure = Figure(figsize=(7, 3), layout="constrained")
     axes = figure.subplots()
     names = list(dict.fromkeys(row["objective"] for row in found["gradients"]))
     marks = {"[1, 1, 1]": ("o", -0.14), "[3, 2, 1]": ("s", 0.14)}
@@ -86,7 +86,9 @@ def gradients(found: dict[str, Any]) -> Figure:
         axes.plot([row["bias"] for row in rows], places, mark, color=color, label=shown)
     axes.set_yticks(range(len(names)), names, size=9)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlim(0, None)
+    axes.set_xscale("log")
+    axes.set_xlim(0.05, None)
+    axes.xaxis.set_major_formatter("{x:g}")
     _labels(axes, "bias of the gradient, % of its norm", "")
     return figure
 

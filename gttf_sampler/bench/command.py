@@ -5,6 +5,7 @@ import json
 import shlex
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -26,12 +27,16 @@ from gttf_sampler.bench.children import ChildError, Progress, RefusedError
 
 OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
 COMMAND = "gttf bench "
-SAID = ("graph", "scale", "fanouts", "batch", "batches", "rounds", "only", "root")
+SAID = (
+    *("graph", "scale", "fanouts", "batch", "batches", "rounds", "only", "root"),
+    "memory",
+)
 USUAL = (
     *(("features", 100), ("workers", 0), ("length", 20), ("seed", 0)),
     *(("mode", "plain"), ("device", "cpu")),
 )
 ON_DEVICES = ("sampling", "loader", "train", "modes")
+RARELY = 20  # seconds between lines of progress
 FORMATS = (".png", ".pdf", ".svg")
 EPILOG = f"exit status: {OK} done, {FAILED} a measurement failed, {BAD_ARGUMENTS} bad \
 arguments, {DISAGREEMENT} a peer did other work (no ratio is printed), 130 interrupted"
@@ -58,6 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--mode", choices=task_scale.MODES, default="plain", help=what)
     what = f"where to sample, for {', '.join(ON_DEVICES)} (cpu)"
     add("--device", default="cpu", help=what)
+    what = "GB that 'disk' supposes there are, or that 'chunks' sorts in"
+    add("--memory", type=float, metavar="GB", help=what)
+    what = "for 'disk': which gaps and sizes of reads are the best"
+    add("--sweep", action="store_true", help=what)
     add("--root", help="folder with Cora and CiteSeer of Planetoid, for 'train'")
     add("--seed", type=int, default=0, help="of graphs and seed nodes (0)")
     add("--tmp", default=tempfile.gettempdir(), help="where graphs are made")
@@ -119,6 +128,12 @@ def checked(args: argparse.Namespace) -> dict[str, Any]:
         _check.fail("--only", "is for 'modes'", args.only)
     if args.mode != "plain" and args.task != "scale":
         _check.fail("--mode", "is for 'scale'", args.mode)
+    if args.sweep and args.task != "disk":
+        _check.fail("--sweep", "is for 'disk'", args.task)
+    if args.memory is not None and args.task not in ("disk", "chunks"):
+        _check.fail("--memory", "is for 'disk' and 'chunks'", args.task)
+    if args.memory is not None:
+        _check.positive("--memory", args.memory)
     _check_device(args)
     _check_graph(args)
     _check_places(args)
@@ -159,6 +174,9 @@ def _check_graph(args: argparse.Namespace) -> None:
         _check.fail("--keep", "is for made graphs", f"{args.keep} with {args.graph}")
     if args.task == "scale" and args.graph not in (None, "papers-like"):
         _check.fail("--graph", "must be papers-like for 'scale'", args.graph)
+    if args.task == "chunks" and (given or args.keep is not None):
+        word, value = ("--graph", args.graph) if given else ("--keep", args.keep)
+        _check.fail(word, "is for tasks with a graph that is there; 'chunks'", value)
     if args.task == "embedding":
         _check_embedding(args)
         return
@@ -222,14 +240,27 @@ def command_line(args: argparse.Namespace) -> str:
     for name, usual in USUAL:
         if getattr(args, name) != usual:
             words += [f"--{name}", str(getattr(args, name))]
-    return shlex.join(words)
+    return shlex.join([*words, "--sweep"] if args.sweep else words)
+
+
+def _lines() -> Progress:
+    """What writes a line now and then, for those who read it later."""
+    last = time.monotonic()
+
+    def show(what: str, share: float) -> None:
+        nonlocal last
+        if time.monotonic() - last > RARELY:
+            last = time.monotonic()
+            sys.stderr.write(f"{time.strftime('%H:%M:%S')} {what} {share:.0%}\n")
+
+    return show
 
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar on stderr if that is a terminal, and tqdm is there."""
+    """A bar on stderr if that is a terminal, with tqdm; else a line now and then."""
     if find_spec("tqdm") is None or not sys.stderr.isatty():
-        yield lambda what, share: None
+        yield _lines()
         return
     from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 

@@ -46,8 +46,9 @@ JOBS = {
     ),
     "disk": (
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
-        "features",
+        *("features", "memory", "sweep"),
     ),
+    "chunks": ("memory", "seed"),
     "memory": ("fanouts", "batch", "batches", "seed"),
     "scale": ("mode", "fanouts", "batch", "batches", "rounds", "seed"),
 }
@@ -56,6 +57,7 @@ DEFAULT_GRAPH = {
     **dict.fromkeys(TASKS, "reddit-like"),
     "scale": "papers-like",
     "disk": "papers-like",
+    "chunks": "papers-like",
     "embedding": None,  # a small one that it makes itself
 }
 # What a row begins with if it is about us, and not about somebody to compare with.
@@ -101,6 +103,8 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found = work(options, progress)
         elif task == "modes":
             found = in_processes.modes(options, progress)
+        elif task == "chunks":
+            found = _chunks(options, tmp, progress)
         else:
             facts = (
                 _graph(options, tmp, progress)
@@ -111,9 +115,8 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found["graph"] = facts
     settings = {name: options[name] for name in JOBS[task] if name != "graph"}
     grows = task == "scale" or (task == "embedding" and options["scale"] is not None)
-    lonely = (
-        not grows and task not in ("distributed", "disk") and alone(found["groups"])
-    )
+    compares = not grows and task not in ("distributed", "disk", "chunks")
+    lonely = compares and alone(found["groups"])
     return {
         "task": task,
         "settings": settings,
@@ -171,6 +174,15 @@ def _graph(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, A
         os.replace(place, final)
     scale = f" × {size.scale:g}" if size.scale != 1 else ""
     return {"name": name + scale, "place": final, **facts}
+
+
+def _chunks(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:
+    """Rows from edges that are made while they are sorted."""
+    size = graphs.scaled(options["graph"], options["scale"])
+    job = {"run": f"{PACKAGE}.task_chunks:run", "folder": tmp, "nodes": size.nodes}
+    wanted = {name: options[name] for name in JOBS["chunks"]}
+    found: dict[str, Any] = run_job({**job, "edges": size.edges, **wanted}, progress)
+    return found
 
 
 def _given(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:

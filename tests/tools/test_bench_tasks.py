@@ -462,7 +462,7 @@ def test_bench_distributed(graph, monkeypatch):
     """Parts move messages and hold half; what is read from files moves none."""
     monkeypatch.setattr(task_distributed, "WORLDS", (2,))
     monkeypatch.setattr(task_distributed, "WAYS", task_distributed.WAYS[:4])
-    found = task_distributed.run(graph, [3, 2], **SMALL, features=5, report=silent)
+    found = task_distributed.run(graph, [3, 2], **SMALL, features=5, memory=None, sweep=False, report=silent)
     ((whole, near, parts, kept),) = [group["rows"] for group in found["groups"]]
     assert (whole["messages"], whole["share"], whole["ratio"]) == (0, 1, None)
     assert near["messages"] == 0
@@ -481,7 +481,7 @@ needs_disk = pytest.mark.skipif(
 @needs_disk
 def test_bench_disk(graph):
     """Every way gives a row; caches serve a part, and the model waits for a part."""
-    found = task_disk.run(graph, [3, 2], **SMALL, features=5, report=silent)
+    found = task_disk.run(graph, [3, 2], **SMALL, features=5, memory=None, sweep=False, report=silent)
     rows, batches, epochs = (group["rows"] for group in found["groups"])
     assert rows[0]["ratio"] == 1
     assert {row["peer"] for row in batches} == {way.label for way in task_disk.WAYS}
@@ -498,8 +498,8 @@ def test_bench_disk(graph):
 @needs_disk
 def test_bench_disk_beyond_memory(graph, monkeypatch):
     """Half precision around the system's cache, and nobody to compare with."""
-    monkeypatch.setattr(task_disk.memory, "room", lambda: 1000)
-    found = task_disk.run(graph, [3, 2], **SMALL, features=5, report=silent)
+    monkeypatch.setattr(task_disk, "free_memory", lambda: 1000)
+    found = task_disk.run(graph, [3, 2], **SMALL, features=5, memory=None, sweep=False, report=silent)
     _, batches, _ = (group["rows"] for group in found["groups"])
     assert [row["peer"] for row in batches] == ["gttf FeatureFile"]
     assert "of 0.0 GB that are left" in found["left_out"][0]["why"]

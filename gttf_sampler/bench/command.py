@@ -5,15 +5,13 @@ import json
 import shlex
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from gttf_sampler import _check, _files
 from gttf_sampler.bench import (
+    bar,
     graphs,
     modes,
     plots,
@@ -23,7 +21,7 @@ from gttf_sampler.bench import (
     task_gcn,
     task_scale,
 )
-from gttf_sampler.bench.children import ChildError, Progress, RefusedError
+from gttf_sampler.bench.children import ChildError, RefusedError
 
 OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
 COMMAND = "gttf bench "
@@ -36,7 +34,6 @@ USUAL = (
     *(("mode", "plain"), ("device", "cpu")),
 )
 ON_DEVICES = ("sampling", "loader", "train", "modes")
-RARELY = 20  # seconds between lines of progress
 FORMATS = (".png", ".pdf", ".svg")
 EPILOG = f"exit status: {OK} done, {FAILED} a measurement failed, {BAD_ARGUMENTS} bad \
 arguments, {DISAGREEMENT} a peer did other work (no ratio is printed), 130 interrupted"
@@ -81,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     """Measures, shows, writes; returns the exit status."""
     try:
         options = checked(args)
-        with _progress() as progress:
+        with bar.progress() as progress:
             result = runs.measure(args.task, options, progress)
     except (ValueError, TypeError, RefusedError) as error:
         sys.stderr.write(f"gttf bench: {error}\n")
@@ -241,34 +238,3 @@ def command_line(args: argparse.Namespace) -> str:
         if getattr(args, name) != usual:
             words += [f"--{name}", str(getattr(args, name))]
     return shlex.join([*words, "--sweep"] if args.sweep else words)
-
-
-def _lines() -> Progress:
-    """What writes a line now and then, for those who read it later."""
-    last = time.monotonic()
-
-    def show(what: str, share: float) -> None:
-        nonlocal last
-        if time.monotonic() - last > RARELY:
-            last = time.monotonic()
-            sys.stderr.write(f"{time.strftime('%H:%M:%S')} {what} {share:.0%}\n")
-
-    return show
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar on stderr if that is a terminal, with tqdm; else a line now and then."""
-    if find_spec("tqdm") is None or not sys.stderr.isatty():
-        yield _lines()
-        return
-    from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
-
-    with tqdm(total=100, leave=False, bar_format="{desc} {bar} {elapsed}") as bar:
-
-        def show(what: str, share: float) -> None:
-            bar.set_description_str(f"{what[:50]:50s}")
-            bar.n = round(100 * share)
-            bar.refresh()
-
-        yield show

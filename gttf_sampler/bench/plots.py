@@ -103,6 +103,7 @@ TITLES = {
     "walks": "Random walks: steps per second, and epochs of training on them",
     "embedding": "Embeddings: seconds of training, and what they are worth",
     "disk": "Features from a disk: rows, batches, epochs",
+    "chunks": "Rows from a stream of edges (longer is better)",
     "distributed": "A batch from a graph in parts (shorter is better)",
     "build": "Edges sorted into rows per second (longer is better)",
     "kernels": "Edges drawn or sorted per second (longer is better)",
@@ -116,6 +117,7 @@ UNITS = {
     "loader": "batches/s",
     "walks": "M steps/s",
     "build": "M edges/s",
+    "chunks": "M edges/s",
     "kernels": "M edges/s",
 }
 

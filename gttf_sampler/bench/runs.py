@@ -10,6 +10,7 @@ from gttf_sampler.bench import (
     graphs,
     in_processes,
     machine,
+    task_chunks,
     task_embedding,
     task_gcn,
     task_memory,
@@ -104,7 +105,7 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
         elif task == "modes":
             found = in_processes.modes(options, progress)
         elif task == "chunks":
-            found = _chunks(options, tmp, progress)
+            found = task_chunks.measure(options, tmp, progress)
         else:
             facts = (
                 _graph(options, tmp, progress)
@@ -174,15 +175,6 @@ def _graph(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, A
         os.replace(place, final)
     scale = f" × {size.scale:g}" if size.scale != 1 else ""
     return {"name": name + scale, "place": final, **facts}
-
-
-def _chunks(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:
-    """Rows from edges that are made while they are sorted."""
-    size = graphs.scaled(options["graph"], options["scale"])
-    job = {"run": f"{PACKAGE}.task_chunks:run", "folder": tmp, "nodes": size.nodes}
-    wanted = {name: options[name] for name in JOBS["chunks"]}
-    found: dict[str, Any] = run_job({**job, "edges": size.edges, **wanted}, progress)
-    return found
 
 
 def _given(options: dict[str, Any], tmp: str, progress: Progress) -> dict[str, Any]:

@@ -8,11 +8,23 @@ from typing import Any
 import numpy as np
 
 from gttf_sampler import CompactAdj
+from gttf_sampler.bench import graphs
+from gttf_sampler.bench.children import Progress, run_job
 from gttf_sampler.bench.graphs import Array, Law
 from gttf_sampler.bench.measure import Report
 from gttf_sampler.bench.peak import private
 
 SPREAD = "reading edges"  # what `from_chunks` calls its first pass
+
+
+def measure(options: dict[str, Any], folder: str, progress: Progress) -> dict[str, Any]:
+    """What a process of its own finds; nobody else takes part."""
+    size = graphs.scaled(options["graph"], options["scale"])
+    graphs.check_room(folder, size.nodes, 3 * size.edges)  # rows, and twice as much
+    job = {"run": f"{__name__}:run", "folder": folder, "nodes": size.nodes}
+    job |= {"edges": size.edges, "memory": options["memory"], "seed": options["seed"]}
+    found: dict[str, Any] = run_job(job, progress)
+    return found
 
 
 def run(
@@ -51,6 +63,7 @@ def run(
         "peak": watch.peak,
         "disk": watch.disk,
         "bytes": adj.nbytes,
+        "ratio": None,
         "differs": None if sound else "some edges are missing",
     }
     title = f"{total:,} edges of {nodes:,} nodes to rows, from a stream"

@@ -76,7 +76,7 @@ def sweep(
                 row["ratio"] = row["median"] / best
             around = "around" if own.direct else "through"
             title = f"{count:,} rows of {len(file):,}, {around} the system's cache"
-            groups.append({"title": title, "columns": "disk rows", "rows": rows})
+            groups.append({"title": title, "columns": "disk sweep", "rows": rows})
     return groups
 
 

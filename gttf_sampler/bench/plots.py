@@ -254,6 +254,7 @@ DRAW = {
     "gcn": _peak_bars,
     "distributed": _time_bars,
     "disk rows": _disk_row_bars,
+    "disk sweep": _disk_row_bars,
     "disk batches": _time_bars,
     "disk epochs": _time_bars,
 }

@@ -53,6 +53,13 @@ TIMES = [
 ]
 MODE = Column("mode", "", _text)
 SAMPLED = [Column("nodes", "nodes", _whole), Column("edges", "edges", _whole)]
+ROWS_READ = [
+    PEER,
+    Column("rate", "best rows/s", _whole),
+    Column("median", "median rows/s", _whole),
+    Column("cpu", "CPU µs a row", _number),
+    Column("bytes", "bytes a row", _whole),
+]
 COLUMNS = {
     "sampling": [*TIMES, *SAMPLED, RATIO],
     "loader": [*TIMES, *SAMPLED, RATIO],
@@ -64,14 +71,8 @@ COLUMNS = {
         Column("cut", "edges cut", _percent),
         Column("share", "held of all", _percent),
     ],
-    "disk rows": [
-        PEER,
-        Column("rate", "best rows/s", _whole),
-        Column("median", "median rows/s", _whole),
-        Column("cpu", "CPU µs a row", _number),
-        Column("bytes", "bytes a row", _whole),
-        RATIO,
-    ],
+    "disk rows": [*ROWS_READ, RATIO],
+    "disk sweep": [*ROWS_READ, Column("ratio", "of the best median", _percent)],
     "chunks": [
         PEER,
         Column("edges", "edges", _whole),

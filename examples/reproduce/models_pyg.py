@@ -42,7 +42,7 @@ class GAT(nn.Module):
         self.first = GATConv(inputs, method.hidden // heads, heads, dropout=drop)
         self.last = GATConv(method.hidden, outputs, dropout=drop)
         self.dropout = drop
-        if method.options.get("drop_messages"):
+        if method.options["drop_messages"]:
             for conv in (self.first, self.last):
                 conv.register_propagate_forward_pre_hook(self._drop)
 

@@ -10,7 +10,9 @@ what these have written, and fills in their tables first:
     python examples/bench_embedding.py --edges EDGES --seeds 0 1 2 --json FILE
 
 The second draws AUC against seconds as well; the last one takes both of its files, of
-PPI and of ca-HepTh, at once.
+PPI and of ca-HepTh, at once. paper.md is filled in from what is kept of
+
+    python -m examples.theory --root DIR --rounds 200 --json FILE
 """
 
 import json
@@ -26,6 +28,8 @@ os.environ["SOURCE_DATE_EPOCH"] = "0"  # the same bytes whenever they are drawn
 import matplotlib
 from matplotlib.figure import Figure
 
+from docs import theory
+from docs.theory_tables import tables as theory_tables
 from examples import walk_forest
 from gttf_sampler import CompactAdj, traverse
 from gttf_sampler.bench import curves, ratios
@@ -260,6 +264,16 @@ def auc_of_seconds(result: dict[str, Any], path: Path) -> None:
     figure.savefig(path)
 
 
+def propositions() -> None:
+    """The tables and pictures of paper.md, from examples/theory/results."""
+    found, page = theory.read(), HERE / "paper.md"
+    text = page.read_text("utf-8")
+    for mark, table in theory_tables(found).items():
+        text = fill(text, mark, table)
+    page.write_text(text, "utf-8")
+    theory.draw(found, IMAGES)
+
+
 def take(files: Sequence[str]) -> None:
     """Writes what files hold into the pages that show it."""
     results = [json.loads(Path(file).read_text("utf-8")) for file in files]
@@ -293,6 +307,7 @@ def main(*files: str) -> None:
     scale(IMAGES / "scale.svg")
     accuracy(IMAGES / "accuracy.svg")
     degrees(IMAGES / "degrees.svg")
+    propositions()
 
 
 if __name__ == "__main__":

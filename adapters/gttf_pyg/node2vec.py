@@ -203,6 +203,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         *,
         optimizer: str = "adam",
         lr: float = 0.01,
+        weight_decay: float = 0.0,
         batch_size: int = 128,
         schedule: Any = "constant",
         hogwild: bool = False,
@@ -227,8 +228,8 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
             partial(zeros, None),
         )
         generator = self.generator if generator is None else generator
-        options = (epochs, optimizer, lr, batch_size, schedule, hogwild, valid)
-        rest = patience, checkpoint, resume, progress, generator
+        options = epochs, optimizer, lr, weight_decay, batch_size, schedule, hogwild
+        rest = valid, patience, checkpoint, resume, progress, generator
         return fit(task, Options(*options, *rest))
 
     def _walk_batches(self, size: int, generator: torch.Generator) -> Any:

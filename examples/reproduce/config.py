@@ -3,8 +3,12 @@
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-CITATIONS = ("cora", "citeseer")
-EDGE_LISTS = ("ppi", "hepth")  # without features: for embeddings alone
+from examples.reproduce.larger import SPECIAL
+from examples.reproduce.links_settings import CHOSEN, as_fields
+
+CITATIONS = ("cora", "citeseer", "pubmed")
+# without features: for embeddings alone
+EDGE_LISTS = ("ppi", "hepth", "astroph", "livejournal")
 HOSTS = ("pyg", "dgl")
 USUAL = ("full", "gttf", "neighbor")
 WAYS = {
@@ -15,6 +19,8 @@ WAYS = {
     "ladies": "layer sampling, as a bias",
     "fastgcn": "the same, independent of the batch",
     "saint": "the graph induced by walks",
+    "nodewise": "neighbours as they come, like GraphSAGE",
+    "cluster": "parts of METIS, like ClusterGCN",
     "walks": "walks that do not branch",
 }
 
@@ -72,17 +78,16 @@ class Method:
         return {**kept, "fanouts": list(self.fanouts)}
 
 
-# Embeddings: appendix A, but fanout 3 at the first two of the five depths only.
-LINKS = Method(
-    (3, 3, 1, 1, 1),
-    kind="links",
-    hidden=128,
-    lr=0.5,
-    epochs=200,
-    every=20,
-    ways={"pyg": ("walks", "gttf")},
-    options={"negatives": 10},
-)
+# Embeddings: what `links_search` has chosen; of PPI on other graphs.
+LINKS = Method((), kind="links", hidden=128, ways={"pyg": ("walks", "gttf")})
+
+
+def links(name: str, paper: dict[str, float], **more: float) -> Method:
+    """A method of embeddings, with further options."""
+    own = {data: as_fields(found, **more) for data, found in CHOSEN[name].items()}
+    return replace(LINKS, paper=paper, special=own, **own["ppi"])
+
+
 # Plain SGD whose rate falls by 1 % of the first one every 40 steps, and two dropouts.
 MIXHOP = {"sgd": True, "slower_every": 40, "hidden_dropout": 0.9}
 METHODS = {
@@ -174,7 +179,11 @@ METHODS = {
         ways={"pyg": ("full", "gttf")},
         options={"batch": 1024},
     ),
-    "deepwalk": replace(LINKS, paper={"ppi": 87.9, "hepth": 89.9}),
-    "node2vec": replace(LINKS, options={"negatives": 10, "p": 2.0, "q": 0.5}),
-    "wys": replace(LINKS, paper={"ppi": 90.5, "hepth": 93.5}),
+    "deepwalk": links("deepwalk", {"ppi": 87.9, "hepth": 89.9}),
+    "node2vec": links("deepwalk", {}, p=2.0, q=0.5),
+    "wys": links("wys", {"ppi": 90.5, "hepth": 93.5}),
+}
+METHODS = {
+    name: replace(method, special={**method.special, **SPECIAL.get(name, {})})
+    for name, method in METHODS.items()
 }

@@ -13,7 +13,7 @@ from examples.reproduce import models_pyg, samplers
 from examples.reproduce.attention import Attention
 from examples.reproduce.config import Method
 from examples.reproduce.data import Dataset
-from examples.reproduce.learner import Learner, Step
+from examples.reproduce.learner import Learner, Step, batches_of
 from examples.reproduce.sparse import Matrix
 from examples.reproduce.weights import HostWeights
 from gttf_pyg import GTTFLoader
@@ -29,7 +29,7 @@ def missing(way: str) -> str | None:
     """Why a way cannot be gone here, or None."""
     if way == "neighbor" and not (find_spec("pyg_lib") or find_spec("torch_sparse")):
         return "PyG's NeighborLoader needs pyg-lib or torch-sparse"
-    return None
+    return samplers.missing(way)
 
 
 def learner(name: str, method: Method, data: Dataset, way: str, seed: int) -> Learner:
@@ -136,9 +136,9 @@ def loader_of(
     seed: int,
     attention: Attention | None = None,
 ) -> NeighborLoader:
-    """The loader of a way; all training nodes are one batch, as in the paper."""
+    """The loader of a way; all training nodes are one batch, but on large graphs."""
     graph = Data(edge_index=data.edge_index, num_nodes=data.num_nodes)
-    how = {"input_nodes": data.train, "batch_size": data.train.numel()}
+    how = {"input_nodes": data.train, **batches_of(method, data)}
     if way == "neighbor":
         return NeighborLoader(graph, list(method.fanouts), **how)
     how["seed"] = seed

@@ -40,9 +40,10 @@ class GAT(nn.Module):
         heads = int(method.options["heads"])
         drop = method.dropout
         self.first = GATConv(inputs, method.hidden // heads, heads, dropout=drop)
-        self.last = GATConv(method.hidden, outputs, dropout=drop)
+        last = {"heads": method.options.get("out_heads", 1), "concat": False}
+        self.last = GATConv(method.hidden, outputs, dropout=drop, **last)
         self.dropout = drop
-        if method.options["drop_messages"]:
+        if method.options.get("drop_messages"):
             for conv in (self.first, self.last):
                 conv.register_propagate_forward_pre_hook(self._drop)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from examples.reproduce.config import Method
 from examples.reproduce.data import Dataset
 from examples.reproduce.learner import Learner
+from examples.reproduce.scores import loss_of, micro_f1
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -30,21 +30,24 @@ def optimizer_of(learner: Learner, method: Method) -> torch.optim.Optimizer:
     return torch.optim.Adam(parts, lr=method.lr)
 
 
+def rate(method: Method, epoch: int) -> float:
+    """What the first rate is multiplied by, for methods that have it fall."""
+    every = method.options.get("slower_every", method.epochs + 1)
+    past = sum(epoch >= mark for mark in method.options.get("milestones", ()))
+    return (1 - epoch // every / 100) * method.options.get("decay", 1.0) ** past
+
+
 def fit(
     learner: Learner, data: Dataset, method: Method, report: Report = lambda e, p: None
 ) -> dict[str, Any]:
     """Trains a classifier, and returns what is to be kept of it."""
     model, optimizer = learner.model, optimizer_of(learner, method)
-    # 1 % of the first rate less every so many epochs; never without the option
-    every = method.options.get("slower_every", method.epochs + 1)
-    slower = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda e: 1 - e // every / 100
-    )
+    slower = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda e: rate(method, e))
 
     def losses() -> Iterator[tuple[Tensor, int]]:
         model.train()
         for step in learner.steps():
-            loss = F.cross_entropy(step.logits, data.y[step.seeds])
+            loss = loss_of(step.logits, data.y[step.seeds])
             yield loss + learner.penalty(), step.nodes
         slower.step()
 
@@ -130,8 +133,8 @@ def judge(learner: Learner, data: Dataset, node: Tensor, name: str) -> dict[str,
     """Loss, accuracy and error in percent on some nodes, under these names."""
     learner.model.eval()
     logits = learner.logits()[node]
-    right = 100 * (logits.argmax(1) == data.y[node]).double().mean().item()
-    loss = F.cross_entropy(logits, data.y[node]).item()
+    right = 100 * micro_f1(logits, data.y[node])
+    loss = loss_of(logits, data.y[node]).item()
     return {name: right, f"{name} loss": loss, f"{name} error": 100 - right}
 
 

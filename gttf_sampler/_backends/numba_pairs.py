@@ -117,7 +117,8 @@ class Side:
 
 def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) -> None:
     """Changes the rows of a table by their gradients; see `torch_pairs`."""
-    numbers = rule.rate, 1 - rule.beta1, 1 - rule.beta2, rule.eps, rule.scale
+    keeps = 1 - rule.beta1, 1 - rule.beta2
+    numbers = rule.rate, *keeps, rule.eps, rule.scale, rule.decay
     wide = np.float64 if rows.total.dtype == torch.float64 else np.float32
     kept = [*map(flat, state), *[np.empty(0, wide)] * 2][:2]
     half = table.itemsize == 2
@@ -214,7 +215,7 @@ def flat(table: Tensor) -> Array:
     """The numbers of a table, one after the other; bfloat16 as uint16."""
     numbers = table.detach().view(-1)
     if numbers.dtype == torch.bfloat16:
-        numbers = numbers.view(torch.uint16)
+        return numbers.view(torch.int16).numpy().view(np.uint16)  # torch 2.2 has none
     made: Array = numbers.numpy()
     return made
 

@@ -17,7 +17,9 @@ RULES = ("sgd", "adagrad", "adam")
 
 
 class Rule(NamedTuple):
-    """How an optimizer changes a row by its gradient g, number by number.
+    """How an optimizer changes a row z by its gradient g, number by number.
+
+    g is what the loss owes, times `scale`, and decay · z.
 
     - "sgd": z −= rate · g
     - "adagrad": s += g²; z −= rate · g / (√s + eps)
@@ -32,6 +34,7 @@ class Rule(NamedTuple):
         eps: added to roots.
         scale: what gradients are multiplied by first.
         key: of the random numbers by which bfloat16 is rounded.
+        decay: how much of the row its gradient gets.
     """
 
     kind: str
@@ -41,6 +44,7 @@ class Rule(NamedTuple):
     eps: float = 1e-8
     key: int = 0
     scale: float = 1.0
+    decay: float = 0.0
 
 
 class Pairs(NamedTuple):

@@ -56,18 +56,18 @@ _divides = partial(_compiled, error_model="numpy")
 @_divides
 def _step_row(kind, numbers, gradient, row, first, second):
     """One rule on one row, in place; `first` and `second` are what it keeps."""
-    rate, keep1, keep2, eps, scale = numbers
+    rate, keep1, keep2, eps, scale, decay = numbers
     if kind == SGD:
         for i in range(row.size):
-            row[i] -= rate * (scale * gradient[i])
+            row[i] -= rate * (scale * gradient[i] + decay * row[i])
     elif kind == ADAGRAD:
         for i in range(row.size):
-            g = scale * gradient[i]
+            g = scale * gradient[i] + decay * row[i]
             first[i] += g * g
             row[i] -= rate * g / (np.sqrt(first[i]) + eps)
     else:
         for i in range(row.size):
-            g = scale * gradient[i]
+            g = scale * gradient[i] + decay * row[i]
             first[i] += keep1 * (g - first[i])
             second[i] += keep2 * (g * g - second[i])
             row[i] -= rate * first[i] / (np.sqrt(second[i]) + eps)

@@ -138,7 +138,9 @@ def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) ->
 
     `state` [n, d] is s of "adagrad", m and s of "adam", and changes in these rows.
     """
-    row, gradient = rows.row, rule.scale * rows.total[rows.at]
+    row = rows.row
+    before = table[row].to(rows.total.dtype)
+    gradient = rule.scale * rows.total[rows.at] + rule.decay * before
     change = gradient
     if rule.kind == "adagrad":
         (total,) = state
@@ -151,7 +153,7 @@ def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) ->
         square = second[row].lerp_(gradient.square(), 1 - rule.beta2)
         first[row], second[row] = mean, square
         change = mean / square.sqrt_().add_(rule.eps)
-    moved = table[row].to(gradient.dtype).add_(change, alpha=-rule.rate)
+    moved = before.add_(change, alpha=-rule.rate)
     table[row] = rounded(moved, row, rule.key) if table.itemsize == 2 else moved
 
 

@@ -10,8 +10,9 @@ from torch import Tensor
 from gttf_sampler import _check, _files
 from gttf_sampler.embedding.base import WalkEmbedding, wide
 from gttf_sampler.embedding.links import link_auc, split_links
-from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
+from gttf_sampler.embedding.models import DeepWalk, Node2Vec
 from gttf_sampler.embedding.settings import SCHEDULES
+from gttf_sampler.embedding.watch_your_step import WatchYourStep
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.edgelist import embedding_files, write_embeddings
 from gttf_sampler.graph.files import read_edges
@@ -36,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, default=50)
     add("--batch-size", type=int, default=4096)
     add("--lr", type=float, default=0.05)
+    what = "λ; rows that are touched get λ z in their gradient"
+    add("--weight-decay", type=float, default=0.0, help=what)
     add("--optimizer", choices=("sgd", "adagrad", "adam"), default="adam")
     what = "of the learning rate, over all epochs"
     add("--schedule", choices=tuple(SCHEDULES), default="constant", help=what)
@@ -79,6 +82,7 @@ def run(args: argparse.Namespace) -> list[str]:
         args.epochs,
         optimizer=args.optimizer,
         lr=args.lr,
+        weight_decay=args.weight_decay,
         batch_size=args.batch_size,
         schedule=args.schedule,
         hogwild=args.hogwild,

@@ -8,8 +8,9 @@ from gttf_sampler.embedding.links import (
     roc_auc,
     split_links,
 )
-from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
+from gttf_sampler.embedding.models import DeepWalk, Node2Vec
 from gttf_sampler.embedding.settings import Epoch
+from gttf_sampler.embedding.watch_your_step import WatchYourStep
 
 __all__ = [
     "DeepWalk",

@@ -73,6 +73,7 @@ class WalkEmbedding(nn.Module):
         *,
         optimizer: str = "adam",
         lr: float = 0.05,
+        weight_decay: float = 0.0,
         batch_size: int = 512,
         schedule: str | Schedule = "constant",
         order: str = "random",
@@ -103,6 +104,9 @@ class WalkEmbedding(nn.Module):
             epochs: how often every node is a seed.
             optimizer: "sgd", "adagrad", or "adam", which is torch's SparseAdam.
             lr: the learning rate.
+            weight_decay: λ; the gradient of a row z gets λ z, that of ½ λ ‖z‖², each
+                time the row is touched, as in torch's optimizers of these names (and
+                unlike AdamW). Vectors only: p, q and contexts have none.
             batch_size: seeds per step.
             schedule: of the learning rate: "constant", "linear" or "cosine" (to zero),
                 or a function from the share of steps done to the share of `lr`.
@@ -129,8 +133,8 @@ class WalkEmbedding(nn.Module):
             self.score,
             partial(zeros, self.storage),
         )
-        options = (epochs, optimizer, lr, batch_size, schedule, hogwild, valid)
-        rest = patience, checkpoint, resume, progress, generator
+        options = epochs, optimizer, lr, weight_decay, batch_size, schedule, hogwild
+        rest = valid, patience, checkpoint, resume, progress, generator
         return fit(task, Options(*options, *rest))
 
     def _batches(self, order: str, size: int, generator: torch.Generator) -> Any:

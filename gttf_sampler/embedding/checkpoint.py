@@ -60,7 +60,8 @@ def load(path: Place, run: Run) -> None:
 def _options(run: Run) -> dict[str, Any]:
     """The arguments that a run cannot change when it goes on."""
     options = run.options
-    found = {name: getattr(options, name) for name in ("optimizer", "lr", "batch_size")}
+    names = "optimizer", "lr", "weight_decay", "batch_size"
+    found = {name: getattr(options, name) for name in names}
     named = isinstance(options.schedule, str)
     found["schedule"] = options.schedule if named else "a function"
     if options.schedule != "constant":

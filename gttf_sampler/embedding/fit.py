@@ -56,7 +56,7 @@ class Run:
             p for p in task.model.parameters() if p.requires_grad and id(p) not in mine
         ]
         how = options.optimizer, weights, others, key, task.allocate
-        self.optimizer = RowOptimizer(*how)
+        self.optimizer = RowOptimizer(*how, decay=options.weight_decay)
         self.history: list[Epoch] = []
         self.best: dict[str, Tensor] | None = None  # parameters, where AUC was best
 

@@ -1,4 +1,4 @@
-"""DeepWalk, Node2Vec and WatchYourStep as modules, with the manners of PyG's Node2Vec.
+"""DeepWalk and Node2Vec as modules, with the manners of PyG's Node2Vec.
 
 for forest in model.loader(batch_size=256, shuffle=True):
     optimizer.zero_grad()
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler.bias.node2vec import Node2VecBias
-from gttf_sampler.embedding.base import WalkEmbedding, wide
-from gttf_sampler.forest import WalkForest
+from gttf_sampler.embedding.base import WalkEmbedding
+from gttf_sampler.embedding.halves import beside, score_halves
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.objectives.base import LossAcc
-from gttf_sampler.objectives.deepwalk import DeepWalkAcc, Node2VecAcc
-from gttf_sampler.objectives.watch_your_step import WYSAcc
+from gttf_sampler.objectives.deepwalk import DeepWalkAcc
+from gttf_sampler.objectives.node2vec import Node2VecAcc
 
 
 class DeepWalk(WalkEmbedding):
@@ -42,7 +42,7 @@ class DeepWalk(WalkEmbedding):
 
     Args:
         adj: the graph; rows list where to walk to (`direction="out"`).
-        embedding_dim: d.
+        embedding_dim: d; even with `halves`.
         window: the largest distance of a pair; see `DeepWalkAcc`.
         fanouts: how many walkers each walker becomes, per depth; by default plain walks
             of `window` steps.
@@ -50,6 +50,10 @@ class DeepWalk(WalkEmbedding):
         negative_power: negatives are drawn ∝ degree ^ negative_power.
         contrast: "partition" or "logistic".
         share_negatives: the same ones for all walkers of a tree.
+        halves: half of a vector is L, of nodes that are left, half R, of nodes that are
+            come to, as word2vec has two vectors of a word; `right` of `DeepWalkAcc`.
+        symmetric: score halves in both directions, as `score` does.
+        negative_weight: what terms of negatives are multiplied by.
         sparse: sparse gradients, for `torch.optim.SparseAdam`.
         dtype: of the vectors: float32, float64, or bfloat16, for `fit`.
         storage: a folder; the vectors, and what optimizers of `fit` keep, are then in
@@ -67,6 +71,9 @@ class DeepWalk(WalkEmbedding):
         negative_power: float = 0.75,
         contrast: str = "partition",
         share_negatives: bool = False,
+        halves: bool = False,
+        symmetric: bool = False,
+        negative_weight: float = 1.0,
         sparse: bool = False,
         dtype: torch.dtype = torch.float32,
         storage: str | PathLike[str] | None = None,
@@ -80,24 +87,38 @@ class DeepWalk(WalkEmbedding):
             "negative_power": negative_power,
             "contrast": contrast,
             "share_negatives": share_negatives,
+            "symmetric": symmetric,
+            "negative_weight": negative_weight,
         }
-        how = embedding_dim, sparse, dtype
+        parts = 2 if _check.yes_or_no("halves", halves) else 1
+        how = embedding_dim, sparse, dtype, parts
         self.embedding = self._vectors("embedding", *how)
+        self.right = self._vectors("right", *how) if halves else None
         self.reset_parameters()
         self.objective()  # checks the options
 
     def reset_parameters(self) -> None:
         """Starts from small random vectors."""
         nn.init.normal_(self.embedding.weight, std=0.1)
+        if self.right is not None:
+            nn.init.normal_(self.right.weight, std=0.1)
 
     def objective(self) -> LossAcc:
         """The loss as an accumulator: `DeepWalkAcc`."""
-        return DeepWalkAcc(self.embedding, **self.options)  # type: ignore[arg-type]
+        return DeepWalkAcc(self.embedding, right=self.right, **self.options)  # type: ignore[arg-type]
 
     def forward(self, batch: Tensor | None = None) -> Tensor:
-        """The embeddings [b, d] of some nodes, or of all."""
-        weight = self.embedding.weight
-        return weight if batch is None else self.embedding(self._nodes(batch))
+        """The embeddings [b, d] of some nodes, or of all; of halves L beside R."""
+        node = None if batch is None else self._nodes(batch)
+        if self.right is not None:
+            return beside(self.embedding, self.right, node)
+        return self.embedding.weight if node is None else self.embedding(node)
+
+    def score(self, edge: Tensor) -> Tensor:
+        """How much pairs [2, e] look like links, [e]; of halves in both directions."""
+        if self.right is None:
+            return super().score(edge)
+        return score_halves(self.embedding, self.right, self._pairs(edge))
 
 
 class Node2Vec(DeepWalk):
@@ -150,90 +171,5 @@ class Node2Vec(DeepWalk):
         """The loss as an accumulator: `Node2VecAcc` if p and q are trained."""
         if self.bias is not None or not hasattr(self, "log_pq"):
             return super().objective()
-        return Node2VecAcc(self.embedding, p=self.p, q=self.q, **self.options)  # type: ignore[arg-type]
-
-
-class WatchYourStep(WalkEmbedding):
-    """Watch Your Step: embeddings that learn how much each distance counts.
-
-    Args:
-        adj: the graph; rows list where to walk to (`direction="out"`).
-        embedding_dim: d, even: half of it is L, half R.
-        fanouts: how many walkers each walker becomes, per depth; ten steps by default.
-        num_negatives: per seed; see `WYSAcc`, like `negative_weight` and `scheme`.
-        negative_weight: of all negatives of a seed, where its walkers weigh 1.
-        scheme: "unbiased", or "paper".
-        symmetric: score pairs as `score` does, in both directions: twice the work, and
-            every node learns from all pairs it is in, where the graph is too large for
-            many epochs.
-        penalty: β; β ‖context‖² is added to the loss, as in Watch Your Step, without
-            which the smallest distance gets all the attention in the end.
-        sparse: sparse gradients of L and R; the logits of Q have dense ones always.
-        dtype: of the vectors; see `DeepWalk`, like `storage`.
-        storage: a folder for the vectors.
-    """
-
-    def __init__(
-        self,
-        adj: CompactAdj,
-        embedding_dim: int,
-        fanouts: Sequence[int] = (1,) * 10,
-        num_negatives: int = 20,
-        *,
-        negative_weight: float = 1.0,
-        scheme: str = "unbiased",
-        symmetric: bool = False,
-        penalty: float = 0.05,
-        sparse: bool = False,
-        dtype: torch.dtype = torch.float32,
-        storage: str | PathLike[str] | None = None,
-    ) -> None:
-        super().__init__(adj, fanouts, storage)
-        how = embedding_dim, sparse, dtype
-        self.left = self._vectors("left", *how, parts=2)
-        self.right = self._vectors("right", *how, parts=2)
-        self.penalty = _check.finite("penalty", penalty)
-        self.options = {
-            "num_negatives": num_negatives,
-            "negative_weight": negative_weight,
-            "scheme": scheme,
-            "symmetric": symmetric,
-        }
-        self.context = nn.Parameter(torch.zeros(len(self.fanouts)))
-        self.reset_parameters()
-        self.objective()  # checks the options
-
-    def reset_parameters(self) -> None:
-        """Starts from small random vectors and equal weights of all distances."""
-        nn.init.normal_(self.left.weight, std=0.1)
-        nn.init.normal_(self.right.weight, std=0.1)
-        nn.init.zeros_(self.context)
-
-    @property
-    def attention(self) -> Tensor:
-        """Q [h]: how much each distance counts."""
-        return self.context.softmax(0)
-
-    def objective(self) -> LossAcc:
-        """The loss as an accumulator, without the penalty: `WYSAcc`."""
-        return WYSAcc(self.left, self.right, self.context, **self.options)  # type: ignore[arg-type]
-
-    def loss(self, forest: WalkForest) -> Tensor:
-        """The loss per seed of a forest and the penalty, []."""
-        return super().loss(forest) + self.penalty * self.context.square().sum()
-
-    def forward(self, batch: Tensor | None = None) -> Tensor:
-        """The embeddings [b, d] of some nodes, or of all: L beside R."""
-        if batch is None:
-            return torch.cat([self.left.weight, self.right.weight], dim=-1)
-        batch = self._nodes(batch)
-        return torch.cat([self.left(batch), self.right(batch)], dim=-1)
-
-    def score(self, edge: Tensor, *, directed: bool = False) -> Tensor:
-        """How much pairs [2, e] look like links, [e]: ⟨L_u, R_v⟩, and ⟨L_v, R_u⟩."""
-        source, target = self._pairs(edge)
-        score: Tensor = (wide(self.left(source)) * wide(self.right(target))).sum(-1)
-        if directed:
-            return score
-        back: Tensor = (wide(self.left(target)) * wide(self.right(source))).sum(-1)
-        return score + back
+        how: dict[str, Any] = {"p": self.p, "q": self.q, **self.options}
+        return Node2VecAcc(self.embedding, right=self.right, **how)

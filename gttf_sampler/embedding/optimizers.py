@@ -39,6 +39,7 @@ class RowOptimizer:
         others: parameters with dense gradients, for which torch's optimizers are used.
         key: of the random numbers by which bfloat16 is rounded.
         allocate: makes what is kept per number of a vector, all zeros.
+        decay: what rows add to their gradients, of the tables alone.
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class RowOptimizer:
         others: Sequence[Tensor],
         key: int,
         allocate: Allocate,
+        decay: float = 0.0,
     ) -> None:
-        self.kind, self.key = kind, key
+        self.kind, self.key, self.decay = kind, key, decay
         self.names, self.tables = list(tables), list(tables.values())
         self.state = [
             [
@@ -99,7 +101,8 @@ class RowOptimizer:
             first, second = (1 - beta**step for beta in BETAS)
             rate = lr * second**0.5 / first
         key = int(fold(self.key, step))
-        return Rule(self.kind, rate, *BETAS, EPS[self.kind], key)
+        how = self.kind, rate, *BETAS, EPS[self.kind], key
+        return Rule(*how, decay=self.decay)
 
     def saved(self) -> dict[str, Any]:
         """All there is to know to go on later."""

@@ -66,6 +66,7 @@ class Options(NamedTuple):
     epochs: int
     optimizer: str = "adam"
     lr: float = 0.01
+    weight_decay: float = 0.0
     batch_size: int = 512
     schedule: str | Schedule = "constant"
     hogwild: bool = False
@@ -82,6 +83,8 @@ def check_options(options: Options) -> None:
     _check.count("epochs", options.epochs)
     _check.one_of("optimizer", options.optimizer, RULES)
     _check.positive("lr", options.lr)
+    if _check.finite("weight_decay", options.weight_decay) < 0:
+        _check.fail("weight_decay", "must not be negative", options.weight_decay)
     _check.count("batch_size", options.batch_size)
     if not callable(options.schedule):
         _check.one_of("schedule", options.schedule, tuple(SCHEDULES))

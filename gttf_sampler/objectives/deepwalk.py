@@ -1,4 +1,4 @@
-"""DeepWalkAcc and Node2VecAcc: pairs of nodes within a window of a walk."""
+"""DeepWalkAcc: pairs of nodes within a window of a walk."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,6 @@ from gttf_sampler.objectives.base import (
 )
 from gttf_sampler.objectives.negative import NegativeSampler
 from gttf_sampler.objectives.scores import SCORES, fused, loss_of
-from gttf_sampler.objectives.second_order import SCHEMES, step_ratios
 from gttf_sampler.objectives.window import (
     counts,
     logistic,
@@ -59,17 +58,24 @@ class DeepWalkAcc(LossAcc):
     - "logistic": a pair adds −log σ(⟨Z_w, Z_v⟩) − Σ_n log σ(−⟨Z_w, Z_n⟩), the
       skip-gram with negative sampling of word2vec, node2vec and PyG.
 
+    With `right`, R, a score is ⟨L_w, R_v⟩ where one of Z is ⟨Z_w, Z_v⟩: word2vec's two
+    vectors of a node, one as a word and one as a context. With `symmetric=True` it is
+    ½ (⟨L_w, R_v⟩ + ⟨R_w, L_v⟩).
+
     Differs from the paper: η is that of the walker, not of the node it left, with which
     pairs at distance k would count fᵏ times; and the whole forest is used.
 
     Args:
-        embedding: Z, a module or function of nodes, or a matrix [n, d].
+        embedding: Z, or L, a module or function of nodes, or a matrix [n, d].
         window: C, the largest distance of a pair.
         num_negatives: per seed ("partition"), or per node left ("logistic").
         negative_power: negatives are drawn ∝ degree ^ negative_power.
         contrast: "partition" or "logistic".
         share_negatives: all walkers of a tree have the same ones ("logistic"); fewer
             vectors are looked up, and the expectation is the same.
+        right: R of the nodes that are come to, and of negatives; None is one Z for all.
+        symmetric: of two vectors of a node, see above.
+        negative_weight: what terms of negatives are multiplied by.
         generator: draws the negatives; None is torch's default generator.
     """
 
@@ -82,9 +88,18 @@ class DeepWalkAcc(LossAcc):
         *,
         contrast: str = "partition",
         share_negatives: bool = False,
+        right: object = None,
+        symmetric: bool = False,
+        negative_weight: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        self.embedding = vectors("embedding", embedding)
+        self.embedding = self.right = vectors("embedding", embedding)
+        if right is not None:
+            self.right = vectors("right", right)
+        self.symmetric = _check.yes_or_no("symmetric", symmetric)
+        if self.symmetric and right is None:
+            _check.fail("symmetric", "must be False of one vector per node", symmetric)
+        self.negative_weight = _check.positive("negative_weight", negative_weight)
         self.window = _check.count("window", window)
         self.num_negatives = _check.count("num_negatives", num_negatives)
         self.negative_power = _check.number("negative_power", negative_power)
@@ -101,14 +116,13 @@ class DeepWalkAcc(LossAcc):
         _check.one_node_set("adj", forest.adj.num_rows, forest.adj.num_cols)
         nodes = standing(forest)
         nodes += self._negatives(forest, nodes)
-        levels = forest.depth + 1
-        if fused(self.embedding):
+        if fused(self.embedding, self.right):
             return self._fused(nodes, weight)
 
         def work(group: slice) -> Tensor:
-            found = look_up(self.embedding, [level[group] for level in nodes])
-            counts = [level[group] for level in weight]
-            return self._group(found[:levels], found[levels:], counts)
+            own = [level[group] for level in nodes]
+            ends = self._ends(own, forest.depth)
+            return self._group(*ends, [level[group] for level in weight])
 
         each = sum(level[:1].numel() for level in nodes)
         return over_trees(work, nodes[0].shape[0], each)
@@ -140,10 +154,11 @@ class DeepWalkAcc(LossAcc):
             near = len(described.blocks) - far
             how = [kinds[0]] * near + [kinds[1]] * far
             sort = ["pair"] * near + ["block" if partition else "source"] * far
-            terms = terms_of(described, how, sort)
+            terms = terms_of(described, how, sort, symmetric=self.symmetric)
             mass = count.new_ones(1) if partition else masses(levels, window)
-            weights = torch.cat([-count if partition else count, mass])
-            return loss_of(self.embedding, self.embedding, described, terms, weights)
+            signed = -count if partition else count
+            weights = torch.cat([signed, self.negative_weight * mass])
+            return loss_of(self.embedding, self.right, described, terms, weights)
 
         each = sum(widths[j] for _, j in pairs)
         each += sum(self.num_negatives * widths[i] for i in left)
@@ -163,84 +178,38 @@ class DeepWalkAcc(LossAcc):
         _check.fits("num_negatives", 16 * most)
         return [sampler.at(fold(key, i), torch.Size(s)) for i, s in enumerate(sizes)]
 
+    def _ends(
+        self, nodes: list[Tensor], depth: int
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Vectors of nodes as sources, and as targets: their products are scores.
+
+        Sources are of depths 0 to `depth` − 1, targets of 1 to `depth`, and negatives.
+        """
+        last, one = max(1, depth), self.right is self.embedding
+        whole = one or self.symmetric  # every vector may be a source and a target
+        left = look_up(self.embedding, nodes if whole else nodes[:last])
+        if one:
+            return left[:last], left[1:]
+        right = look_up(self.right, nodes if whole else nodes[1:])
+        self.right.must_match(self.embedding, right[-1], left[-1])
+        if not self.symmetric:
+            return left, right
+        both = list(zip(left, right, strict=True))
+        sources = [torch.cat([own, other], dim=-1) / 2 for own, other in both[:last]]
+        return sources, [torch.cat([other, own], dim=-1) for own, other in both[1:]]
+
     def _group(
-        self, walker: list[Tensor], negative: list[Tensor], weight: list[Tensor]
+        self, source: list[Tensor], target: list[Tensor], weight: list[Tensor]
     ) -> Tensor:
         """The loss of some trees, from the vectors of their walkers and negatives."""
+        depth, window = len(weight) - 1, self.window
+        target, negative = target[:depth], target[depth:]
         if self.contrast == "logistic":
             if self.share_negatives:
-                negative = negative * (len(walker) - 1)
-            return logistic(walker, negative, weight, self.window)
-        score = (walker[0][:, :, None] * negative[0]).sum(-1)
+                negative = negative * depth
+            every = source, target, negative, weight
+            return logistic(*every, window, self.negative_weight)
+        score = (source[0][:, :, None] * negative[0]).sum(-1)
         partition = score.logsumexp(-1) - math.log(self.num_negatives)
-        return partition.sum() - similarity(walker, weight, self.window)
-
-
-class Node2VecAcc(LossAcc):
-    """The loss of node2vec on uniform walks, in which p and q can be trained.
-
-    A step from v to x, after one from t to v, counts by how much likelier node2vec is
-    to take it, δ_v · α(t, x) / Σ_y α(t, y) over all neighbours y of v, and a walker by
-    the product over its steps. In expectation over uniform walks (`bias=None`) that is
-    `DeepWalkAcc` on node2vec's walks, and so is its gradient, also in p and q. For
-    fixed p and q the other form has the smaller variance: `DeepWalkAcc` on walks with
-    `bias=Node2VecBias(p, q)`.
-
-    Differs from the paper: N2vAcc multiplies by α alone, which is no ratio of
-    probabilities (and so in favour of p, q → 0); `scheme="paper"` does that.
-
-    Args:
-        embedding: as in `DeepWalkAcc`, like the other arguments that are there.
-        window: C, the largest distance of a pair.
-        p: return parameter, a number or a tensor [] > 0, perhaps with a gradient.
-        q: in-out parameter, alike.
-        num_negatives: per seed ("partition"), or per node left ("logistic").
-        negative_power: negatives are drawn ∝ degree ^ negative_power.
-        contrast: "partition" or "logistic".
-        share_negatives: as in `DeepWalkAcc`.
-        weighted: node2vec with edge weights, on walks with `bias=EdgeWeightBias()`.
-        scheme: "unbiased", or "paper".
-        generator: draws the negatives; None is torch's default generator.
-    """
-
-    def __init__(
-        self,
-        embedding: object,
-        window: int,
-        p: float | Tensor = 1.0,
-        q: float | Tensor = 1.0,
-        num_negatives: int = 5,
-        negative_power: float = 0.75,
-        *,
-        contrast: str = "partition",
-        share_negatives: bool = False,
-        weighted: bool = False,
-        scheme: str = "unbiased",
-        generator: torch.Generator | None = None,
-    ) -> None:
-        self.deepwalk = DeepWalkAcc(
-            embedding,
-            window,
-            num_negatives,
-            negative_power,
-            contrast=contrast,
-            share_negatives=share_negatives,
-            generator=generator,
-        )
-        self.p, self.q = _check.scale("p", p), _check.scale("q", q)
-        self.weighted = _check.yes_or_no("weighted", weighted)
-        self.scheme = _check.one_of("scheme", scheme, SCHEMES)
-
-    def loss(self, forest: WalkForest) -> Tensor:
-        """The sum over the trees of a forest, [], differentiable in p and q, too."""
-        return self.deepwalk.weighted(complete(forest), self.weights(forest))
-
-    def weights(self, forest: WalkForest) -> list[Tensor]:
-        """Per depth what each walker counts [b, width]: η times its steps' ratios."""
-        ratios = step_ratios(forest, self.p, self.q, self.weighted, self.scheme)
-        weight = forest.walk_weights()
-        product = torch.ones_like(weight[0])
-        for k, ratio in enumerate(ratios, 1):
-            product = product.repeat_interleave(forest.fanouts[k - 1], dim=1) * ratio
-            weight[k] = weight[k] * product
-        return weight
+        pushed = self.negative_weight * partition.sum()
+        return pushed - similarity(source, target, weight, window)

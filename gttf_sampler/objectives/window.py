@@ -58,40 +58,49 @@ def _shares(like: Tensor, window: int, depth: int) -> Tensor:
     return first / window
 
 
-def similarity(walker: list[Tensor], weight: list[Tensor], window: int) -> Tensor:
-    """The sum of ⟨Z_w, Z_v⟩ over all pairs, by their weights.
+def similarity(
+    source: list[Tensor], target: list[Tensor], weight: list[Tensor], window: int
+) -> Tensor:
+    """The sum of ⟨L_w, R_v⟩ over all pairs, by their weights.
 
-    It is linear in Z_v, so that walkers are added up from the leaves to the seeds: a
-    level is multiplied at the width of the one above.
+    Sources are of depths 0, 1, …, targets of depths 1, 2, …. The sum is linear in R_v,
+    so that walkers are added up from the leaves to the seeds: a level is multiplied at
+    the width of the one above.
     """
-    total = walker[0].new_zeros(())
+    total = source[0].new_zeros(())
     sums: list[Tensor] = []
-    for i in reversed(range(len(walker) - 1)):
-        sums = [weight[i + 1][:, :, None] * walker[i + 1], *sums][:window]
-        trees, width, size = walker[i].shape
-        fanout = walker[i + 1].shape[1] // width
+    for i in reversed(range(len(target))):
+        sums = [weight[i + 1][:, :, None] * target[i], *sums][:window]
+        trees, width, size = source[i].shape
+        fanout = target[i].shape[1] // width
         if fanout > 1:
             sums = [level.view(trees, width, fanout, size).sum(2) for level in sums]
         shares = [(window - k) / window for k in range(len(sums))]
         context = sum(s * level for s, level in zip(shares, sums, strict=True))
-        total = total + (walker[i] * context).sum()
+        total = total + (source[i] * context).sum()
     return total
 
 
 def logistic(
-    walker: list[Tensor], negative: list[Tensor], weight: list[Tensor], window: int
+    source: list[Tensor],
+    target: list[Tensor],
+    negative: list[Tensor],
+    weight: list[Tensor],
+    window: int,
+    negative_weight: float,
 ) -> Tensor:
     """Skip-gram with negative sampling: every pair, and the negatives of its first."""
-    loss = walker[0].new_zeros(())
-    for i, (z, others) in enumerate(zip(walker, negative, strict=False)):
+    loss = source[0].new_zeros(())
+    for i, (z, others) in enumerate(zip(source, negative, strict=False)):
         here = z[:, :, None]  # [b, width, 1, d]
         mass = z.new_zeros(z.shape[:2])  # of the pairs that have left here
-        for k, level in enumerate(walker[i + 1 : i + 1 + window], 1):
+        for k, level in enumerate(target[i : i + window], 1):
             spread = level.shape[1] // z.shape[1]
             count = weight[i + k].view(*z.shape[:2], spread) * (window - k + 1) / window
             score = (here * level.view(*count.shape, z.shape[2])).sum(-1)
             loss = loss - (count * F.logsigmoid(score)).sum()
             mass = mass + count.sum(-1)
         score = (here * others).sum(-1)  # [b, width, num_negatives]
-        loss = loss + (mass * F.softplus(score).sum(-1)).sum()
+        pushed = (mass * F.softplus(score).sum(-1)).sum()
+        loss = loss + negative_weight * pushed
     return loss

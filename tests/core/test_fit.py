@@ -24,6 +24,12 @@ ROWS = [[1, 2], [0, 2], [0, 1, 3], [2, 4, 5], [3, 5], [3, 4, 6], [5], []]
 MODELS = {
     "partition": lambda adj, **how: DeepWalk(adj, 20, 2, [2, 1, 2], **how),
     "logistic": lambda adj, **how: DeepWalk(adj, 20, 2, contrast="logistic", **how),
+    "halves": lambda adj, **how: DeepWalk(
+        *(adj, 20, 2), halves=True, contrast="logistic", negative_weight=0.3, **how
+    ),
+    "both ways": lambda adj, **how: DeepWalk(
+        adj, 20, 2, [1, 2], halves=True, symmetric=True, **how
+    ),
     "node2vec": lambda adj, **how: Node2Vec(adj, 20, 2, p=0.5, q=2.0, **how),
     "trained": lambda adj, **how: Node2Vec(
         adj, 20, 2, [2, 2], p=0.5, q=2.0, trainable=True, contrast="logistic", **how
@@ -57,7 +63,7 @@ def assert_same(left, right):
         assert torch.equal(value, right[name]), name
 
 
-def by_hand(model, optimizer, epochs, lr, batch_size):
+def by_hand(model, optimizer, epochs, lr, batch_size, decay=0.0):
     """The loop that `fit` stands for, with torch's own optimizers."""
     tables = [m.weight for m in model.children() if isinstance(m, torch.nn.Embedding)]
     mine = {id(table) for table in tables}
@@ -74,6 +80,11 @@ def by_hand(model, optimizer, epochs, lr, batch_size):
             for stepper in steppers:
                 stepper.zero_grad()
             model.loss(forest).backward()
+            for table in tables if decay else ():
+                owed = table.grad.coalesce()
+                row = owed.indices()[0]
+                value = owed.values() + decay * table.detach()[row]
+                table.grad = torch.sparse_coo_tensor(row[None], value, table.shape)
             for stepper in steppers:
                 stepper.step()
 
@@ -91,6 +102,25 @@ def test_fit_is_a_loop_with_an_optimizer_of_torch(name, optimizer, backend):
         torch.testing.assert_close(
             found.state_dict()[key], value, rtol=1e-4, atol=1e-5, msg=key
         )
+
+
+@pytest.mark.parametrize("name", ["halves", "wys"])
+@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fit_decays_the_rows_that_are_touched(name, optimizer, backend):
+    """λ z is part of their gradient; of the context of Watch Your Step it is not."""
+    decayed, expected, plain = make(name), make(name, sparse=True), make(name)
+    how = {"optimizer": optimizer, "lr": 0.02, "batch_size": 3, "generator": 7}
+    with use_backend(backend):
+        decayed.fit(3, weight_decay=0.5, **how)
+        plain.fit(3, **how)
+    with use_backend("torch"):
+        by_hand(expected, optimizer, 3, 0.02, 3, decay=0.5)
+    for key, value in expected.state_dict().items():
+        torch.testing.assert_close(
+            decayed.state_dict()[key], value, rtol=1e-4, atol=1e-5, msg=key
+        )
+    assert float(decayed().detach().norm()) < 0.97 * float(plain().detach().norm())
 
 
 @NAMES
@@ -141,6 +171,8 @@ def test_fit_refuses_to_go_on_with_something_else(tmp_path):
     make("logistic").fit(1, checkpoint=file)
     with pytest.raises(ValueError, match=r"'lr' must be 0\.05, as in the checkpoint"):
         make("logistic").fit(2, lr=0.1, checkpoint=file, resume=True)
+    with pytest.raises(ValueError, match=r"'weight_decay' must be 0\.0, as in the"):
+        make("logistic").fit(2, weight_decay=0.1, checkpoint=file, resume=True)
     (tmp_path / "other").write_bytes(b"nothing")
     for place, why in (("other", "that 'fit' has written"), ("no", "that is there")):
         with pytest.raises(ValueError, match=f"'checkpoint' must be a file {why}"):
@@ -256,7 +288,7 @@ def test_steps_of_the_kernel_are_those_of_the_reference(kind, dtype):
         table = torch.randn(40, 21).to(dtype)
         kept_rows = [torch.rand(40, 21, dtype=wide) for _ in range(kept.get(kind, 2))]
         gradient = torch.randn(4, 21, dtype=wide)
-        rule = Rule(kind, 0.01, key=12345, scale=0.5)
+        rule = Rule(kind, 0.01, key=12345, scale=0.5, decay=0.1)
         rows = Rows(row, torch.tensor([3, 0, 1, 2]), gradient)
         backend.step_rows(rows, table, kept_rows, rule)
         found.append([table, *kept_rows])
@@ -365,6 +397,8 @@ def test_fit_keeps_what_it_does_not_train():
         ({"epochs": 0}, ValueError, "'epochs' must be at least 1"),
         ({"optimizer": "adamw"}, ValueError, "'optimizer' must be"),
         ({"lr": 0.0}, ValueError, "'lr' must be"),
+        ({"weight_decay": -0.1}, ValueError, "'weight_decay' must not be negative"),
+        ({"weight_decay": "x"}, TypeError, "'weight_decay' must be a number"),
         ({"batch_size": 0}, ValueError, "'batch_size' must be at least 1"),
         ({"schedule": "step"}, ValueError, "'schedule' must be"),
         ({"hogwild": 1}, TypeError, "'hogwild' must be"),

@@ -73,9 +73,10 @@ def all_walks():
     return walks
 
 
-def exact_deepwalk(z, contrast, s):
+def exact_deepwalk(z, contrast, s, score=None, negative_weight=1.0):
     """The expected loss: 𝒯 for the walks, an enumeration for the negatives."""
-    chance, score = NegativeSampler(graph(ROWS)).probability, z @ z.T
+    chance = negative_weight * NegativeSampler(graph(ROWS)).probability
+    score = z @ z.T if score is None else score
     T, loss = powers(), 0.0
     similar = F.logsigmoid(score) if contrast == "logistic" else score
     unlike = s * (chance * F.softplus(score)).sum(1)
@@ -87,7 +88,7 @@ def exact_deepwalk(z, contrast, s):
                 loss = loss + position * T[i].sum(0) @ unlike
     if contrast == "partition":
         for chosen in product(range(N), repeat=s):
-            p = chance[list(chosen)].prod()
+            p = (chance[list(chosen)] / negative_weight).prod() * negative_weight
             loss = loss + p * (score[:, list(chosen)].exp().mean(1).log()).sum()
     return loss
 
@@ -98,6 +99,19 @@ def test_deepwalk_gradient_is_unbiased(fanouts, contrast):
     z = matrix(0)
     acc = DeepWalkAcc(z, C, 2, contrast=contrast)
     assert_unbiased(acc, exact_deepwalk(z, contrast, 2), [z], fanouts)
+
+
+@CONTRASTS
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_deepwalk_gradient_is_unbiased_with_two_vectors_per_node(contrast, symmetric):
+    left, right = matrix(0), matrix(1)
+    score = left @ right.T
+    if symmetric:
+        score = (score + score.T) / 2
+    exact = exact_deepwalk(left, contrast, 2, score, negative_weight=0.3)
+    how = {"right": right, "symmetric": symmetric, "negative_weight": 0.3}
+    acc = DeepWalkAcc(left, C, 2, contrast=contrast, **how)
+    assert_unbiased(acc, exact, [left, right], [2, 1, 3])
 
 
 @FANOUTS
@@ -367,6 +381,15 @@ def test_losses_draw_with_the_generator_they_are_given():
             "'negative_power' must be a number",
         ),
         (lambda: DeepWalkAcc(matrix(0), 2, contrast="x"), "'contrast' must be one of"),
+        (
+            lambda: DeepWalkAcc(matrix(0), 2, symmetric=True),
+            "'symmetric' must be False of one vector per node",
+        ),
+        (lambda: DeepWalkAcc(matrix(0), 2, right=3), "'right' must be an embedding"),
+        (
+            lambda: DeepWalkAcc(matrix(0), 2, negative_weight=0),
+            "'negative_weight' must be finite and greater than 0",
+        ),
         (lambda: WYSAcc(matrix(0), matrix(0), [1.0]), "'context' must be a tensor"),
         (
             lambda: WYSAcc(matrix(0), matrix(0), torch.ones(2, 2)),

@@ -31,7 +31,20 @@ LOSSES = {
     "shared": lambda z, y, c, w: DeepWalkAcc(
         z, w, 2, contrast="logistic", share_negatives=True
     ),
+    "halves": lambda z, y, c, w: DeepWalkAcc(z, w, 3, right=y, negative_weight=0.2),
+    "halves symmetric": lambda z, y, c, w: DeepWalkAcc(
+        z, w, 3, right=y, symmetric=True
+    ),
+    "halves logistic": lambda z, y, c, w: DeepWalkAcc(
+        z, w, 2, contrast="logistic", right=y, negative_weight=3.0
+    ),
+    "halves shared": lambda z, y, c, w: DeepWalkAcc(
+        *(z, w, 2), contrast="logistic", right=y, symmetric=True, share_negatives=True
+    ),
     "node2vec": lambda z, y, c, w: Node2VecAcc(z, w, c.exp()[0], 2.0),
+    "node2vec halves": lambda z, y, c, w: Node2VecAcc(
+        *(z, w, c.exp()[0], c.exp()[1]), contrast="logistic", right=y, symmetric=True
+    ),
     "trained": lambda z, y, c, w: Node2VecAcc(
         z, w, c.exp()[0], c.exp()[1], 2, contrast="logistic"
     ),
@@ -62,7 +75,8 @@ def outcome(backend, name, forest, size, window, dtype, sparse):
     z, y = tables(size, dtype, sparse)
     context = torch.linspace(-0.5, 0.5, max(2, forest.depth), dtype=dtype)
     context = context[: max(2, forest.depth)].requires_grad_()
-    logits = context if name in ("node2vec", "trained") else context[: forest.depth]
+    whole = name == "trained" or name.startswith("node2vec")
+    logits = context if whole else context[: forest.depth]
     with use_backend(backend):
         torch.manual_seed(3)
         value = LOSSES[name](z, y, logits, window).loss(forest)
@@ -85,7 +99,7 @@ def test_fused_losses_are_those_of_the_reference(
     name, seeds, fanouts, window, size, stops, sparse
 ):
     """Windows, fanouts, stopped walkers, repeated nodes: 1e-5 of the largest entry."""
-    if not fanouts and name not in ("partition", "node2vec"):
+    if not fanouts and name not in ("partition", "halves", "node2vec"):
         fanouts = [1]
     bias = upwards if stops else None
     forest = traverse(graph(ROWS), seeds, fanouts, bias, generator=1)

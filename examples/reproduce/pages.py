@@ -9,7 +9,7 @@ from typing import Any
 
 from examples.reproduce.compare import Comparison, paired
 from examples.reproduce.config import HOSTS, METHODS
-from examples.reproduce.protocol import seeds_of
+from examples.reproduce.protocol import MARGIN, seeds_of
 
 NAMES = {
     **{"gcn": "GCN", "gat": "GAT", "gcnii": "GCNII", "mixhop": "MixHop", "sgc": "SGC"},
@@ -19,7 +19,7 @@ NAMES = {
 CLASSIFIED = ("cora", "citeseer")
 HEAD = (
     *("model, graph, host", "full batch", "its authors", "GTTF", "paper, GTTF"),
-    *("difference, 95 %", "verdict", "seeds"),
+    *("difference", "95 % interval", f"verdict, {MARGIN:g} points", "seeds"),
 )
 SHORT = ("gcn", "gat", "gcnii", "mixhop", "sgc")  # those of the README
 
@@ -27,11 +27,11 @@ SHORT = ("gcn", "gat", "gcnii", "mixhop", "sgc")  # those of the README
 def comparison(runs: Iterable[dict[str, Any]]) -> str:
     """A line per model, graph and host: GTTF against full batches of the same seeds."""
     runs = list(runs)
-    lines = [_line(HEAD), "|---|---:|---:|---:|---:|---:|---|---:|"]
+    lines = [_line(HEAD), "|---|---:|---:|---:|---:|---:|---:|---|---:|"]
     for method, recipe in METHODS.items():
         for dataset in CLASSIFIED:
             for host in HOSTS:
-                own = _of(runs, method, dataset, host)
+                own = of_cell(runs, method, dataset, host)
                 found = paired(own)
                 if found is None:
                     continue
@@ -39,7 +39,8 @@ def comparison(runs: Iterable[dict[str, Any]]) -> str:
                 cells = [
                     *(_spread(own, "full"), _known(recipe.published.get(dataset))),
                     *(_spread(own, "gttf"), _known(recipe.paper.get(dataset))),
-                    *(interval(found), found.verdict, _seeds(found, dataset)),
+                    *(_signed(found.difference), interval(found)),
+                    *(found.verdict, _seeds(found, dataset)),
                 ]
                 lines.append(_line([who, *cells]))
     return "\n".join([*lines, ""])
@@ -49,25 +50,28 @@ def summary(runs: Iterable[dict[str, Any]], host: str = "pyg") -> str:
     """A line per model: the differences with their intervals, and the verdicts."""
     runs = list(runs)
     names = [NAMES[dataset] for dataset in CLASSIFIED]
-    lines = [_line(["GTTF − full batch, points", *names]), "|---|---:|---:|"]
+    lines = [_line(["GTTF − full batch", *names]), "|---|---:|---:|"]
     for method in SHORT:
         cells = []
         for dataset in CLASSIFIED:
-            found = paired(_of(runs, method, dataset, host))
-            cells.append("" if found is None else f"{interval(found)}: {found.verdict}")
+            found = paired(of_cell(runs, method, dataset, host))
+            short = "" if found is None else interval(found).replace(" ", "")
+            cells.append(short and f"{short} {found.verdict}")
         if any(cells):
             lines.append(_line([NAMES[method], *cells]))
     return "\n".join([*lines, ""])
 
 
 def interval(found: Comparison) -> str:
-    """The mean difference and its interval, in points."""
-    numbers = (found.difference, found.low, found.high)
-    middle, low, high = (f"{x:+.1f}".replace("-", "−") for x in numbers)
-    return f"{middle} [{low}, {high}]"
+    """The interval of the mean difference, in points."""
+    return f"{_signed(found.low)} … {_signed(found.high)}"
 
 
-def _of(
+def _signed(number: float) -> str:
+    return f"{number:+.1f}".replace("-", "−")
+
+
+def of_cell(
     runs: list[dict[str, Any]], method: str, dataset: str, host: str
 ) -> list[dict[str, Any]]:
     """The runs of one cell and host that came to an end."""

@@ -302,10 +302,10 @@ def test_store_table_and_chart(tmp_path):
     row = pages.comparison(store.all()).splitlines()[2]
     assert row == (
         "| GCN, Cora, PyG | 80.8 ± 1.1 | 81.5 | 82.0 ± 1.0 | 81.9 "
-        "| +0.8 [−2.4, +3.9] | undecided | 2 of 10 |"
+        "| +0.8 | −2.4 … +3.9 | undecided | 2 of 10 |"
     )
     assert pages.summary(store.all()).splitlines()[2:] == [
-        "| GCN | +0.8 [−2.4, +3.9]: undecided |  |"
+        "| GCN | −2.4…+3.9 undecided |  |"
     ]
     pytest.importorskip("matplotlib")
     chart.draw(store.all(), tmp_path / "new" / "chart.png")

@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, default=50)
     add("--batch-size", type=int, default=4096)
     add("--lr", type=float, default=0.05)
+    what = "λ; rows that are touched get λ z in their gradient"
+    add("--weight-decay", type=float, default=0.0, help=what)
     add("--optimizer", choices=("sgd", "adagrad", "adam"), default="adam")
     what = "of the learning rate, over all epochs"
     add("--schedule", choices=tuple(SCHEDULES), default="constant", help=what)
@@ -80,6 +82,7 @@ def run(args: argparse.Namespace) -> list[str]:
         args.epochs,
         optimizer=args.optimizer,
         lr=args.lr,
+        weight_decay=args.weight_decay,
         batch_size=args.batch_size,
         schedule=args.schedule,
         hogwild=args.hogwild,

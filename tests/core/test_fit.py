@@ -397,6 +397,8 @@ def test_fit_keeps_what_it_does_not_train():
         ({"epochs": 0}, ValueError, "'epochs' must be at least 1"),
         ({"optimizer": "adamw"}, ValueError, "'optimizer' must be"),
         ({"lr": 0.0}, ValueError, "'lr' must be"),
+        ({"weight_decay": -0.1}, ValueError, "'weight_decay' must not be negative"),
+        ({"weight_decay": "x"}, TypeError, "'weight_decay' must be a number"),
         ({"batch_size": 0}, ValueError, "'batch_size' must be at least 1"),
         ({"schedule": "step"}, ValueError, "'schedule' must be"),
         ({"hogwild": 1}, TypeError, "'hogwild' must be"),

@@ -188,11 +188,12 @@ def test_traverse_is_bit_identical(fanouts, bias, replace):
 
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (4, 0.25), (1e4, 1e-3)])
 @pytest.mark.parametrize("undirected", [True, False])
-def test_node2vec_is_bit_identical(p, q, undirected):
+@pytest.mark.parametrize("weighted", [True, False])
+def test_node2vec_is_bit_identical(p, q, undirected, weighted):
     adj = random_graph(12, 40, undirected)
 
     def call():
-        bias, steps = Node2VecBias(p, q), [1] * 5
+        bias, steps = Node2VecBias(p, q, weighted=weighted), [1] * 5
         forest = traverse(adj, list(range(12)), steps, bias, generator=9)
         return forest.nodes, forest.edges
 

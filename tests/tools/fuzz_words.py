@@ -85,10 +85,12 @@ ENGINE = {
         "LADIESBias(size=$count)",
         "LABORBias(fanout=$count, importance=$count)",
         "FastGCNBias(size=$count)",
+        "StratifiedBias(; bias=$scored, systematic=$flag)",
         "NoRevisitBias() * Node2VecBias(p=$factor)",
         "gives($answer)",
         "gives($answer) * NoRevisitBias()",
     ],
+    "scored": ["None", "EdgeWeightBias()", "AttentionBias(score_fn=$scores)"],
     "scores": ["lambda here, there: here + there", "lambda here, there: $answer"],
     "answer": ["'ones'", "'zeros'", "'mask'", "'integers'", "'grad'"],
     "factor": ["1.0", "0.25", "4", "np.float32(2)"],
@@ -132,6 +134,7 @@ ENGINE = {
         "sample_rooted(relations(), {'a': [0]}, [2]).induced(adjs=$relations)",
         "LADIESBias(2).factor(subgraph=$subgraph)",
         "LABORBias(2).factor(subgraph=$subgraph)",
+        "AttentionBias($scores).factor(adj=$adj, subgraph=$subgraph)",
         "gather_rows(values=$matrixes, index=$ids)",
         "set_backend(name=$backend)",
     ],
@@ -143,9 +146,11 @@ ENGINE = {
     # losses, embeddings and link prediction
     "loss": [
         "DeepWalkAcc(embedding=$vectors, window=$count; num_negatives=$count, "
-        "negative_power=$factor, contrast=$contrast, generator=$draws)",
+        "negative_power=$factor, contrast=$contrast, right=$vectors, symmetric=$flag, "
+        "negative_weight=$factor, generator=$draws)",
         "Node2VecAcc(embedding=$vectors, window=$count; p=$pq, q=$pq, "
         "num_negatives=$count, negative_power=$factor, contrast=$contrast, "
+        "right=$vectors, negative_weight=$factor, "
         "weighted=$flag, scheme=$two, generator=$draws)",
         "WYSAcc(left=$vectors, right=$vectors, context=$logits; num_negatives=$count, "
         "negative_weight=$factor, scheme=$two, generator=$draws)",
@@ -167,7 +172,7 @@ ENGINE = {
     "model": [
         "DeepWalk(adj=$adj, embedding_dim=$count; window=$count, fanouts=$widths, "
         "num_negatives=$count, negative_power=$factor, contrast=$contrast, "
-        "sparse=$flag)",
+        "halves=$flag, symmetric=$flag, negative_weight=$factor, sparse=$flag)",
         "Node2Vec(adj=$adj, embedding_dim=$count; window=$count, fanouts=$widths, "
         "num_negatives=$count, p=$factor, q=$factor, trainable=$flag)",
         "WatchYourStep(adj=$adj, embedding_dim=$even; fanouts=$widths, "

@@ -29,6 +29,7 @@ HOSTS = {"torch_geometric": "gttf_pyg", "dgl": "gttf_dgl"}
 WHOLE_PAGE = {
     "pyg.md": "torch_geometric",
     "dgl.md": "dgl",
+    "graphbolt.md": "dgl.graphbolt",
     "relational.md": "relbench",
     "lightning.md": "lightning",
 }

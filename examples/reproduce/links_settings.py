@@ -7,7 +7,7 @@ The names are those of the models' arguments, but for `depth`, the steps of a wa
 from typing import Any
 
 FANOUT = 3  # of walks that branch, at their first step
-# Some sixty runs on the same hidden training edges had shown what is worth drawing from.
+# Some sixty runs on the same hidden training edges had shown what to draw from.
 SPACE: dict[str, dict[str, list[Any]]] = {
     "wys": {
         "depth": [5, 10, 20],

@@ -33,6 +33,7 @@ from matplotlib.figure import Figure
 from docs import reproduced, theory
 from docs.theory_tables import tables as theory_tables
 from examples import walk_forest
+from examples.reproduce import larger_pages
 from gttf_sampler import CompactAdj, traverse
 from gttf_sampler.bench import curves, ratios
 from gttf_sampler.bench.tables import COLUMNS
@@ -282,6 +283,7 @@ def main(*files: str) -> None:
     draw_modes(IMAGES / "modes.svg")
     scale(IMAGES / "scale.svg")
     reproduced.write(fill)
+    larger_pages.write(fill)
     reproduced.draw(IMAGES / "accuracy.svg")
     degrees(IMAGES / "degrees.svg")
     propositions()

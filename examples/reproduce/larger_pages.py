@@ -1,28 +1,27 @@
-"""Tables of docs/reproduce.md on larger graphs, other systems and Table 4.
+"""The tables of docs/reproduce.md on larger graphs, other systems and Table 4.
 
-    python -m examples.reproduce.larger_pages
-
-fills them in from the records in `examples/reproduce/results`, between the marks on the
-page; no number of them is typed.
+`python -m docs.pictures` fills them in, from the records in `results`;
+no number of them is typed.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from examples.reproduce import race_chart, table4
-from examples.reproduce.compare import Comparison, paired
+from examples.reproduce.compare import paired
 from examples.reproduce.costs import DATASETS, MODELS, WAYS
 from examples.reproduce.datasets.catalog import SOURCES
+from examples.reproduce.pages import NAMES, interval, of_cell
 from examples.reproduce.protocol import seeds_of
 from examples.reproduce.store import Store
 
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[2] / "docs" / "reproduce.md"
-NAMES = {"gcn": "GCN", "gat": "GAT", "gcnii": "GCNII", "sgc": "SGC", "sage": "SAGE"}
-HOSTS = {"pyg": "PyG", "dgl": "DGL"}
+DOCS = Path(__file__).parents[2] / "docs"
+HOSTS = ("pyg", "dgl")
+RACES = ("cora", "computers")
 HEADS = ("full batch", "GTTF", "the host's sampler")
 NOTHING = "Not measured yet.\n"
 
@@ -31,24 +30,25 @@ Run = dict[str, Any]
 
 def accuracies(runs: Iterable[Run]) -> str:
     """A line per graph, model and host: three ways of training, and a difference."""
-    runs = [run for run in runs if "test" in run]
-    tail = ("GTTF − full batch, 95 %", "verdict", "splits")
-    lines = [_line(["", *HEADS, *tail]), "|---|---:|---:|---:|---:|---|---:|"]
+    runs = list(runs)
+    tail = ("GTTF − full batch", "95 % interval", "verdict", "splits")
+    lines = [_line(["", *HEADS, *tail]), "|---|---:|---:|---:|---:|---:|---|---:|"]
     for dataset in DATASETS:
         for model in MODELS:
-            for host, title in HOSTS.items():
-                key = (model, dataset, host)
-                own = [r for r in runs if (r["method"], r["dataset"], r["host"]) == key]
+            for host in HOSTS:
+                own = of_cell(runs, model, dataset, host)
                 if not own:
                     continue
-                what = f"{SOURCES[dataset].title}, {NAMES[model]}, {title}"
                 cells = [_spread(own, way) for way in WAYS]
-                found = paired(own)
-                known = ["", ""] if found is None else [_interval(found), found.verdict]
-                done = len({run["seed"] for run in own})
-                asked = seeds_of(dataset)
+                found, known = paired(own), ["", "", ""]
+                if found is not None:
+                    middle = f"{found.difference:+.1f}".replace("-", "−")
+                    known = [middle, interval(found), found.verdict]
+                done, asked = len({run["seed"] for run in own}), seeds_of(dataset)
                 count = str(done) if done == asked else f"{done} of {asked}"
-                lines.append(_line([what, *cells, *known, count]))
+                lines.append(
+                    _line([_name(dataset, model, host), *cells, *known, count])
+                )
     return "\n".join([*lines, ""]) if len(lines) > 2 else NOTHING
 
 
@@ -66,8 +66,7 @@ def costs(found: dict[str, Any]) -> str:
             for field, digits in (("s per epoch", 3), ("peak MB", 0))
             for way in WAYS
         ]
-        what = f"{SOURCES[dataset].title}, {NAMES[model]}, {HOSTS[host]}"
-        lines.append(_line([what, *cells]))
+        lines.append(_line([_name(dataset, model, host), *cells]))
     notes = [f"Left out: {who}: {why}." for who, why in found["left out"].items()]
     notes += [f"Note: {note}." for note in found["notes"]]
     told = [f"`{found['command']}`:", "\n".join(lines), *notes]
@@ -78,15 +77,18 @@ def blocks(results: Path = RESULTS) -> dict[str, str]:
     """The text of every block, by its name on the page."""
     larger = results / "larger"
     found = {"larger graphs": accuracies(Store(larger).all())}
-    for name, write in {
+    for name, source in {
         "costs of larger graphs": (larger / "costs.json", costs),
-        "systems on cora": (results / "systems-cora.json", race_chart.markdown),
-        "systems on computers": (
-            *(results / "systems-computers.json", race_chart.markdown),
-        ),
         "table 4": (results / "table4.json", table4.markdown),
+        **{
+            f"systems on {name}": (
+                results / f"systems-{name}.json",
+                race_chart.markdown,
+            )
+            for name in RACES
+        },
     }.items():
-        path, text = write
+        path, text = source
         there = path.exists()
         found[name] = text(json.loads(path.read_text("utf-8"))) if there else NOTHING
     return found
@@ -100,24 +102,22 @@ def _spread(runs: list[Run], way: str) -> str:
     return f"{mean(scores):.1f}{spread}"
 
 
-def _interval(found: Comparison) -> str:
-    numbers = (found.difference, found.low, found.high)
-    middle, low, high = (f"{x:+.1f}".replace("-", "−") for x in numbers)
-    return f"{middle} [{low}, {high}]"
+def _name(dataset: str, model: str, host: str) -> str:
+    return f"{SOURCES[dataset].title}, {NAMES[model]}, {NAMES[host]}"
 
 
 def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main() -> None:
-    from docs.pictures import fill
-
-    page = PAGE.read_text("utf-8")
-    for name, text in blocks().items():
-        page = fill(page, name, text)
-    PAGE.write_text(page, "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+def write(fill: Callable[[str, str, str], str]) -> None:
+    """Fills in the page and draws the races; `fill` is that of docs.pictures."""
+    page = DOCS / "reproduce.md"
+    text = page.read_text("utf-8")
+    for name, block in blocks().items():
+        text = fill(text, name, block)
+    page.write_text(text, "utf-8")
+    files = [RESULTS / f"systems-{name}.json" for name in RACES]
+    found = [json.loads(file.read_text("utf-8")) for file in files if file.exists()]
+    if found:
+        race_chart.draw(found, DOCS / "images" / "systems.svg")

@@ -152,7 +152,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"systems-{args.dataset}.json"
     path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    race_chart.draw(found, path.with_suffix(".png"))
+    race_chart.draw([found], path.with_suffix(".png"))
     print(race_chart.markdown(found))
 
 

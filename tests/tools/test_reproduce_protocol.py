@@ -306,6 +306,30 @@ def test_gat_drops_messages_once_more():
     assert not torch.equal(outs[0], outs[1])
 
 
+def test_gat_of_dgl_drops_messages_once_more():
+    """One node with a loop: attention keeps or drops a head, messages its entries."""
+    dgl = pytest.importorskip("dgl")
+    from examples.reproduce import models_dgl
+
+    torch.manual_seed(0)
+    graph = dgl.graph(([0], [0]))
+    method = METHODS["gat"]
+    model = models_dgl.GAT(40, 4, method)
+    x = torch.rand(1, 40)
+    model.first.attn_drop.graph = graph
+    entries = torch.stack([model.first(graph, x)[0] for _ in range(300)])  # [300, 8, 8]
+    kept = entries != 0
+    both = (1 - method.dropout) ** 2
+    spread = (both * (1 - both) / 300) ** 0.5
+    assert (kept.float().mean(0) - both).abs().max() < SIGMAS * spread
+    heads = kept.any(2) & ~kept.all(2)
+    assert heads.any()  # some of a head's entries, not all
+    plain = models_dgl.GAT(40, 4, replace(method, options={"heads": 8}))
+    plain.load_state_dict(model.state_dict())
+    outs = [one.eval()([graph] * 2, x) for one in (model, plain)]
+    torch.testing.assert_close(*outs)
+
+
 def test_full_batches_of_what_is_seen_are_full_batches():
     data = planted()
     ring = torch.tensor([[240, 241], [241, 240]])  # seen by no training node

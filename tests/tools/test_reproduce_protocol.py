@@ -20,6 +20,7 @@ from torch_geometric.nn import GATConv, GCN2Conv, MixHopConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from examples.reproduce import (
+    curve,
     host_pyg,
     models_pyg,
     pages,
@@ -196,6 +197,18 @@ def test_search_never_reads_the_test_set(monkeypatch, tmp_path, capsys):
     with pytest.raises(SystemExit):
         search.main(["--only", "gcn-cora"])
     assert "'only' must name cells of ['sage']" in capsys.readouterr().err
+
+
+def test_curve_shows_all_nodes(tmp_path):
+    pytest.importorskip("matplotlib")
+    options = ["--only", "gcn-planted", "--epochs", "3", "--results", str(tmp_path)]
+    curve.main(options)
+    found = json.loads((tmp_path / "gcn-planted.json").read_text("utf-8"))
+    assert set(found["curves"]) == {"full", "gttf"}
+    for points in found["curves"].values():
+        assert [point["epoch"] for point in points] == [1, 2, 3]
+        assert all(0 <= point[key] <= 100 for point in points for key in curve.COLORS)
+    assert "gcn-planted, GTTF" in (tmp_path / "gcn-planted.svg").read_text("utf-8")
 
 
 @pytest.mark.parametrize("path", sorted((RESULTS / "search").glob("sage-*.json")))

@@ -20,6 +20,7 @@ from torch_geometric.nn import GATConv, GCN2Conv, MixHopConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from examples.reproduce import (
+    curve,
     host_pyg,
     models_pyg,
     pages,
@@ -198,6 +199,18 @@ def test_search_never_reads_the_test_set(monkeypatch, tmp_path, capsys):
     assert "'only' must name cells of ['sage']" in capsys.readouterr().err
 
 
+def test_curve_shows_all_nodes(tmp_path):
+    pytest.importorskip("matplotlib")
+    options = ["--only", "gcn-planted", "--epochs", "3", "--results", str(tmp_path)]
+    curve.main(options)
+    found = json.loads((tmp_path / "gcn-planted.json").read_text("utf-8"))
+    assert set(found["curves"]) == {"full", "gttf"}
+    for points in found["curves"].values():
+        assert [point["epoch"] for point in points] == [1, 2, 3]
+        assert all(0 <= point[key] <= 100 for point in points for key in curve.COLORS)
+    assert "gcn-planted, GTTF" in (tmp_path / "gcn-planted.svg").read_text("utf-8")
+
+
 @pytest.mark.parametrize("path", sorted((RESULTS / "search").glob("sage-*.json")))
 def test_settings_are_those_that_were_chosen(path):
     found = json.loads(path.read_text("utf-8"))
@@ -304,6 +317,30 @@ def test_gat_drops_messages_once_more():
     conv.dropout = 0.0  # of the attention
     outs = [conv(x, data.edge_index) for _ in range(3)]
     assert not torch.equal(outs[0], outs[1])
+
+
+def test_gat_of_dgl_drops_messages_once_more():
+    """One node with a loop: attention keeps or drops a head, messages its entries."""
+    dgl = pytest.importorskip("dgl")
+    from examples.reproduce import models_dgl
+
+    torch.manual_seed(0)
+    graph = dgl.graph(([0], [0]))
+    method = METHODS["gat"]
+    model = models_dgl.GAT(40, 4, method)
+    x = torch.rand(1, 40)
+    model.first.attn_drop.graph = graph
+    entries = torch.stack([model.first(graph, x)[0] for _ in range(300)])  # [300, 8, 8]
+    kept = entries != 0
+    both = (1 - method.dropout) ** 2
+    spread = (both * (1 - both) / 300) ** 0.5
+    assert (kept.float().mean(0) - both).abs().max() < SIGMAS * spread
+    heads = kept.any(2) & ~kept.all(2)
+    assert heads.any()  # some of a head's entries, not all
+    plain = models_dgl.GAT(40, 4, replace(method, options={"heads": 8}))
+    plain.load_state_dict(model.state_dict())
+    outs = [one.eval()([graph] * 2, x) for one in (model, plain)]
+    torch.testing.assert_close(*outs)
 
 
 def test_full_batches_of_what_is_seen_are_full_batches():

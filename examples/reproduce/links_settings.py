@@ -7,7 +7,23 @@ The names are those of the models' arguments, but for `depth`, the steps of a wa
 from typing import Any
 
 FANOUT = 3  # of walks that branch, at their first step
-# Some sixty runs on the same hidden training edges had shown what to draw from.
+# Some sixty runs on the same hidden training edges had shown what to draw from, and
+# one that was good: it is tried first.
+FIRST: dict[str, list[dict[str, Any]]] = {
+    "wys": [
+        {
+            "depth": 20,
+            "num_negatives": 5,
+            "negative_weight": 3.0,
+            "symmetric": True,
+            "penalty": 0.5,
+            "lr": 0.03,
+            "weight_decay": 3e-5,
+            "epochs": 100,
+            "batch": 4096,
+        }
+    ]
+}
 SPACE: dict[str, dict[str, list[Any]]] = {
     "wys": {
         "depth": [5, 10, 20],

@@ -3,9 +3,10 @@
     python -m examples.reproduce.links_search --edges DIR --trials 12
 
 Of the training edges of each cell a tenth is hidden once more, and settings are drawn
-at random from `SPACE`, after those of `FIRST`. The best `FINAL` of them, by the ROC-AUC of these edges, are
-tried on two more splits; the best mean wins. Every trial is kept in the JSON files of
-`--results`; what is there already is not run again. `links_settings.py` has what won.
+at random from `SPACE`, after those of `FIRST`. The best `FINAL` of them, by the ROC-AUC
+of these edges, are tried on two more splits; the best mean wins. Every trial is kept in
+the JSON files of `--results`; what is there already is not run again. What has won is
+in `links_settings.py`.
 """
 
 import argparse

@@ -14,7 +14,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[2]))
 from examples.reproduce import links, links_search
 from examples.reproduce.config import METHODS
 from examples.reproduce.data import Graph, planted
-from examples.reproduce.links_settings import CHOSEN, SPACE, as_fields
+from examples.reproduce.links_settings import CHOSEN, FIRST, SPACE, as_fields
 from examples.reproduce.links_table import lines
 from examples.reproduce.store import Store
 
@@ -66,6 +66,7 @@ class FakeModel:
 
 def test_search_chooses_by_the_mean_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.setitem(SPACE, "wys", SMALL)
+    monkeypatch.delitem(FIRST, "wys")
     tried = []
 
     def trial(cell, data, settings, seed):

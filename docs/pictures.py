@@ -14,9 +14,11 @@ what these have written, and fills in their tables first:
     gttf bench chunks --scale 1 --tmp DIR --json FILE
 
 The second draws AUC against seconds as well; the last one takes both of its files, of
-PPI and of ca-HepTh, at once. paper.md is filled in from what is kept of
+PPI and of ca-HepTh, at once. paper.md is filled in from what is kept of the
+first, reproduce.md and the README from what is kept of the second:
 
     python -m examples.theory --root DIR --rounds 200 --json FILE
+    python -m examples.reproduce --root DIR --results examples/reproduce/results
 """
 
 import json
@@ -32,9 +34,10 @@ os.environ["SOURCE_DATE_EPOCH"] = "0"  # the same bytes whenever they are drawn
 import matplotlib
 from matplotlib.figure import Figure
 
-from docs import theory
+from docs import reproduced, theory
 from docs.theory_tables import tables as theory_tables
 from examples import walk_forest
+from examples.reproduce import larger_pages
 from gttf_sampler import CompactAdj, traverse
 from gttf_sampler.bench import curves, plots, ratios
 from gttf_sampler.bench.tables import COLUMNS
@@ -181,32 +184,6 @@ def draw_modes(path: Path) -> None:
     figure.savefig(path)
 
 
-def accuracy(path: Path) -> None:
-    """Mean ± standard deviation of every way, from the table of "Accuracy"."""
-    (rows,) = tables("reproduce.md", "Accuracy")
-    ways = ("PyG, full batch", "PyG, GTTF", "DGL, full batch", "DGL, GTTF")
-    styles = zip(ways, (THEIRS, OURS) * 2, "oo^^", strict=True)
-    figure = Figure(figsize=(7, 5.2), layout="constrained")
-    axes = figure.subplots()
-    for turn, (way, color, marker) in enumerate(styles):
-        cells = [(i, row[1 + turn]) for i, row in enumerate(rows) if row[1 + turn]]
-        means, errors = zip(
-            *(map(float, c.split(" ± ")) for _, c in cells), strict=True
-        )
-        places = [i + 0.18 * (turn - 1.5) for i, _ in cells]
-        style = {"fmt": marker, "color": color, "capsize": 2, "ms": 4.5, "lw": 1.2}
-        axes.errorbar(means, places, xerr=errors, label=way, **style)
-    marks = [(float(row[5]), i) for i, row in enumerate(rows) if row[5]]
-    axes.plot(*zip(*marks, strict=True), "kx", ms=6, label="the paper, GTTF")
-    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("test accuracy, %")
-    axes.grid(axis="x", alpha=0.25)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=5, frameon=False, fontsize=8)
-    figure.savefig(path)
-
-
 def degrees(path: Path) -> None:
     """Accuracy of every way to normalise, a panel per graph of "Accuracy"."""
     (rows,) = tables("normalise.md", "Accuracy")
@@ -333,7 +310,9 @@ def main(*files: str) -> None:
     loaders(IMAGES / "loaders.svg")
     draw_modes(IMAGES / "modes.svg")
     scale(IMAGES / "scale.svg")
-    accuracy(IMAGES / "accuracy.svg")
+    reproduced.write(fill)
+    larger_pages.write(fill)
+    reproduced.draw(IMAGES / "accuracy.svg")
     degrees(IMAGES / "degrees.svg")
     propositions()
 

@@ -61,7 +61,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", "Dataloader CPU affinity")
     warnings.filterwarnings("ignore", "Sparse invariant checks")
 
-    from examples.reproduce import chart, table
+    from examples.reproduce import chart, pages, table
     from examples.reproduce.data import load
     from examples.reproduce.runner import run_all
     from examples.reproduce.store import Store
@@ -78,7 +78,7 @@ def main() -> None:
     run_all(chosen, store, args.root, args.edges, args.epochs)
     runs = store.all()
     print(table.text(runs))
-    (Path(args.results) / "table.md").write_text(table.markdown(runs), "utf-8")
+    (Path(args.results) / "table.md").write_text(pages.comparison(runs), "utf-8")
     chart.draw(runs, Path(args.results) / "accuracy.png")
 
 

@@ -45,9 +45,9 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The outcome in words."""
+        """The outcome in a word or two; docs/reproduce.md says what they mean."""
         if self.equal:
-            return f"equal within {MARGIN:g}"
+            return "equal"
         if self.no_worse:
             return "better" if self.low > 0 else "no worse"
         return "worse" if self.high < 0 else "undecided"

@@ -32,6 +32,20 @@ class GCN(nn.Module):
         return self.last(graphs[1], h, edge_weight=last)
 
 
+class MessageDropout(nn.Dropout):
+    """Drops attention, as GATConv asks, and entries of what is summed up by it.
+
+    GATConv has no place for the second one of GAT's authors; here its features lie in
+    the graph already, and its scores are made.
+    """
+
+    graph: dgl.DGLGraph
+
+    def forward(self, attention: Tensor) -> Tensor:
+        self.graph.srcdata["ft"] = super().forward(self.graph.srcdata["ft"])
+        return super().forward(attention)
+
+
 class GAT(nn.Module):
     def __init__(self, inputs: int, outputs: int, method: Method) -> None:
         super().__init__()
@@ -40,9 +54,14 @@ class GAT(nn.Module):
         self.first = GATConv(inputs, method.hidden // heads, heads, **own)
         last = method.options.get("out_heads", 1)
         self.last = GATConv(method.hidden, outputs, last, feat_drop=drop, **own)
+        if method.options.get("drop_messages"):
+            for conv in (self.first, self.last):
+                conv.attn_drop = MessageDropout(drop)
 
     def forward(self, graphs: Sequence[dgl.DGLGraph], x: Tensor) -> Tensor:
         x = x.to_dense() if graphs[0].is_block else x
+        for conv, graph in zip((self.first, self.last), graphs, strict=True):
+            conv.attn_drop.graph = graph
         h = F.elu(self.first(graphs[0], x).flatten(1))
         return self.last(graphs[1], h).mean(1)
 

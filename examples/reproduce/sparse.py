@@ -43,7 +43,7 @@ class Product(torch.autograd.Function):
 
 
 def dropout(x: Tensor, chance: float, training: bool = True) -> Tensor:
-    """Dropout of a dense tensor from 16 random bits per entry; torch's takes 32 or more.
+    """Dropout of a dense tensor from 16 random bits per entry, where torch takes more.
 
     The chance is rounded to a multiple of 2⁻¹⁶, and what is kept is scaled by its own.
     """

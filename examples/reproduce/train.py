@@ -37,10 +37,10 @@ def rate(method: Method, epoch: int) -> float:
     return (1 - epoch // every / 100) * method.options.get("decay", 1.0) ** past
 
 
-def fit(
+def train(
     learner: Learner, data: Dataset, method: Method, report: Report = lambda e, p: None
-) -> dict[str, Any]:
-    """Trains a classifier, and returns what is to be kept of it."""
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Trains a classifier, which then has its best weights; as `run` returns it."""
     model, optimizer = learner.model, optimizer_of(learner, method)
     slower = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda e: rate(method, e))
 
@@ -59,8 +59,16 @@ def fit(
     def keep() -> None:
         best_state.update(copy.deepcopy(model.state_dict()))
 
-    best, costs = run(method, optimizer, losses, look, report, method.watch, keep)
+    found = run(method, optimizer, losses, look, report, method.watch, keep)
     model.load_state_dict(best_state)
+    return found
+
+
+def fit(
+    learner: Learner, data: Dataset, method: Method, report: Report = lambda e, p: None
+) -> dict[str, Any]:
+    """Trains a classifier, reads the test set, and returns what is to be kept."""
+    best, costs = train(learner, data, method, report)
     test = judge(learner, data, data.test, "test")["test"]
     kept = {name: best[name] for name in ("val", "val loss", "best epoch")}
     return {"test": test, **kept, **costs}

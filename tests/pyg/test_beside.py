@@ -307,6 +307,19 @@ def test_clusters_have_equal_sizes_and_few_edges_between():
     assert batch.num_edges == index.shape[1]
 
 
+def test_clusters_may_have_no_edges():
+    pytest.importorskip("pymetis", reason="pymetis is not installed")
+    index = torch.tensor([[0, 1, 0, 2, 1], [1, 0, 2, 0, 2]])
+    data = Data(torch.rand(9, 2), index, edge_attr=torch.rand(5))
+    parts = ClusterData(data, 4, log=False)
+    batches = list(ClusterLoader(parts, batch_size=1))
+    assert sum(batch.num_nodes for batch in batches) == 9
+    assert any(batch.num_edges == 0 for batch in batches)
+    for batch in batches:
+        assert batch.x.shape == (batch.num_nodes, 2)
+        assert batch.edge_attr.shape == (batch.num_edges,)
+
+
 def test_clusters_say_what_they_lack(monkeypatch):
     from gttf_sampler.distributed import methods
 

@@ -103,7 +103,8 @@ def raced(ways=("full", "gttf")):
         for seed in range(2)
         for way in ways
     ]
-    return {"dataset": "cora", "budget": 8.0, "left out": {}, "runs": runs}
+    found = {"dataset": "cora", "budget": 8.0, "left out": {}, "notes": []}
+    return {**found, "runs": runs}
 
 
 def test_race_table_and_chart(tmp_path):
@@ -124,7 +125,9 @@ def test_table_4_has_ratios_beside_those_of_the_paper():
     slow = {**row, "metric": SECONDS, "dataset": "reddit", "DGL": 3.0, "GTTF": 2.0}
     slow.pop("PyG")
     slow["left out"] = [{"peer": "PyG", "why": "no pyg-lib"}]
-    lines = table4.markdown({"command": "this", "rows": [row, slow]}).splitlines()
+    lines = table4.markdown(
+        {"command": "this", "notes": [], "rows": [row, slow]}
+    ).splitlines()
     assert lines[4].endswith("| 30 | 8 | 10 | 3.0 × | 3.4 × | 0.8 × | 3.8 × |")
     assert lines[5].endswith("| 3.0 |  | 2.0 | 1.5 × | 9.6 × |  | 3.2 × |")
     assert lines[-1] == "Left out: PyG: no pyg-lib."

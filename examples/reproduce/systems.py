@@ -152,7 +152,7 @@ def main() -> None:
 
     folder = Path(args.results)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"systems-{args.dataset}.json"
+    path = folder / f"systems_{args.dataset}.json"
     path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     race_chart.draw([found], path.with_suffix(".png"))
     print(race_chart.markdown(found))

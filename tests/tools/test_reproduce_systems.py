@@ -186,7 +186,7 @@ def test_pages_of_larger_graphs(tmp_path):
             task = Task("sage", "computers", "dgl", way, seed)
             store.add(task, {"test": score + seed})
     (tmp_path / "larger" / "costs.json").write_text(json.dumps(costly()), "utf-8")
-    (tmp_path / "systems-cora.json").write_text(json.dumps(raced()), "utf-8")
+    (tmp_path / "systems_cora.json").write_text(json.dumps(raced()), "utf-8")
     found = larger_pages.blocks(tmp_path)
     line = found["larger graphs"].splitlines()[2]
     assert line.startswith("| Amazon Computers, SAGE, DGL | 81.0 ± 1.0 | 81.2 ± 1.0 |")

@@ -35,13 +35,13 @@ def lines(runs: Sequence[dict[str, Any]]) -> list[str]:
                 same = {"method": method, "dataset": data, "way": way}
                 own = [run for run in runs if same.items() <= run.items()]
                 if not own:
-                    break
+                    cells.append("not run")
+                    continue
                 score = [run["test"] for run in own]
                 cells.append(f"{mean(score):.1f} ± {stdev(score):.1f}")
-                seconds.append(f"{median(run['train seconds'] for run in own):.0f}")
-            if len(cells) == len(EDGE_LISTS):
-                rest = [*cells, beside, " / ".join(seconds)]
-                found.append(f"| `{name}`, {title} | {' | '.join(rest)} |")
+                seconds.append(f"{median(run['train seconds'] for run in own):.1f}")
+            rest = [*cells, beside, " / ".join(seconds)]
+            found.append(f"| `{name}`, {title} | {' | '.join(rest)} |")
     return found
 
 

@@ -17,12 +17,13 @@ DOCS := $(VENV)/.docs-$(VERSION)
 MADE := $(VENV)/.made-by-make
 
 .PHONY: help demo test check bench bench-embedding reproduce \
-    test-matrix test-hosts fuzz stress docs clean python
+    test-matrix test-graphbolt test-hosts fuzz stress docs clean python
 
 help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
 	@echo "make test           run the tests and doctests; ARGS='-k forest' is passed on"
 	@echo "make test-matrix    run some with other versions of torch, PyG, DGL and Python"
+	@echo "make test-graphbolt  run those of GraphBolt, with torch 2.2.1 and DGL 2.1.0"
 	@echo "make test-hosts     run PyG's and DGL's own tests on us; PYG=checkout DGL=checkout"
 	@echo "make fuzz           call everything with odd arguments; CASES=50000"
 	@echo "make stress         kill writers and workers, watch memory over 2,000 batches"
@@ -30,7 +31,7 @@ help:
 	@echo "make docs           build the pages and the API reference into site/"
 	@echo "make bench          'gttf bench'; TASK=sampling ARGS='--plot out.png'"
 	@echo "make bench-embedding  AUC against seconds; ARGS='--edges FILE'"
-	@echo "make reproduce      train every method of the paper; ARGS='--root DIR --seeds 3'"
+	@echo "make reproduce      train every method of the paper; ARGS='--root DIR', ARGS=--list"
 	@echo "make clean          remove the environment and everything generated"
 	@echo "PYTHON (now $(PYTHON)) makes the environment in VENV (now $(VENV))."
 
@@ -45,6 +46,9 @@ test: $(READY)
 
 test-matrix: | python
 	$(PYTHON) tests/tools/matrix.py $(ARGS)
+
+test-graphbolt: | python
+	$(PYTHON) tests/tools/matrix.py --only DGL=2.1.0 $(ARGS)
 
 # The tests of the hosts that sample, load or walk, from checkouts of their sources.
 SUITES_PYG := test/loader test/sampler test/data/lightning test/utils/test_trim_to_layer.py \

@@ -8,9 +8,17 @@ what these have written, and fills in their tables first:
     gttf bench embedding --graph ca-HepTh.txt --rounds 2 --json FILE
     gttf bench embedding --scale 1 --rounds 1 --json FILE
     python examples/bench_embedding.py --edges EDGES --seeds 0 1 2 --json FILE
+    gttf bench disk --features 128 --json FILE
+    gttf bench disk --features 128 --sweep --json FILE
+    gttf bench disk --features 128 --scale 1 --tmp DIR --json FILE
+    gttf bench chunks --scale 1 --tmp DIR --json FILE
 
 The second draws AUC against seconds as well; the last one takes both of its files, of
-PPI and of ca-HepTh, at once.
+PPI and of ca-HepTh, at once. paper.md is filled in from what is kept of the
+first, reproduce.md and the README from what is kept of the second:
+
+    python -m examples.theory --root DIR --rounds 200 --json FILE
+    python -m examples.reproduce --root DIR --results examples/reproduce/results
 """
 
 import json
@@ -26,9 +34,12 @@ os.environ["SOURCE_DATE_EPOCH"] = "0"  # the same bytes whenever they are drawn
 import matplotlib
 from matplotlib.figure import Figure
 
+from docs import reproduced, theory
+from docs.theory_tables import tables as theory_tables
 from examples import walk_forest
+from examples.reproduce import larger_pages
 from gttf_sampler import CompactAdj, traverse
-from gttf_sampler.bench import curves, ratios
+from gttf_sampler.bench import curves, plots, ratios
 from gttf_sampler.bench.tables import COLUMNS
 
 HERE = Path(__file__).parent
@@ -38,6 +49,12 @@ MODES, EPOCHS, GROWTH, AUC = (
     *("gttf bench modes", "gttf bench embedding", "gttf bench embedding --scale"),
     "bench_embedding",
 )
+DISK = {  # what a result is about → where its tables stand, what its picture is called
+    "batches": ("gttf bench disk", "disk.svg"),
+    "large": ("gttf bench disk --scale 1", "disk_large.svg"),
+    "sweep": ("gttf bench disk --sweep", None),
+    "chunks": ("gttf bench chunks", None),
+}
 PAPER = {"DeepWalk, f = 1": "87.9 / 89.9", "Watch Your Step": "90.5 / 93.5"}
 CURVES = "![ROC-AUC of hidden edges against seconds](images/embedding.svg)\n"
 
@@ -167,32 +184,6 @@ def draw_modes(path: Path) -> None:
     figure.savefig(path)
 
 
-def accuracy(path: Path) -> None:
-    """Mean ± standard deviation of every way, from the table of "Accuracy"."""
-    (rows,) = tables("reproduce.md", "Accuracy")
-    ways = ("PyG, full batch", "PyG, GTTF", "DGL, full batch", "DGL, GTTF")
-    styles = zip(ways, (THEIRS, OURS) * 2, "oo^^", strict=True)
-    figure = Figure(figsize=(7, 5.2), layout="constrained")
-    axes = figure.subplots()
-    for turn, (way, color, marker) in enumerate(styles):
-        cells = [(i, row[1 + turn]) for i, row in enumerate(rows) if row[1 + turn]]
-        means, errors = zip(
-            *(map(float, c.split(" ± ")) for _, c in cells), strict=True
-        )
-        places = [i + 0.18 * (turn - 1.5) for i, _ in cells]
-        style = {"fmt": marker, "color": color, "capsize": 2, "ms": 4.5, "lw": 1.2}
-        axes.errorbar(means, places, xerr=errors, label=way, **style)
-    marks = [(float(row[5]), i) for i, row in enumerate(rows) if row[5]]
-    axes.plot(*zip(*marks, strict=True), "kx", ms=6, label="the paper, GTTF")
-    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("test accuracy, %")
-    axes.grid(axis="x", alpha=0.25)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=5, frameon=False, fontsize=8)
-    figure.savefig(path)
-
-
 def degrees(path: Path) -> None:
     """Accuracy of every way to normalise, a panel per graph of "Accuracy"."""
     (rows,) = tables("normalise.md", "Accuracy")
@@ -260,13 +251,41 @@ def auc_of_seconds(result: dict[str, Any], path: Path) -> None:
     figure.savefig(path)
 
 
+def propositions() -> None:
+    """The tables and pictures of paper.md, from examples/theory/results."""
+    found, page = theory.read(), HERE / "paper.md"
+    text = page.read_text("utf-8")
+    for mark, table in theory_tables(found).items():
+        text = fill(text, mark, table)
+    page.write_text(text, "utf-8")
+    theory.draw(found, IMAGES)
+
+
+def disk(result: dict[str, Any]) -> tuple[str, str, str]:
+    """(page, mark, text) of what was read from a disk; draws it."""
+    kind = "chunks" if result["task"] == "chunks" else "batches"
+    if result["settings"].get("sweep"):
+        kind = "sweep"
+    elif kind == "batches" and len(result["groups"]) > 1:
+        first = result["groups"][1]["rows"][0]["peer"]
+        kind = kind if first.endswith("in memory") else "large"
+    mark, image = DISK[kind]
+    text = markdown(result)
+    if image is not None:
+        plots.draw(result).savefig(IMAGES / image)
+        text = f"![Rows, batches and epochs from a disk](images/{image})\n\n{text}"
+    return "disk.md", mark, text
+
+
 def take(files: Sequence[str]) -> None:
     """Writes what files hold into the pages that show it."""
     results = [json.loads(Path(file).read_text("utf-8")) for file in files]
     learned = [result for result in results if "curves" in result]
     texts = [("embeddings.md", AUC, aucs(learned))] if learned else []
     for result in results:
-        if result.get("task") == "modes":
+        if result.get("task") in ("disk", "chunks"):
+            texts.append(disk(result))
+        elif result.get("task") == "modes":
             texts.append(("benchmarks.md", MODES, markdown(result)))
         elif result.get("task") == "embedding":
             grows = result["groups"][0]["columns"] == curves.GROWTH
@@ -291,8 +310,11 @@ def main(*files: str) -> None:
     loaders(IMAGES / "loaders.svg")
     draw_modes(IMAGES / "modes.svg")
     scale(IMAGES / "scale.svg")
-    accuracy(IMAGES / "accuracy.svg")
+    reproduced.write(fill)
+    larger_pages.write(fill)
+    reproduced.draw(IMAGES / "accuracy.svg")
     degrees(IMAGES / "degrees.svg")
+    propositions()
 
 
 if __name__ == "__main__":

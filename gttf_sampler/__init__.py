@@ -16,6 +16,7 @@ from gttf_sampler.bias import (
     LADIESBias,
     Node2VecBias,
     NoRevisitBias,
+    StratifiedBias,
     TemporalBias,
 )
 from gttf_sampler.draw import BiasFn, Neighborhood
@@ -60,6 +61,7 @@ __all__ = [
     "PaddedHeteroSubgraph",
     "PaddedSubgraph",
     "RootedAdjAcc",
+    "StratifiedBias",
     "Subgraph",
     "TemporalBias",
     "TransitionAcc",

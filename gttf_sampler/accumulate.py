@@ -75,7 +75,7 @@ class TransitionAcc(ForestAcc):
     Entry (u, v) is the weight of the walkers from seed number u that stand at v after k
     steps: unbiased for draws with replacement (Proposition 1), and for uniform draws
     without. Siblings share their parent, so the variance bound 1 / (4 fᵏ) of
-    Proposition 2 holds for k = 1 or f = 1 and is not a theorem beyond.
+    Proposition 2 holds for k = 1 or f = 1; with replacement 1 / (4 f₁) always does.
     """
 
     def __init__(self, k: int) -> None:

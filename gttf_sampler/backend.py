@@ -11,6 +11,7 @@ from types import ModuleType
 import torch
 
 from gttf_sampler import _check
+from gttf_sampler._compat import is_compiling
 
 BACKENDS = ("auto", "numba", "torch", "triton")
 MISSING = "numba is not installed; get it with: pip install 'gttf-sampler[fast]'"
@@ -86,7 +87,7 @@ def fast_backend(device: torch.device) -> ModuleType | None:
 
     None for torch.compile, which fuses the reference.
     """
-    if _wanted == "torch" or torch.compiler.is_compiling():
+    if _wanted == "torch" or is_compiling():
         return None
     if device.type == "cpu":
         return _triton_ops() if _wanted == "triton" and _interpreted() else _numba_ops()

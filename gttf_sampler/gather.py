@@ -11,6 +11,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import empty_rows
 from gttf_sampler._backends.types import Move, Moves
+from gttf_sampler._compat import is_compiling
 
 
 def gather_rows(values: Tensor, index: Tensor) -> Tensor:
@@ -111,7 +112,7 @@ def _check_rows(values: Any, index: Any) -> None:
 def _plain(values: Tensor) -> bool:
     """Whether they are ordinary numbers, end to end in memory that kernels read."""
     kind = values.device.type
-    known = kind == "cpu" or (kind == "cuda" and not torch.compiler.is_compiling())
+    known = kind == "cpu" or (kind == "cuda" and not is_compiling())
     if not known or values.layout is not torch.strided:
         return False
     if values.is_nested or values.is_quantized or values.dim() == 0:

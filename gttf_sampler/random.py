@@ -20,6 +20,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gttf_sampler._compat import is_compiling
+
 Randomness = torch.Generator | int | Tensor | None
 Key = int | Tensor  # unsigned, or int64 [] on an accelerator
 WORD = (1 << 64) - 1
@@ -49,7 +51,7 @@ def new_key(generator: Randomness, device: torch.device, family: int) -> Key:
     there, as with a generator on the graph's own accelerator. A compiler can neither
     see a number nor the default generator: for it torch draws the key on the device.
     """
-    compiling = torch.compiler.is_compiling()
+    compiling = is_compiling()
     if isinstance(generator, Tensor):
         if compiling or device.type != "cpu":
             return fold(mix(generator), family)

@@ -17,7 +17,7 @@ except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
         "'gttf_dgl' needs a dgl that can be imported "
         f"(got {type(err).__name__}: {cause}); "
         "install it with: pip install 'gttf-sampler[dgl]', on Python before 3.12 "
-        "(dgl 1.1.2 and 1.1.3 run with torch 2.3 and newer, dgl 2.1.0 does not)"
+        "(dgl 1.1.2 and 1.1.3 run with any torch, dgl 2.1.0 up to torch 2.2.1)"
     ) from err
 
 from gttf_dgl.check import check_unbiased

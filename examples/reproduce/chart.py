@@ -16,6 +16,8 @@ COLORS = {
     "ladies": "#7b3294",
     "fastgcn": "#c2a5cf",
     "saint": "#e08214",
+    "nodewise": "#8c510a",
+    "cluster": "#1b7837",
 }
 
 
@@ -34,8 +36,7 @@ def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    known = ("cora", "citeseer", "ppi", "hepth", "planted")
-    datasets = [name for name in known if any(row["dataset"] == name for row in found)]
+    datasets = list(dict.fromkeys(row["dataset"] for row in found))
     hosts = [host for host in HOSTS if any(row["host"] == host for row in found)]
     size = (6.4 * len(hosts), 3.2 * len(datasets) + 0.6)
     figure, grid = plt.subplots(

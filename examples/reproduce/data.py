@@ -1,17 +1,15 @@
-"""The graphs: Planetoid's Cora and CiteSeer, or one made here that needs no file."""
+"""The graphs: from files that people have, or one made here that needs none."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import import_module
 
 import torch
 from torch import Tensor
 
-from examples.reproduce.features import Features
-from gttf_sampler.embedding import largest_component
-from gttf_sampler.graph import read_edge_list
+from examples.reproduce.datasets.catalog import SOURCES, files_of
+from examples.reproduce.features import DenseFeatures, Features
 
-NAMES = {"cora": "Cora", "citeseer": "CiteSeer"}
-FILES = {"ppi": "ppi.edgelist", "hepth": "ca-HepTh.txt"}
+RANDOM_SPLITS = ("computers", "physics")
 
 
 @dataclass(frozen=True)
@@ -30,13 +28,13 @@ class Dataset:
     Attributes:
         edge_index: int64 [2, m], both directions of every edge, no self-loops.
         features: of all nodes.
-        y: int64 [n], classes.
+        y: int64 [n], classes; or uint8 [n, classes], ones for those of a node.
         train, val, test: int64, node ids.
     """
 
     name: str
     edge_index: Tensor
-    features: Features
+    features: Features | DenseFeatures
     y: Tensor
     train: Tensor
     val: Tensor
@@ -44,48 +42,42 @@ class Dataset:
 
     @property
     def num_nodes(self) -> int:
-        return self.y.numel()
+        return len(self.y)
 
     @property
     def num_classes(self) -> int:
-        return int(self.y.max()) + 1
+        return self.y.shape[1] if self.y.dim() > 1 else int(self.y.max()) + 1
 
 
 def load(
-    name: str, root: str | None = None, edges: str | None = None
+    name: str, root: str | None = None, edges: str | None = None, split: int = 0
 ) -> Dataset | Graph:
-    """A graph by its name.
+    """A graph by its name, from files; nothing is downloaded.
 
     Args:
         name: of the dataset.
-        root: the folder of PyG's `Planetoid`.
-        edges: the folder of edge lists.
+        root: the folder of the datasets, each as PyG or OGB lays it out.
+        edges: the folder of edge lists; by default the same.
+        split: the number of a random split, for datasets without one of their own.
     """
     if name == "planted":
         return planted()
-    if name in FILES:
-        if edges is None:
-            raise ValueError(
-                f"'edges' must name the folder of {FILES[name]} (got None); use --edges"
-            )
-        file = read_edge_list(Path(edges) / FILES[name])
-        kept, node = largest_component(file.edge_index, file.num_nodes)
-        return Graph(name, kept, node.numel())
-    if name not in NAMES:
-        known = ["planted", *NAMES, *FILES]
+    if name not in SOURCES:
+        known = ["planted", *SOURCES]
         raise ValueError(f"'name' must be one of {known} (got {name!r})")
-    if root is None:
-        raise ValueError(
-            f"'root' must name the folder of Planetoid's {NAMES[name]} (got None); "
-            "use --root"
-        )
-    from torch_geometric.datasets import Planetoid
-    from torch_geometric.transforms import NormalizeFeatures
+    files = files_of(name, root, edges)
+    module, function = SOURCES[name].reader.split(":")
+    reader = import_module(f"examples.reproduce.datasets.{module}")
+    how = {"split": split} if name in RANDOM_SPLITS else {}
+    found: Dataset | Graph = getattr(reader, function)(name, files, **how)
+    return found
 
-    data = Planetoid(root, NAMES[name], transform=NormalizeFeatures())[0]
-    masks = data.train_mask, data.val_mask, data.test_mask
-    split = (mask.nonzero().view(-1) for mask in masks)
-    return Dataset(name, data.edge_index, Features(data.x), data.y, *split)
+
+def as_graph(data: Dataset | Graph) -> Graph:
+    """What embeddings see of a dataset: its edges."""
+    if isinstance(data, Graph):
+        return data
+    return Graph(data.name, data.edge_index, data.num_nodes)
 
 
 def planted(blocks: int = 4, size: int = 60, words: int = 40) -> Dataset:

@@ -1,9 +1,11 @@
-"""Features of citation graphs: nearly all zeros, which dropout leaves as they are."""
+"""Features: of citation graphs nearly all zeros, of others none."""
 
 import warnings
 
 import torch
 from torch import Tensor
+
+from examples.reproduce import sparse
 
 
 class Features:
@@ -15,10 +17,21 @@ class Features:
 
     def __init__(self, x: Tensor) -> None:
         index = x.nonzero()
-        self.col, self.value = index[:, 1], x[index[:, 0], index[:, 1]]
-        self.count = (x != 0).sum(1)
-        self.start = self.count.cumsum(0) - self.count
-        self.width = x.shape[1]
+        value = x[index[:, 0], index[:, 1]]
+        self._keep(index[:, 1], value, (x != 0).sum(1), x.shape[1])
+
+    def _keep(self, col: Tensor, value: Tensor, count: Tensor, width: int) -> None:
+        self.col, self.value, self.count, self.width = col, value, count, width
+        self.start = count.cumsum(0) - count
+
+    @classmethod
+    def of_rows(
+        cls, col: Tensor, value: Tensor, count: Tensor, width: int
+    ) -> "Features":
+        """From columns and values of all rows, end to end, and their lengths."""
+        made = cls.__new__(cls)
+        made._keep(col, value, count, width)
+        return made
 
     def __len__(self) -> int:
         return self.count.numel()
@@ -40,3 +53,18 @@ class Features:
             return torch.sparse_csr_tensor(
                 pointer, col, value, size, check_invariants=False
             )
+
+
+class DenseFeatures:
+    """Features of which none is zero, with the same methods; `rows` are dense."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x, self.width = x, x.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def rows(self, node: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+        """[b, width]: the features of some nodes, or of all."""
+        x = self.x if node is None else self.x[node]
+        return sparse.dropout(x, dropout)

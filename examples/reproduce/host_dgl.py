@@ -12,7 +12,7 @@ from torch import Tensor
 from examples.reproduce import models_dgl
 from examples.reproduce.config import Method
 from examples.reproduce.data import Dataset
-from examples.reproduce.learner import Learner, Step
+from examples.reproduce.learner import Learner, Step, batches_of
 from gttf_dgl import GTTFSampler, GTTFSubgraphSampler
 
 
@@ -41,8 +41,7 @@ def learner(name: str, method: Method, data: Dataset, way: str, seed: int) -> Le
     if way == "full":
         return Learner(model, full_steps, logits)
     sampler = sampler_of(name, method, way, seed)
-    batch_size = data.train.numel()
-    loader = DataLoader(graph, data.train, sampler, batch_size=batch_size)
+    loader = DataLoader(graph, data.train, sampler, **batches_of(method, data))
     degree = graph.in_degrees().float()
 
     def sampled() -> Iterator[Step]:

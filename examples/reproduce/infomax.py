@@ -4,6 +4,7 @@ A batch B is sampled as for a GCN; the same Ã carries the features and, as the 
 example, permuted ones. What the embeddings know is asked of a linear model afterwards.
 """
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,7 +74,13 @@ def fit(
     def look(loss: float) -> dict[str, float]:
         return {"val": -loss}
 
-    best, costs = run(method, optimizer, losses, look, report, "loss")
+    best_state: dict[str, Any] = {}
+
+    def keep() -> None:
+        best_state.update(copy.deepcopy(model.state_dict()))
+
+    best, costs = run(method, optimizer, losses, look, report, "loss", keep)
+    model.load_state_dict(best_state)
     model.eval()
     with torch.no_grad():
         z = encoder(*whole)

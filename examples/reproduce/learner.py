@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
+
+from examples.reproduce.config import Method
+from examples.reproduce.data import Dataset
 
 
 class Step(NamedTuple):
@@ -34,3 +37,16 @@ class Learner:
     model: nn.Module
     steps: Callable[[], Iterable[Step]]
     logits: Callable[[], Tensor]
+
+    def penalty(self) -> Tensor | float:
+        """What the model adds to the loss by itself; 0 for nearly all."""
+        penalty = getattr(self.model, "penalty", None)
+        return 0.0 if penalty is None else penalty()
+
+
+def batches_of(method: Method, data: Dataset) -> dict[str, Any]:
+    """Arguments of a host's loader: so many seeds at a time, or all of them."""
+    size = method.options.get("batch")
+    if size is None:
+        return {"batch_size": data.train.numel()}
+    return {"batch_size": int(size), "shuffle": True}

@@ -32,18 +32,38 @@ class GCN(nn.Module):
         return self.last(graphs[1], h, edge_weight=last)
 
 
+class MessageDropout(nn.Dropout):
+    """Drops attention, as GATConv asks, and entries of what is summed up by it.
+
+    GATConv has no place for the second one of GAT's authors; here its features lie in
+    the graph already, and its scores are made.
+    """
+
+    graph: dgl.DGLGraph
+
+    def forward(self, attention: Tensor) -> Tensor:
+        self.graph.srcdata["ft"] = super().forward(self.graph.srcdata["ft"])
+        return super().forward(attention)
+
+
 class GAT(nn.Module):
     def __init__(self, inputs: int, outputs: int, method: Method) -> None:
         super().__init__()
         heads, drop = int(method.options["heads"]), method.dropout
         own = {"attn_drop": drop, "allow_zero_in_degree": True}
         self.first = GATConv(inputs, method.hidden // heads, heads, **own)
-        self.last = GATConv(method.hidden, outputs, 1, feat_drop=drop, **own)
+        last = method.options.get("out_heads", 1)
+        self.last = GATConv(method.hidden, outputs, last, feat_drop=drop, **own)
+        if method.options.get("drop_messages"):
+            for conv in (self.first, self.last):
+                conv.attn_drop = MessageDropout(drop)
 
     def forward(self, graphs: Sequence[dgl.DGLGraph], x: Tensor) -> Tensor:
         x = x.to_dense() if graphs[0].is_block else x
+        for conv, graph in zip((self.first, self.last), graphs, strict=True):
+            conv.attn_drop.graph = graph
         h = F.elu(self.first(graphs[0], x).flatten(1))
-        return self.last(graphs[1], h).squeeze(1)
+        return self.last(graphs[1], h).mean(1)
 
 
 class GCNII(nn.Module):
@@ -93,7 +113,9 @@ class SAGE(nn.Module):
         self.dropout = method.dropout
 
     def forward(self, graphs: Sequence[dgl.DGLGraph], x: Tensor) -> Tensor:
-        h = self.first(graphs[0], x.to_dense()).relu()
+        # DGL projects wide rows first, which need not be dense for that
+        sliced = graphs[0].is_block or x.shape[1] <= self.first._out_feats
+        h = self.first(graphs[0], x.to_dense() if sliced else x).relu()
         h = F.dropout(h, self.dropout, self.training)
         return self.last(graphs[1], h)
 

@@ -1,6 +1,6 @@
 """The models, made of PyG's own layers; input dropout is done by `Features`."""
 
-import warnings
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from torch_geometric.nn import (
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from examples.reproduce.config import Method
+from examples.reproduce.sparse import Matrix, Product, csr, dropout
 
 
 class GCN(nn.Module):
@@ -32,18 +33,45 @@ class GCN(nn.Module):
 
 
 class GAT(nn.Module):
+    """As its authors have it, who drop entries of what is summed up once more."""
+
     def __init__(self, inputs: int, outputs: int, method: Method) -> None:
         super().__init__()
         heads = int(method.options["heads"])
         drop = method.dropout
         self.first = GATConv(inputs, method.hidden // heads, heads, dropout=drop)
-        self.last = GATConv(method.hidden, outputs, dropout=drop)
+        last = {"heads": method.options.get("out_heads", 1), "concat": False}
+        self.last = GATConv(method.hidden, outputs, dropout=drop, **last)
         self.dropout = drop
+        if method.options.get("drop_messages"):
+            for conv in (self.first, self.last):
+                conv.register_propagate_forward_pre_hook(self._drop)
+
+    def _drop(self, conv: GATConv, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        *rest, given = inputs
+        source, target = given["x"]
+        source = F.dropout(source, self.dropout, self.training)
+        return *rest, {**given, "x": (source, target)}
 
     def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> Tensor:
         h = F.elu(self.first(x, edge_index))
         h = F.dropout(h, self.dropout, self.training)
         return self.last(h, edge_index)
+
+
+class DeepConv(GCN2Conv):
+    """GCN2Conv whose products with the graph have quick gradients."""
+
+    transpose: Tensor
+
+    def reset_parameters(self) -> None:
+        """As GCNII's authors start; PyG from weights √3 times as large."""
+        super().reset_parameters()
+        bound = self.channels**-0.5
+        nn.init.uniform_(self.weight1, -bound, bound)
+
+    def message_and_aggregate(self, adj_t: Tensor, x: Tensor) -> Tensor:
+        return Product.apply(adj_t, self.transpose, x)
 
 
 class GCNII(nn.Module):
@@ -54,39 +82,91 @@ class GCNII(nn.Module):
         alpha, theta = method.options["alpha"], method.options["theta"]
         self.first = nn.Linear(inputs, method.hidden)
         self.convs = nn.ModuleList(
-            GCN2Conv(method.hidden, alpha, theta, layer, normalize=False)
+            DeepConv(method.hidden, alpha, theta, layer, normalize=False)
             for layer in range(1, method.layers + 1)
         )
         self.last = nn.Linear(method.hidden, outputs)
         self.dropout = method.dropout
 
-    def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, edge_index: Tensor | Matrix, weight: Tensor | None
+    ) -> Tensor:
+        if isinstance(edge_index, Tensor):
+            edge_index = Matrix.of(edge_index, weight, x.shape[0])
         h = start = self.first(x).relu()
         for conv in self.convs:
-            h = F.dropout(h, self.dropout, self.training)
-            h = conv(h, start, edge_index, weight).relu()
-        return self.last(F.dropout(h, self.dropout, self.training))
+            h = dropout(h, self.dropout, self.training)
+            conv.transpose = edge_index.backward
+            h = conv(h, start, edge_index.forward).relu()
+        return self.last(dropout(h, self.dropout, self.training))
+
+
+class Mix(MixHopConv):
+    """MixHopConv with as many units per power as its authors give it.
+
+    It takes the weights of edges as they are, and projects before it propagates,
+    Aᵖ (X W) and not (Aᵖ X) W, as rows of words are sparse and units are few.
+    """
+
+    def __init__(self, inputs: int, units: list[int]) -> None:
+        super().__init__(inputs, 1, list(range(len(units))), bias=False)
+        self.lins = nn.ModuleList(
+            nn.Linear(inputs, own, bias=False) if own else nn.Identity()
+            for own in units
+        )
+        self.units = units
+        for kernel in self.parameters():
+            nn.init.xavier_uniform_(kernel)
+
+    def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> Tensor:
+        done: list[Tensor] = []  # of this power and higher ones, propagated so far
+        for power in reversed(self.powers):
+            if self.units[power]:
+                done = [self.lins[power](x), *done]
+            if power:
+                h = torch.cat(done, dim=1)
+                h = self.propagate(edge_index, x=h, edge_weight=weight)
+                done = list(h.split([part.shape[1] for part in done], dim=1))
+        return torch.cat(done, dim=1)
 
 
 class MixHop(nn.Module):
+    """As its authors have it, whose normalisation has no memory of batches."""
+
     def __init__(self, inputs: int, outputs: int, method: Method) -> None:
         super().__init__()
-        powers = list(range(int(method.options["hops"]) + 1))
-        wide = len(powers) * method.hidden
-        sizes = [inputs] + [wide] * method.layers
-        self.mixes = nn.ModuleList(
-            MixHopConv(size, method.hidden, powers) for size in sizes[:-1]
+        first, last = method.options["units"]
+        self.first, self.last = Mix(inputs, first), Mix(sum(first), last)
+        self.norm = nn.BatchNorm1d(sum(first), eps=1e-3, track_running_stats=False)
+        self.norm.weight.requires_grad_(False)
+        self.mix = nn.Parameter(torch.zeros(sum(last) // outputs))
+        self.dropout, self.decay = (
+            method.options["hidden_dropout"],
+            method.options["l2"],
         )
-        self.norms = nn.ModuleList(nn.BatchNorm1d(wide) for _ in self.mixes)
-        self.last = nn.Linear(wide, outputs)
-        self.dropout = method.dropout
 
     def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> Tensor:
-        h = x.to_dense()
-        for mix, norm in zip(self.mixes, self.norms, strict=True):
-            h = norm(mix(h, edge_index, weight))
-            h = F.dropout(h, self.dropout, self.training)
-        return self.last(h)
+        h = self.norm(self.first(unit_rows(x), edge_index, weight)).relu()
+        h = F.dropout(h, self.dropout, self.training)
+        parts = self.last(h, edge_index, weight).unflatten(1, (self.mix.numel(), -1))
+        return (parts * self.mix.softmax(0)[:, None]).sum(1)
+
+    def penalty(self) -> Tensor:
+        """L2 and group lasso, by columns, of all kernels, with the same factor."""
+        kernels = [*self.first.parameters(), *self.last.parameters()]
+        terms = [w.square().sum() + w.norm(dim=1).sum() for w in kernels]
+        return self.decay * torch.stack(terms).sum() + 1e-3 * self.mix.square().mean()
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """CSR rows of length one, or zero."""
+    pointer, value = x.crow_indices(), x.values()
+    row = torch.arange(x.shape[0]).repeat_interleave(pointer.diff())
+    square = torch.zeros(x.shape[0]).index_add_(0, row, value.square())
+    value = value * square.clamp(min=1e-12).rsqrt()[row]
+    return torch.sparse_csr_tensor(
+        pointer, x.col_indices(), value, x.shape, check_invariants=False
+    )
 
 
 class SGC(nn.Module):
@@ -122,10 +202,4 @@ def full_matrix(edge_index: Tensor, num_nodes: int, normalized: bool) -> Tensor:
     weight = torch.ones(edge_index.shape[1])
     if normalized:
         edge_index, weight = gcn_norm(edge_index, weight, num_nodes)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR")
-        size = (num_nodes, num_nodes)
-        matrix = torch.sparse_coo_tensor(
-            edge_index.flip(0), weight, size, check_invariants=False
-        )
-        return matrix.coalesce().to_sparse_csr()
+    return csr(edge_index.flip(0), weight, num_nodes)

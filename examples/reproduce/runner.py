@@ -11,7 +11,7 @@ import torch
 from tqdm import tqdm
 
 from examples.reproduce.config import METHODS, Method
-from examples.reproduce.data import load
+from examples.reproduce.data import as_graph, load
 from examples.reproduce.provenance import provenance
 from examples.reproduce.store import Store
 from examples.reproduce.tasks import Task
@@ -44,7 +44,7 @@ def run(
 ) -> dict[str, Any]:
     """Trains one model, here and now; returns what is to be kept."""
     method = method_of(task, epochs)
-    data = load(task.dataset, root, edges)
+    data = load(task.dataset, root, edges, split=task.seed)
     with PeakMemory() as memory:
         begin = time.perf_counter()
         result = _fit(task, method, data, report)
@@ -58,7 +58,8 @@ def _fit(task: Task, method: Method, data: Any, report: Report) -> dict[str, Any
     if method.kind == "links":
         from examples.reproduce import links
 
-        return links.fit(task.method, data, method, task.way, task.seed, report)
+        graph = as_graph(data)
+        return links.fit(task.method, graph, method, task.way, task.seed, report)
     if method.kind == "infomax":
         from examples.reproduce import infomax
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from statistics import mean, stdev
 from typing import Any
 
-from examples.reproduce.config import HOSTS, METHODS
+from examples.reproduce.config import METHODS
 
 HEADER = (
     "method",
@@ -81,25 +81,3 @@ def text(runs: Iterable[dict[str, Any]]) -> str:
         ]
         out.append("  ".join(words).rstrip())
     return "\n".join([*out, *sorted(notes)])
-
-
-def markdown(runs: Iterable[dict[str, Any]]) -> str:
-    """A line per method and dataset: both hosts, without and with GTTF."""
-    found = {tuple(row[name] for name in HEADER[:4]): row for row in rows(runs)}
-    columns = [(host, way) for host in HOSTS for way in ("full", "gttf")]
-    names = {"full": "full batch", "gttf": "GTTF"}
-    hosts = {"pyg": "PyG", "dgl": "DGL"}
-    heads = [f"{hosts[host]}, {names[way]}" for host, way in columns]
-    lines = [["", *heads, "paper, GTTF"], ["---", *["---:"] * (len(heads) + 1)]]
-    for method, dataset in dict.fromkeys(key[:2] for key in found):
-        cells = [found.get((method, dataset, *column)) for column in columns]
-        if not any(cell is not None and cell["missing"] is None for cell in cells):
-            continue
-        scores = [
-            f"{cell['mean']:.1f} ± {cell['std']:.1f}" if cell and "mean" in cell else ""
-            for cell in cells
-        ]
-        paper = METHODS[method].paper.get(dataset)
-        end = "" if paper is None else f"{paper:.1f}"
-        lines.append([f"{method}, {dataset}", *scores, end])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from examples.reproduce.cells import BY_NAME
 from examples.reproduce.config import EDGE_LISTS, HOSTS, METHODS
+from examples.reproduce.protocol import seeds_of
+
+EVERYTHING = ("planted", "cora", "citeseer", "ppi", "hepth")  # all methods are run here
 
 
 class Task(NamedTuple):
@@ -37,17 +41,22 @@ def tasks(
     only: Sequence[str] = (),
     hosts: Sequence[str] = HOSTS,
     ways: Sequence[str] = (),
-    seeds: int = 3,
+    seeds: int | None = None,
 ) -> list[Task]:
-    """All runs, those of a cell together; `only` holds cells or methods."""
+    """All runs, those of a cell together; `only` holds cells or methods.
+
+    All ways of a seed come before the next seed, so that what is there when it is
+    stopped can be compared in pairs. Without `seeds` there are those of the protocol.
+    """
     found = [
         Task(name, dataset, host, way, seed)
         for name, method in METHODS.items()
         for dataset in datasets
         if method.kind == "links" or dataset not in EDGE_LISTS
+        if dataset in EVERYTHING or f"{name}-{dataset}" in BY_NAME
         for host in hosts
-        for way in method.ways.get(host, ())
-        for seed in range(seeds)
+        for seed in range(seeds_of(dataset) if seeds is None else seeds)
+        for way in method.on(dataset).ways.get(host, ())
     ]
     if ways:
         found = [task for task in found if task.way in ways]

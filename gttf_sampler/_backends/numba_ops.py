@@ -17,7 +17,7 @@ from gttf_sampler._backends import gather_kernels, kernels, torch_ops
 from gttf_sampler._backends.memory import IDS, borrow, empty, lend
 from gttf_sampler._backends.numba_asked import Numbers as Numbers
 from gttf_sampler._backends.numba_asked import asked as asked
-from gttf_sampler._backends.numba_disk import place_rows as place_rows
+from gttf_sampler._backends.numba_disk import read_all as read_all
 from gttf_sampler._backends.numba_disk import read_runs as read_runs
 from gttf_sampler._backends.numba_pairs import as_gradient as as_gradient
 from gttf_sampler._backends.numba_pairs import draw_alias as draw_alias
@@ -208,7 +208,9 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
 def walk_node2vec(
     graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """(edges, nodes) of every step; see `torch_ops`."""
+    """(edges, nodes) of every step; see `torch_ops`. Weighted ones go step by step."""
+    if graph.table is not None:
+        return None
     batch, total = seeds.numel(), seeds.numel() * (length + 1)
     nodes, edges = IDS.make(total), IDS.make(total)
     nodes[:batch] = seeds

@@ -215,7 +215,7 @@ def flat(table: Tensor) -> Array:
     """The numbers of a table, one after the other; bfloat16 as uint16."""
     numbers = table.detach().view(-1)
     if numbers.dtype == torch.bfloat16:
-        numbers = numbers.view(torch.uint16)
+        return numbers.view(torch.int16).numpy().view(np.uint16)  # torch 2.2 has none
     made: Array = numbers.numpy()
     return made
 

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from gttf_sampler._backends import (
     torch_disk,
+    torch_node2vec,
     torch_ops,
     torch_pairs,
     torch_second_order,
@@ -45,8 +46,7 @@ __all__ = [
     "pair_gradients",
     "pair_pass",
     "pair_scores",
-    "place_rows",
-    "read_runs",
+    "read_all",
     "rooted",
     "rooted_padded",
     "row_range",
@@ -83,7 +83,7 @@ both_ways = _door(torch_ops.both_ways)
 compress = _door(torch_ops.compress)
 draw_alias = _door(torch_pairs.draw_alias)
 draw_exact_node2vec = _door(torch_second_order.draw_exact_node2vec)
-draw_node2vec = _door(torch_ops.draw_node2vec)
+draw_node2vec = _door(torch_node2vec.draw_node2vec)
 draw_uniform = _door(torch_ops.draw_uniform)
 draw_weighted = _door(torch_ops.draw_weighted)
 edge_filter = _door(torch_ops.edge_filter)
@@ -98,14 +98,13 @@ has_edge = _door(torch_ops.has_edge)
 pair_gradients = _door(torch_pairs.pair_gradients)
 pair_pass = _door(torch_pairs.pair_pass)
 pair_scores = _door(torch_pairs.pair_scores)
-place_rows = _door(torch_disk.place_rows)
-read_runs = _door(torch_disk.read_runs)
+read_all = _door(torch_disk.read_all)
 rooted = _door(torch_ops.rooted)
 rooted_padded = _door(torch_ops.rooted_padded)
 row_range = _door(torch_ops.row_range)
 step_rows = _door(torch_pairs.step_rows)
 take_or_none = _door(torch_ops.take_or_none)
 walk_node2vec = _door(torch_second_order.walk_node2vec)
-weigh_node2vec = _door(torch_ops.weigh_node2vec)
+weigh_node2vec = _door(torch_node2vec.weigh_node2vec)
 upper_bound = _door(torch_ops.upper_bound)
 weight_table = _door(torch_ops.weight_table)

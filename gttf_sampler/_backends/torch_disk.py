@@ -1,30 +1,54 @@
-"""Rows from files and caches without compiled code: the reference of the kernels."""
+"""Rows from files without compiled code: the reference of the kernels."""
 
 import mmap
 import os
+from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gttf_sampler._backends.threads import READERS, READS, held, run
 from gttf_sampler._backends.types import Reads
+
+FEWEST, MOST = 4, 512  # runs that a thread takes at a time
 
 _seeking = Lock()  # on Windows, where files are read from where the last one stopped
 
 
+def read_all(reads: Reads, owner: Any) -> None:
+    """Reads all runs into where they belong; notes which of them failed.
+
+    `owner` is that of the open file, which must live as long as somebody reads.
+    """
+    spread(read_runs, reads, owner)
+
+
+def spread(read: Callable[[Reads, int, int], None], reads: Reads, owner: Any) -> None:
+    """Has so many threads read that the disk is busy while each of them waits."""
+    count = reads.runs
+    step = min(MOST, max(FEWEST, count // (4 * READS)))
+    calls = [
+        partial(held, (owner, reads), read, reads, lo, min(lo + step, count))
+        for lo in range(0, count, step)
+    ]
+    run(calls, READERS)
+
+
 def read_runs(reads: Reads, lo: int, hi: int) -> None:
-    """Reads runs lo to hi into where they belong; notes which of them failed."""
+    """Reads runs lo to hi, one after the other."""
     out = reads.out
-    for run in range(lo, hi):
-        a, b = int(reads.start[run]), int(reads.start[run + 1])
+    for number in range(lo, hi):
+        a, b = int(reads.start[number]), int(reads.start[number + 1])
         ids = torch.from_numpy(reads.ids[a:b])
         try:
             rows = run_at(reads, int(ids[0]), int(ids[-1]))
         except OSError:
             rows = None
         if rows is None:
-            reads.failed[run] = 1
+            reads.failed[number] = 1
         else:
             out[torch.from_numpy(reads.place[a:b])] = rows[ids - ids[0]]
 
@@ -55,9 +79,3 @@ def read_at(handle: int, into: memoryview, offset: int) -> int:
         data = os.read(handle, into.nbytes)
     into[: len(data)] = data
     return len(data)
-
-
-def place_rows(values: Tensor, slot: Tensor, out: Tensor) -> None:
-    """Copies row slot[i] of `values` to row i of `out`, unless it is negative."""
-    here = (slot >= 0).nonzero().view(-1)
-    out[here] = values[slot[here].long()]

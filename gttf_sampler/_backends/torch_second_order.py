@@ -6,13 +6,23 @@ more arithmetic than to ask who is waiting, and fewer operations.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from gttf_sampler._backends.torch_kinds import (
+    BACK,
+    Constants,
+    Words,
+    accepted_of,
+    constants_of,
+    kinds_of,
+    number,
+    units,
+)
 from gttf_sampler._backends.torch_ops import is_free_to_ask, take
-from gttf_sampler._backends.types import MASS_BITS, WHOLE_ROWS, SecondOrder
+from gttf_sampler._backends.torch_second_order_mass import first_by_mass, step_by_mass
+from gttf_sampler._backends.types import WHOLE_ROWS, SecondOrder
 from gttf_sampler.random import (
     GOLDEN,
     Key,
@@ -26,44 +36,7 @@ from gttf_sampler.random import (
 )
 from gttf_sampler.random import stream as streams
 
-BACK, NEAR, AWAY, NONE = range(4)  # kinds of entries of a row
-
 Steps = list[tuple[Tensor, Tensor]]
-
-
-class _Constants(NamedTuple):
-    """What does not change from step to step, on the device.
-
-    Attributes:
-        slot: [1, longest], the places of a row.
-        kinds: [3, 1], BACK, NEAR and AWAY.
-        alpha: float64 [3], their weights.
-        share: [4], up to which coin each kind is accepted.
-        one: [1]; a number of no dimensions would be cast to what it meets.
-        codes: [m], row · n + column of all edges, ascending.
-        places: [m], where the entries of sorted rows stand; None for the same places.
-    """
-
-    slot: Tensor
-    kinds: Tensor
-    alpha: Tensor
-    share: Tensor
-    one: Tensor
-    codes: Tensor
-    places: Tensor | None
-
-
-class _Words(NamedTuple):
-    """The random words of one step.
-
-    Attributes:
-        low, high: [w, rounds + 1], halves of the words of proposals and the exact draw.
-        coin: [w, rounds], 63 bits each.
-    """
-
-    low: Tensor
-    high: Tensor
-    coin: Tensor
 
 
 def _codes(graph: SecondOrder, node: Tensor) -> Tensor | None:
@@ -71,7 +44,7 @@ def _codes(graph: SecondOrder, node: Tensor) -> Tensor | None:
 
     Not where one can ask who is waiting, nor where there are too many entries.
     """
-    if is_free_to_ask(node) or graph.codes is None or graph.table is not None:
+    if is_free_to_ask(node) or graph.codes is None:
         return None
     width = max(graph.longest, 2 * graph.rounds)
     some = graph.longest > 0 and node.numel() * width <= WHOLE_ROWS
@@ -81,25 +54,30 @@ def _codes(graph: SecondOrder, node: Tensor) -> Tensor | None:
 def walk_node2vec(
     graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
 ) -> Steps | None:
-    """(edges, nodes) [b, 1] of every step of unweighted walks, in one call.
+    """(edges, nodes) [b, 1] of every step of walks, in one call.
 
-    A walker that was refused in all rounds goes on as in `weigh_node2vec`. None where
+    A walker that was refused in all rounds goes on as in `weigh_node2vec`, or by the
+    weights of all its neighbours if edges have some. None where
     it is better to take the walks step by step, as where one can ask who is waiting;
     they come out the same.
     """
     codes = _codes(graph, seeds)
     if codes is None or not stays or not length:
         return None
-    constants = _constants(graph, codes)
+    constants = constants_of(graph, codes)
     slot = torch.arange(seeds.numel(), device=seeds.device)
     first = streams(fold(key, 0), slot)
     start, count = _rows(graph, seeds)
-    offset = below(bits(first, 0), count)
-    steps = [_arrive(graph, seeds, start + offset, count)]
+    if graph.table is None:
+        edge = start + below(bits(first, 0), count)
+    else:
+        edge = first_by_mass(graph, first, start, count)
+    steps = [_arrive(graph, seeds, edge, count)]
     last, node = seeds, steps[0][1].view(-1)
+    step = _step if graph.table is None else step_by_mass
     for words in _all_words(graph, key, slot, length):
         start, count = _rows(graph, node)
-        edge = _step(graph, constants, words, start, count, last)
+        edge = step(graph, constants, words, start, count, last)
         steps.append(_arrive(graph, node, edge, count))
         last, node = node, steps[-1][1].view(-1)
     return steps
@@ -118,37 +96,18 @@ def draw_exact_node2vec(
     start, count = _rows(graph, node.clamp(min=0))
     count = count.masked_fill_(node < 0, 0)
     words = _words(graph, stream[None], _exact_word(graph, stream)[None])
-    edge = _step(graph, _constants(graph, codes), words[0], start, count, last)
+    step = _step if graph.table is None else step_by_mass
+    edge = step(graph, constants_of(graph, codes), words[0], start, count, last)
     return edge.masked_fill_(count == 0, -1)
-
-
-def _constants(graph: SecondOrder, codes: Tensor) -> _Constants:
-    """Made of numbers, without a copy from the host."""
-    device, envelope = graph.device, graph.envelope
-    shares = (envelope.back, envelope.near, envelope.away, 0)
-    return _Constants(
-        torch.arange(graph.longest, device=device)[None],
-        torch.arange(3, device=device)[:, None],
-        torch.stack([_number(a, device, torch.float64) for a in graph.alpha]),
-        torch.stack([_number(share, device, torch.int64) for share in shares]),
-        _number(1, device, torch.int64).view(1),
-        codes,
-        graph.order(),
-    )
-
-
-def _number(value: float, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A number on the device."""
-    return torch.full((), value, device=device, dtype=dtype)
 
 
 def _all_words(
     graph: SecondOrder, key: Key, slot: Tensor, length: int
-) -> Iterator[_Words]:
+) -> Iterator[Words]:
     """The words of every step but the first, made for many steps at once."""
     many = max(1, WHOLE_ROWS // max(1, slot.numel() * 2 * graph.rounds))
     if isinstance(key, int):
-        key = _number(signed(key), slot.device, torch.int64)
+        key = number(signed(key), slot.device, torch.int64)
     for begin in range(1, length, many):
         depth = torch.arange(begin, min(begin + many, length), device=slot.device)
         keys = bits(key, depth)  # `fold` for all of them
@@ -162,36 +121,47 @@ def _exact_word(graph: SecondOrder, stream: Tensor) -> Tensor:
     return bits(bits(stream, 2 * graph.rounds), 0)
 
 
-def _words(graph: SecondOrder, stream: Tensor, exact: Tensor) -> list[_Words]:
+def _words(graph: SecondOrder, stream: Tensor, exact: Tensor) -> list[Words]:
     """The words of steps [h, w]."""
     turn = torch.arange(0, 2 * graph.rounds, 2, device=stream.device)
     proposed = torch.cat([bits(stream[..., None], turn), exact[..., None]], dim=-1)
     low, high = limbs(proposed)
     coin = bits(stream[..., None], turn + 1).bitwise_right_shift_(1)
     coin = coin.bitwise_and_((1 << 63) - 1)
-    return [_Words(*parts) for parts in zip(low, high, coin, strict=True)]
+    return [Words(*parts) for parts in zip(low, high, coin, strict=True)]
 
 
 def _rows(graph: SecondOrder, node: Tensor) -> tuple[Tensor, Tensor]:
-    """Start and length [w] of the row of each node, none of which is -1."""
+    """Start and length [w] of the row of each node; 0 and none for -1.
+
+    Only where edges have weights has a walker nowhere to go and cannot stay either.
+    """
+    if graph.table is None:
+        start = take(graph.rowptr, node)
+        return start, take(graph.rowptr, node + 1).sub_(start)
+    gone = node < 0
+    node = node.masked_fill(gone, 0)
     start = take(graph.rowptr, node)
-    return start, take(graph.rowptr, node + 1).sub_(start)
+    count = take(graph.rowptr, node + 1).sub_(start)
+    return start, count.masked_fill_(gone, 0)
 
 
 def _arrive(
     graph: SecondOrder, node: Tensor, edge: Tensor, count: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Edges and nodes [w, 1]; at a dead end a walker stays."""
+    """Edges and nodes [w, 1]; at a dead end a walker stays, without mass it is gone."""
     dead = count == 0
-    arrived = take(graph.col, edge.clamp(max=graph.col.numel() - 1)).to(torch.int64)
+    arrived = take(graph.col, edge.clamp(0, graph.col.numel() - 1)).to(torch.int64)
+    if graph.table is not None:
+        arrived.masked_fill_(edge < 0, -1)
     arrived = torch.where(dead, node, arrived)
     return edge.masked_fill(dead, -1)[:, None], arrived[:, None]
 
 
 def _step(
     graph: SecondOrder,
-    constants: _Constants,
-    words: _Words,
+    constants: Constants,
+    words: Words,
     start: Tensor,
     count: Tensor,
     last: Tensor,
@@ -200,7 +170,7 @@ def _step(
     envelope, last, rounds = graph.envelope, last[:, None], graph.rounds
     start, count = start[:, None], count[:, None]
     at = (start + constants.slot).clamp_(max=graph.col.numel() - 1)
-    kind = _kinds(graph, constants, at, count, last)  # [w, longest]
+    kind = kinds_of(graph, constants, at, count, last)  # [w, longest]
     number = (kind[:, None] == constants.kinds).sum(2)  # [w, 3]
     mass = _masses(constants, number, count)
     whole = mass * number
@@ -213,8 +183,8 @@ def _step(
     exact = target[:, rounds:]
     target = target[:, :rounds]
     offset = target >> envelope.unit
-    found = kind.gather(1, offset.clamp(max=graph.longest - 1))
-    accepted = words.coin <= take(constants.share, found)
+    inside = offset.clamp(max=graph.longest - 1)
+    accepted = accepted_of(constants, kind, inside, words.coin)
     if envelope.extra:  # beyond the row are second chances of the way back
         second = target >= ordinary
         copy = (target - ordinary) // envelope.extra
@@ -234,31 +204,16 @@ def _step(
     return torch.where(direct, offset, sought).add_(start).view(-1)
 
 
-def _kinds(
-    graph: SecondOrder, constants: _Constants, at: Tensor, count: Tensor, last: Tensor
-) -> Tensor:
-    """The kind [w, longest] of every entry of the rows of walkers."""
-    to = take(graph.col, at)
-    code = torch.add(last, to, alpha=graph.rowptr.numel() - 1)  # the edge back to last
-    near = torch.searchsorted(constants.codes, code)
-    found = take(constants.codes, near.clamp_(max=constants.codes.numel() - 1))
-    kind = (found != code) + constants.one  # NEAR or AWAY
-    return kind.masked_fill_(to == last, BACK).masked_fill_(
-        constants.slot >= count, NONE
-    )
-
-
-def _masses(constants: _Constants, number: Tensor, count: Tensor) -> Tensor:
+def _masses(constants: Constants, number: Tensor, count: Tensor) -> Tensor:
     """Integer masses [w, 3] of one neighbour of every kind, as in `weight_table`."""
-    top = ((number > 0) * constants.alpha).amax(1, keepdim=True)
-    length = torch.frexp(count.to(torch.float64)).exponent
-    unit = constants.one << (MASS_BITS - length)
-    mass = (constants.alpha / top).mul_(unit).to(torch.int64)
+    alpha = constants.alpha[:3]
+    top = ((number > 0) * alpha).amax(1, keepdim=True)
+    mass = (alpha / top).mul_(units(constants, count)).to(torch.int64)
     return mass.clamp_(min=1)
 
 
 def _sought(
-    constants: _Constants,
+    constants: Constants,
     kind: Tensor,
     kind_of: Tensor,
     rank: Tensor,

@@ -6,6 +6,7 @@ per hop, and once more in front where the first hop takes all.
 """
 
 import math
+import struct
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -108,12 +109,16 @@ def walk_node2vec(
         node2vec,
         (blocks(batch, how.WALKERS) if length else 0,),
         *(graph.rowptr, graph.col, graph.sorted_col),
-        *(graph.col if order is None else order, *reverse, key_of(key)),
+        *(graph.col if order is None else order, *reverse),
+        graph.col if graph.table is None else graph.table,
+        *(graph.col if graph.weight is None else graph.weight, key_of(key)),
         (back, near, away, unit, max(extra, 1), extra * copies),
-        *(_shares(graph.alpha), graph.rounds, batch, length, int(stays)),
+        *(_shares(graph.alpha), _words_of(graph.alpha), graph.rounds),
+        *(batch, length, int(stays)),
         *(seeds.contiguous(), nodes, edges),
         ORDERED=order is None,
         REVERSED=graph.reverse is not None,
+        MASS=graph.table is not None,
         B=how.WALKERS,
     )
     return _levels(edges, nodes, [batch] * length, [1] * length)
@@ -179,3 +184,8 @@ def _shares(alpha: tuple[float, float, float]) -> tuple[int, ...]:
     parts = [math.frexp(min(own / top, 1.0)) for own in alpha for top in alpha]
     significands = [int(fraction * 2**53) for fraction, _ in parts]
     return (*ranks, *significands, *(53 - exponent for _, exponent in parts))
+
+
+def _words_of(doubles: tuple[float, ...]) -> tuple[int, ...]:
+    """The bits of doubles: one that goes to a kernel as such loses half of them."""
+    return struct.unpack(f"{len(doubles)}q", struct.pack(f"{len(doubles)}d", *doubles))

@@ -76,7 +76,9 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
         yield finish, apart | entries
         yield pad, apart | entries
         yield walks.walk, {"MASS": all_, "B": how.WALKERS}
-        yield walks.node2vec, {"ORDERED": not all_, "REVERSED": all_, "B": how.WALKERS}
+        for by_mass in (False, True):
+            rows_ = {"ORDERED": not all_, "REVERSED": all_, "MASS": by_mass}
+            yield walks.node2vec, rows_ | {"B": how.WALKERS}
     yield hops.scan, span
     yield ends.number, span
     yield claims.rehash, entries
@@ -108,6 +110,10 @@ def _type(kernel: Any, name: str, constants: dict[str, Any]) -> Any:
         return ("i64",) * 6
     if name == "shares":
         return ("i32",) * 3 + ("i64",) * 9 + ("i32",) * 9
+    if name == "alpha":
+        return ("i64",) * 3
+    if name == "weights":
+        return "*fp32"
     if name == "key":
         return "i64"
     if name in NUMBERS:

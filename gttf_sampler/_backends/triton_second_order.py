@@ -33,7 +33,7 @@ def _place(order, at, mask, ORDERED: tl.constexpr):
 
 
 @triton.jit
-def _holds(rowptr, sorted_col, source, target, mask):
+def holds(rowptr, sorted_col, source, target, mask):
     """Whether the row of `source` holds `target`."""
     low, count = row_of(rowptr, source, mask)
     at = bisect(sorted_col, low, low + count, target - 1)
@@ -42,16 +42,14 @@ def _holds(rowptr, sorted_col, source, target, mask):
 
 
 @triton.jit
-def propose(
-    graph, envelope, stream, start, count, last, turn, mask, ORDERED: tl.constexpr
-):
+def propose(graph, envelope, own, last, turn, mask, ORDERED: tl.constexpr):
     """An edge for every walker, and whether it is accepted.
 
-    Beyond the row there are second chances of the way back, which need no coin. Whether
-    a neighbour is next to `last` is asked only where the coin leaves it open.
+    Beyond the row there are second chances of the way back, which need no coin.
     """
-    rowptr, col, sorted_col, order = graph[0], graph[1], graph[2], graph[3]
-    back, near, away, unit, extra, chances = envelope
+    sorted_col, order = graph[2], graph[3]
+    stream, start, count = own
+    unit, extra, chances = envelope[3], envelope[4], envelope[5]
     twice = tl.zeros_like(start) + 2 * turn
     ordinary = count << unit
     target = below(bits(stream, twice), ordinary + chances)
@@ -68,13 +66,21 @@ def propose(
         edge = tl.where(second, _place(order, at, found, ORDERED), edge)
         coin = tl.where(second, 0, coin)
         there = there | found
-    to = tl.load(col + edge, mask=there, other=-1).to(tl.int64)
-    open_ = there & (to != last)
+    return edge, accept(graph, envelope, edge, coin, last, there)
+
+
+@triton.jit
+def accept(graph, envelope, edge, coin, last, mask):
+    """Whether edges are accepted; who is near is asked only where it decides."""
+    rowptr, col, sorted_col = graph[0], graph[1], graph[2]
+    back, near, away = envelope[0], envelope[1], envelope[2]
+    to = tl.load(col + edge, mask=mask, other=-1).to(tl.int64)
+    open_ = mask & (to != last)
     open_ = open_ & (coin > tl.minimum(near, away)) & (coin <= tl.maximum(near, away))
-    adjacent = _holds(rowptr, sorted_col, to, last, open_)
+    adjacent = holds(rowptr, sorted_col, to, last, open_)
     share = tl.where(adjacent, near, away)
     share = tl.where(to == last, back, share)
-    return edge, there & (coin <= share)
+    return mask & (coin <= share)
 
 
 @triton.jit
@@ -97,14 +103,14 @@ def _near(graph, names, start, count, last, k, mask, REVERSED: tl.constexpr):
     value = _name(names, k, mask, REVERSED)
     before = _name(names, k - 1, mask & (k > 0), REVERSED)
     new = mask & (before != value) & (value != last)
-    new = _holds(rowptr, sorted_col, value, last, new)
+    new = holds(rowptr, sorted_col, value, last, new)
     high = tl.where(new, start + count, start)
     low = bisect(sorted_col, start, high, value - 1)
     return low, tl.where(new, bisect(sorted_col, low, high, value), low)
 
 
 @triton.jit
-def _length(number):
+def length_of(number):
     """How many bits a number has."""
     found = tl.zeros_like(number)
     while any_of(number > 0):
@@ -176,7 +182,7 @@ def weigh(
         near += high - low
         k += 1
     away = count - back - near
-    top, length = _heaviest(shares, back, near, away), _length(count)
+    top, length = _heaviest(shares, back, near, away), length_of(count)
     mass = _mass(shares, 0, top, length)
     left = below(
         word,

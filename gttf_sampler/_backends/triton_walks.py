@@ -10,6 +10,10 @@ import triton.language as tl
 
 from gttf_sampler._backends.triton_draws import mass_within
 from gttf_sampler._backends.triton_second_order import follow, propose, row_of, weigh
+from gttf_sampler._backends.triton_second_order_mass import (
+    propose_by_mass,
+    weigh_by_mass,
+)
 from gttf_sampler._backends.triton_words import (
     any_of,
     as_key,
@@ -70,9 +74,12 @@ def node2vec(
     order,
     reverse_ptr,
     reverse_col,
+    masses,
+    weights,
     key,
     envelope,
     shares,
+    alpha,
     rounds,
     batch,
     length,
@@ -82,6 +89,7 @@ def node2vec(
     edges,
     ORDERED: tl.constexpr,
     REVERSED: tl.constexpr,
+    MASS: tl.constexpr,
     B: tl.constexpr,
 ):
     """Second-order walks by rejection; step k of all walks is behind k - 1."""
@@ -96,26 +104,45 @@ def node2vec(
         some = live & (node >= 0)
         start, count = row_of(rowptr, node, some)
         stream = streams(fold(top, at), slot)
-        edge = start + below(bits(stream, zero), count)
+        total = count
+        if MASS:
+            total = mass_within(masses, start, count, zero, some)
+        some_way = some & (total > 0)
+        edge = below(bits(stream, zero), total)
+        if MASS:
+            edge = bisect(masses, start, tl.where(some_way, start + count, start), edge)
+        else:
+            edge = start + edge
         if step > 0:
             stream = bits(stream, zero)
-            waiting = some & (count > 0)
+            waiting = some_way
             turn = tl.full((), 0, tl.int64)
             while (turn < rounds) & any_of(waiting):
-                found, taken = propose(
-                    graph, envelope, stream, start, count, last, turn, waiting, ORDERED
-                )
+                own = (stream, start, count)
+                if MASS:
+                    found, taken = propose_by_mass(
+                        graph, masses, envelope, own, total, last, turn, waiting
+                    )
+                else:
+                    found, taken = propose(
+                        graph, envelope, own, last, turn, waiting, ORDERED
+                    )
                 edge = tl.where(taken, found, edge)
                 waiting = waiting & ~taken
                 turn += 1
             if any_of(waiting):
                 word = bits(bits(stream, zero + 2 * rounds), zero)
-                own = (start, count)
-                found = weigh(
-                    graph, shares, own, last, word, waiting, ORDERED, REVERSED
-                )
+                row = (start, count)
+                if MASS:
+                    found = weigh_by_mass(
+                        graph, weights, alpha, row, last, word, waiting
+                    )
+                else:
+                    found = weigh(
+                        graph, shares, row, last, word, waiting, ORDERED, REVERSED
+                    )
                 edge = tl.where(waiting, found, edge)
-        edge = tl.where(some & (count > 0), edge, -1)
+        edge = tl.where(some_way, edge, -1)
         last, node = node, follow(col, node, count, edge, some, stays)
         tl.store(edges + at * batch + slot, edge, mask=live)
         tl.store(nodes + at * batch + slot, node, mask=live)

@@ -76,6 +76,11 @@ class Reads(NamedTuple):
     out: Tensor
     failed: np.ndarray[Any, Any]
 
+    @property
+    def runs(self) -> int:
+        """How many there are."""
+        return len(self.start) - 1
+
 
 class Envelope(NamedTuple):
     """How node2vec proposes edges and accepts them.
@@ -109,6 +114,7 @@ class SecondOrder(NamedTuple):
             None for the same places.
         bloom: the Bloom filter of each row, or None.
         table: [m], cumulative masses of the edges; None if all weigh the same.
+        weight: [m], what those masses are made of; None with `table`.
         reverse: the reversed graph, where near neighbours may be sought; or None.
         envelope: what is proposed, and how much of it is accepted.
         rounds: how often to propose before a walker weighs its neighbours exactly.
@@ -124,6 +130,7 @@ class SecondOrder(NamedTuple):
     order: Callable[[], Tensor | None]
     bloom: Tensor | None
     table: Tensor | None
+    weight: Tensor | None
     reverse: Reverse | None
     envelope: Envelope
     rounds: int

@@ -22,10 +22,10 @@ MAX_NODES = 1 << 46  # so that what is made of two ids stays below 2⁶³
 def versions() -> None:
     """Refuses a torch that is too old, or that was not built for this numpy."""
     torch_version, numpy_version = torch.__version__, np.__version__
-    if not hasattr(torch, "uint16"):
+    if torch_version < "2.2":  # compared as versions, not as text
         raise ImportError(
-            f"'torch' must be 2.3 or newer (got {torch_version}); "
-            "pip install 'torch>=2.3'"
+            f"'torch' must be 2.2 or newer (got {torch_version}); "
+            "pip install 'torch>=2.2'"
         )
     try:
         torch.from_numpy(np.empty(0))

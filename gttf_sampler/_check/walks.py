@@ -21,6 +21,7 @@ from gttf_sampler._check.tensors import (
 )
 from gttf_sampler._check.values import MAX_STEPS, integer
 from gttf_sampler._check.words import fail, kind_of, mistyped, shown
+from gttf_sampler._compat import is_compiling
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ def seeds(
     costs little and compiled code relies on it, always looks.
     """
     result = integers(name, value)
-    if result.device.type == "cpu" and not torch.compiler.is_compiling():
+    if result.device.type == "cpu" and not is_compiling():
         within(name, result, upper)
     elif result.numel() and not sound:
         wide = result.to(torch.int64)  # bounds of more than 2³¹ nodes, too

@@ -55,10 +55,11 @@ class BatchKeys:
         generator: a torch.Generator, an integer, or None.
         seed: an integer instead of it, or None.
         number_of: (fetcher, worker) → the number of a batch where torch does not know
-            it, see `Fetch`; None if the host does not know it either.
+            it, see `Fetch`; it returns None if the host does not know it either. Given
+            None, the ids of a batch tell it from the others in every case.
     """
 
-    def __init__(self, generator: Any, seed: Any, number_of: NumberOf) -> None:
+    def __init__(self, generator: Any, seed: Any, number_of: NumberOf | None) -> None:
         self._number_of = number_of
         self._seed = _one_seed(generator, seed)
         self._root = 0
@@ -92,9 +93,7 @@ class BatchKeys:
         fetch = fetch_under_way()
         if fetch is None:
             return self._next_call()
-        number = fetch.number
-        if number is None:
-            number = self._number_of(fetch.fetcher, get_worker_info())
+        number = self._number_in(fetch)
         with _lock:
             return self._key(fetch, number, ids)
 
@@ -111,9 +110,7 @@ class BatchKeys:
             number, epoch = self._calls, self._lone
             self._calls += 1
         else:
-            found = fetch.number
-            if found is None:
-                found = self._number_of(fetch.fetcher, get_worker_info())
+            found = self._number_in(fetch)
             with _lock:
                 epoch = self._epoch(fetch)[1]
             if found is None:
@@ -145,6 +142,14 @@ class BatchKeys:
     def seed(self) -> int | None:
         """What the keys depend on beside the loader; None if nothing."""
         return self._seed
+
+    def _number_in(self, fetch: Fetch) -> int | None:
+        """The number of a batch in its epoch; None if nobody knows it everywhere."""
+        if self._number_of is None:
+            return None
+        if fetch.number is not None:
+            return fetch.number
+        return self._number_of(fetch.fetcher, get_worker_info())
 
     def _enter(self, base: int) -> None:
         """Makes the epoch with this base seed the one under way."""

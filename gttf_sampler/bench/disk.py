@@ -4,7 +4,6 @@ import mmap
 import os
 import shutil
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import FeatureFile, _check
-from gttf_sampler._backends import ops
-from gttf_sampler._backends.threads import READERS, READS, held, run
+from gttf_sampler._backends import torch_disk
 from gttf_sampler._backends.types import Reads
+from gttf_sampler.backend import fast_backend
 from gttf_sampler.bench.children import RefusedError
+from gttf_sampler.bench.measure import Report
 from gttf_sampler.features.layout import HEAD
 
 PIECE = 1 << 16  # rows that are made at a time
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 def made_file(
-    path: str, nodes: int, width: int, seed: int, stored: str | None
+    path: str, nodes: int, width: int, seed: int, stored: str | None, report: Report
 ) -> FeatureFile:
     """Writes random features [n, width], float32 when they are read."""
     size = 4 if stored is None else 2
@@ -36,15 +36,23 @@ def made_file(
             f"'--scale' must leave features of at most {free / 1e9:.0f} GB, the free "
             f"disk (got {need / 1e9:.0f} GB); take {most:.2g} times the scale"
         )
-    return FeatureFile.from_chunks(path, _rows(nodes, width, seed), stored=stored)
+    what, done = f"writing {need / 1e9:.1f} GB of features", 0
+
+    def tick(_: str, more: int) -> None:
+        nonlocal done
+        done += more
+        report(what, done / max(1, 4 * nodes * width))
+
+    rows = _rows(nodes, width, seed)
+    return FeatureFile.from_chunks(path, rows, stored=stored, report=tick)
 
 
 def _rows(nodes: int, width: int, seed: int) -> Iterator[Tensor]:
-    """Random rows; what they are does not change the time."""
+    """Random rows; the same ones again and again, as none of them change the time."""
     generator = torch.Generator().manual_seed(seed)
+    made = torch.rand(min(PIECE, nodes), width, generator=generator)
     for start in range(0, nodes, PIECE):
-        count = min(PIECE, nodes - start)
-        yield torch.rand(count, width, generator=generator)
+        yield made[: nodes - start]
 
 
 def forget(path: str, mapped: Any = None) -> None:
@@ -73,7 +81,7 @@ def bytes_from_disk() -> int:
 
 
 def raw_reads(path: str, file: FeatureFile, ids: Tensor, out: Tensor) -> None:
-    """As many reads as ids, in their order, on all threads: nothing but reads."""
+    """As many reads as ids, in their order, on 64 threads: nothing but reads."""
     stride = file.nbytes // max(1, len(file))
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -85,12 +93,8 @@ def raw_reads(path: str, file: FeatureFile, ids: Tensor, out: Tensor) -> None:
         reads = Reads(
             *(CPU, handle, HEAD, stride, 1, ids.numpy(), place, start, out, failed)
         )
-        step = max(1, -(-count // (4 * READS)))
-        calls = [
-            partial(held, reads, ops.read_runs, reads, lo, min(lo + step, count))
-            for lo in range(0, count, step)
-        ]
-        run(calls, READERS)
+        read = getattr(fast_backend(CPU), "read_runs", torch_disk.read_runs)
+        torch_disk.spread(read, reads, reads)
         if failed.any():
             _check.fail(path, "must be readable", "reads that failed")
     finally:

@@ -12,6 +12,7 @@ from gttf_sampler.bias.labor import LABORBias, shared_variate
 from gttf_sampler.bias.layerwise import FastGCNBias, LADIESBias
 from gttf_sampler.bias.node2vec import Node2VecBias
 from gttf_sampler.bias.simple import AttentionBias, EdgeWeightBias, NoRevisitBias
+from gttf_sampler.bias.stratified import StratifiedBias
 from gttf_sampler.bias.temporal import TemporalBias
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "NoRevisitBias",
     "Node2VecBias",
     "ProductBias",
+    "StratifiedBias",
     "TemporalBias",
     "shared_variate",
 ]

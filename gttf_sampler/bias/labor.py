@@ -46,9 +46,11 @@ class LABORBias(Bias):
     (0, True)
 
     A node takes `fanout` neighbours in the mean, none twice, and all of them if it has
-    no more. p_uv is fanout / δᵤ, or with `weights` in proportion to those as far as it
-    stays below one, such that the variance of a sum over the sample is that of `fanout`
-    draws. Use it with fanouts of -1, and not in a product.
+    no more. p_uv is fanout / δᵤ, or with `weights` cᵤ w_uv, where cᵤ is such that the
+    variance of a sum over the sample is that of `fanout` draws: fewer edges will do.
+    Chances are clipped at one: a neighbour with cᵤ w_uv > 1 is always taken and stands
+    for itself alone (its `factor` is 1); cᵤ is solved for with the clip, so that the
+    variance is still met. Use it with fanouts of -1, and not in a product.
 
     Args:
         fanout: neighbours per node, or one number per depth; -1 takes all.

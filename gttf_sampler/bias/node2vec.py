@@ -131,6 +131,7 @@ class Node2VecBias(Bias):
             order=lambda: tables.sorted_order(adj),
             bloom=tables.edge_filter(adj),
             table=tables.weight_table(adj) if self.needs_weights else None,
+            weight=tables.edge_weight(adj) if self.needs_weights else None,
             reverse=None if self.needs_weights else self._reverse(adj),
             envelope=self._envelope(adj),
             rounds=self._rounds,
@@ -154,8 +155,6 @@ class Node2VecBias(Bias):
         self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool
     ) -> list[tuple[Tensor, Tensor]] | None:
         """Whole walks at once, if the backend can; see `traverse`."""
-        if self.needs_weights:
-            return None
         return ops.walk_node2vec(self._second_order(adj), seeds, length, key, stays)
 
     def _first(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:

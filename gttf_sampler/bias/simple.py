@@ -13,8 +13,10 @@ from gttf_sampler._backends.plan import Law
 from gttf_sampler._backends.scratch import relabel
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import Neighborhood, Walkers, draw_within
+from gttf_sampler.estimate import share
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.subgraph import Subgraph
 
 
 class EdgeWeightBias(Bias):
@@ -95,6 +97,7 @@ class AttentionBias(Bias):
     sampled neighbour v by √a_v · Σ√a / f, where the sum goes over all neighbours of the
     node and f draws were made with replacement, gets Σ a_v m_v in expectation: the
     attention it asked for. √a_v alone is off by that factor, which differs per node.
+    `factor` has what a_v m_v is to be multiplied by.
 
     Differs from the paper: does not contain `NoRevisitBias`; multiply the two.
 
@@ -118,6 +121,37 @@ class AttentionBias(Bias):
         score = self.score_fn(here, neighborhood.neighbor)
         entries = neighborhood.edge.numel()
         return _check.bias_weights(score, entries, "score_fn").sqrt()
+
+    @torch.no_grad()
+    def factor(self, adj: CompactAdj, subgraph: Subgraph) -> Tensor:
+        """[e]: how many edges each edge of a sample stands for, Σ√a / (f √a_v).
+
+        The sum over a sample of a_v m_v times this is unbiased for the sum over all
+        neighbours. So is that of a_v alone: where attention is normalised by it, as a
+        softmax is, the quotient of the two is consistent, and not unbiased.
+
+        For samples drawn by this bias alone and with replacement, stratified or not;
+        without, √a is no longer in proportion to how often an edge is drawn.
+        """
+        _check.of_type("adj", adj, CompactAdj)
+        _check.of_type("subgraph", subgraph, Subgraph)
+        _check.sampled_from(subgraph.node, adj.num_rows)
+        receiver, place = subgraph.col.unique(return_inverse=True)
+        node = ops.take(subgraph.node, receiver)  # those that have drawn
+        start, count = adj.row_range(node)
+        inside = subgraph.edge - ops.take(start, place)
+        if bool(((inside < 0) | (inside >= ops.take(count, place))).any()):
+            rule = "must be the graph that the sample was drawn from"
+            _check.fail("adj", rule, adj)
+        ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        walker, edge = ops.expand(start, count, int(ptr[-1]))
+        neighbor = ops.take(adj.col, edge).to(torch.int64)
+        hood = Neighborhood(adj, walker, neighbor, edge, ptr, torch.zeros_like(node))
+        root = self(node[:, None], node, hood).to(torch.float64)
+        total = torch.zeros(node.numel(), dtype=root.dtype, device=root.device)
+        total.scatter_add_(0, walker, root)
+        own = ops.take(root, ops.take(ptr, place) + inside)
+        return ops.take(share(total, place), place) / own
 
     def __repr__(self) -> str:
         """The call that makes it."""

@@ -47,6 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words += " takes the column 'time' of an edge list or .parquet"
     add("--time-attr", metavar="NAME", help=words)
     add("--replicate", type=float, default=0.0, metavar="SHARE")
+    words = "store floats of features in fewer bytes: float16, bfloat16, int8"
+    add("--stored", metavar="DTYPE", help=words)
     add("--force", action="store_true", help="replace another partitioned graph")
     parser.description = (
         f"{parser.description} --replicate 0.01 gives every part the rows of the 1% of "
@@ -69,6 +71,7 @@ def run(args: argparse.Namespace) -> list[str]:
             method=method,
             features=features,
             replicate=args.replicate,
+            stored=args.stored,
             overwrite=args.force,
             report=report,
         )
@@ -124,7 +127,7 @@ def read(
         for kind, rows in part.relations.items()
     }
     graph = adjs[ONLY] if list(adjs) == [ONLY] else adjs
-    return graph, {key: values.numpy() for key, values in part.features.items()}, []
+    return graph, dict(part.features), []
 
 
 def vars_of(adj: CompactAdj) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import empty_rows
 from gttf_sampler._backends.types import Move, Moves
-from gttf_sampler.distributed.hops import Route
 from gttf_sampler.distributed.near import NearRows
 from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.distributed.wire import blank, narrow
+from gttf_sampler.features import FeatureFile
 
 if TYPE_CHECKING:
     from gttf_sampler.distributed.graph import PartitionedGraph
@@ -33,11 +33,12 @@ class PartitionedFeatures:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     facts = partition(ring, folder, parts=1, features={"x": torch.eye(3)})
     ...     x = PartitionedGraph.open(folder).features["", "x"]
-    >>> x[torch.tensor([2, 0])].tolist()
+    ...     x[torch.tensor([2, 0])].tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
 
-    What processes of other machines have is asked of them, all rows of a call in one
-    exchange. `cache` keeps rows that are asked for most.
+    What this process and others of its machine have is read from their files. What
+    processes of other machines have is asked of them, all rows of a call in one
+    exchange. `cache` keeps those of them that are asked for most.
 
     Attributes:
         name: of the values.
@@ -48,7 +49,7 @@ class PartitionedFeatures:
 
     def __init__(self, graph: PartitionedGraph, kind: str, name: str) -> None:
         self.graph, self.kind, self.name = graph, kind, name
-        self.own: Tensor = graph.part.features[kind, name]
+        self.own: FeatureFile = graph.part.features[kind, name]
         self.hits = self.misses = 0
         self._book = book = graph.part.books[kind]
         near = {rank: part.features[kind, name] for rank, part in graph.near.items()}
@@ -86,50 +87,47 @@ class PartitionedFeatures:
 
     def rows(self, ids: Tensor) -> Tensor:
         """The rows of ids, int64 [k], that are known to be sound."""
-        position, pieces = self._near.locate(ids)
         found = empty_rows((ids.numel(), *self.own.shape[1:]), self.dtype)
-        away = ids[:0]
-        if not self._near.has_all:
-            away = (position < 0).nonzero().view(-1)
-            self.misses += away.numel()
-            self.hits += int((position >= self._near.first_kept).sum())
-        wanted, exchange = ids.index_select(0, away), self.graph.exchange
-        route = Route.of(self._book.part_of(wanted), exchange.size)
-        asked, whose = route.split(narrow(wanted, len(self))), route.split(away)
-        messages = {rank: [some] for rank, some in enumerate(asked) if some.numel()}
-        pending = exchange.ask(self._service, messages)
-        gaps = away.numel() > 0
-        self._move(Move(pieces, position, found, gaps=gaps))
-        for rank, (values,) in pending.answers().items():
-            rows = values.view(whose[rank].numel(), *self.own.shape[1:])
-            self._move(Move([rows], None, found, whose[rank]))
+        places = self._near.find(ids)
+        away = {part: some for part, some in places.items() if some.source is None}
+        self.misses += sum(some.row.numel() for some in away.values())
+        messages = {part: [narrow(some.row, len(self))] for part, some in away.items()}
+        pending = self.graph.exchange.ask(self._service, messages)
+        for source, row, to in places.values():
+            if isinstance(source, FeatureFile):
+                source.rows(row, found, to)
+            elif source is not None:
+                self.hits += row.numel()
+                _move(Move([source], row, found, to))
+        for part, (values,) in pending.answers().items():
+            rows = values.view(away[part].row.numel(), *self.own.shape[1:])
+            _move(Move([rows], None, found, away[part].to))
         return found
 
     def cache(self, nbytes: int) -> PartitionedFeatures:
         """Keeps rows of others, as many as fit into `nbytes`; returns itself.
 
-        Those of the nodes that most edges lead to; of at most a tenth of all nodes.
+        Those of the nodes that most edges lead to; of at most a tenth of all nodes. The
+        rows of this process stay on disk; `own.cache` keeps some of these in memory.
         """
         nbytes = _check.size("nbytes", nbytes)
+        self._near.forget()
         wanted = self.graph.part.wanted[self.kind]
-        self._near.keep(wanted[:0], self.own[:0])
-        wanted = wanted[self._near.locate(wanted)[0] < 0]
-        row = self.own.shape[1:].numel() * self.own.element_size()
+        near = torch.tensor(sorted(self._near.near))
+        wanted = wanted[~torch.isin(self._book.part_of(wanted), near)]
+        row = self.own.shape[1:].numel() * self.dtype.itemsize
         nodes = wanted[: nbytes // max(row, 1)].sort().values
-        self._near.keep(nodes, self.rows(nodes).clone())
+        if nodes.numel():
+            self._near.keep(nodes, self.rows(nodes).clone())
         self.hits = self.misses = 0
         return self
-
-    def _move(self, move: Move) -> None:
-        """Writes rows to where they belong."""
-        ops.gather(Moves(CPU, [move]))
 
     def _answer(self, arrays: list[Tensor]) -> Tensor:
         """Rows for another process, written into the message itself."""
         position = self._rows.locate(arrays[0].to(torch.int64))[1]
         shape = position.numel(), *self.own.shape[1:]
         message, (rows,) = blank([(self.dtype, torch.Size(shape).numel())])
-        self._move(Move([self.own], position, rows.view(shape)))
+        self.own.rows(position, rows.view(shape))
         return message
 
     def __repr__(self) -> str:
@@ -142,3 +140,8 @@ class PartitionedFeatures:
         kept = f", {cached:,} rows cached" if cached else ""
         about = f"{self.name!r}, {list(self.shape)}, {self.own.shape[0]:,} rows here"
         return f"PartitionedFeatures({about}{kept}{rate})"
+
+
+def _move(move: Move) -> None:
+    """Writes rows to where they belong."""
+    ops.gather(Moves(CPU, [move]))

@@ -8,7 +8,8 @@
     part-3/first-0.bin       where each of these rows begins in the whole graph
     part-3/edge_id-0.bin     the caller's number of every edge, where it has one
     part-3/nodes-0.bin       the nodes whose rows these are, unless they are a range
-    part-3/feature-0.bin     its rows of feature 0, in the order of its own nodes
+    part-3/feature-0.npy     its rows of feature 0, in the order of its own nodes, as a
+                             FeatureFile
 
 A header is written last and in one step, so that whatever has one is whole.
 """
@@ -25,7 +26,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler.graph import storage
 
-WHOLE, PART, VERSION = "gttf-partitioned", "gttf-part", 1
+WHOLE, PART, VERSION = "gttf-partitioned", "gttf-part", 2
 HEADER = "header.json"
 
 
@@ -61,8 +62,15 @@ def write_header(folder: Path, kind: str, content: dict[str, Any]) -> int:
 
 
 def is_partitioned(path: str | os.PathLike[str]) -> bool:
-    """Whether a directory holds a partitioned graph."""
+    """Whether a directory holds a partitioned graph, of any version."""
     return _told(Path(path) / HEADER).get("format") == WHOLE
+
+
+def sound_header(folder: Path, kind: str) -> dict[str, Any] | None:
+    """The header of a directory, if it is sound and of this version."""
+    header = _told(folder / HEADER)
+    sound = (header.get("format"), header.get("version")) == (kind, VERSION)
+    return header if sound and header["crc32"] == storage.checksum(header) else None
 
 
 def read_header(folder: Path, kind: str) -> dict[str, Any]:
@@ -84,7 +92,12 @@ def read_array(folder: Path, entry: dict[str, Any], verify: bool) -> Tensor:
     try:
         return storage.read_array(folder / entry["file"], entry, True, verify)
     except storage.GoneError:
-        _refuse(folder / entry["file"], "must be there, the header names it", "no file")
+        missing(folder / entry["file"])
+
+
+def missing(file: Path) -> NoReturn:
+    """Raises the ValueError for a file that a header names."""
+    _refuse(file, "must be there, the header names it", "no file")
 
 
 def _told(file: Path) -> dict[str, Any]:

@@ -3,81 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from gttf_sampler.distributed.book import Book
+from gttf_sampler.distributed.hops import Route
 from gttf_sampler.distributed.rowset import RowSet
+from gttf_sampler.features import FeatureFile
 
-FAR = -1
+
+class Some(NamedTuple):
+    """Rows in one place.
+
+    Attributes:
+        source: the file or the cache that they are in; None if others have them.
+        row: int64 [k], which rows of it; nodes if others have them.
+        to: int64 [k], which rows of the answer they become; None for all, in order.
+    """
+
+    source: FeatureFile | Tensor | None
+    row: Tensor
+    to: Tensor | None
 
 
 class NearRows:
-    """Rows of values [n, ...], end to end: those of near parts, and a cache behind.
+    """Where rows of values [n, ...] are: files of near parts, a cache, or elsewhere.
 
     Args:
         book: which part a node belongs to.
         near: per part, the rows of its nodes, in their order.
         rows_of: part → where its nodes stand, asked if parts are no ranges.
-
-    Attributes:
-        parts: those that are near, ascending.
-        first_kept: the position of the first row that is cached.
     """
 
     def __init__(
         self,
         book: Book,
-        near: Mapping[int, Tensor],
+        near: Mapping[int, FeatureFile],
         rows_of: Callable[[int], RowSet],
     ) -> None:
-        self.book = book
-        self.parts = sorted(near)
-        none = RowSet(torch.empty(0, dtype=torch.int64), book.num_nodes)
-        self._kept = none, [near[part] for part in self.parts]  # set at once
-        self._first, first = {}, 0
-        for part in self.parts:
-            self._first[part] = first
-            first += near[part].shape[0]
-        self.first_kept = first
-        self._rows = {part: rows_of(part) for part in self.parts if book.bounds is None}
+        self.book, self.near = book, dict(near)
+        self._rows = {part: rows_of(part) for part in near if book.bounds is None}
+        self._kept: tuple[RowSet, Tensor] | None = None  # set at once
 
     @property
     def cached(self) -> int:
         """How many rows are cached."""
-        return self._kept[0].size
-
-    @property
-    def has_all(self) -> bool:
-        """Whether every part is near."""
-        return len(self.parts) == self.book.parts
+        return 0 if self._kept is None else self._kept[0].size
 
     def keep(self, nodes: Tensor, rows: Tensor) -> None:
         """Caches rows of some nodes, which are ascending."""
-        pieces = self._kept[1][: len(self.parts)]
-        self._kept = RowSet(nodes, self.book.num_nodes), [*pieces, rows]
+        self._kept = RowSet(nodes, self.book.num_nodes), rows
 
-    def locate(self, node: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The position [k] of every node's row, and the arrays that these are in.
+    def forget(self) -> None:
+        """Caches nothing any more."""
+        self._kept = None
 
-        FAR where it is elsewhere. Rows that are cached meanwhile change neither.
-        """
-        cached, pieces = self._kept
-        if self.book.bounds is not None and self.has_all:
-            return node.contiguous(), pieces
-        position = torch.full_like(node, FAR)
-        owner = self.book.part_of(node)
-        for part in self.parts:
-            here = (owner == part).nonzero().view(-1)
-            some = node.index_select(0, here)
-            if self.book.bounds is not None:
-                some = some - int(self.book.bounds[part])
-            else:
-                some = self._rows[part].locate(some)[1]
-            position.index_copy_(0, here, some.add_(self._first[part]))
-        if cached.size:
-            far = (position < 0).nonzero().view(-1)
-            kept, place = cached.locate(node.index_select(0, far))
-            position[far[kept]] = place[kept] + self.first_kept
-        return position, pieces
+    def find(self, node: Tensor) -> dict[int, Some]:
+        """Where the rows of nodes [k] are, by part; those in the cache under -1."""
+        found: dict[int, Some] = {}
+        kept = self._kept
+        to: Tensor | None = None
+        if kept is not None:
+            here, place = kept[0].locate(node)
+            found[-1] = Some(kept[1], place[here], here.nonzero().view(-1))
+            to = here.logical_not().nonzero().view(-1)
+            node = node.index_select(0, to)
+        route = Route.of(self.book.part_of(node), self.book.parts)
+        if route.order is not None:
+            to = route.order if to is None else to.index_select(0, route.order)
+        places = [None] * self.book.parts if to is None else to.split(route.counts)
+        for part, some in enumerate(route.split(node)):
+            if some.numel():
+                own = self.near.get(part)
+                row = some if own is None else self._row(part, some)
+                found[part] = Some(own, row, places[part])
+        return found
+
+    def _row(self, part: int, node: Tensor) -> Tensor:
+        """Where nodes of a near part stand among its own."""
+        if self.book.bounds is not None:
+            return node - int(self.book.bounds[part])
+        return self._rows[part].locate(node)[1]

@@ -15,6 +15,7 @@ from gttf_sampler import _check
 from gttf_sampler.distributed import layout
 from gttf_sampler.distributed.book import Book
 from gttf_sampler.distributed.rowset import RowSet
+from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import EdgeType
@@ -68,7 +69,8 @@ class Part:
         books: who has what, per node type.
         rows: which rows are here, per node type: own ones and replicated ones.
         relations: the rows of every relation.
-        features: own rows [k, ...] by (node type, name), in the order of own nodes.
+        features: own rows [k, ...] by (node type, name), in the order of own nodes,
+            which stay on disk.
         wanted: per node type, the nodes that most edges lead to, most first.
     """
 
@@ -77,7 +79,7 @@ class Part:
     books: dict[str, Book]
     rows: dict[str, RowSet]
     relations: dict[EdgeType, LocalRows]
-    features: dict[tuple[str, str], Tensor]
+    features: dict[tuple[str, str], FeatureFile]
     wanted: dict[str, Tensor]
 
 
@@ -167,7 +169,11 @@ def _relation(
 
 def _feature(
     where: Path, file: dict[str, Any], entry: dict[str, Any], size: int, verify: bool
-) -> Tensor:
+) -> FeatureFile:
     """The `size` own rows of one feature."""
-    plain = layout.read_array(where, file, verify)
-    return plain.view(size, *entry["shape"])
+    path = where / file["file"]
+    rows = FeatureFile(path) if path.is_file() else layout.missing(path)
+    if rows.seal != file["seal"] or list(rows.shape) != [size, *entry["shape"]]:
+        rule = "must hold the rows that this part was written with"
+        _check.fail(str(path), rule, "others", "run 'gttf partition' again")
+    return rows.validate() if verify else rows

@@ -14,9 +14,9 @@ from gttf_sampler.distributed import layout
 from gttf_sampler.distributed.book import MOST_PARTS, Book
 from gttf_sampler.distributed.methods import METHODS, books_of
 from gttf_sampler.distributed.source import (
-    Array,
     Report,
     Source,
+    Values,
     fingerprint,
     source_of,
     wanted_nodes,
@@ -35,6 +35,7 @@ def partition(
     method: Any = "range",
     features: Mapping[Any, Any] | None = None,
     replicate: float = 0.0,
+    stored: Any = None,
     overwrite: bool = False,
     report: Report | None = None,
 ) -> dict[str, Any]:
@@ -59,9 +60,13 @@ def partition(
         method: "range" makes ranges of ids with equal numbers of rows and edges,
             "hash" draws by id, "metis" looks for few edges between parts (with
             pymetis); or the part of every node [n], per node type if there are types.
-        features: values [n, ...] by name, or by (node type, name) if there are types.
+        features: values [n, ...] by name, or by (node type, name) if there are types:
+            tensors, arrays (also memory-mapped) or a `FeatureFile`. Every part gets its
+            rows in feature files of its own.
         replicate: the share of nodes whose rows every part gets: those that most edges
             lead to.
+        stored: "float16", "bfloat16" or "int8" to store floats in less disk, as a
+            `FeatureFile` does; rows are read in the dtype that they have here.
         overwrite: whether to replace another partitioned graph.
         report: called with what is being done, and the bytes read since the last call.
 
@@ -74,7 +79,7 @@ def partition(
         _check.fail("parts", f"must not exceed {MOST_PARTS}", parts)
     if not 0 <= _check.number("replicate", replicate) <= 1:
         _check.fail("replicate", "must be a share in [0, 1]", replicate)
-    source = source_of(graph, features or {})
+    source = source_of(graph, features or {}, stored)
     tick = report or (lambda what, done: None)
     folder = _check.path("path", path)
     books = books_of(method, source.adjs, source.sizes, parts)
@@ -88,7 +93,7 @@ def partition(
         name: nodes[: round(replicate * source.sizes[name])].sort().values
         for name, nodes in wanted.items()
     }
-    cut = Cut(source.adjs, source.features, books, everywhere, mark)
+    cut = Cut(source, books, everywhere, mark)
     checks, counts = [], []
     for part in range(parts):
         crc, count = write_part(layout.part_folder(folder, part), part, cut, tick)
@@ -101,7 +106,7 @@ def partition(
         "mark": mark,
         "node_types": _typed_nodes(folder, source, books, wanted, everywhere),
         "relations": _relations(source, counts),
-        "features": [_feature(source, *each) for each in source.features],
+        "features": [_feature(*each) for each in source.features],
         "checks": checks,
     }
     layout.write_header(folder, layout.WHOLE, header)
@@ -133,8 +138,8 @@ def _finished(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | None
     if not folder.exists():
         return None
     if layout.is_partitioned(folder):
-        header = layout.read_header(folder, layout.WHOLE)
-        if header["mark"] == mark:
+        header = layout.sound_header(folder, layout.WHOLE)
+        if header is not None and header["mark"] == mark:
             return header
         if not overwrite:
             rule = "must not hold another partitioned graph"
@@ -190,8 +195,6 @@ def _relations(
     ]
 
 
-def _feature(source: Source, kind: str, name: str, values: Array) -> dict[str, Any]:
-    """What the header says about a feature."""
-    little = values.dtype.newbyteorder("<").str
-    shape = list(values.shape[1:])
-    return {"type": kind, "name": name, "dtype": little, "shape": shape}
+def _feature(kind: str, name: str, values: Values) -> dict[str, Any]:
+    """What the header says about a feature; its file says the rest."""
+    return {"type": kind, "name": name, "shape": list(values.shape[1:])}

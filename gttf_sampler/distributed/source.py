@@ -12,12 +12,17 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler.distributed.book import Book
+from gttf_sampler.features import FeatureFile
+from gttf_sampler.features.encoding import ENCODINGS
+from gttf_sampler.features.wanted import count_reached, largest
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
+Values = Array | FeatureFile
 Report = Callable[[str, int], None]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
+LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}  # bytes of a number
 WANTED = 0.1  # of all nodes; a cache of features has no use for more
 PIECE = 1 << 24
 
@@ -29,14 +34,29 @@ class Source(NamedTuple):
         adjs: the rows of every relation.
         sizes: how many nodes of each type there are.
         features: (node type, name, values [n, ...]).
+        stored: how floats are stored: "float16", "bfloat16", "int8"; None as they are.
     """
 
     adjs: dict[EdgeType, CompactAdj]
     sizes: dict[str, int]
-    features: list[tuple[str, str, Array]]
+    features: list[tuple[str, str, Values]]
+    stored: str | None = None
+
+    def stored_as(self, values: Values) -> str | None:
+        """How the rows of one feature are stored."""
+        dtype = rows_at(values, torch.empty(0, dtype=torch.int64)).dtype
+        return self.stored if dtype.is_floating_point else None
 
 
-def source_of(graph: Any, features: Mapping[Any, Any]) -> Source:
+def rows_at(values: Values, ids: Tensor) -> Tensor:
+    """The rows of ids, int64 [k]."""
+    if isinstance(values, FeatureFile):
+        return values.rows(ids)
+    native = values.dtype.newbyteorder("=")
+    return torch.from_numpy(np.ascontiguousarray(values[ids.numpy()], native))
+
+
+def source_of(graph: Any, features: Mapping[Any, Any], stored: Any = None) -> Source:
     """What is to be cut, checked."""
     if isinstance(graph, Mapping):
         sizes, adjs = _check.node_types(graph), dict(graph)
@@ -45,18 +65,21 @@ def source_of(graph: Any, features: Mapping[Any, Any]) -> Source:
         graph.ensure_sound()
         _check.one_node_set("graph", graph.num_rows, graph.num_cols)
         sizes, adjs = {"": graph.num_rows}, {ONLY: graph}
-    found: dict[tuple[str, str], Array] = {}
+    if stored is not None:
+        _check.one_of("stored", stored, ENCODINGS)
+    found: dict[tuple[str, str], Values] = {}
     for key, values in features.items():
         kind, name = key_of(key)
         _check.known_types("features", [kind], list(sizes), "node types")
         array = _array(f"features[{name}]", values)
-        if array.ndim == 0 or len(array) != sizes[kind]:
+        if not array.shape or len(array) != sizes[kind]:
             rule = f"must have one row per node, {sizes[kind]} in all"
             _check.fail(f"features[{name}]", rule, f"shape {list(array.shape)}")
         if (kind, name) in found:
             _check.fail("features", "must name every feature once", (kind, name))
         found[kind, name] = array
-    return Source(adjs, sizes, [(*key, array) for key, array in found.items()])
+    listed = [(*key, array) for key, array in found.items()]
+    return Source(adjs, sizes, listed, stored)
 
 
 def key_of(key: Any) -> tuple[str, str]:
@@ -67,8 +90,10 @@ def key_of(key: Any) -> tuple[str, str]:
     return parts[0], str(parts[1])
 
 
-def _array(name: str, values: Any) -> Array:
-    """Values as numpy has them, which does not copy them."""
+def _array(name: str, values: Any) -> Values:
+    """Values as numpy has them, which does not copy them; or a file of rows."""
+    if isinstance(values, FeatureFile):
+        return values
     if not isinstance(values, Tensor):
         try:
             array: Array = np.asanyarray(values)
@@ -76,6 +101,8 @@ def _array(name: str, values: Any) -> Array:
             _check.fail(name, "must be an array of numbers", _check.shown(values))
         if array.dtype.kind not in "biufc":
             _check.mistyped(name, "must hold numbers", f"dtype {array.dtype}")
+        if array.dtype.itemsize > LARGEST[array.dtype.kind]:
+            _check.mistyped(name, "must have a dtype that torch knows", array.dtype)
         return array
     try:
         return _check.dense(name, values).detach().cpu().numpy()
@@ -96,11 +123,15 @@ def fingerprint(
 ) -> int:
     """A checksum of all that the parts are made of."""
     facts = [sorted(source.sizes.items()), list(source.adjs), parts, share]
+    facts.append(source.stored)
     crc = zlib.crc32(repr(facts).encode())
     arrays = [a.numpy() for adj in source.adjs.values() for a in adj.arrays().values()]
     for kind, name, values in source.features:
         crc = zlib.crc32(repr((kind, name, values.dtype, values.shape)).encode(), crc)
-        arrays.append(values)
+        if isinstance(values, FeatureFile):
+            crc = zlib.crc32(str(values.seal).encode(), crc)
+        else:
+            arrays.append(values)
     for book in books.values():
         own = book.bounds.numpy() if book.bounds is not None else book.owner
         arrays.append(np.empty(0, np.uint8) if own is None else own)
@@ -114,26 +145,6 @@ def fingerprint(
 def wanted_nodes(source: Source, name: str, tick: Report) -> Tensor:
     """The nodes that most edges lead to, most first; a tenth of all."""
     size = source.sizes[name]
-    counts = torch.zeros(size, dtype=torch.int64)
-    for (by, _, _), adj in source.adjs.items():
-        if by == name:
-            step = PIECE // adj.col.element_size()
-            for piece in adj.col.split(step):
-                once = counts.new_ones(()).expand(piece.numel())
-                counts.scatter_add_(0, piece.to(torch.int64), once)
-                tick("counting", piece.numel() * piece.element_size())
-    return largest(counts, min(size, max(1000, round(WANTED * size))))
-
-
-def largest(counts: Tensor, most: int) -> Tensor:
-    """The places of the `most` >= 1 largest numbers, largest first, ties in order.
-
-    All of them are not sorted: that would take three times their memory.
-    """
-    if most >= counts.numel():
-        return counts.argsort(descending=True, stable=True)
-    low = counts.kthvalue(counts.numel() - most + 1).values
-    above = (counts > low).nonzero().view(-1)
-    order = counts.index_select(0, above).argsort(descending=True, stable=True)
-    equal = (counts == low).nonzero().view(-1)[: most - above.numel()]
-    return torch.cat([above.index_select(0, order), equal])
+    adjs = [adj for (by, _, _), adj in source.adjs.items() if by == name]
+    most = min(size, max(1000, round(WANTED * size)))
+    return largest(count_reached(adjs, size, tick), most)

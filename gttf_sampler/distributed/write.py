@@ -13,9 +13,11 @@ from torch import Tensor
 from gttf_sampler._backends import ops
 from gttf_sampler.distributed import layout
 from gttf_sampler.distributed.book import Book
+from gttf_sampler.distributed.source import Source, Values, rows_at
+from gttf_sampler.features.layout import seal
+from gttf_sampler.features.write import write
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
 Report = Callable[[str, int], None]
@@ -26,15 +28,13 @@ class Cut(NamedTuple):
     """What all parts are cut from.
 
     Attributes:
-        adjs: the rows of every relation.
-        features: (node type, name, values [n, ...]).
+        source: the graph and its features.
         books: the part of every node, per node type.
         everywhere: ascending nodes whose rows all parts get, per node type.
         mark: a checksum of all this; a part that has it need not be written again.
     """
 
-    adjs: Mapping[EdgeType, CompactAdj]
-    features: list[tuple[str, str, Array]]
+    source: Source
     books: Mapping[str, Book]
     everywhere: Mapping[str, Tensor]
     mark: int
@@ -48,11 +48,10 @@ def write_part(
     Returns the checksum of its header, and per relation how many edges its own nodes
     have and how many of those lead to other parts.
     """
-    if (folder / layout.HEADER).exists():
-        header = layout.read_header(folder, layout.PART)
-        if header["mark"] == cut.mark and header["part"] == part:
-            return int(header["crc32"]), [tuple(count) for count in header["counts"]]
-        (folder / layout.HEADER).unlink()
+    header = layout.sound_header(folder, layout.PART)
+    if header is not None and (header["mark"], header["part"]) == (cut.mark, part):
+        return int(header["crc32"]), [tuple(count) for count in header["counts"]]
+    (folder / layout.HEADER).unlink(missing_ok=True)
     folder.mkdir(exist_ok=True)
     files: dict[str, Any] = {}
     rows: dict[str, Tensor] = {}
@@ -69,14 +68,17 @@ def write_part(
             files[f"range-{number}"] = [int(nodes[0]), int(nodes[-1]) + 1]
     counts = []
     kinds = list(cut.books)
-    for number, ((by, _, to), adj) in enumerate(cut.adjs.items()):
+    for number, ((by, _, to), adj) in enumerate(cut.source.adjs.items()):
         some = _Rows(adj, rows[to], part, cut.books[to], tick)
         where = folder, number, kinds.index(to)
         counts.append(some.write(*where, cut.books[by], files))
-    for number, (name, _, values) in enumerate(cut.features):
-        file = folder / f"feature-{number}.bin"
-        own = cut.books[name].nodes_of(part)
-        files[file.stem] = storage.write_array(file, _feature_rows(values, own, tick))
+    for stale in [*folder.glob("feature-*"), *folder.glob(".gttf-*")]:
+        stale.unlink()  # of a version before, or of somebody who was killed
+    for number, (name, _, values) in enumerate(cut.source.features):
+        file = folder / f"feature-{number}.npy"
+        chunks = _feature_rows(values, cut.books[name].nodes_of(part), tick)
+        about = write(file, chunks, cut.source.stored_as(values))
+        files[file.stem] = {"file": file.name, "seal": seal(about)}
     content = {"part": part, "mark": cut.mark, "counts": counts, "files": files}
     return layout.write_header(folder, layout.PART, content), counts
 
@@ -171,15 +173,12 @@ def _numpy(array: Tensor) -> Array:
     return found
 
 
-def _feature_rows(values: Array, nodes: Tensor, tick: Report) -> storage.Pieces:
-    """The rows of some nodes, end to end."""
-    width = int(np.prod(values.shape[1:], dtype=np.int64))
-    step = max(1, ROWS // max(1, width * values.itemsize))
-
-    def pieces() -> Iterator[Array]:
-        for some in nodes.split(step):
-            piece = np.ascontiguousarray(values[some.numpy()]).reshape(-1)
-            tick("writing", piece.nbytes)
-            yield piece
-
-    return storage.Pieces(values.dtype, nodes.numel() * width, pieces())
+def _feature_rows(values: Values, nodes: Tensor, tick: Report) -> Iterator[Tensor]:
+    """The rows of some nodes, a bounded piece at a time."""
+    none = rows_at(values, nodes[:0])
+    yield none  # which tells what rows are where there are none
+    width = none.shape[1:].numel() * none.element_size()
+    for some in nodes.split(max(1, ROWS // max(1, width))):
+        piece = rows_at(values, some)
+        tick("writing", piece.nbytes)
+        yield piece

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import memory, ops
+from gttf_sampler._backends.types import Move, Moves
 from gttf_sampler.features.fifo import COST, Fifo
 
+CPU = torch.device("cpu")
 CELL = 4  # bytes that tell of a row whether it is here, and where
 Read = Callable[[Tensor, Tensor | None, Tensor], None]  # ids, places, where to
 
@@ -44,14 +46,15 @@ class Kept:
         self._values = self._values.view(self.size, stride)
         read(chosen, None, self._values)
 
-    def fill(self, ids: Tensor, raw: Tensor, read: Read) -> None:
-        """Writes the rows of ids [k] to `raw`; those that are not here are read."""
-        slot = self._slot.index_select(0, ids)
-        ops.place_rows(self._values, slot, raw)
+    def fill(self, ids: Tensor, place: Tensor | None, raw: Tensor, read: Read) -> None:
+        """Writes rows of ids [k] to rows `place` of `raw`; reads those not here."""
+        slot = self._slot.index_select(0, ids).long()
+        _hand_out(self._values, slot, place, raw)
         away = (slot < 0).nonzero().view(-1)
         self.misses += away.numel()
         self.hits += ids.numel() - away.numel()
-        read(ids.index_select(0, away), away, raw)
+        to = away if place is None else place.index_select(0, away)
+        read(ids.index_select(0, away), to, raw)
 
 
 class Lately:
@@ -71,22 +74,23 @@ class Lately:
         """How many rows are here."""
         return self._fifo.size
 
-    def fill(self, ids: Tensor, raw: Tensor, read: Read) -> None:
-        """Writes the rows of ids [k] to `raw`; those that are not here are read."""
+    def fill(self, ids: Tensor, place: Tensor | None, raw: Tensor, read: Read) -> None:
+        """Writes rows of ids [k] to rows `place` of `raw`; reads those not here."""
         self._settle()
         with self._turn:
-            slot = self._fifo.touch(ids)
-            ops.place_rows(self._values, slot, raw)
+            slot = self._fifo.touch(ids).long()
+            _hand_out(self._values, slot, place, raw)
         away = (slot < 0).nonzero().view(-1)
         self.misses += away.numel()
         self.hits += ids.numel() - away.numel()
         if not away.numel():
             return
         missing = ids.index_select(0, away)
-        read(missing, away, raw)
+        to = away if place is None else place.index_select(0, away)
+        read(missing, to, raw)
         with self._turn:
             which, slots = self._fifo.admit(missing)
-            self._values[slots] = raw[away[which]]
+            self._values[slots] = raw[to[which]]
 
     def _settle(self) -> None:
         """In a forked child, starts anew if a thread was at work in the parent."""
@@ -94,6 +98,11 @@ class Lately:
             if self._turn.locked():
                 self._fifo.clear()
             self._process, self._turn = os.getpid(), Lock()
+
+
+def _hand_out(values: Tensor, slot: Tensor, place: Tensor | None, raw: Tensor) -> None:
+    """Copies row slot[i] of `values` to its place, unless it is negative."""
+    ops.gather(Moves(CPU, [Move([values], slot, raw, place, gaps=True)]))
 
 
 def capacity(nbytes: int, count: int, stride: int, cost: int) -> int:

@@ -70,7 +70,9 @@ def encode(values: Tensor, stored: str) -> Array:
             rule = f"must be stored as a dtype that reaches {float(values.abs().max())}"
             _check.fail("stored", rule, repr(stored), "take 'bfloat16' or 'int8'")
         values = short
-    found: Array = values.contiguous().view(-1).view(torch.uint8).numpy()
+    flat = values.contiguous().view(-1)
+    flat = flat.as_strided(flat.shape, (1,))  # one number may have any stride
+    found: Array = flat.view(torch.uint8).numpy()
     return found
 
 

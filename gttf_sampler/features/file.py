@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -11,13 +10,12 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler._backends.memory import FEATURES, empty_rows
 from gttf_sampler.features import layout as layouts
-from gttf_sampler.features.cache import Kept, Lately
 from gttf_sampler.features.encoding import NAMES, SAME, decode
 from gttf_sampler.features.handle import Handle, State
-from gttf_sampler.features.read import read_rows
 from gttf_sampler.features.room import check_room, room_for
+from gttf_sampler.features.stored import StoredRows
 from gttf_sampler.features.write import Report, chunks_of, write
 
 
@@ -44,9 +42,6 @@ class FeatureFile:
         path: of what `from_array`, `from_chunks` or `gttf features` has written.
         direct: whether to read around the system's cache.
         pin_memory: whether rows are to come in page-locked memory, for a GPU.
-
-    Attributes:
-        reads, bytes_read: how many reads there were so far, and what they brought.
     """
 
     def __init__(
@@ -63,11 +58,10 @@ class FeatureFile:
         if self.pin_memory and not torch.cuda.is_available():
             _check.fail("pin_memory", "must be False where there is no GPU", True)
         self._wanted = direct
-        self._open: Handle | None = Handle(self.path, direct)
-        self._layout, self._state = self._open.layout, self._open.state
-        self.direct = self._open.align > 1
-        self._cache: Kept | Lately | None = None
-        self.reads = self.bytes_read = 0
+        self._rows = StoredRows(Handle(self.path, direct))
+        handle = self._rows.handle
+        self._layout, self._state = handle.layout, handle.state
+        self.direct = handle.align > 1
 
     @classmethod
     def from_array(
@@ -130,15 +124,29 @@ class FeatureFile:
         return NAMES[self.dtype] if own == SAME else own
 
     @property
+    def seal(self) -> int:
+        """A checksum of all that the file is: of its rows' checksums, and its facts."""
+        return layouts.seal(self._layout)
+
+    @property
     def nbytes(self) -> int:
         """The bytes of all rows on disk."""
         return self._layout.nbytes
 
     @property
-    def _handle(self) -> Handle:
-        if self._open is None:
-            _check.fail(self.path, "must be open", "a closed file", "open it again")
-        return self._open
+    def reads(self) -> int:
+        """How many reads there were so far."""
+        return self._rows.reads
+
+    @property
+    def bytes_read(self) -> int:
+        """What they have brought; rows from the system's cache do not count."""
+        return self._rows.bytes_read
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of rows that were found in the cache; nan before the first one."""
+        return self._rows.hit_rate
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -165,24 +173,34 @@ class FeatureFile:
             return self.read([int(ids)])[0]
         return self.read(ids)
 
-    def rows(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
-        """The rows of ids, int64 [k] on the CPU, as `read` but for checks of types."""
-        shape = torch.Size([ids.numel(), *self._layout.shape])
+    def rows(
+        self, ids: Tensor, out: Tensor | None = None, place: Tensor | None = None
+    ) -> Tensor:
+        """The rows of ids, int64 [k] on the CPU, as `read` but for checks of types.
+
+        `place` int64 [k] are the rows of `out` that they become; the first k if none.
+        """
+        count = ids.numel()
+        shape = torch.Size([count, *self._layout.shape])
         if out is None:
             out = room_for(shape, self.dtype, self.pin_memory)
-        else:
+        elif place is None:
             check_room(out, shape, self.dtype)
+        else:
+            check_room(out, out.shape[:1] + shape[1:], self.dtype)
         if not out.numel():
             _check.within("ids", ids, len(self), "rows")
             return out
-        plain = self._layout.stored == SAME
-        stride = self._layout.stride
-        if plain:
-            raw = out.view(ids.numel(), -1).view(torch.uint8)
-        else:
-            raw = FEATURES.make(ids.numel() * stride).view(ids.numel(), stride)
-        self._fill(ids, raw)
-        return out if plain else decode(raw, self._layout.stored, out)
+        stored, stride = self._layout.stored, self._layout.stride
+        if stored == SAME:
+            self._rows.fill(ids, place, out.view(len(out), -1).view(torch.uint8))
+            return out
+        raw = FEATURES.make(count * stride).view(count, stride)
+        self._rows.fill(ids, None, raw)
+        if place is None:
+            return decode(raw, stored, out)
+        out[place] = decode(raw, stored, empty_rows(shape, self.dtype))
+        return out
 
     def cache(self, nbytes: int, rows: Any = None) -> FeatureFile:
         """Keeps rows in memory, in no more than `nbytes`; returns itself.
@@ -194,47 +212,21 @@ class FeatureFile:
         bytes end the cache. A copy in another process begins without.
         """
         nbytes = _check.size("nbytes", nbytes)
-        self._cache, count, stride = None, len(self), self._layout.stride
-        if nbytes and rows is None:
-            self._cache = Lately(nbytes, count, stride)
-        elif nbytes:
-            ids = _check.integers("rows", rows).to("cpu", torch.int64)
-            _check.within("rows", ids, count, "rows")
-            self._cache = Kept(nbytes, ids, count, stride, self._from_disk)
+        if rows is not None:
+            rows = _check.integers("rows", rows).to("cpu", torch.int64)
+            _check.within("rows", rows, len(self), "rows")
+        self._rows.keep(nbytes, rows)
         return self
-
-    @property
-    def hit_rate(self) -> float:
-        """The share of rows that were found in the cache; nan before the first one."""
-        cache = self._cache
-        asked = 0 if cache is None else cache.hits + cache.misses
-        return cache.hits / asked if cache is not None and asked else math.nan
-
-    def _fill(self, ids: Tensor, raw: Tensor) -> None:
-        """Writes rows as they are stored to `raw`, uint8 [k, stride]."""
-        cache = self._cache  # once: another thread may end it
-        if cache is None:
-            self._from_disk(ids, None, raw)
-        else:
-            self._handle.check()
-            _check.within("ids", ids, len(self), "rows")
-            cache.fill(ids, raw, self._from_disk)
-
-    def _from_disk(self, ids: Tensor, place: Tensor | None, raw: Tensor) -> None:
-        """Reads rows, into some places of `raw`."""
-        done = read_rows(self._handle, ids, place, raw)
-        self.reads += done.reads
-        self.bytes_read += done.nbytes
 
     def validate(self) -> FeatureFile:
         """Reads all rows and compares them with their checksums; returns self."""
-        with self._handle.unchanged():
+        with self._rows.handle.unchanged():
             layouts.verify(self.path, self._layout)
         return self
 
     def close(self) -> None:
         """Closes the file, as soon as reads that are under way are over."""
-        self._open = None
+        self._rows.close()
 
     def __enter__(self) -> FeatureFile:
         return self
@@ -252,8 +244,8 @@ class FeatureFile:
         own = f", stored as {self.stored}" if self._layout.stored != SAME else ""
         size = _check.readable(self.nbytes)
         about = f"{list(self.shape)}, {NAMES[self.dtype]}{own}, {size} on disk"
-        if self._cache is not None:
-            about += f", {self._cache.size:,} rows in memory"
+        if self._rows.kept:
+            about += f", {self._rows.kept:,} rows in memory"
         if self.hit_rate == self.hit_rate:
             about += f" for {self.hit_rate:.1%} of those asked for"
         if self.reads:
@@ -268,5 +260,5 @@ def _opened(
     """A file that another process has open, if it is still the same."""
     file = FeatureFile(path, direct=direct, pin_memory=pin_memory)
     if file._state != state:
-        file._handle.changed("it was written to")
+        file._rows.handle.changed("it was written to")
     return file

@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from gttf_sampler import _check
 from gttf_sampler._backends import memory
 from gttf_sampler.features.layout import HEAD, Layout, damaged, read_layout
@@ -42,6 +46,7 @@ class Handle:
 
     def __init__(self, path: str, direct: bool | None) -> None:
         self.number = -1
+        self._mapped: Tensor | None = None
         try:
             self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except FileNotFoundError:
@@ -93,6 +98,17 @@ class Handle:
             self.changed("it was written to")
         if found.st_nlink == 0:
             self.changed("it was replaced or removed")
+
+    def mapped(self) -> Tensor:
+        """uint8 [rows, stride], all of them, mapped into memory."""
+        if self._mapped is None:
+            shape = self.layout.rows, self.layout.stride
+            with open(self.number, "rb", closefd=False) as file:
+                rows = np.memmap(file, np.uint8, "c", HEAD, shape)
+            if hasattr(mmap, "MADV_RANDOM"):
+                rows._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
+            self._mapped = torch.from_numpy(rows)
+        return self._mapped
 
     def changed(self, how: str) -> NoReturn:
         """Raises the ValueError for a file that is not what it was."""

@@ -103,6 +103,11 @@ def foot(layout: Layout) -> bytes:
     return text + TAIL.pack(HEAD + layout.nbytes, zlib.crc32(text), MAGIC)
 
 
+def seal(layout: Layout) -> int:
+    """A checksum of the facts, and by theirs of the rows."""
+    return zlib.crc32(foot(layout))
+
+
 def is_features(path: str | os.PathLike[str]) -> bool:
     """Whether a file ends like one that we have written."""
     file = Path(path)

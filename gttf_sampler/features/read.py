@@ -1,13 +1,11 @@
 """Rows at ids, with as many reads in flight as the disk serves best.
 
-Ids are sorted, so that rows near each other come with one read and equal ones are read
-once; where one row is all of a read, it goes straight to its place.
+What the system has in its cache is copied from there. Other ids are sorted, so that
+rows near each other come with one read, and equal ones are read once.
 """
 
 from __future__ import annotations
 
-import time
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,16 +14,15 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops, torch_disk
-from gttf_sampler._backends.threads import KERNELS, READERS, READS, Crew, held, run
 from gttf_sampler._backends.types import Reads
 from gttf_sampler.features.handle import Handle
 from gttf_sampler.features.layout import HEAD
+from gttf_sampler.features.warm import copy_warm
 
 CPU = torch.device("cpu")
-GAP = 1 << 13  # bytes between rows that take less time than another read
+# The best of `gttf bench disk --sweep`, by rows per second and by CPU time:
+GAP = 1 << 14  # bytes between rows that take less time than another read
 LONGEST = 1 << 17  # bytes of a read: longer ones keep others waiting
-FEWEST, MOST = 4, 512  # runs that a thread takes at a time
-WARM = 2e-5  # seconds of a read that did not have to wait for a disk
 
 Array = np.ndarray[Any, Any]
 
@@ -45,6 +42,13 @@ def read_rows(handle: Handle, ids: Tensor, place: Tensor | None, out: Tensor) ->
     stride = handle.layout.stride
     if ids.numel() == 0 or stride == 0:
         return Done(0, 0)
+    with handle.unchanged():
+        warm = copy_warm(handle, ids, place, out)
+    if warm == ids.numel():
+        return Done(0, 0)
+    if warm:
+        place = torch.arange(ids.numel()) if place is None else place
+        ids, place = ids[warm:], place[warm:]
     wanted, order = _sorted(ids)
     if place is not None:
         order = place[order]
@@ -52,48 +56,15 @@ def read_rows(handle: Handle, ids: Tensor, place: Tensor | None, out: Tensor) ->
     if found[0] < 0 or found[-1] >= handle.layout.rows:
         _check.within("ids", ids, handle.layout.rows, "rows")
     start = runs_of(found, stride)
-    count = start.size - 1
-    failed = np.zeros(count, np.uint8)
-    reads = Reads(
-        CPU,
-        handle.number,
-        HEAD,
-        stride,
-        handle.align,
-        found,
-        where,
-        start,
-        out,
-        failed,
-    )
-    step = min(MOST, max(FEWEST, count // (4 * READS)))
-    own = (handle, reads)  # of the memory and the file, as long as a thread is at it
-    calls = [
-        partial(held, own, ops.read_runs, reads, lo, min(lo + step, count))
-        for lo in range(0, count, step)
-    ]
+    failed = np.zeros(start.size - 1, np.uint8)
+    how = handle.number, HEAD, stride, handle.align
+    reads = Reads(CPU, *how, found, where, start, out, failed)
     with handle.unchanged():
-        run(calls, _crew(reads, count))
+        ops.read_all(reads, handle)
         for number in failed.nonzero()[0].tolist():
             _again(handle, reads, number)
     spans = found[start[1:] - 1] - found[start[:-1]] + 1
-    return Done(count, int(spans.sum()) * stride)
-
-
-def _crew(reads: Reads, count: int) -> Crew:
-    """Who reads: as many as the disk serves, or as many as there are cores.
-
-    What is in the system's cache waits for nobody, and more threads than cores only
-    take turns at it. A few reads at different places tell.
-    """
-    if reads.align > 1 or count < FEWEST * READS:
-        return READERS
-    for lo in (0, count // 3, 2 * count // 3, count - FEWEST):
-        start = time.perf_counter()
-        ops.read_runs(reads, lo, lo + FEWEST)
-        if time.perf_counter() - start > FEWEST * WARM:
-            return READERS
-    return KERNELS
+    return Done(reads.runs, int(spans.sum()) * stride)
 
 
 def _sorted(ids: Tensor) -> tuple[Tensor, Tensor]:

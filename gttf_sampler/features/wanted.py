@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler.features.write import Report
 from gttf_sampler.graph import CompactAdj
 
 PIECE = 1 << 22  # edges that are counted at a time
@@ -24,11 +25,35 @@ def most_reached(adj: CompactAdj) -> Tensor:
     [2, 1, 0]
     """
     _check.of_type("adj", adj, CompactAdj)
-    count = torch.zeros(adj.num_cols, dtype=torch.int32)
-    for piece in adj.col.cpu().split(PIECE):
-        one = torch.ones(1, dtype=torch.int32).expand(piece.numel())
-        count.scatter_add_(0, piece.to(torch.int64), one)
-    return count.argsort(descending=True, stable=True)
+    return largest(count_reached([adj], adj.num_cols), adj.num_cols)
+
+
+def count_reached(
+    adjs: Iterable[CompactAdj], size: int, report: Report | None = None
+) -> Tensor:
+    """int32 [size], how many edges of some graphs lead a walker to each node."""
+    count = torch.zeros(size, dtype=torch.int32)
+    for adj in adjs:
+        for piece in adj.col.split(PIECE):
+            one = count.new_ones(()).expand(piece.numel())
+            count.scatter_add_(0, piece.to("cpu", torch.int64), one)
+            if report is not None:
+                report("counting", piece.numel() * piece.element_size())
+    return count
+
+
+def largest(counts: Tensor, most: int) -> Tensor:
+    """Where the `most` largest numbers are, largest first, ties in order.
+
+    All of them are not sorted: that would take three times their memory.
+    """
+    if most >= counts.numel():
+        return counts.argsort(descending=True, stable=True)
+    low = counts.kthvalue(counts.numel() - most + 1).values
+    above = (counts > low).nonzero().view(-1)
+    order = counts.index_select(0, above).argsort(descending=True, stable=True)
+    equal = (counts == low).nonzero().view(-1)[: most - above.numel()]
+    return torch.cat([above.index_select(0, order), equal])
 
 
 def most_sampled(batches: Iterable[Any], n: int = 20) -> Tensor:

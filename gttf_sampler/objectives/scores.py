@@ -16,6 +16,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops, torch_pairs
 from gttf_sampler._backends.pairs import Pairs, of_levels
 from gttf_sampler._backends.terms import Rows, Terms
+from gttf_sampler._compat import is_compiling
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.objectives.base import Vectors
 from gttf_sampler.objectives.collect import Collector, Owed, collector
@@ -44,7 +45,7 @@ def table_of(owner: object) -> tuple[Tensor, bool] | None:
     if type(weight) not in (Tensor, nn.Parameter):
         return None
     table: Tensor = weight  # type: ignore[assignment]
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return None
     collects = collector()
     if collects is not None and collects.number(table) is not None:

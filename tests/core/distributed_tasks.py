@@ -331,7 +331,8 @@ def _read_all(rank, groups, path, whole, values):
         close = list
     else:
         graph = PartitionedGraph.open(path, groups[2], timeout=120)
-        held = [*graph.adj.local.arrays().values(), graph.features["", "x"].own]
+        rows = graph.features["", "x"].own._rows.handle.mapped()
+        held = [*graph.adj.local.arrays().values(), rows]
         close = graph.close
     for array in held:
         array.sum()

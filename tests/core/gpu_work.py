@@ -184,6 +184,10 @@ CASES = {
     "forest by edge weight": (0, forest([15, 10], lambda b: EdgeWeightBias())),
     "uniform walk of 20 steps": (0, forest([1] * 20)),
     "node2vec walk of 20 steps": (0, forest([1] * 20, lambda b: Node2VecBias(0.5, 2))),
+    "the same by edge weight": (
+        0,
+        forest([1] * 20, lambda b: Node2VecBias(0.5, 2, weighted=True)),
+    ),
 }
 
 

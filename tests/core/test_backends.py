@@ -5,7 +5,6 @@ import dataclasses
 import inspect
 import os
 from importlib import import_module
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -33,6 +32,7 @@ from gttf_sampler.random import FOREST, new_key, stream
 
 pytest.importorskip("numba", reason="there is nothing to compare without numba")
 numba_ops = import_module("gttf_sampler._backends.numba_ops")
+numba_disk = import_module("gttf_sampler._backends.numba_disk")
 numba_rooted = import_module("gttf_sampler._backends.numba_rooted")
 
 CPU, TOP = torch.device("cpu"), (1 << 63) - 1
@@ -275,6 +275,7 @@ def make_arguments(name: str, size: int) -> tuple:
         order=lambda: order,
         bloom=None,
         table=None,
+        weight=None,
         reverse=None,
         envelope=Envelope(1 << 60, 1 << 62, TOP, 50, 0, 1),
         rounds=5,
@@ -359,20 +360,30 @@ def runs_of_rows(path, rows: torch.Tensor, align: int, cut: int):
 @pytest.mark.parametrize("cut", [0, 40])
 @pytest.mark.parametrize("align", [1, 512])
 @pytest.mark.parametrize("size", [1, 50, 2_000])
-def test_read_runs_is_bit_identical(tmp_path, size, align, cut):
+def test_read_all_is_bit_identical(tmp_path, size, align, cut):
     """Of a file that ends too early, too: the same runs fail."""
     rows = torch.randint(0, 256, (size, 24)).to(torch.uint8)
     found = []
-    for function in (torch_disk.read_runs, numba_ops.read_runs):
+    for read in (torch_disk.read_all, numba_disk.read_all, by_threads):
         reads = runs_of_rows(tmp_path / "rows", rows, align, cut)
-        middle = (len(reads.start) - 1) // 2
         try:
-            for lo, hi in pairwise(sorted({0, middle, len(reads.start) - 1})):
-                function(reads, lo, hi)
+            read(reads, None)
         finally:
             os.close(reads.handle)
         found.append((reads.out, reads.failed.tolist()))
-    (expected, failed), (out, also) = found
+    for each in found[1:]:
+        compare(rows, cut, reads, found[0], each)
+
+
+def by_threads(reads, owner):
+    """As where there are no queues, and nobody can be told ahead."""
+    torch_disk.spread(numba_disk.read_runs, reads, owner)
+
+
+def compare(rows, cut, reads, expected, found):
+    """Whether the same reads have failed, and all others brought the same."""
+    align = reads.align
+    (expected, failed), (out, also) = expected, found
     whole = torch.zeros_like(expected)
     whole[reads.place] = rows[reads.ids]
     assert cut or (whole.equal(expected) and not any(failed))
@@ -381,18 +392,6 @@ def test_read_runs_is_bit_identical(tmp_path, size, align, cut):
     fine = np.repeat(np.array(failed) == 0, np.diff(reads.start))
     kept = torch.from_numpy(reads.place[fine])
     assert same(expected[kept], out[kept])
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-@pytest.mark.parametrize("size", [0, 1, 50, 20_000])
-def test_place_rows_is_bit_identical(size, dtype):
-    """Rows that are not in the cache stay as they are."""
-    values = torch.randint(0, 256, (9, 24)).to(torch.uint8)
-    slot = torch.randint(-2, 9, (size,)).to(dtype)
-    outs = [torch.full((size, 24), 7, dtype=torch.uint8) for _ in range(2)]
-    torch_disk.place_rows(values, slot, outs[0])
-    numba_ops.place_rows(values, slot, outs[1])
-    assert same(*outs)
 
 
 @pytest.mark.parametrize("size", [0, 1, 50, 20_000])
@@ -411,7 +410,7 @@ def test_every_fast_function_is_compared():
     made = {n for n, f in vars(numba_ops).items() if inspect.isfunction(f)}
     fast = made & set(ops.__all__)
     whole = {"rooted", "walk_node2vec"}  # compared where they are called
-    whole |= {"place_rows", "read_runs"}  # compared above, with files
+    whole |= {"read_all"}  # compared above, with files
     # compared in `test_pairs` and `test_fit`
     whole |= {"as_gradient", "draw_alias", "pair_gradients", "pair_pass"}
     whole |= {"pair_scores", "step_rows"}

@@ -10,6 +10,7 @@ from gttf_sampler import (
     Node2VecBias,
     NoRevisitBias,
     RootedAdjAcc,
+    StratifiedBias,
     TemporalBias,
     TransitionAcc,
     _check,
@@ -32,6 +33,7 @@ def make_graph() -> CompactAdj:
     generator = torch.Generator().manual_seed(0)
     edge_index = torch.randint(0, 29, (2, 150), generator=generator)
     weight = torch.rand(150, generator=generator)
+    weight[edge_index[1] == 7] = 0  # a row without weight
     time = torch.randint(0, 9, (150,), generator=generator)
     return CompactAdj.from_edge_index(
         edge_index, 30, edge_weight=weight, edge_time=time
@@ -140,6 +142,20 @@ def test_forest_never_waits(device, moved, bias, replace):
     assert gpu.syncs == []
 
 
+@pytest.mark.parametrize("systematic", [True, False])
+@pytest.mark.parametrize("weight", [None, EdgeWeightBias()])
+def test_forest_of_spread_draws_never_waits(device, moved, weight, systematic):
+    bias = StratifiedBias(weight, systematic=systematic)
+    expected = traverse(make_graph(), SEEDS, [3, 2, 2], bias, generator=1)
+    with device() as gpu:
+        seeds = SEEDS.to("cuda")
+        gpu.syncs.clear()
+        found = traverse(moved, seeds, [3, 2, 2], bias, generator=1)
+        assert gpu.syncs == []
+        found = found.to("cpu")
+    assert [x.tolist() for x in found.edges] == [x.tolist() for x in expected.edges]
+
+
 def test_forest_with_a_user_bias_waits_once_per_depth(device, moved):
     with device.exact() as gpu:
         seeds = SEEDS.to("cuda")
@@ -150,10 +166,12 @@ def test_forest_with_a_user_bias_waits_once_per_depth(device, moved):
 
 @pytest.mark.parametrize("fanouts", [[1, 1, 1], [3, 2, 2]])
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.5, 2), (1e3, 1), (1e-3, 1e3)])
-def test_forest_with_node2vec_never_waits(device, moved, fanouts, p, q):
-    expected = traverse(make_graph(), SEEDS, fanouts, Node2VecBias(p, q), generator=1)
+@pytest.mark.parametrize("weighted", [True, False])
+def test_forest_with_node2vec_never_waits(device, moved, fanouts, p, q, weighted):
+    bias = Node2VecBias(p, q, weighted=weighted)
+    expected = traverse(make_graph(), SEEDS, fanouts, bias, generator=1)
     with device() as gpu:
-        seeds, bias = SEEDS.to("cuda"), Node2VecBias(p, q)
+        seeds = SEEDS.to("cuda")
         traverse(moved, seeds, [1, 1], bias)  # makes what is made once per graph
         gpu.syncs.clear()
         found = traverse(moved, seeds, fanouts, bias, generator=1)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gttf_sampler import FeatureFile, use_backend
-from gttf_sampler.features import encoding, read
+from gttf_sampler._backends import disk_queue
+from gttf_sampler.features import encoding, read, warm
 from gttf_sampler.features.layout import is_features
 
 BACKENDS = ("numba", "torch")
@@ -22,6 +23,17 @@ def backend(request):
     """Compiled reads, and those of the reference."""
     with use_backend(request.param):
         yield request.param
+
+
+@pytest.fixture(params=["warm", "cold", "direct"])
+def direct(request, monkeypatch):
+    """Whether to read around the system's cache; if not, with or without its rows.
+
+    What was just written is there.
+    """
+    if request.param == "cold":
+        monkeypatch.setattr(warm, "AT_ONCE", 0)
+    return request.param == "direct"
 
 
 def numbers(dtype, *shape):
@@ -70,9 +82,81 @@ def test_read_any_ids(tmp_path_factory, data):
         assert same(file.read(torch.tensor(ids, dtype=kind)), want)
 
 
-def test_read_from_many_threads_at_once(tmp_path, backend):
+@pytest.mark.parametrize("width", [128, 37])
+@pytest.mark.parametrize("stored", [None, "float16"])
+def test_rows_to_places(tmp_path, backend, direct, stored, width):
+    """More than one burst of reads, and rows of `out` that nobody asked for."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.rand(60_000, width, generator=generator).half().float()
+    FeatureFile.from_array(tmp_path / "x.npy", values, stored=stored)
+    file = FeatureFile(tmp_path / "x.npy", direct=direct)
+    ids = torch.randint(0, 60_000, (3000,), generator=generator)
+    place = torch.randperm(4000, generator=generator)[:3000]
+    out = torch.full((4000, width), -1.0)
+    want = out.clone()
+    want[place] = values[ids]
+    assert file.rows(ids, out, place) is out
+    assert torch.equal(out, want)
+    out.fill_(-1)
+    file.cache(4 * 60_000 + 20_000, ids[:50])
+    assert torch.equal(file.rows(ids, out, place), want)
+
+
+def test_rows_in_memory_are_copied_and_others_read(tmp_path, monkeypatch):
+    """Whatever the clock says meanwhile, the rows are right."""
     values = torch.rand(20_000, 16)
     file = FeatureFile.from_array(tmp_path / "x.npy", values)
+    ids = torch.randperm(20_000)
+    assert torch.equal(file.read(ids), values[ids])
+    if not warm.is_warm(file._rows.handle, ids):
+        pytest.skip("the system does not tell what it has in memory")
+    assert file.reads == 0
+    monkeypatch.setattr(warm, "PIECE", 3000)
+    monkeypatch.setattr(warm, "SLOW", -1.0)  # so the first piece is slow
+    assert torch.equal(file.read(ids), values[ids])
+    assert file.reads > 0
+    monkeypatch.setattr(warm.os, "preadv", lambda *how: 1 / 0)
+    assert torch.equal(file.read(ids[: warm.FEW - 1]), values[ids[: warm.FEW - 1]])
+
+
+def test_queues_are_used_again_and_not_inherited(tmp_path):
+    values = torch.rand(5000, 16)
+    FeatureFile.from_array(tmp_path / "x.npy", values)
+    file = FeatureFile(tmp_path / "x.npy", direct=True)
+    if not file.direct:
+        pytest.skip("this file system has no reads around the cache")
+    with disk_queue.queue() as own, disk_queue.queue() as other:
+        assert own is None or own.number != other.number
+    kept = len(disk_queue._idle)
+    for _ in range(3):
+        assert torch.equal(file.read([7, 4000]), values[[7, 4000]])
+    assert len(disk_queue._idle) == kept
+    context = multiprocessing.get_context("fork")
+    with context.Pool(1) as pool:
+        found = pool.apply(_read_in_child, (file, [7, 4000]))
+    assert torch.equal(found, values[[7, 4000]])
+
+
+def _read_in_child(file, ids):
+    assert not disk_queue._idle
+    return file.read(ids).clone()
+
+
+def test_reads_without_a_queue(tmp_path, monkeypatch):
+    """As where the system gives no more, or a container forbids it."""
+    monkeypatch.setattr(disk_queue, "_known", lambda: False)
+    values = torch.rand(5000, 16)
+    FeatureFile.from_array(tmp_path / "x.npy", values)
+    ids = torch.randperm(5000)
+    assert torch.equal(
+        FeatureFile(tmp_path / "x.npy", direct=True).read(ids), values[ids]
+    )
+
+
+def test_read_from_many_threads_at_once(tmp_path, backend, direct):
+    values = torch.rand(20_000, 16)
+    FeatureFile.from_array(tmp_path / "x.npy", values)
+    file = FeatureFile(tmp_path / "x.npy", direct=direct)
     wrong = []
 
     def ask(seed):

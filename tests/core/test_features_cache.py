@@ -15,6 +15,12 @@ from gttf_sampler.features.fifo import COST, Fifo
 ROWS = 2000
 
 
+@pytest.fixture(autouse=True)
+def cold(monkeypatch):
+    """What was just written is in the system's cache, and would be copied from it."""
+    monkeypatch.setattr("gttf_sampler.features.warm.AT_ONCE", 0)
+
+
 @pytest.fixture
 def values():
     return torch.arange(ROWS * 32.0).view(ROWS, 32)
@@ -53,7 +59,7 @@ def test_cache_changes_no_bit(tmp_path, values, kind, stored, backend):
 
 def test_kept_rows_are_not_read_again(path, values):
     file = FeatureFile(path).cache(4 * ROWS + 10 * 128, [7, 3, 3, *range(100, 200)])
-    file.reads = 0
+    file._rows.reads = 0
     assert torch.equal(file.read([3, 7, 100]), values[[3, 7, 100]])
     assert file.reads == 0
     file.read([199])  # which did not fit
@@ -66,13 +72,13 @@ def test_cache_takes_no_more_than_it_may(path):
         file = FeatureFile(path).cache(4 * ROWS + 100 * (128 + COST), rows)
         for ids in skewed(10, 300):
             file.read(ids)
-        assert 90 <= file._cache.size <= 150
+        assert 90 <= file._rows.kept <= 150
     whole = FeatureFile(path).cache(1 << 28)
     whole.read(torch.arange(ROWS))
-    whole.reads = 0
+    whole._rows.reads = 0
     whole.read(torch.arange(ROWS))
     assert whole.reads == 0
-    assert whole.cache(0)._cache is None
+    assert whole.cache(0)._rows.kept == 0
 
 
 @pytest.mark.parametrize("room", [64, 65, 100, 1000])
@@ -87,7 +93,7 @@ def test_fifo_takes_what_it_counts(room):
 def test_cache_that_ends_while_it_is_asked(path, values, monkeypatch):
     """As when another thread ends it."""
     file = FeatureFile(path).cache(1 << 20)
-    monkeypatch.setattr(file._handle, "check", lambda: file.cache(0))
+    monkeypatch.setattr(file._rows.handle, "check", lambda: file.cache(0))
     assert torch.equal(file.read([3, 1]), values[[3, 1]])
 
 
@@ -160,7 +166,7 @@ def test_forked_child_of_a_busy_parent(path, values):
     """The child has a lock that nobody will release: it starts with an empty cache."""
     file = FeatureFile(path).cache(4 * ROWS + 200 * 170)
     file.read([1, 2, 3])
-    file._cache._turn.acquire()
+    file._rows._cache._turn.acquire()
     child = os.fork()
     if child == 0:
         os._exit(0 if torch.equal(file.read([2, 5]), values[[2, 5]]) else 1)

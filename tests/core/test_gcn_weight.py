@@ -60,8 +60,8 @@ def layers(adj, sample, depth, scheme="unbiased", width=None):
     return hidden
 
 
-def shared_expectation(rows, fanout, depth):
-    """E[Åᴸ] exactly: the mean over all equally likely ways to sample every row."""
+def all_samples(rows, fanout):
+    """Å [s, n, n] of all equally likely ways to sample every row."""
     ways = []
     for u, row in enumerate(rows):
         options = []
@@ -73,11 +73,12 @@ def shared_expectation(rows, fanout, depth):
             sampled[u] += 1 / (len(row) + 1)
             options.append(sampled)
         ways.append(options)
-    powers = [
-        torch.linalg.matrix_power(torch.stack(choice), depth)
-        for choice in product(*ways)
-    ]
-    return torch.stack(powers).mean(0)
+    return torch.stack([torch.stack(choice) for choice in product(*ways)])
+
+
+def shared_expectation(rows, fanout, depth):
+    """E[Åᴸ] exactly."""
+    return torch.linalg.matrix_power(all_samples(rows, fanout), depth).mean(0)
 
 
 def far_off(sample, exact):
@@ -201,3 +202,30 @@ def test_gcn_three_layers_resampled_are_unbiased(rows, replace):
     )
     cubed = torch.linalg.matrix_power(target(rows), 3)
     assert_means(first @ second @ third, cubed)
+
+
+def slopes(first, second, x, y, theta):
+    """Xᵀ Å₁ᵀ (Å₂ X θ - y) for every pair of samples, [s, d]."""
+    return (first @ x).mT @ ((second @ x) @ theta - y)
+
+
+@pytest.mark.parametrize("rows", [KITE, IRREGULAR], ids=["kite", "irregular"])
+@pytest.mark.parametrize("fanout", [1, 2])
+def test_proposition_6_gradient_does_not_vanish_at_the_minimizer(rows, fanout):
+    """A squared loss is convex, and multiplies a sample by itself: it adds a variance.
+
+    Two samples, one for the error and one for its way back, are right in the mean.
+    """
+    torch.manual_seed(0)
+    x, y = (torch.randn(len(rows), d, dtype=torch.float64) for d in (2, 1))
+    full = target(rows) @ x
+    theta = torch.linalg.lstsq(full, y).solution  # where the gradient is zero
+    every = all_samples(rows, fanout)
+    exact = slopes(every, every, x, y, theta).mean(0)
+    off = (every - target(rows)) @ x
+    assert torch.allclose(exact, (off.mT @ off).mean(0) @ theta)  # of the variance
+    assert float(exact.norm()) > 0.05 * float((full.mT @ y).norm())
+    first, second = (estimates(rows, [fanout], seed=seed) for seed in (1, 2))
+    assert_means(slopes(first, first, x, y, theta), exact)
+    assert_means(slopes(first, second, x, y, theta), torch.zeros_like(exact))
+    assert bool(far_off(slopes(first, first, x, y, theta), exact * 0).any())

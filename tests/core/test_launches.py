@@ -115,6 +115,10 @@ LIMITS = {  # work: (operations, of so many hops or steps, syncs)
         forest([1] * STEPS, Node2VecBias(1e3, 0.5)),
         *(100, STEPS, 0),
     ),
+    "node2vec, by weight": (
+        forest([1] * STEPS, Node2VecBias(0.5, 2.0, weighted=True)),
+        *(100, STEPS, 0),
+    ),
 }
 
 

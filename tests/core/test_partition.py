@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from gttf_sampler import CompactAdj
+from gttf_sampler import CompactAdj, FeatureFile
 from gttf_sampler.bench.inputs import convert
 from gttf_sampler.cli.main import main
 from gttf_sampler.distributed import PartitionedGraph, partition, write
@@ -17,7 +17,7 @@ from gttf_sampler.distributed.book import Book
 from gttf_sampler.distributed.near import NearRows
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.rowset import RowSet
-from gttf_sampler.distributed.source import largest
+from gttf_sampler.features.wanted import largest
 from gttf_sampler.graph import write_graph
 from strategies import graphs
 
@@ -57,7 +57,7 @@ def check_part(adj, path, number, values=None):
     assert (book.part_of(own) == number).all()
     assert found[own].all()
     if values is not None:
-        assert part.features["", "x"].equal(values[own])
+        assert part.features["", "x"][:].equal(values[own])
     return own
 
 
@@ -89,7 +89,7 @@ def test_partition_of_types(tmp_path):
     facts = partition(adjs, tmp_path, 2, features={("author", "age"): x})
     assert facts["features"] == ["author.age"]
     parts = [open_part(tmp_path, number) for number in range(2)]
-    ages = torch.cat([part.features["author", "age"] for part in parts])
+    ages = torch.cat([part.features["author", "age"][:] for part in parts])
     assert ages.tolist() == [0.0, 1.0, 2.0]
     assert ages.dtype == torch.float16
     rows = [part.relations["author", "wrote", "paper"].adj for part in parts]
@@ -161,11 +161,12 @@ def test_partition_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
 
 def test_damage_is_told(tmp_path):
     partition(a_graph(), tmp_path / "a", 2, method="hash", features={"x": np.ones(300)})
-    for number, file in enumerate(["nodes-0.bin", "feature-0.bin", "edge_id-0.bin"]):
+    files = {"nodes-0.bin": 5, "feature-0.npy": 4101, "edge_id-0.bin": 5}
+    for number, (file, byte) in enumerate(files.items()):
         path = tmp_path / f"damaged-{number}"
         shutil.copytree(tmp_path / "a", path)
         content = bytearray((path / "part-1" / file).read_bytes())
-        content[5] ^= 1
+        content[byte] ^= 1
         (path / "part-1" / file).write_bytes(bytes(content))
         open_part(path, 0)
         with pytest.raises(ValueError, match="must match the checksum"):
@@ -184,6 +185,86 @@ def test_damage_is_told(tmp_path):
         open_part(path, 1)
 
 
+@pytest.mark.parametrize("method", ["range", "hash"])
+@pytest.mark.parametrize("stored", [None, "float16", "int8"])
+def test_features_of_parts_are_feature_files(tmp_path, method, stored):
+    """Of a file that was stored in fewer bytes, too, and with a cache in front."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(300, 7, generator=generator).half().float()
+    y = torch.arange(300)
+    given = FeatureFile.from_array(tmp_path / "x.npy", x, stored="float16")
+    how = {"method": method, "features": {"x": given, "y": y}, "stored": stored}
+    partition(a_graph(), tmp_path / "cut", 2, **how)
+    step = x.abs().amax(1, keepdim=True) / 254 if stored == "int8" else 0 * x
+    for number in range(2):
+        part = open_part(tmp_path / "cut", number)
+        own = part.books[""].nodes_of(number)
+        rows = part.features["", "x"]
+        assert rows.stored == (stored or "float32")
+        assert rows.dtype == torch.float32
+        assert ((rows[:] - x[own]).abs() <= step[own] * 1.001).all()
+        assert part.features["", "y"][:].equal(y[own])
+        found = np.load(tmp_path / "cut" / f"part-{number}" / "feature-1.npy")
+        assert found.tolist() == own.tolist()
+    partition(a_graph(), tmp_path / "one", 1, features={"x": given}, stored=stored)
+    with PartitionedGraph.open(tmp_path / "one") as graph:
+        rows = graph.features["", "x"]
+        plain = rows[torch.arange(300)].clone()
+        rows.own.cache(4 * 300 + 20 * 40, torch.arange(0, 300, 9))
+        assert rows[torch.arange(300)].equal(plain)
+        assert 0 < rows.own.hit_rate < 1
+
+
+def test_features_on_a_full_disk_leave_no_part(tmp_path, monkeypatch):
+    """And those of a part that was finished stay; the next call goes on from there."""
+    real, written = write.write, []
+
+    def full(file, chunks, stored):
+        written.append(file)
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        return real(file, chunks, stored)
+
+    monkeypatch.setattr(write, "write", full)
+    x = torch.rand(300, 4)
+    with pytest.raises(OSError, match="No space left"):
+        partition(a_graph(), tmp_path, 2, features={"x": x})
+    assert not (tmp_path / "part-1" / "header.json").exists()
+    (tmp_path / "part-1" / ".gttf-of-a-killed-one").touch()
+    partition(a_graph(), tmp_path, 2, features={"x": x})
+    assert [file.parent.name for file in written] == ["part-0", "part-1", "part-1"]
+    assert not list((tmp_path / "part-1").glob(".gttf-*"))
+    for number in range(2):
+        check_part(a_graph(), tmp_path, number, x)
+
+
+def test_replaced_features_are_told(tmp_path):
+    partition(a_graph(), tmp_path, 2, features={"x": torch.rand(300, 4)})
+    file = tmp_path / "part-0" / "feature-0.npy"
+    part = open_part(tmp_path, 0)
+    rows = part.features["", "x"]
+    FeatureFile.from_array(file, torch.zeros(len(rows), 4), overwrite=True)
+    with pytest.raises(ValueError, match="must not change while it is open"):
+        rows.read([0])
+    with pytest.raises(ValueError, match="must hold the rows that this part was"):
+        open_part(tmp_path, 0, verify=False)
+
+
+def test_directory_of_another_version(tmp_path, monkeypatch):
+    """One clear sentence, and a call that cuts anew."""
+    with monkeypatch.context() as old:
+        old.setattr("gttf_sampler.distributed.layout.VERSION", 1)
+        partition(a_graph(), tmp_path, 2)
+        (tmp_path / "part-0" / "feature-0.bin").touch()
+    with pytest.raises(ValueError, match=r"version 2 .*run 'gttf partition' again"):
+        open_part(tmp_path, 0)
+    with pytest.raises(ValueError, match=r"must not hold another.*overwrite=True"):
+        partition(a_graph(), tmp_path, 2)
+    partition(a_graph(), tmp_path, 2, overwrite=True)
+    assert not (tmp_path / "part-0" / "feature-0.bin").exists()
+    check_part(a_graph(), tmp_path, 1)
+
+
 def test_validate(tmp_path):
     adj = a_graph()
     for bad, match in (
@@ -197,6 +278,8 @@ def test_validate(tmp_path):
         ({"parts": 2, "features": {"x": X, ("", "x"): X}}, "every feature once"),
         ({"parts": 2, "features": {"x": X.astype(str)}}, r"\[x\]' must hold numbers"),
         ({"parts": 2, "features": {"x": [[1], [1, 2]]}}, "must be an array of numbers"),
+        ({"parts": 2, "stored": "float8"}, "'stored' must be one of"),
+        ({"parts": 2, "features": {"x": X.astype("g")}}, "a dtype that torch knows"),
         ({"parts": 2, "features": {("x",): X}}, "named by .node type, name"),
         ({"parts": 2, "features": {("a", "x"): np.zeros(300)}}, "node types of 'adj'"),
     ):
@@ -216,16 +299,20 @@ def test_largest_is_what_a_stable_sort_finds(numbers, data):
     assert largest(counts, most).equal(order[:most])
 
 
-def test_near_rows_are_those_of_one_moment():
+def test_near_rows_are_those_of_one_moment(tmp_path):
     """Who has located rows reads them, whatever is cached meanwhile."""
     book = Book.of_owners(np.array([0, 1]), 2)
-    near = NearRows(book, {0: torch.zeros(1, 2)}, book.rows_of)
+    file = FeatureFile.from_array(tmp_path / "x.npy", torch.zeros(1, 2))
+    near = NearRows(book, {0: file}, book.rows_of)
     near.keep(torch.tensor([1]), torch.ones(1, 2))
-    position, pieces = near.locate(torch.tensor([1, 0]))
-    near.keep(torch.tensor([], dtype=torch.int64), torch.ones(0, 2))
-    rows = torch.cat(pieces)[position]
-    assert rows.tolist() == [[1, 1], [0, 0]]
-    assert near.locate(torch.tensor([1, 0]))[0].tolist() == [-1, 0]
+    nodes = torch.tensor([1, 0])
+    found = near.find(nodes)
+    near.forget()
+    assert found[-1].source[found[-1].row].tolist() == [[1, 1]]
+    assert (found[-1].to.tolist(), found[0].to.tolist()) == ([0], [1])
+    later = near.find(nodes)
+    assert later[1].source is None
+    assert (later[1].row.tolist(), later[1].to.tolist()) == ([1], [0])
 
 
 def test_rows_of_ids_with_steps(tmp_path):
@@ -275,6 +362,7 @@ def test_command(tmp_path, capsys):
         "2",
     ]
     more = ["--features", f"x={tmp_path / 'x.npy'}", "--replicate", "0.01"]
+    more += ["--stored", "float16"]
     assert main([*words, *more, "--method", str(tmp_path / "parts.npy")]) == 0
     told = capsys.readouterr().out
     assert "150 + 150" in told
@@ -296,7 +384,7 @@ def test_command_cuts_a_typed_graph_that_was_saved_whole(tmp_path, capsys):
     assert main(words) == 0
     assert "item.price" in capsys.readouterr().out
     parts = [open_part(tmp_path / "two", number) for number in range(2)]
-    prices = torch.cat([part.features["item", "price"] for part in parts])
+    prices = torch.cat([part.features["item", "price"][:] for part in parts])
     assert prices.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 

@@ -24,6 +24,7 @@ from gttf_sampler import (
     EdgeWeightBias,
     ExcludeBias,
     Node2VecBias,
+    StratifiedBias,
     TemporalBias,
     backend_info,
     sample_rooted,
@@ -186,13 +187,27 @@ def test_traverse_is_bit_identical(fanouts, bias, replace):
     assert bool(names) == bool(fanouts)
 
 
+@pytest.mark.parametrize("weight", [None, EdgeWeightBias()])
+def test_spread_draws_are_bit_identical(weight):
+    """They have no kernel of their own: what there is does the parts."""
+    adj, bias = random_graph(20, 90), StratifiedBias(weight)
+
+    def call():
+        forest = traverse(adj, [3, 19, 3, 0], [3, 2], bias, generator=6)
+        return forest.nodes, forest.edges
+
+    expected, found, _ = both(call)
+    assert expected == found
+
+
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (4, 0.25), (1e4, 1e-3)])
 @pytest.mark.parametrize("undirected", [True, False])
-def test_node2vec_is_bit_identical(p, q, undirected):
+@pytest.mark.parametrize("weighted", [True, False])
+def test_node2vec_is_bit_identical(p, q, undirected, weighted):
     adj = random_graph(12, 40, undirected)
 
     def call():
-        bias, steps = Node2VecBias(p, q), [1] * 5
+        bias, steps = Node2VecBias(p, q, weighted=weighted), [1] * 5
         forest = traverse(adj, list(range(12)), steps, bias, generator=9)
         return forest.nodes, forest.edges
 

@@ -23,6 +23,7 @@ from matrix_stubs import make_stubs
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = ("Python", "torch", "numpy", "numba", "PyG", "DGL")
 ROWS = """
+3.11 2.2.1  1.26.4 0.60.0 2.6.1 2.1.0
 3.11 2.3.0  1.26.4 0.60.0 2.6.1 1.1.2
 3.11 2.3.0  2.2.6  0.68.1 2.6.1 1.1.3
 3.11 2.6.0  2.2.6  0.68.1 2.7.0 1.1.3
@@ -44,6 +45,8 @@ HOSTS = {
     "PyG": "errors hosts link_loader loader node2vec semantics stores temporal workers",
     "DGL": "blocks compact corners loader walks",
 }
+# GraphBolt of DGL 2.1.0, and what that does not ask for though it imports it.
+OF_GRAPHBOLT = "torchdata==0.7.1 pandas<3 pydantic pyyaml"
 LONG = "20000 or memory"
 
 
@@ -92,6 +95,8 @@ def environment(row: dict[str, str], folder: Path, log: Path) -> Path:
             run(log, python, "-m", "pip", "uninstall", "-y", package)
         else:
             pins.append(f"{package}=={row[column]}")
+    if row["DGL"] == "2.1.0":
+        pins += OF_GRAPHBOLT.split()
     run(log, python, "-m", "pip", "install", *pins, *OF_TESTS.split())
     return python
 
@@ -105,6 +110,8 @@ def result(row: dict[str, str], folder: Path) -> str:
     for host, names in HOSTS.items():
         if row[host] != "-":
             files += [f"tests/{host.lower()}/test_{name}.py" for name in names.split()]
+    if row["DGL"] == "2.1.0":
+        files.append("tests/dgl/test_graphbolt.py")
     try:
         python = environment(row, folder, log)
     except LookupError as error:

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import pkgutil
+from importlib.util import find_spec
 
 import pytest
 
@@ -14,10 +15,10 @@ HOSTS = {"gttf_pyg": "torch_geometric", "gttf_dgl": "dgl"}
 def test_docstrings_of(name):
     pytest.importorskip(HOSTS[name], reason=f"{name} needs {HOSTS[name]}")
     package = importlib.import_module(name)
-    names = [
-        name,
-        *(f"{name}.{m.name}" for m in pkgutil.iter_modules(package.__path__)),
-    ]
+    modules = {m.name for m in pkgutil.iter_modules(package.__path__)}
+    if find_spec("dgl.graphbolt") is None:  # of DGL 2.1 only
+        modules -= {"graphbolt", "_fused"}
+    names = [name, *(f"{name}.{module}" for module in sorted(modules))]
     results = [
         doctest.testmod(importlib.import_module(each), optionflags=FLAGS)
         for each in names

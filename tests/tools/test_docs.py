@@ -29,6 +29,7 @@ HOSTS = {"torch_geometric": "gttf_pyg", "dgl": "gttf_dgl"}
 WHOLE_PAGE = {
     "pyg.md": "torch_geometric",
     "dgl.md": "dgl",
+    "graphbolt.md": "dgl.graphbolt",
     "relational.md": "relbench",
     "lightning.md": "lightning",
 }
@@ -261,6 +262,12 @@ def test_files_exist(page):
         for path in PATH.findall(span):
             made = path.startswith("docs/images") or "results/longer" in path
             assert made or (ROOT / path).exists(), path
+
+
+@each_page
+def test_tests_exist(page):
+    for file, name in re.findall(r"(tests/[\w/]+\.py)::(\w+)", page.read_text("utf-8")):
+        assert f"\ndef {name}(" in (ROOT / file).read_text("utf-8"), name
 
 
 def test_names_exist():

@@ -45,11 +45,12 @@ FOR_ADAPTERS = {
     "gttf_sampler.random": "NEGATIVE new_key",
 }
 # What each room of the engine may import, beside itself.
-BASE = {"_check", "_backends", "random", "backend"}
+BASE = {"_check", "_compat", "_backends", "random", "backend"}
 WALKS = {*BASE, "graph", "draw", "forest", "traverse", "bias"}
 MAY_IMPORT = {
-    "random": set(),
-    "_check": {"_backends"},
+    "_compat": set(),
+    "random": {"_compat"},
+    "_check": {"_backends", "_compat"},
     "_files": {"_check"},
     "_backends": BASE,
     "backend": BASE,
@@ -58,7 +59,7 @@ MAY_IMPORT = {
     "features": {*BASE, "_files", "graph"},
     "draw": {*BASE, "graph"},
     "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
-    "bias": {*BASE, "graph", "draw", "subgraph"},
+    "bias": {*BASE, "estimate", "graph", "draw", "subgraph"},
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
     "estimate": set(),
     "verdict": set(),
@@ -70,7 +71,7 @@ MAY_IMPORT = {
     "embedding": {*WALKS, "objectives", "_loading", "_files"},
     "plot": {*BASE, "graph", "forest"},
     "_loading": {*BASE, "bias", "gather"},
-    "distributed": {*WALKS, "rooted", "subgraph", "gather"},
+    "distributed": {*WALKS, "rooted", "subgraph", "gather", "features"},
 }
 
 

@@ -81,7 +81,10 @@ def test_import_all_is_complete():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("del torch.uint16", r"'torch' must be 2\.3 or newer \(got .*'torch>=2\.3'"),
+        (
+            "torch.__version__ = type(torch.__version__)('2.1.12')",
+            r"'torch' must be 2\.2 or newer \(got 2\.1\.12\); .*'torch>=2\.2'",
+        ),
         ("torch.from_numpy = refuse", r"'numpy' must be .*\(got numpy .*'numpy<2'"),
     ],
 )
@@ -96,6 +99,18 @@ def test_import_with_a_torch_that_does_not_do(change, told):
     child = run(code)
     assert child.returncode == 0, child.stderr
     assert re.match(told, child.stdout), child.stdout
+
+
+def test_import_of_the_stage_for_graphbolt_without_it():
+    pytest.importorskip("dgl")
+    child = run(
+        "import sys\nsys.modules['dgl.graphbolt'] = None\n"
+        "try:\n    import gttf_dgl.graphbolt\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    assert child.returncode == 0, child.stderr
+    words = r"'gttf_dgl.graphbolt' needs dgl 2\.1\.0 .*gttf-sampler\[graphbolt\]"
+    assert re.match(words, child.stdout), child.stdout
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ NEEDS = {
     "pyg_in_five_minutes": ["torch_geometric"],
     "dgl_in_five_minutes": ["dgl"],
     "karate_club": ["networkx", "matplotlib"],
+    "shop_database": ["torch_geometric", "pandas", "matplotlib"],
 }
+PICTURES = {"karate_club": 2, "shop_database": 1}
 
 
 def printed(cell):
@@ -50,6 +52,5 @@ def test_notebook_is_kept_with_outputs_and_no_place_of_a_machine(name):
     assert "site-packages" not in text
     assert "/home/" not in text
     assert not any(out.get("name") == "stderr" for c in cells for out in c["outputs"])
-    if name == "karate_club":
-        data = [out.get("data", {}) for c in cells for out in c["outputs"]]
-        assert sum("image/png" in one for one in data) == 2
+    data = [out.get("data", {}) for c in cells for out in c["outputs"]]
+    assert sum("image/png" in one for one in data) == PICTURES.get(name, 0)

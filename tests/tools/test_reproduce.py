@@ -24,7 +24,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from examples.reproduce import chart, host_pyg, runner, samplers, table, tasks
+from examples.reproduce import chart, host_pyg, pages, runner, samplers, table, tasks
 from examples.reproduce.attention import Attention
 from examples.reproduce.config import METHODS, WAYS
 from examples.reproduce.data import load, planted
@@ -244,6 +244,14 @@ def test_tasks_choose():
     assert cells(only=["gcn-cora"]) == {"gcn-cora"}
     assert cells(only=["wys"]) == {"wys-cora", "wys-ppi"}
     assert {task.seed for task in tasks.tasks(["cora"], seeds=5)} == set(range(5))
+    assert {task.seed for task in tasks.tasks(["cora"])} == set(range(10))
+    assert {task.seed for task in tasks.tasks(["ppi"])} == set(range(5))
+    pairs = tasks.tasks(["cora"], ["sgc"], ["pyg"], ["full", "gttf"])
+    assert [(t.seed, t.way) for t in pairs[:3]] == [
+        (0, "full"),
+        (0, "gttf"),
+        (1, "full"),
+    ]
     assert {t.way for t in tasks.tasks(["cora"], ways=["gttf"])} == {"gttf"}
     with pytest.raises(ValueError, match=r"'only' must be one of.*got 'gcn-pubmed'"):
         cells(only=["gcn-pubmed"])
@@ -289,8 +297,15 @@ def test_store_table_and_chart(tmp_path):
     assert lines[1].split()[:6] == ["gcn", "cora", "pyg", "full", "80.0", "±"]
     assert lines[2].split()[4:8] == ["82.0", "±", "1.0", "81.9"]
     assert lines[3] == "pyg neighbor: not run, it needs wings."
-    assert table.markdown(store.all()).splitlines()[2:] == [
-        "| gcn, cora | 80.0 ± 0.0 | 82.0 ± 1.0 |  |  | 81.9 |"
+    assert len(pages.comparison(store.all()).splitlines()) == 2  # one pair: no row
+    store.add(*fake("gcn", "full", 1, 81.5))
+    row = pages.comparison(store.all()).splitlines()[2]
+    assert row == (
+        "| GCN, Cora, PyG | 80.8 ± 1.1 | 81.5 | 82.0 ± 1.0 | 81.9 "
+        "| +0.8 | −2.4 … +3.9 | undecided | 2 of 10 |"
+    )
+    assert pages.summary(store.all()).splitlines()[2:] == [
+        "| GCN | −2.4…+3.9 undecided |  |"
     ]
     pytest.importorskip("matplotlib")
     chart.draw(store.all(), tmp_path / "new" / "chart.png")

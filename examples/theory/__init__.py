@@ -1,0 +1,1 @@
+"""The paper's propositions, measured: what docs/paper.md shows."""

@@ -283,6 +283,7 @@ def main(*files: str) -> None:
     scale(IMAGES / "scale.svg")
     reproduced.write(fill)
     reproduced.draw(IMAGES / "accuracy.svg")
+    reproduced.curves(IMAGES)
     degrees(IMAGES / "degrees.svg")
     propositions()
 

@@ -1,7 +1,7 @@
 """Accuracy on training, validation and test nodes, epoch by epoch, to see what goes on.
 
-`python -m examples.reproduce.curve --root DIR --only gat-cora` trains one seed that is in
-no table, in full batches and with GTTF, and draws both. Nothing is chosen by it.
+`python -m examples.reproduce.curve --root DIR --only gat-cora` trains one seed, in no
+table, in full batches and with GTTF, and draws both. Nothing is chosen by it.
 """
 
 import argparse

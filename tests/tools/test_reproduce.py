@@ -305,7 +305,7 @@ def test_store_table_and_chart(tmp_path):
         "| +0.8 | −2.4 … +3.9 | undecided | 2 of 10 |"
     )
     assert pages.summary(store.all()).splitlines()[2:] == [
-        "| GCN | −2.4…+3.9 undecided |  |"
+        "| GCN | −2.4…+3.9 undecided (n=2) |  |"
     ]
     pytest.importorskip("matplotlib")
     chart.draw(store.all(), tmp_path / "new" / "chart.png")

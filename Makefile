@@ -31,7 +31,7 @@ help:
 	@echo "make docs           build the pages and the API reference into site/"
 	@echo "make bench          'gttf bench'; TASK=sampling ARGS='--plot out.png'"
 	@echo "make bench-embedding  AUC against seconds; ARGS='--edges FILE'"
-	@echo "make reproduce      train every method of the paper; ARGS='--root DIR'"
+	@echo "make reproduce      train every method of the paper; ARGS='--root DIR', ARGS=--list"
 	@echo "make clean          remove the environment and everything generated"
 	@echo "PYTHON (now $(PYTHON)) makes the environment in VENV (now $(VENV))."
 

@@ -8,6 +8,10 @@ what these have written, and fills in their tables first:
     gttf bench embedding --graph ca-HepTh.txt --rounds 2 --json FILE
     gttf bench embedding --scale 1 --rounds 1 --json FILE
     python examples/bench_embedding.py --edges EDGES --seeds 0 1 2 --json FILE
+    gttf bench disk --features 128 --json FILE
+    gttf bench disk --features 128 --sweep --json FILE
+    gttf bench disk --features 128 --scale 1 --tmp DIR --json FILE
+    gttf bench chunks --scale 1 --tmp DIR --json FILE
 
 The second draws AUC against seconds as well; the last one takes both of its files, of
 PPI and of ca-HepTh, at once. paper.md is filled in from what is kept of the
@@ -33,8 +37,9 @@ from matplotlib.figure import Figure
 from docs import reproduced, theory
 from docs.theory_tables import tables as theory_tables
 from examples import walk_forest
+from examples.reproduce import larger_pages
 from gttf_sampler import CompactAdj, traverse
-from gttf_sampler.bench import curves, ratios
+from gttf_sampler.bench import curves, plots, ratios
 from gttf_sampler.bench.tables import COLUMNS
 
 HERE = Path(__file__).parent
@@ -44,6 +49,12 @@ MODES, EPOCHS, GROWTH, AUC = (
     *("gttf bench modes", "gttf bench embedding", "gttf bench embedding --scale"),
     "bench_embedding",
 )
+DISK = {  # what a result is about → where its tables stand, what its picture is called
+    "batches": ("gttf bench disk", "disk.svg"),
+    "large": ("gttf bench disk --scale 1", "disk_large.svg"),
+    "sweep": ("gttf bench disk --sweep", None),
+    "chunks": ("gttf bench chunks", None),
+}
 PAPER = {"DeepWalk, f = 1": "87.9 / 89.9", "Watch Your Step": "90.5 / 93.5"}
 CURVES = "![ROC-AUC of hidden edges against seconds](images/embedding.svg)\n"
 
@@ -250,13 +261,31 @@ def propositions() -> None:
     theory.draw(found, IMAGES)
 
 
+def disk(result: dict[str, Any]) -> tuple[str, str, str]:
+    """(page, mark, text) of what was read from a disk; draws it."""
+    kind = "chunks" if result["task"] == "chunks" else "batches"
+    if result["settings"].get("sweep"):
+        kind = "sweep"
+    elif kind == "batches" and len(result["groups"]) > 1:
+        first = result["groups"][1]["rows"][0]["peer"]
+        kind = kind if first.endswith("in memory") else "large"
+    mark, image = DISK[kind]
+    text = markdown(result)
+    if image is not None:
+        plots.draw(result).savefig(IMAGES / image)
+        text = f"![Rows, batches and epochs from a disk](images/{image})\n\n{text}"
+    return "disk.md", mark, text
+
+
 def take(files: Sequence[str]) -> None:
     """Writes what files hold into the pages that show it."""
     results = [json.loads(Path(file).read_text("utf-8")) for file in files]
     learned = [result for result in results if "curves" in result]
     texts = [("embeddings.md", AUC, aucs(learned))] if learned else []
     for result in results:
-        if result.get("task") == "modes":
+        if result.get("task") in ("disk", "chunks"):
+            texts.append(disk(result))
+        elif result.get("task") == "modes":
             texts.append(("benchmarks.md", MODES, markdown(result)))
         elif result.get("task") == "embedding":
             grows = result["groups"][0]["columns"] == curves.GROWTH
@@ -282,6 +311,7 @@ def main(*files: str) -> None:
     draw_modes(IMAGES / "modes.svg")
     scale(IMAGES / "scale.svg")
     reproduced.write(fill)
+    larger_pages.write(fill)
     reproduced.draw(IMAGES / "accuracy.svg")
     reproduced.curves(IMAGES)
     degrees(IMAGES / "degrees.svg")

@@ -71,7 +71,7 @@ def powers(found: dict[str, Any]) -> Figure:
 
 def gradients(found: dict[str, Any]) -> Figure:
     """How far every mean gradient is off, beside what chance allows."""
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
+    figure = Figure(figsize=(7, 3), layout="constrained")
     axes = figure.subplots()
     names = list(dict.fromkeys(row["objective"] for row in found["gradients"]))
     marks = {"[1, 1, 1]": ("o", -0.14), "[3, 2, 1]": ("s", 0.14)}
@@ -86,7 +86,9 @@ def gradients(found: dict[str, Any]) -> Figure:
         axes.plot([row["bias"] for row in rows], places, mark, color=color, label=shown)
     axes.set_yticks(range(len(names)), names, size=9)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlim(0, None)
+    axes.set_xscale("log")
+    axes.set_xlim(0.05, None)
+    axes.xaxis.set_major_formatter("{x:g}")
     _labels(axes, "bias of the gradient, % of its norm", "")
     return figure
 
@@ -139,6 +141,7 @@ def minimizers(found: dict[str, Any]) -> Figure:
         for way, (style, color) in ways.items():
             rows = [row for row in every if row["way"] == way]
             _line(axes, rows, "fanout", "off", style, color, way)
+        axes.set_ylim(0.01, 100)
         _log(axes, f"fanout, {name}", "distance from the minimizer, %")
     return figure
 
@@ -178,7 +181,7 @@ def of_scheme(found: dict[str, Any], scheme: str, *, replace: bool = False) -> R
 
 
 def _panels(count: int, height: float = 3.0) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(10 if count == 3 else 7, height), layout="constrained")
+    figure = Figure(figsize=(9 if count == 3 else 7, height), layout="constrained")
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 

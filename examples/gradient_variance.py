@@ -2,12 +2,11 @@
 
     python examples/gradient_variance.py --edges ca-HepTh.txt
 
-The gradient of a tree varies between seeds (`between`) and, given a seed, between its
-walks and negatives (`within`). Of what f walkers per seed save, only `within` gets
-smaller; seeds that come once per epoch cancel `between` out as an epoch goes on. So
-compare costs × both, for large steps, and cost × `within`, for small ones: below 1,
-f walkers are worth more than f seeds. Both tables are told relative to plain walks.
-Without `--edges` a planted partition is made, and it takes half a minute.
+The gradient of a tree varies between seeds, and for one seed between its walks and
+negatives. Branching lessens the latter alone, and costs more. Cost × variance, beside
+plain walks, is what an equal CPU time leaves: below 1 branching pays. The best fanout
+of the first step is that of two-stage sampling, √(c₀ w₁ / (c₁ w₀)): a tree costs
+c₀ + c₁ f and varies by w₀ + w₁ / f. Half a minute, on a planted partition by default.
 """
 
 import argparse
@@ -21,17 +20,10 @@ from bench_embedding import load
 from gttf_sampler import CompactAdj, traverse
 from gttf_sampler.embedding import DeepWalk, WatchYourStep, split_links
 
-DEPTH = 10
-FANOUTS = {
-    "1": [1] * DEPTH,
-    "2 at first": [2] + [1] * (DEPTH - 1),
-    "3 at first": [3] + [1] * (DEPTH - 1),
-    "2, three times": [2] * 3 + [1] * (DEPTH - 3),
-    "3, three times": [3] * 3 + [1] * (DEPTH - 3),
-}
+FANOUTS = [[1] * 10, [2] + [1] * 9, [3] + [1] * 9, [2] * 3 + [1] * 7, [3] * 3 + [1] * 7]
 MODELS = {
-    "Watch Your Step": lambda adj: WatchYourStep(adj, 128, [1] * DEPTH, 5),
-    "DeepWalk": lambda adj: DeepWalk(adj, 128, DEPTH, contrast="logistic", halves=True),
+    "Watch Your Step": lambda adj: WatchYourStep(adj, 128),
+    "DeepWalk": lambda adj: DeepWalk(adj, 128, 10, contrast="logistic", halves=True),
 }
 
 
@@ -45,8 +37,8 @@ def gradient(model, seeds, fanouts, generator):
     return torch.cat([table.view(-1) for table in found]).double(), seconds
 
 
-def measure(model, fanouts, batches, size):
-    """Variances of the gradient of one tree, between and within seeds, and µs."""
+def measure(model, fanouts, batches, size=512):
+    """µs of a tree, and variances of its gradient, between and within seeds."""
     generator = torch.Generator().manual_seed(0)
     total, own, square, cross, spent = 0.0, 0.0, 0.0, 0.0, []
     for _ in range(batches):
@@ -60,34 +52,39 @@ def measure(model, fanouts, batches, size):
         spent += [one, two]
     expected = (float(total @ total) - own) / (batches * (batches - 1))  # its square
     micro = 1e6 * sorted(spent)[len(spent) // 2] / size
-    return size * (cross - expected), size * (square - cross), micro
+    return micro, size * (cross - expected), size * (square - cross)
+
+
+def best_fanout(found):
+    """That of the first step, from what fanouts 1 and 3 cost and vary by."""
+    (cost, between, within), _, (cost3, _, within3), *_ = found
+    c1, w1 = (cost3 - cost) / 2, (within - within3) * 1.5
+    return max(0.0, (cost - c1) * w1 / (c1 * (between + within - w1))) ** 0.5
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--edges", help="file with lines 'source target'")
     parser.add_argument("--batches", type=int, default=60)
-    parser.add_argument("--size", type=int, default=512, help="seeds of a batch")
     parser.add_argument("--json")
     args = parser.parse_args()
     torch.set_num_threads(1)
     edges, nodes = load(args.edges)
     split = split_links(edges, nodes, hide=0.5, generator=0)
     adj = CompactAdj.from_edge_index(split.train, nodes, direction="out")
-    rows, base = [], None
-    print(f"{'':16} {'fanouts':15}  µs a tree  between  within  × both  × within")
+    kept = {}
     for name, make in MODELS.items():
         torch.manual_seed(0)
         model = make(adj)
         model.fit(10, lr=0.03, generator=0)  # neither at the start nor at the end
-        for title, fanouts in FANOUTS.items():
-            between, within, cost = measure(model, fanouts, args.batches, args.size)
-            now = cost * (between + within), cost * within
-            base = base if title != "1" else now
-            ratios = [value / plain for value, plain in zip(now, base, strict=True)]
-            rows.append([name, title, cost, between, within, *ratios])
-            told = f"{cost:9.1f}  {between:7.3g}  {within:6.3g}"
-            print(f"{name:16} {title:15}  {told}  {ratios[0]:6.2f}  {ratios[1]:8.2f}")
+        print(f"{name}, fanouts             µs  between  within  cost × variance")
+        found = [measure(model, fanouts, args.batches) for fanouts in FANOUTS]
+        for fanouts, (cost, between, within) in zip(FANOUTS, found, strict=True):
+            ratio = cost * (between + within) / (found[0][0] * sum(found[0][1:]))
+            told = f"{cost:7.1f}  {between:7.3g}  {within:6.3g}  {ratio:15.2f}"
+            print(f"{' '.join(map(str, fanouts)):{len(name) + 19}} {told}")
+        print(f"best fanout of the first step: {best_fanout(found):.1f}")
+        kept[name] = {"fanouts": FANOUTS, "measured": found}
     if args.json:
-        Path(args.json).write_text(json.dumps(rows))
-    print("Expected on the planted partition: × both above 1, × within below for WYS.")
+        Path(args.json).write_text(json.dumps(kept))
+    print("Expected: a best fanout between 1 and 4.")

@@ -108,7 +108,7 @@ class Resumable(ThreadedLoader):
                 if start is not None:
                     order.put(now)
         self._under_way, self._loaded = begun, None
-        return Counted(batches, begun)
+        return Counted(batches, begun, self)
 
     def _get_iterator(self) -> Any:
         make, data, skip = super()._get_iterator, self.dataset, self._skip

@@ -3,7 +3,13 @@
 from typing import Any
 
 from torch import Tensor
+from torch_geometric import sampler
 from torch_geometric.index import index2ptr
+
+# what samplers in both directions pass for; PyG has a class for them from 2.7 on
+BOTH_WAYS: Any = getattr(
+    sampler, "BidirectionalNeighborSampler", sampler.NeighborSampler
+)
 
 
 def reverse_edge_type(kind: tuple[str, str, str]) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """The random key of every batch, wherever it is drawn, and negatives drawn by it."""
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -23,18 +24,50 @@ class KeyedCollate:
 
     It stands in front of the `collate_fn` of the loader's class, so that one of a
     user's class gets plain indices, as from any loader.
+
+    It does not keep the loader alive, which has it as an attribute: workers that
+    persist would be left to the garbage collector, which cannot end them in order and
+    waits seconds for each. Who takes it from a loader gets along without that loader.
     """
 
     def __init__(self, loader: Any) -> None:
-        self.loader = loader
+        self._alive = weakref.ref(loader)
+        self._like = object.__new__(type(loader))
+        self._like.__dict__.update(loader.__dict__, collate_fn=None)
+
+    def __getstate__(self) -> Any:
+        """The loader: another process has no other."""
+        return self.loader
+
+    def __setstate__(self, loader: Any) -> None:
+        """Keeps the loader, as nobody else there may do so."""
+        self._alive, self._like = weakref.ref(loader), loader
+
+    @property
+    def loader(self) -> Any:
+        """The loader, or what is like it once it has gone."""
+        found = self._alive()
+        return self._like if found is None else found
 
     def __call__(self, index: Any) -> Any:
         """The batch."""
         index, key = KeyedIndex.of(index)
         if key is not None and not hasattr(index, "__len__"):
             index = [int(index)]  # where there are no batches, of one seed
-        with use_key(draw_key(self.loader.generator) if key is None else key):
-            return type(self.loader).collate_fn(self.loader, index)
+        loader = self.loader
+        with use_key(draw_key(loader.generator) if key is None else key):
+            return type(loader).collate_fn(loader, index)
+
+
+def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of an object that it does not keep alive; somebody else must."""
+    found = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        alive: Any = found()
+        return alive(*args)
+
+    return call
 
 
 @contextmanager

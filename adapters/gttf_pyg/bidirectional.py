@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric import sampler as theirs
 from torch_geometric.sampler import (
     EdgeSamplerInput,
     NegativeSampling,
@@ -18,6 +17,7 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _output
 from gttf_pyg._check import checked_edges, checked_nodes
+from gttf_pyg._compat import BOTH_WAYS
 from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import ONLY
@@ -28,7 +28,7 @@ from gttf_sampler.rooted import RootedSampler
 AGAINST, ALONG = ("", "against", ""), ("", "along", "")
 
 
-class BidirectionalNeighborSampler(theirs.BidirectionalNeighborSampler):
+class BidirectionalNeighborSampler(BOTH_WAYS):
     """PyG's `BidirectionalNeighborSampler` without pyg-lib or torch-sparse.
 
     >>> import torch

@@ -1,5 +1,7 @@
 """DeepWalk and WatchYourStep from an `edge_index`, in the words of PyG's Node2Vec."""
 
+from typing import Any
+
 from torch import Tensor
 
 from gttf_sampler import CompactAdj, embedding
@@ -29,6 +31,7 @@ class DeepWalk(embedding.DeepWalk):
         contrast: "partition", as in the paper, or "logistic", as in PyG.
         num_nodes: by default the largest id + 1.
         sparse: sparse gradients, for `torch.optim.SparseAdam`.
+        options: further ones of `gttf_sampler.embedding.DeepWalk`: `halves`, `dtype`, …
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class DeepWalk(embedding.DeepWalk):
         contrast: str = "partition",
         num_nodes: int | None = None,
         sparse: bool = False,
+        **options: Any,
     ) -> None:
         walk_length = steps("walk_length", walk_length, 2)
         context_size = at_least(2, "context_size", context_size)
@@ -58,6 +62,7 @@ class DeepWalk(embedding.DeepWalk):
             num_negative_samples,
             contrast=contrast,
             sparse=sparse,
+            **options,
         )
 
 
@@ -81,6 +86,7 @@ class WatchYourStep(embedding.WatchYourStep):
         num_negative_samples: per node; see `gttf_sampler.WYSAcc`.
         num_nodes: by default the largest id + 1.
         sparse: sparse gradients of the embeddings.
+        options: further ones of `gttf_sampler.embedding.WatchYourStep`.
     """
 
     def __init__(
@@ -93,10 +99,10 @@ class WatchYourStep(embedding.WatchYourStep):
         *,
         num_nodes: int | None = None,
         sparse: bool = False,
+        **options: Any,
     ) -> None:
         walk_length = steps("walk_length", walk_length, 2)
         adj = CompactAdj.from_edge_index(edge_index, num_nodes, direction="out")
         fanouts = [fanout] * (walk_length - 1)
-        super().__init__(
-            adj, embedding_dim, fanouts, num_negative_samples, sparse=sparse
-        )
+        shape = embedding_dim, fanouts, num_negative_samples
+        super().__init__(adj, *shape, sparse=sparse, **options)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 from torch_geometric import loader as theirs
+from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import NegativeSampling
 from torch_geometric.sampler.base import SubgraphType
 
@@ -23,7 +24,7 @@ from gttf_pyg._attach import Handed, Origin
 from gttf_pyg._attached import detached
 from gttf_pyg._filter import can_join, join, tell_of_links, tell_of_nodes
 from gttf_pyg._finish import Finish
-from gttf_pyg._keys import KeyedCollate
+from gttf_pyg._keys import KeyedCollate, weakly
 from gttf_pyg._normalize import GCNWeights
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
 from gttf_pyg._seeds import (
@@ -89,7 +90,10 @@ class Batches:
         loader: Any = self
         lane = self._lane_of_rows()
         if not self.prefetch and not loader.in_thread() and lane is None:
-            return super()._get_iterator()  # type: ignore[misc]
+            made = super()._get_iterator()  # type: ignore[misc]
+            if isinstance(made, DataLoaderIterator):
+                made.transform_fn = weakly(self.filter_fn)
+            return made
         workers = loader.num_workers * (loader.prefetch_factor or 1)
         sample = fetch_of(loader)
         per_worker = loader.filter_per_worker

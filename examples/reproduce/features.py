@@ -5,6 +5,8 @@ import warnings
 import torch
 from torch import Tensor
 
+from examples.reproduce import sparse
+
 
 class Features:
     """Sparse rows of features, handed out with dropout as the hosts' layers take them.
@@ -65,4 +67,4 @@ class DenseFeatures:
     def rows(self, node: Tensor | None = None, dropout: float = 0.0) -> Tensor:
         """[b, width]: the features of some nodes, or of all."""
         x = self.x if node is None else self.x[node]
-        return torch.nn.functional.dropout(x, dropout) if dropout else x
+        return sparse.dropout(x, dropout)

@@ -1,8 +1,8 @@
 """Embeddings: half of the edges are hidden and found again; the paper's Table 2.
 
-Walks that do not branch, and walks that do, have the same number of steps and of walks
-per step: a tree with f leaves takes the place of f walks, so that batches have f times
-fewer seeds. Neither costs more than the other. DeepWalk and node2vec have two vectors
+Walks that do not branch, and walks that do, have the same number of steps, and per step
+as many walks and negatives: a tree with f leaves takes the place of f walks, so that
+batches have f times fewer seeds. DeepWalk and node2vec have two vectors
 of a node, word2vec's contrast, and uniform negatives.
 """
 
@@ -65,7 +65,11 @@ def train(
     epochs = max(1, round(steps / -(-nodes // size)))
     torch.manual_seed(seed)
     adj = CompactAdj.from_edge_index(split.train, nodes, direction="out")
-    options = {k: v for k, v in method.options.items() if k not in FITTED}
+    options: dict[str, Any] = {
+        name: value for name, value in method.options.items() if name not in FITTED
+    }
+    if name == "wys":  # of a seed, where the others have them per node of a walk
+        options["num_negatives"] *= leaves
     model = MODELS[name](adj, method.hidden, fanouts=branching, **options)
     begin = time.process_time()
     history = model.fit(

@@ -3,9 +3,10 @@
     python -m examples.reproduce.links_search --edges DIR --trials 12
 
 Of the training edges of each cell a tenth is hidden once more, and settings are drawn
-at random from `SPACE`. The best `FINAL` of them, by the ROC-AUC of these edges, are
-tried on two more splits; the best mean wins. Every trial is kept in the JSON files of
-`--results`; what is there already is not run again. `links_settings.py` has what won.
+at random from `SPACE`, after those of `FIRST`. The best `FINAL` of them, by the ROC-AUC
+of these edges, are tried on two more splits; the best mean wins. Every trial is kept in
+the JSON files of `--results`; what is there already is not run again. What has won is
+in `links_settings.py`.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from statistics import mean
 from typing import Any
 
 from examples.reproduce.config import METHODS
-from examples.reproduce.links_settings import SPACE, as_fields
+from examples.reproduce.links_settings import FIRST, SPACE, as_fields
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # steady times on a busy machine
 VALID = 0.1  # of the training edges
@@ -77,8 +78,9 @@ def search(cell: str, data: Any, trials: int, path: Path) -> dict[str, Any]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
-    for number in range(trials):
-        run(drawn(method, number), SPLITS[0])
+    every = [drawn(method, number) for number in range(trials)]
+    for settings in [*FIRST.get(method, []), *every]:
+        run(settings, SPLITS[0])
     first = [one for one in found["trials"] if one["split"] == SPLITS[0]]
     for one in best(first, 1)[:FINAL]:
         for seed in SPLITS[1:]:

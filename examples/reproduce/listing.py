@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from examples.reproduce.cells import CELLS, MEMORY, SECONDS, TABLE_4, Cell
+from examples.reproduce.cells import CELLS, MEMORY, SECONDS, TABLE_4
 from examples.reproduce.datasets.catalog import SOURCES, files_of, located
 from examples.reproduce.store import Store
 
@@ -37,9 +37,9 @@ def lines(
         own = runs.get(cell.name, [])
         found.append(
             (
-                *(str(cell.table), cell.name, cell.metric),
+                *(str(cell.table or "–"), cell.name, cell.metric),
                 *(_number(cell.baseline), _number(cell.gttf)),
-                *(_score(own, BASELINES, cell), _score(own, ("gttf",), cell)),
+                *(_score(own, BASELINES), _score(own, ("gttf",))),
                 how(cell.name, cell.dataset, root, edges),
             )
         )
@@ -83,7 +83,7 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
 
 
-def _score(runs: list[dict[str, Any]], ways: Sequence[str], cell: Cell) -> str:
+def _score(runs: list[dict[str, Any]], ways: Sequence[str]) -> str:
     """Mean ± deviation, the host and the number of runs, of the first host with any."""
     for host in ("pyg", "dgl"):
         own = [

@@ -1,5 +1,6 @@
 """The systems as a table and a picture: accuracy against seconds."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -57,39 +58,40 @@ def _at(curve: list[list[float]], seconds: float) -> float:
     return max((val for spent, val in curve if spent <= 1.1 * seconds), default=0.0)
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Mean validation accuracy against seconds, a line per system."""
+def draw(races: Sequence[dict[str, Any]], path: Path) -> None:
+    """Mean validation accuracy against seconds: a panel per race, a line per system.
+
+    Nothing without matplotlib.
+    """
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    size = (5.6 * len(races), 3.8)
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, len(races), squeeze=False)[0]
+    for axes, found in zip(panels, races, strict=True):
+        _panel(axes, found)
+    panels[0].set_ylabel("validation accuracy, %")
+    panels[-1].legend(frameon=False, fontsize=9, loc="lower right")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
 
+
+def _panel(axes: Any, found: dict[str, Any]) -> None:
+    """The systems on one dataset."""
     from examples.reproduce.systems import LABELS
 
-    figure, axes = plt.subplots(figsize=(7.2, 4.2))
     for way, runs in by_way(found).items():
         curves = zip(*(run["curve"] for run in runs), strict=True)
         points = [[mean(x) for x in zip(*column, strict=True)] for column in curves]
         seconds, score = zip(*points, strict=True)
         width = 2.4 if way == "gttf" else 1.4
-        axes.plot(
-            *(seconds, score, "o-"),
-            **{"color": COLORS[way], "lw": width, "ms": 3.5, "label": LABELS[way]},
-        )
+        how = {"color": COLORS[way], "lw": width, "ms": 3.5, "label": LABELS[way]}
+        axes.plot(seconds, score, "o-", **how)
+    seeds = len({run["seed"] for run in found["runs"]})
     axes.set(xscale="log", xlabel="seconds of one thread, sampler included")
-    axes.set_ylabel("validation accuracy, %")
-    title = f"two-layer GCN, {found['dataset']}, mean of {_seeds(found)} seeds"
-    axes.set_title(title, loc="left", fontsize=11)
+    title = f"two-layer GCN, {found['dataset']}, mean of {seeds} seeds"
+    axes.set_title(title, loc="left", fontsize=10)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
-def _seeds(found: dict[str, Any]) -> int:
-    return len({run["seed"] for run in found["runs"]})

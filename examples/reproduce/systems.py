@@ -75,7 +75,7 @@ def race(
     for mark in marks(budget):
         begun = time.process_time()
         learner.model.train()
-        while spent + time.process_time() - begun < mark:
+        while not steps or spent + time.process_time() - begun < mark:
             for step in learner.steps():
                 optimizer.zero_grad()
                 F.cross_entropy(step.logits, data.y[step.seeds]).backward()
@@ -152,7 +152,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"systems-{args.dataset}.json"
     path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    race_chart.draw(found, path.with_suffix(".png"))
+    race_chart.draw([found], path.with_suffix(".png"))
     print(race_chart.markdown(found))
 
 

@@ -9,6 +9,7 @@ largest resident set of a process of its own beyond its input. `--scale 0.01` tr
 import argparse
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,19 +142,27 @@ def _times(theirs: float | None, ours: float | None) -> str:
 
 
 def run(
-    scale: float, batches: int, rounds: int, only: list[str], progress: Progress
+    *,
+    scale: float = 1.0,
+    batches: int = 20,
+    rounds: int = 3,
+    only: Sequence[str] = (),
+    metrics: Sequence[str] = ("speed", "memory"),
+    progress: Progress = lambda what, share: None,
 ) -> dict[str, Any]:
-    """All rows of the table."""
+    """All rows of the table, or those of some datasets and metrics."""
     busy, made, rows = machine.busy(), provenance(), []
     for metric, name in TABLE_4:
         if only and name not in only:
             continue
-        if metric == SECONDS:
+        if metric == SECONDS and "speed" in metrics:
             rows.append(speed(name, scale, batches, rounds, progress))
-        else:
+        if metric == MEMORY and "memory" in metrics:
             rows.append(memory(name, scale, progress))
     words = [] if scale == 1 else [f"--scale {scale:g}"]
-    words += [f"--batches {batches} --rounds {rounds}"]
+    words += [f"--batches {batches} --rounds {rounds}"] if "speed" in metrics else []
+    words += [f"--only {' '.join(only)}"] if only else []
+    words += [f"--metrics {' '.join(metrics)}"] if len(metrics) < 2 else []
     command = " ".join(["python -m examples.reproduce.table4", *words])
     found = {"command": command, **made, "machine": machine.describe()}
     return {**found, "notes": [busy] if busy else [], "rows": rows}
@@ -169,13 +178,16 @@ def arguments() -> argparse.ArgumentParser:
     add("--batches", type=int, default=20, help="of an epoch that are measured (20)")
     add("--rounds", type=int, default=3, help="the best of so many counts (3)")
     add("--only", nargs="+", default=[], choices=[*SIZES, "products"])
+    both = ["speed", "memory"]
+    add("--metrics", nargs="+", default=both, choices=both)
     add("--results", default="reproduce-results", help="folder of what is found")
     return parser
 
 
 def main() -> None:
     args = arguments().parse_args()
-    found = run(args.scale, args.batches, args.rounds, args.only, lambda w, s: None)
+    asked = {name: value for name, value in vars(args).items() if name != "results"}
+    found = run(**asked)
     folder = Path(args.results)
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(found, indent=1) + "\n"

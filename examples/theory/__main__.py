@@ -17,6 +17,7 @@ from tqdm import tqdm
 from examples.theory import convolution, gradients, importance, powers, storage
 from examples.theory.convex import minimizers
 from examples.theory.graphs import cora, made
+from examples.theory.objectives import BIASED
 from examples.theory.strata import strata
 from gttf_sampler import __version__
 
@@ -68,7 +69,7 @@ def main() -> None:
     worst = max(
         row["bias"] / row["chance"]
         for row in found["gradients"]
-        if row["objective"] != gradients.NOT_LINEAR
+        if row["objective"] not in BIASED
     )
     print(f"Largest bias of a gradient, in units of chance: {worst:.1f} (about 1)")
 

@@ -33,6 +33,8 @@ class Queue:
         blocks: uint64 [depth, 8], a read each.
         waiting: uint64 [depth], addresses of those that are to be asked for.
         events: uint64 [depth, 4].
+        spare: uint8, what reads are written to; used again, as the system would have to
+            clear other memory first.
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,7 @@ class Queue:
         self.blocks = np.zeros((DEPTH, BLOCK), np.uint64)
         self.waiting = np.zeros(DEPTH, np.uint64)
         self.events = np.zeros((DEPTH, EVENT), np.uint64)
+        self.spare = np.empty(0, np.uint8)
 
 
 # To end a queue takes milliseconds, so they are kept; one per thread that reads.

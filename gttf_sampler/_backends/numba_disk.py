@@ -61,12 +61,13 @@ def _read_queued(own: Queue, reads: Reads, lo: int, hi: int) -> None:
     """Reads runs lo to hi by a queue of the disk, which is empty afterwards."""
     room = -(-_longest(reads, lo, hi) // reads.align) * reads.align
     flying = min(len(own.blocks), hi - lo)
-    memory, spare = _spare(reads, flying * room)
+    if own.spare.size < flying * room + reads.align:
+        own.spare = np.empty(flying * room + reads.align, np.uint8)
+    spare = _aligned(own.spare, reads.align)
     kernels.read_queued(
         *(own.number, *own.calls, own.blocks[:flying], own.waiting, own.events),
         *(room, lo, hi, *_arguments(reads, spare)),
     )
-    del memory
 
 
 def _longest(reads: Reads, lo: int, hi: int) -> int:
@@ -79,8 +80,13 @@ def _longest(reads: Reads, lo: int, hi: int) -> int:
 def _spare(reads: Reads, size: int) -> tuple[np.ndarray[Any, Any], int]:
     """Memory that the caller holds on to, and an aligned address in it."""
     memory = np.empty(size + reads.align, np.uint8)
-    address = memory.__array_interface__["data"][0]
-    return memory, -(-address // reads.align) * reads.align
+    return memory, _aligned(memory, reads.align)
+
+
+def _aligned(memory: np.ndarray[Any, Any], align: int) -> int:
+    """The first address in an array that is a multiple of `align`."""
+    address: int = memory.__array_interface__["data"][0]
+    return -(-address // align) * align
 
 
 def _arguments(reads: Reads, spare: int) -> tuple[Any, ...]:

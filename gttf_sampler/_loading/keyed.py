@@ -71,7 +71,7 @@ class KeyedLoader(ThreadedLoader):
         finally:
             self._epoch.new = self._epoch.indices = None
         self._epoch.under_way, self._loaded = begun, None
-        return Counted(batches, begun)
+        return Counted(batches, begun, self)
 
     def _begin(self, order: Order) -> Pass:
         """A new pass, or the one that was loaded, with generators as they were then."""

@@ -108,10 +108,13 @@ NOTHING = {
 
 
 class Counted(Iterator[Any]):
-    """The batches of an iterator, counted as they are handed out."""
+    """The batches of an iterator, counted as they are handed out.
 
-    def __init__(self, batches: Any, under_way: Pass) -> None:
-        self._batches, self._pass = batches, under_way
+    It keeps their loader alive, so that what is inside need not do so.
+    """
+
+    def __init__(self, batches: Any, under_way: Pass, loader: Any) -> None:
+        self._batches, self._pass, self._loader = batches, under_way, loader
 
     def __iter__(self) -> Counted:
         return self

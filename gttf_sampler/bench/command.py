@@ -5,14 +5,13 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from gttf_sampler import _check, _files
 from gttf_sampler.bench import (
+    bar,
     graphs,
     modes,
     plots,
@@ -22,11 +21,14 @@ from gttf_sampler.bench import (
     task_gcn,
     task_scale,
 )
-from gttf_sampler.bench.children import ChildError, Progress, RefusedError
+from gttf_sampler.bench.children import ChildError, RefusedError
 
 OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
 COMMAND = "gttf bench "
-SAID = ("graph", "scale", "fanouts", "batch", "batches", "rounds", "only", "root")
+SAID = (
+    *("graph", "scale", "fanouts", "batch", "batches", "rounds", "only", "root"),
+    "memory",
+)
 USUAL = (
     *(("features", 100), ("workers", 0), ("length", 20), ("seed", 0)),
     *(("mode", "plain"), ("device", "cpu")),
@@ -58,6 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--mode", choices=task_scale.MODES, default="plain", help=what)
     what = f"where to sample, for {', '.join(ON_DEVICES)} (cpu)"
     add("--device", default="cpu", help=what)
+    what = "GB that 'disk' supposes there are, or that 'chunks' sorts in"
+    add("--memory", type=float, metavar="GB", help=what)
+    what = "for 'disk': which gaps and sizes of reads are the best"
+    add("--sweep", action="store_true", help=what)
     add("--root", help="folder with Cora and CiteSeer of Planetoid, for 'train'")
     add("--seed", type=int, default=0, help="of graphs and seed nodes (0)")
     add("--tmp", default=tempfile.gettempdir(), help="where graphs are made")
@@ -72,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     """Measures, shows, writes; returns the exit status."""
     try:
         options = checked(args)
-        with _progress() as progress:
+        with bar.progress() as progress:
             result = runs.measure(args.task, options, progress)
     except (ValueError, TypeError, RefusedError) as error:
         sys.stderr.write(f"gttf bench: {error}\n")
@@ -119,6 +125,12 @@ def checked(args: argparse.Namespace) -> dict[str, Any]:
         _check.fail("--only", "is for 'modes'", args.only)
     if args.mode != "plain" and args.task != "scale":
         _check.fail("--mode", "is for 'scale'", args.mode)
+    if args.sweep and args.task != "disk":
+        _check.fail("--sweep", "is for 'disk'", args.task)
+    if args.memory is not None and args.task not in ("disk", "chunks"):
+        _check.fail("--memory", "is for 'disk' and 'chunks'", args.task)
+    if args.memory is not None:
+        _check.positive("--memory", args.memory)
     _check_device(args)
     _check_graph(args)
     _check_places(args)
@@ -159,6 +171,9 @@ def _check_graph(args: argparse.Namespace) -> None:
         _check.fail("--keep", "is for made graphs", f"{args.keep} with {args.graph}")
     if args.task == "scale" and args.graph not in (None, "papers-like"):
         _check.fail("--graph", "must be papers-like for 'scale'", args.graph)
+    if args.task == "chunks" and (given or args.keep is not None):
+        word, value = ("--graph", args.graph) if given else ("--keep", args.keep)
+        _check.fail(word, "is for tasks with a graph that is there; 'chunks'", value)
     if args.task == "embedding":
         _check_embedding(args)
         return
@@ -222,22 +237,4 @@ def command_line(args: argparse.Namespace) -> str:
     for name, usual in USUAL:
         if getattr(args, name) != usual:
             words += [f"--{name}", str(getattr(args, name))]
-    return shlex.join(words)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar on stderr if that is a terminal, and tqdm is there."""
-    if find_spec("tqdm") is None or not sys.stderr.isatty():
-        yield lambda what, share: None
-        return
-    from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
-
-    with tqdm(total=100, leave=False, bar_format="{desc} {bar} {elapsed}") as bar:
-
-        def show(what: str, share: float) -> None:
-            bar.set_description_str(f"{what[:50]:50s}")
-            bar.n = round(100 * share)
-            bar.refresh()
-
-        yield show
+    return shlex.join([*words, "--sweep"] if args.sweep else words)

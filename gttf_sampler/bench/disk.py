@@ -16,6 +16,7 @@ from gttf_sampler._backends import torch_disk
 from gttf_sampler._backends.types import Reads
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.bench.children import RefusedError
+from gttf_sampler.bench.measure import Report
 from gttf_sampler.features.layout import HEAD
 
 PIECE = 1 << 16  # rows that are made at a time
@@ -24,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 def made_file(
-    path: str, nodes: int, width: int, seed: int, stored: str | None
+    path: str, nodes: int, width: int, seed: int, stored: str | None, report: Report
 ) -> FeatureFile:
     """Writes random features [n, width], float32 when they are read."""
     size = 4 if stored is None else 2
@@ -35,15 +36,23 @@ def made_file(
             f"'--scale' must leave features of at most {free / 1e9:.0f} GB, the free "
             f"disk (got {need / 1e9:.0f} GB); take {most:.2g} times the scale"
         )
-    return FeatureFile.from_chunks(path, _rows(nodes, width, seed), stored=stored)
+    what, done = f"writing {need / 1e9:.1f} GB of features", 0
+
+    def tick(_: str, more: int) -> None:
+        nonlocal done
+        done += more
+        report(what, done / max(1, 4 * nodes * width))
+
+    rows = _rows(nodes, width, seed)
+    return FeatureFile.from_chunks(path, rows, stored=stored, report=tick)
 
 
 def _rows(nodes: int, width: int, seed: int) -> Iterator[Tensor]:
-    """Random rows; what they are does not change the time."""
+    """Random rows; the same ones again and again, as none of them change the time."""
     generator = torch.Generator().manual_seed(seed)
+    made = torch.rand(min(PIECE, nodes), width, generator=generator)
     for start in range(0, nodes, PIECE):
-        count = min(PIECE, nodes - start)
-        yield torch.rand(count, width, generator=generator)
+        yield made[: nodes - start]
 
 
 def forget(path: str, mapped: Any = None) -> None:

@@ -35,6 +35,10 @@ class Way(NamedTuple):
     direct: bool | None = None
     held: str = "file"
 
+    def rounds(self, most: int) -> int:
+        """How often it has its turn; a memory map takes minutes, and does not vary."""
+        return 1 if self.cold and self.held == "memmap" else most
+
 
 class Loaders:
     """Loaders of the same batches, whose features are in different places."""
@@ -95,9 +99,10 @@ def batches_of(
     """Batches with features, one after the other."""
     rows: list[dict[str, Any]] = []
     for number, way in enumerate(ways):
+        report(f"batches: {way.label}", number / len(ways))
         loader, file = made.of(way)
         times, nodes, got = [], 0, 0.0
-        for turn in range(rounds + 1):
+        for turn in range(way.rounds(rounds) + (not way.cold)):
             if way.cold:
                 disk.forget(made.path, made.mapped)
             before, start = disk.bytes_from_disk(), time.perf_counter()
@@ -105,7 +110,8 @@ def batches_of(
             if turn or way.cold:  # else the first one makes it warm
                 times.append((time.perf_counter() - start) / made.count)
                 got = (disk.bytes_from_disk() - before) / made.count
-            report(f"batches: {way.label}", (number + turn / rounds) / len(ways))
+            share = (number + (turn + 1) / (rounds + 1)) / len(ways)
+            report(f"batches: {way.label}", share)
         best = min(times)
         rows.append(
             {
@@ -124,21 +130,30 @@ def batches_of(
 
 
 def epochs_of(
-    made: Loaders, ways: tuple[Way, ...], rounds: int, report: Report
+    made: Loaders, ways: tuple[Way, ...], rounds: int, report: Report, together: bool
 ) -> dict[str, Any]:
-    """GraphSAGE, with sampling, reading and training at the same time."""
+    """GraphSAGE, with sampling, reading and training at the same time.
+
+    All have their turns in every round if their caches fit into memory `together`.
+    """
     turns: dict[str, list[tuple[float, float]]] = {way.label: [] for way in ways}
     peak = dict.fromkeys(turns, 0)
-    loaders = {way.label: made.of(way, AHEAD)[0] for way in ways}
-    for turn in range(rounds):
-        for number, way in enumerate(ways):
-            if way.cold:
-                disk.forget(made.path, made.mapped)
-            took, most = _epoch(loaders[way.label], made.width)
-            turns[way.label].append(took)
-            peak[way.label] = max(peak[way.label], most)
-            share = (turn * len(ways) + number + 1) / (rounds * len(ways))
-            report(f"GraphSAGE: {way.label}", share)
+    loaders: dict[str, Any] = {}
+    order = [(way, turn) for turn in range(rounds) for way in ways]
+    if not together:
+        order.sort(key=lambda each: ways.index(each[0]))
+    order = [(way, turn) for way, turn in order if turn < way.rounds(rounds)]
+    for number, (way, _) in enumerate(order):
+        report(f"GraphSAGE: {way.label}", number / len(order))
+        if way.label not in loaders:
+            if not together:
+                loaders.clear()
+            loaders[way.label] = made.of(way, AHEAD)[0]
+        if way.cold:
+            disk.forget(made.path, made.mapped)
+        took, most = _epoch(loaders[way.label], made.width)
+        turns[way.label].append(took)
+        peak[way.label] = max(peak[way.label], most)
     rows: list[dict[str, Any]] = []
     for name, found in turns.items():
         best, waiting = min(found)

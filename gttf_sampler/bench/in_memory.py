@@ -14,23 +14,47 @@ EMPTY = 0.2  # of the rows of a table that leave a key empty
 SKEW = 2.5  # a key names row n · r^SKEW, with r uniform in [0, 1)
 SPAN = 1_000_000  # times lie in [0, SPAN)
 
-# the tables of the database and their rows, and which table refers to which
-TABLES = {
-    "user": 200_000,
-    "item": 100_000,
-    "order": 2_000_000,
-    "review": 1_500_000,
-    "shop": 5_000,
+
+class Schema(NamedTuple):
+    """The tables of a database.
+
+    Attributes:
+        rows: of every table, at scale 1.
+        keys: which table refers to which.
+        timed: tables whose rows have a time.
+    """
+
+    rows: dict[str, int]
+    keys: tuple[tuple[str, str], ...]
+    timed: tuple[str, ...]
+
+
+SCHEMAS = {
+    "database": Schema(
+        {
+            "user": 200_000,
+            "item": 100_000,
+            "order": 2_000_000,
+            "review": 1_500_000,
+            "shop": 5_000,
+        },
+        (
+            ("order", "user"),
+            ("order", "item"),
+            ("order", "shop"),
+            ("review", "user"),
+            ("review", "item"),
+            ("item", "shop"),
+        ),
+        ("order", "review", "user"),
+    ),
+    # a hundred times examples/shop.py
+    "relational": Schema(
+        {"user": 80_000, "item": 6_000, "order": 500_000, "review": 150_000},
+        (("order", "user"), ("order", "item"), ("review", "user"), ("review", "item")),
+        ("order", "review", "user"),
+    ),
 }
-KEYS = (
-    ("order", "user"),
-    ("order", "item"),
-    ("order", "shop"),
-    ("review", "user"),
-    ("review", "item"),
-    ("item", "shop"),
-)
-TIMED = ("order", "review", "user")  # tables whose rows have a time
 DATABASE_EDGES = 14_560_000  # of the database at scale 1, about
 
 EdgeType = tuple[str, str, str]
@@ -79,18 +103,19 @@ def plain(nodes: int, degree: float, seed: int = 0) -> CompactAdj:
     return CompactAdj.from_csr(torch.from_numpy(rowptr), torch.from_numpy(col))
 
 
-def database(scale: float = 1.0, seed: int = 0) -> Typed:
-    """Five tables and twelve relations: six keys, each followed both ways."""
+def database(scale: float = 1.0, seed: int = 0, schema: str = "database") -> Typed:
+    """The tables of one of `SCHEMAS`, whose keys are followed both ways."""
+    rows, keys, timed = SCHEMAS[schema]
     random = np.random.Generator(np.random.PCG64([seed, 3]))
-    nodes = {name: sized(count, scale) for name, count in TABLES.items()}
+    nodes = {name: sized(count, scale) for name, count in rows.items()}
     edges: dict[EdgeType, Tensor] = {}
-    for source, target in KEYS:
+    for source, target in keys:
         ends = _keys(random, nodes[source], nodes[target])
         edges[source, f"has_{target}", target] = ends
         edges[target, f"rev_{source}", source] = ends.flip(0)
     times = {
         name: torch.from_numpy(random.integers(SPAN, size=nodes[name]))
-        for name in TIMED
+        for name in timed
     }
     return Typed(nodes, edges, times)
 

@@ -13,7 +13,7 @@ class Graph(NamedTuple):
     Attributes:
         host: whose loaders are measured on it.
         title: what a table says about it.
-        nodes: in all, or of every type; 0 if it is the database.
+        nodes: in all, or of every type; 0 if it is one of `in_memory.SCHEMAS`.
         degree: mean degree; of every relation if there are types.
         features: per node.
         types: 1 if nodes have no types.
@@ -30,6 +30,7 @@ class Graph(NamedTuple):
 GRAPHS = {
     "plain": Graph("PyG", "one node type", 1_000_000, 20, 64),
     "database": Graph("PyG", "5 tables, 12 relations", 0, 0, 32, 5),
+    "relational": Graph("PyG", "a shop: 4 tables, 8 relations", 0, 0, 32, 4),
     "cora": Graph("PyG", "as small as Cora", 2_708, 3.9, 1_433),
     "dgl-small": Graph("DGL", "a small graph", 3_000, 10, 100),
     "dgl-typed": Graph("DGL", "4 types, 8 relations", 50_000, 2.5, 32, 4),
@@ -112,6 +113,17 @@ MODES = (
     timed("typed-workers", "typed with times, 2 workers", (64, 64), 2, workers=2),
     timed("sampler-time", ALONE, (64, 64), 3, kind="sampler"),
     small("sampler-time-small", ALONE, (16, 16), 3, kind="sampler"),
+    Mode(
+        "relational",
+        "a shop's questions, last",
+        (4, 4),
+        2,
+        "relational",
+        256,
+        100,
+        time="time",
+        options=LAST,
+    ),
     Mode("cora", "plain", (10, 10), 1.3, "cora", 64, 200),
     Mode("dgl-small", "plain", (10, 10), 1.2, "dgl-small", 64, 200),
     Mode("dgl-typed", "typed", (10, 10), 1.5, "dgl-typed", 512, 40),

@@ -59,7 +59,7 @@ def ground(name: str, scale: float, seed: int, device: torch.device = CPU) -> Gr
         adj = in_memory.plain(nodes, wanted.degree, seed)
         x, _ = made_features(nodes, wanted.features, seed)
         return Ground(adj, adj.to_edge_index(), {"": x}, device)
-    typed = in_memory.database(scale, seed)
+    typed = in_memory.database(scale, seed, name)
     sizes = typed.nodes.items()
     features = {k: made_features(n, wanted.features, seed)[0] for k, n in sizes}
     return Ground(typed, None, features, device)

@@ -103,6 +103,7 @@ TITLES = {
     "walks": "Random walks: steps per second, and epochs of training on them",
     "embedding": "Embeddings: seconds of training, and what they are worth",
     "disk": "Features from a disk: rows, batches, epochs",
+    "chunks": "Rows from a stream of edges (longer is better)",
     "distributed": "A batch from a graph in parts (shorter is better)",
     "build": "Edges sorted into rows per second (longer is better)",
     "kernels": "Edges drawn or sorted per second (longer is better)",
@@ -116,6 +117,7 @@ UNITS = {
     "loader": "batches/s",
     "walks": "M steps/s",
     "build": "M edges/s",
+    "chunks": "M edges/s",
     "kernels": "M edges/s",
 }
 
@@ -252,6 +254,7 @@ DRAW = {
     "gcn": _peak_bars,
     "distributed": _time_bars,
     "disk rows": _disk_row_bars,
+    "disk sweep": _disk_row_bars,
     "disk batches": _time_bars,
     "disk epochs": _time_bars,
 }

@@ -10,6 +10,7 @@ from gttf_sampler.bench import (
     graphs,
     in_processes,
     machine,
+    task_chunks,
     task_embedding,
     task_gcn,
     task_memory,
@@ -46,8 +47,9 @@ JOBS = {
     ),
     "disk": (
         *("graph", "fanouts", "batch", "batches", "rounds", "seed"),
-        "features",
+        *("features", "memory", "sweep"),
     ),
+    "chunks": ("memory", "seed"),
     "memory": ("fanouts", "batch", "batches", "seed"),
     "scale": ("mode", "fanouts", "batch", "batches", "rounds", "seed"),
 }
@@ -56,6 +58,7 @@ DEFAULT_GRAPH = {
     **dict.fromkeys(TASKS, "reddit-like"),
     "scale": "papers-like",
     "disk": "papers-like",
+    "chunks": "papers-like",
     "embedding": None,  # a small one that it makes itself
 }
 # What a row begins with if it is about us, and not about somebody to compare with.
@@ -101,6 +104,8 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found = work(options, progress)
         elif task == "modes":
             found = in_processes.modes(options, progress)
+        elif task == "chunks":
+            found = task_chunks.measure(options, tmp, progress)
         else:
             facts = (
                 _graph(options, tmp, progress)
@@ -111,9 +116,8 @@ def measure(task: str, options: dict[str, Any], progress: Progress) -> dict[str,
             found["graph"] = facts
     settings = {name: options[name] for name in JOBS[task] if name != "graph"}
     grows = task == "scale" or (task == "embedding" and options["scale"] is not None)
-    lonely = (
-        not grows and task not in ("distributed", "disk") and alone(found["groups"])
-    )
+    compares = not grows and task not in ("distributed", "disk", "chunks")
+    lonely = compares and alone(found["groups"])
     return {
         "task": task,
         "settings": settings,

@@ -53,6 +53,13 @@ TIMES = [
 ]
 MODE = Column("mode", "", _text)
 SAMPLED = [Column("nodes", "nodes", _whole), Column("edges", "edges", _whole)]
+ROWS_READ = [
+    PEER,
+    Column("rate", "best rows/s", _whole),
+    Column("median", "median rows/s", _whole),
+    Column("cpu", "CPU µs a row", _number),
+    Column("bytes", "bytes a row", _whole),
+]
 COLUMNS = {
     "sampling": [*TIMES, *SAMPLED, RATIO],
     "loader": [*TIMES, *SAMPLED, RATIO],
@@ -64,12 +71,17 @@ COLUMNS = {
         Column("cut", "edges cut", _percent),
         Column("share", "held of all", _percent),
     ],
-    "disk rows": [
+    "disk rows": [*ROWS_READ, RATIO],
+    "disk sweep": [*ROWS_READ, Column("ratio", "of the best median", _percent)],
+    "chunks": [
         PEER,
-        Column("rate", "best rows/s", _whole),
-        Column("median", "median rows/s", _whole),
-        Column("bytes", "bytes a row", _whole),
-        RATIO,
+        Column("edges", "edges", _whole),
+        Column("best", "s", _number),
+        Column("first", "s to spread", _number),
+        Column("rate", "M edges/s", _number),
+        Column("peak", "peak MB", _megabytes),
+        Column("disk", "MB of disk", _megabytes),
+        Column("bytes", "MB of rows", _megabytes),
     ],
     "disk batches": [
         *TIMES,

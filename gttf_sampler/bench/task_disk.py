@@ -1,25 +1,19 @@
 """`gttf bench disk`: features from a disk, cold and warm, beside memory and memmap."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 
 from gttf_sampler import CompactAdj, FeatureFile
-from gttf_sampler._backends import memory
-from gttf_sampler.bench import disk, peers
+from gttf_sampler._backends.memory import room as free_memory
+from gttf_sampler.bench import disk, disk_rows, peers
 from gttf_sampler.bench.disk_loaders import Loaders, Way, batches_of, epochs_of
 from gttf_sampler.bench.measure import Report, draw_seeds
-from gttf_sampler.features import most_reached
+from gttf_sampler.features import wanted
 
-RANDOM = 120_000  # rows that are read at random places
-SLOW = 8  # memmap reads fewer of them, by so much
 HALF = "float16"
-
+CACHED = 0.2  # of the rows, at most
 
 MEMORY = Way("gttf, all in memory", held="memory", cold=False)
 WAYS = (
@@ -50,30 +44,45 @@ def run(
     rounds: int,
     seed: int,
     features: int,
+    memory: float | None,
+    sweep: bool,
     report: Report,
 ) -> dict[str, Any]:
-    """The job: random rows, batches of a loader, epochs of GraphSAGE."""
+    """The job: random rows, batches of a loader, epochs of GraphSAGE.
+
+    `memory` is how many GB there are supposed to be; by default those that there are.
+    """
     adj = CompactAdj.open(graph, verify=False)
     missing = peers.Missing()
-    room = memory.room()
+    room = free_memory() if memory is None else round(memory * 1e9)
     fits = room is None or 4 * adj.num_rows * features < room / 3
     path = str(Path(graph).parent / "features.npy")
-    report("writing features", 0.0)
-    file = disk.made_file(path, adj.num_rows, features, seed, None if fits else HALF)
+    stored = None if fits else HALF
+    file = disk.made_file(path, adj.num_rows, features, seed, stored, report)
     try:
-        groups = [_random_rows(path, file, rounds, seed, report)]
+        if sweep:
+            groups = disk_rows.sweep(path, file, rounds, seed, report)
+            return {"groups": groups, "left_out": missing}
+        groups = [disk_rows.random_rows(path, file, rounds, seed, report)]
         if not missing.needs("torch_geometric", "loaders"):
             return {"groups": groups, "left_out": missing}
         seeds = draw_seeds(adj.num_rows, batches, batch, seed)
-        ranked = most_reached(adj)
+        report("counting edges", 0.0)
+        ranked = _ranked(adj)
         made = Loaders(adj, path, ranked, fanouts, seeds, features, fits)
         ways = WAYS if fits else _that_fit(LARGE, file, room, missing)
         groups.append(batches_of(made, ways, rounds, report))
         chosen = EPOCHS if fits else ways
-        groups.append(epochs_of(made, chosen, rounds, report))
+        groups.append(epochs_of(made, chosen, rounds, report, together=fits))
     finally:
         Path(path).unlink()
     return {"groups": groups, "left_out": missing}
+
+
+def _ranked(adj: CompactAdj) -> torch.Tensor:
+    """The rows to cache, those first that most edges lead to."""
+    counts = wanted.count_reached([adj], adj.num_cols)
+    return wanted.largest(counts, max(1, round(CACHED * adj.num_cols)))
 
 
 def _that_fit(
@@ -89,51 +98,3 @@ def _that_fit(
         else:
             found.append(way)
     return tuple(found)
-
-
-def _random_rows(
-    path: str, file: FeatureFile, rounds: int, seed: int, report: Report
-) -> dict[str, Any]:
-    """Rows at random places, cold, in turns: memmap, raw reads, ours."""
-    count = min(RANDOM, len(file))
-    stride = file.nbytes // max(1, len(file))
-    raw = torch.empty(count, stride, dtype=torch.uint8)
-    mapped = np.load(path, mmap_mode="r")
-    few = max(1, count // SLOW)
-    direct = FeatureFile(path, direct=True)
-    subjects: dict[str, tuple[int, Callable[[Any], Any]]] = {
-        "np.memmap, one page after the other": (few, lambda ids: mapped[ids.numpy()]),
-        "64 raw reads in flight": (
-            count,
-            lambda ids: disk.raw_reads(path, file, ids, raw),
-        ),
-        "gttf FeatureFile": (count, file.read),
-        "gttf FeatureFile, direct": (count, direct.read),
-    }
-    generator = torch.Generator().manual_seed(seed)
-    rates: dict[str, list[float]] = {name: [] for name in subjects}
-    got = dict.fromkeys(subjects, 0.0)
-    for turn in range(rounds):
-        for place, (name, (size, read)) in enumerate(subjects.items()):
-            ids = torch.randint(len(file), (size,), generator=generator).unique()
-            ids = ids[torch.randperm(ids.numel(), generator=generator)]
-            disk.forget(path, mapped)
-            before, start = disk.bytes_from_disk(), time.perf_counter()
-            read(ids)
-            rates[name].append(ids.numel() / (time.perf_counter() - start))
-            got[name] = (disk.bytes_from_disk() - before) / ids.numel()
-            share = (turn * len(subjects) + place + 1) / (rounds * len(subjects))
-            report("random rows, cold", share)
-    rows = [
-        {
-            "peer": name,
-            "rate": max(found),
-            "median": median(found),
-            "bytes": got[name],
-            "ratio": max(found) / max(rates[next(iter(rates))]),
-            "differs": None,
-        }
-        for name, found in rates.items()
-    ]
-    title = f"{count:,} rows of {stride} bytes at random places, cold"
-    return {"title": title, "columns": "disk rows", "rows": rows}

@@ -10,6 +10,7 @@ from gttf_sampler import (
     Node2VecBias,
     NoRevisitBias,
     RootedAdjAcc,
+    StratifiedBias,
     TemporalBias,
     TransitionAcc,
     _check,
@@ -139,6 +140,20 @@ def test_forest_never_waits(device, moved, bias, replace):
         gpu.syncs.clear()
         traverse(moved, seeds, [3, 2, 2], how, RootedAdjAcc(), replace=replace)
     assert gpu.syncs == []
+
+
+@pytest.mark.parametrize("systematic", [True, False])
+@pytest.mark.parametrize("weight", [None, EdgeWeightBias()])
+def test_forest_of_spread_draws_never_waits(device, moved, weight, systematic):
+    bias = StratifiedBias(weight, systematic=systematic)
+    expected = traverse(make_graph(), SEEDS, [3, 2, 2], bias, generator=1)
+    with device() as gpu:
+        seeds = SEEDS.to("cuda")
+        gpu.syncs.clear()
+        found = traverse(moved, seeds, [3, 2, 2], bias, generator=1)
+        assert gpu.syncs == []
+        found = found.to("cpu")
+    assert [x.tolist() for x in found.edges] == [x.tolist() for x in expected.edges]
 
 
 def test_forest_with_a_user_bias_waits_once_per_depth(device, moved):

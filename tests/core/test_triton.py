@@ -24,6 +24,7 @@ from gttf_sampler import (
     EdgeWeightBias,
     ExcludeBias,
     Node2VecBias,
+    StratifiedBias,
     TemporalBias,
     backend_info,
     sample_rooted,
@@ -184,6 +185,19 @@ def test_traverse_is_bit_identical(fanouts, bias, replace):
     assert expected == found
     assert len(names) <= 3
     assert bool(names) == bool(fanouts)
+
+
+@pytest.mark.parametrize("weight", [None, EdgeWeightBias()])
+def test_spread_draws_are_bit_identical(weight):
+    """They have no kernel of their own: what there is does the parts."""
+    adj, bias = random_graph(20, 90), StratifiedBias(weight)
+
+    def call():
+        forest = traverse(adj, [3, 19, 3, 0], [3, 2], bias, generator=6)
+        return forest.nodes, forest.edges
+
+    expected, found, _ = both(call)
+    assert expected == found
 
 
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (4, 0.25), (1e4, 1e-3)])

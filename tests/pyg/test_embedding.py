@@ -42,6 +42,13 @@ def test_watch_your_step_is_that_of_the_engine():
     assert model.context.grad is not None
 
 
+def test_options_are_those_of_the_engine():
+    assert WatchYourStep(EDGES, 4, 4, symmetric=True).options["symmetric"]
+    model = DeepWalk(EDGES, 4, 4, 3, halves=True, contrast="logistic")
+    assert model.right.weight.shape == (4, 2)
+    assert model.fit(1, weight_decay=0.1)[0].pairs > 0
+
+
 def test_walks_follow_the_edges():
     model = DeepWalk(torch.tensor([[0, 1], [1, 2]]), 2, 3, 2)
     for forest in model.loader(batch_size=3):

@@ -4,6 +4,8 @@ import copy
 import gc
 import os
 import pickle
+import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 from torch_geometric.data import Data
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 
-from gttf_pyg import GTTFLinkLoader, GTTFLoader
+from gttf_pyg import GTTFLinkLoader, GTTFLoader, ShaDowKHopSampler
 from gttf_sampler import EdgeWeightBias, FastGCNBias, LADIESBias
 from reference import assert_consistent
 
@@ -161,6 +163,52 @@ def test_loader_pickles(make):
 
 def weighted(path, node, neighborhood):
     return EdgeWeightBias()(path, node, neighborhood)
+
+
+@pytest.mark.parametrize("kind", ["nodes", "per worker", "links", "shadow"])
+def test_workers_that_persist_end_with_their_loader(kind):
+    """Not with a cycle that is left to the collector, which waits seconds for each."""
+    data = Data(x=torch.rand(40, 2), edge_index=torch.randint(40, (2, 200)))
+    how = {"batch_size": 20, "num_workers": 1, "persistent_workers": True}
+    how["thread_workers"] = False
+    gc.collect()
+    gc.disable()
+    try:
+        if kind == "shadow":
+            loader = ShaDowKHopSampler(data, 2, 3, **how)
+        elif kind == "links":
+            loader = GTTFLinkLoader(data, [2, 2], **how)
+        else:
+            loader = GTTFLoader(data, [2], filter_per_worker=kind != "nodes", **how)
+        for _ in range(2):
+            assert len(list(loader)) == len(loader)
+        gone = weakref.ref(loader)
+        workers = loader._iterator._workers if kind != "nodes" else None
+        workers = workers or loader._iterator.iterator._workers
+        assert all(worker.is_alive() for worker in workers)
+        start = time.monotonic()
+        del loader
+        assert gone() is None
+        assert time.monotonic() - start < 4  # torch waits five for a worker
+        assert not any(worker.is_alive() for worker in workers)
+    finally:
+        gc.enable()
+
+
+def test_collate_fn_outlives_its_loader():
+    data = KarateClub()[0]
+    loader = GTTFLoader(data, [3, 3], batch_size=8)
+    taken = loader.collate_fn
+    torch.manual_seed(0)
+    before = taken(torch.arange(8))
+    del loader
+    gc.collect()
+    torch.manual_seed(0)
+    after = taken(torch.arange(8))
+    assert after.n_id.equal(before.n_id)
+    torch.manual_seed(1)
+    seen = [batch.input_id for batch in GTTFLoader(data, [3], batch_size=8)]
+    assert torch.cat(seen).equal(torch.arange(34))
 
 
 def test_workers_with_weights_and_times(tmp_path):

@@ -6,7 +6,7 @@ Every name in PyG's and DGL's modules that means one of their samplers, loaders 
 means ours before a test is collected. Tests of PyG that ask for pyg-lib or torch-sparse
 only because its own sampler does run without them; those that call a compiled package
 themselves, or are about classes that we do not stand in for, stay as they are. With
-GTTF_HOSTS_OWN=1 DGL's tests run on DGL itself, to see what fails without us.
+GTTF_HOSTS_OWN=1 the tests run on the hosts themselves, to see what fails without us.
 """
 
 import importlib
@@ -155,13 +155,14 @@ TRUE_FLAGS: dict[str, bool] = {}
 
 def pytest_configure() -> None:
     """Swaps what is there."""
-    if find_spec("torch_geometric"):
+    own = bool(os.environ.get("GTTF_HOSTS_OWN"))
+    if find_spec("torch_geometric") and not own:
         typing = importlib.import_module("torch_geometric.typing")
         TRUE_FLAGS.update({name: getattr(typing, name) for name in FLAGS})
         swap_pyg()
     if find_spec("dgl"):
         cora_full()
-        if not os.environ.get("GTTF_HOSTS_OWN"):
+        if not own:
             swap_dgl()
 
 

@@ -220,7 +220,7 @@ SMALL = ["--scale", "0.001", "--batch", "16", "--batches", "6", "--rounds", "1"]
 
 
 # Nobody else takes part in these.
-OF_ITS_OWN = ("scale", "modes", "embedding", "distributed", "disk")
+OF_ITS_OWN = ("scale", "modes", "embedding", "distributed", "disk", "chunks")
 
 
 @pytest.mark.parametrize("task", [t for t in runs.TASKS if t not in OF_ITS_OWN])

@@ -1,6 +1,7 @@
 """`gttf bench modes`: its graphs, its rows, and what it refuses to compare."""
 
 import json
+import pathlib
 import sys
 import types
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from gttf_sampler.bench import (
 from gttf_sampler.bench.modes import GRAPHS, MODES
 from gttf_sampler.cli.main import main
 
+ROOT = pathlib.Path(__file__).parents[2]
 MODULES = {"PyG": "torch_geometric", "DGL": "dgl"}
 
 
@@ -191,6 +193,18 @@ def test_database_is_as_described():
             assert torch.equal(back, ends.flip(0))
             share = (ends[1] < made.nodes[target] // 2).double().mean()  # P(r < ½^0.4)
             assert abs(share - 0.5**0.4) < 5 * (0.25 / ends.shape[1]) ** 0.5
+
+
+def test_relational_mode_has_the_shape_of_the_example():
+    """Its tables a hundred times as large, asked as the script asks."""
+    made = in_memory.database(0.1, schema="relational")
+    assert made.nodes == {"user": 8000, "item": 600, "order": 50_000, "review": 15_000}
+    assert len(made.edges) == 8
+    (mode,) = modes.chosen(["relational"])
+    assert (mode.time, mode.options) == ("time", {"temporal_strategy": "last"})
+    script = (ROOT / "examples" / "pyg_relational.py").read_text()
+    assert f"GTTFLoader(data, {list(mode.fanouts)}, nodes, time" in script
+    assert f"batch_size={mode.batch}" in script
 
 
 @pytest.mark.parametrize(

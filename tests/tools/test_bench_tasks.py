@@ -1,5 +1,6 @@
 """Every task on a tiny graph: who takes part, and that the work is the same."""
 
+import json
 import os
 import pathlib
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ import torch
 
 from gttf_sampler import CompactAdj, sample_rooted, use_backend
 from gttf_sampler.bench import (
+    disk_rows,
     graphs,
     in_memory,
     machine,
@@ -18,6 +20,7 @@ from gttf_sampler.bench import (
     plots,
     tables,
     task_build,
+    task_chunks,
     task_disk,
     task_distributed,
     task_gcn,
@@ -29,6 +32,7 @@ from gttf_sampler.bench import (
     task_walks,
     walk_training,
 )
+from gttf_sampler.features import read
 
 DGL, PYG = find_spec("dgl") is not None, find_spec("torch_geometric") is not None
 SMALL = {"batch": 64, "batches": 6, "rounds": 1, "seed": 0}
@@ -462,7 +466,9 @@ def test_bench_distributed(graph, monkeypatch):
     """Parts move messages and hold half; what is read from files moves none."""
     monkeypatch.setattr(task_distributed, "WORLDS", (2,))
     monkeypatch.setattr(task_distributed, "WAYS", task_distributed.WAYS[:4])
-    found = task_distributed.run(graph, [3, 2], **SMALL, features=5, report=silent)
+    found = task_distributed.run(
+        graph, [3, 2], **SMALL, features=5, memory=None, sweep=False, report=silent
+    )
     ((whole, near, parts, kept),) = [group["rows"] for group in found["groups"]]
     assert (whole["messages"], whole["share"], whole["ratio"]) == (0, 1, None)
     assert near["messages"] == 0
@@ -481,7 +487,9 @@ needs_disk = pytest.mark.skipif(
 @needs_disk
 def test_bench_disk(graph):
     """Every way gives a row; caches serve a part, and the model waits for a part."""
-    found = task_disk.run(graph, [3, 2], **SMALL, features=5, report=silent)
+    found = task_disk.run(
+        graph, [3, 2], **SMALL, features=5, memory=None, sweep=False, report=silent
+    )
     rows, batches, epochs = (group["rows"] for group in found["groups"])
     assert rows[0]["ratio"] == 1
     assert {row["peer"] for row in batches} == {way.label for way in task_disk.WAYS}
@@ -498,8 +506,80 @@ def test_bench_disk(graph):
 @needs_disk
 def test_bench_disk_beyond_memory(graph, monkeypatch):
     """Half precision around the system's cache, and nobody to compare with."""
-    monkeypatch.setattr(task_disk.memory, "room", lambda: 1000)
-    found = task_disk.run(graph, [3, 2], **SMALL, features=5, report=silent)
+    monkeypatch.setattr(task_disk, "free_memory", lambda: 1000)
+    found = task_disk.run(
+        graph, [3, 2], **SMALL, features=5, memory=None, sweep=False, report=silent
+    )
     _, batches, _ = (group["rows"] for group in found["groups"])
     assert [row["peer"] for row in batches] == ["gttf FeatureFile"]
     assert "of 0.0 GB that are left" in found["left_out"][0]["why"]
+
+
+@needs_disk
+def test_bench_disk_sweep(graph):
+    """Other sizes than the usual ones, which are the usual ones again afterwards."""
+    usual = read.GAP, read.LONGEST
+    how = {**SMALL, "features": 5, "memory": None, "sweep": True}
+    found = task_disk.run(graph, [3, 2], **how, report=silent)
+    assert usual == (read.GAP, read.LONGEST)
+    assert len(found["groups"]) == 4
+    for group in found["groups"]:
+        assert len(group["rows"]) == len(disk_rows.GAPS) * len(disk_rows.LONGEST)
+        assert max(row["ratio"] for row in group["rows"]) == 1
+        assert all(row["cpu"] >= 0 for row in group["rows"])
+
+
+def test_bench_chunks(tmp_path):
+    """All edges become rows, by the end that is anywhere."""
+    told = []
+    size = {"nodes": 4000, "edges": 80_000, "memory": None, "seed": 0}
+    found = task_chunks.run(
+        str(tmp_path), **size, report=lambda what, share: told.append((what, share))
+    )
+    (row,) = found["groups"][0]["rows"]
+    law = graphs.Law(4000, 80_000, 0)
+    assert row["edges"] == law.count()
+    assert row["differs"] is None
+    assert row["peak"] > 0
+    assert 0 < row["first"] <= row["best"]
+    made = CompactAdj.open(tmp_path / "rows")
+    want = torch.from_numpy(np.concatenate(list(law.col(lambda share: None))))
+    assert made.rowptr.diff().equal(torch.bincount(want, minlength=4000))
+    assert told[-1][1] == 1.0
+
+
+def test_docs_show_what_was_read_from_a_disk(graph, tmp_path, monkeypatch):
+    """Four reports go to four places of a page, and two of them are drawn."""
+    pytest.importorskip("matplotlib")
+    pictures = pytest.importorskip("docs.pictures")
+    monkeypatch.setattr(pictures, "HERE", tmp_path)
+    monkeypatch.setattr(pictures, "IMAGES", tmp_path)
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "disk.md").read_text("utf-8")
+    (tmp_path / "disk.md").write_text(page, "utf-8")
+    rows = [{"peer": "a row", "rate": 5e4, "median": 4e4, "cpu": 1.5, "ratio": 2.0}]
+    times = {"best": 2.0, "median": 2.5, "share": 0.2, "batch": 9.0, "ratio": 1.0}
+    files = []
+    for name in ("gttf, all in memory", "gttf FeatureFile", None, "chunks"):
+        groups = [{"title": "rows", "columns": "disk rows", "rows": rows}]
+        if name == "chunks":
+            entry = {"peer": "gttf", "rate": 3.0, "edges": 77, "best": 1.0}
+            groups = [{"title": "a stream", "columns": "chunks", "rows": [entry]}]
+        elif name is not None:
+            entry = {"peer": name, **times}
+            groups.append({"title": "b", "columns": "disk batches", "rows": [entry]})
+            groups.append({"title": "e", "columns": "disk epochs", "rows": [entry]})
+        task = "chunks" if name == "chunks" else "disk"
+        report = {"task": task, "settings": {"sweep": name is None}, "groups": groups}
+        report |= {"command": f"gttf bench {task} {name}", "notes": [], "left_out": []}
+        report["machine"] = machine.describe()
+        files.append(tmp_path / f"{len(files)}.json")
+        files[-1].write_text(json.dumps(report))
+    pictures.take(list(map(str, files)))
+    text = (tmp_path / "disk.md").read_text("utf-8")
+    for mark, _ in pictures.DISK.values():
+        begin, end = pictures.marks(mark)
+        assert "| " in text.partition(begin)[2].partition(end)[0]
+    assert (tmp_path / "disk.svg").exists()
+    assert (tmp_path / "disk_large.svg").exists()
+    pictures.take(list(map(str, files)))
+    assert (tmp_path / "disk.md").read_text("utf-8") == text

@@ -264,6 +264,12 @@ def test_files_exist(page):
             assert made or (ROOT / path).exists(), path
 
 
+@each_page
+def test_tests_exist(page):
+    for file, name in re.findall(r"(tests/[\w/]+\.py)::(\w+)", page.read_text("utf-8")):
+        assert f"\ndef {name}(" in (ROOT / file).read_text("utf-8"), name
+
+
 def test_names_exist():
     from gttf_sampler import bias, objectives
 

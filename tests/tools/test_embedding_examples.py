@@ -11,7 +11,7 @@ import pytest
 from exact import one_thread  # noqa: F401
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
-SHORT = ["embeddings", "custom_objective", "planted"]
+SHORT = ["embeddings", "custom_objective", "planted", "gradient_variance"]
 
 
 @pytest.fixture
@@ -74,6 +74,16 @@ def test_bench_embedding(run, tmp_path):
         assert epochs >= 1
         assert 0 <= auc <= 100
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_gradient_variance(run, tmp_path):
+    printed = run("gradient_variance.py", "--batches", 4, "--json", tmp_path / "v.json")
+    assert printed.count("best fanout of the first step") == 2
+    for one in json.loads((tmp_path / "v.json").read_text()).values():
+        cost, between, within = zip(*one["measured"], strict=True)
+        assert min(cost) > 0
+        assert within[0] > within[1] > within[2] > within[4]  # fewer walkers vary more
+        assert abs(between[0]) < within[0]
 
 
 @pytest.mark.parametrize("name", SHORT)

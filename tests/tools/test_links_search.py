@@ -14,7 +14,9 @@ sys.path.append(str(pathlib.Path(__file__).parents[2]))
 from examples.reproduce import links, links_search
 from examples.reproduce.config import METHODS
 from examples.reproduce.data import Graph, planted
-from examples.reproduce.links_settings import CHOSEN, SPACE, as_fields
+from examples.reproduce.links_settings import CHOSEN, FIRST, SPACE, as_fields
+from examples.reproduce.links_table import lines
+from examples.reproduce.store import Store
 
 RESULTS = pathlib.Path(links.__file__).parent / "results"
 CELLS = [f"{method}-{data}" for method in CHOSEN for data in CHOSEN[method]]
@@ -64,6 +66,7 @@ class FakeModel:
 
 def test_search_chooses_by_the_mean_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.setitem(SPACE, "wys", SMALL)
+    monkeypatch.delitem(FIRST, "wys")
     tried = []
 
     def trial(cell, data, settings, seed):
@@ -120,3 +123,11 @@ def test_settings_are_those_that_the_search_has_chosen(cell):
         fields = as_fields(CHOSEN[method][data])
         assert run["settings"]["options"] == fields["options"]
         assert run["settings"]["fanouts"] == list(fields["fanouts"])
+
+
+def test_docs_have_the_table_of_the_runs_that_are_kept():
+    page = (RESULTS.parents[2] / "docs" / "embeddings.md").read_text("utf-8")
+    _, _, rest = page.partition("<!-- begin: reproduce links -->\n")
+    block, _, _ = rest.partition("<!-- end: reproduce links -->")
+    assert block.split() == "\n".join(lines(Store(RESULTS).all())).split()
+    assert len(block.split("\n")) > 6

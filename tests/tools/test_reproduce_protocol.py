@@ -207,14 +207,17 @@ def test_search_never_reads_the_test_set(monkeypatch, tmp_path, capsys):
 
 def test_curve_shows_all_nodes(tmp_path):
     pytest.importorskip("matplotlib")
-    options = ["--only", "gcn-planted", "--epochs", "3", "--results", str(tmp_path)]
-    curve.main(options)
+    options = ["--only", "gcn-planted", "--set", "epochs=3", "lr=0.5"]
+    curve.main([*options, "--results", str(tmp_path)])
     found = json.loads((tmp_path / "gcn-planted.json").read_text("utf-8"))
     assert set(found["curves"]) == {"full", "gttf"}
+    assert found["command"].endswith("--only gcn-planted --set epochs=3 lr=0.5")
     for points in found["curves"].values():
         assert [point["epoch"] for point in points] == [1, 2, 3]
         assert all(0 <= point[key] <= 100 for point in points for key in curve.COLORS)
-    assert "gcn-planted, GTTF" in (tmp_path / "gcn-planted.svg").read_text("utf-8")
+    assert "gcn-planted, epochs 3, lr 0.5, GTTF" in (
+        tmp_path / "gcn-planted.svg"
+    ).read_text("utf-8")
 
 
 @pytest.mark.parametrize("path", SEARCHES)

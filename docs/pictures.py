@@ -313,6 +313,7 @@ def main(*files: str) -> None:
     reproduced.write(fill)
     larger_pages.write(fill)
     reproduced.draw(IMAGES / "accuracy.svg")
+    reproduced.curves(IMAGES)
     degrees(IMAGES / "degrees.svg")
     propositions()
 

@@ -1,11 +1,13 @@
 """The tables of reproduce.md and of the README, and their picture, from the records."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from examples.reproduce import curve
 from examples.reproduce.compare import paired
 from examples.reproduce.config import HOSTS, METHODS
 from examples.reproduce.pages import (
@@ -20,17 +22,33 @@ from examples.reproduce.store import Store
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "examples" / "reproduce" / "results"
-MARK = "make reproduce"
+MARK, AUTHORS = "make reproduce", "settings of the authors"
 STYLES = {"pyg": ("o", "#2a7f62"), "dgl": ("^", "#4c6ef5")}
 
 
 def write(fill: Callable[[str, str, str], str]) -> None:
     """Fills in both pages; `fill` is that of docs.pictures."""
     runs = Store(RESULTS).all()
-    pages = (HERE / "reproduce.md", comparison), (HERE.parent / "README.md", summary)
-    for page, table in pages:
-        text = fill(page.read_text("utf-8"), MARK, table(runs))
+    tables = {
+        HERE / "reproduce.md": {MARK: comparison(runs), AUTHORS: as_published()},
+        HERE.parent / "README.md": {MARK: summary(runs)},
+    }
+    for page, texts in tables.items():
+        text = page.read_text("utf-8")
+        for mark, table in texts.items():
+            text = fill(text, mark, table)
         page.write_text(text, "utf-8")
+
+
+def as_published() -> str:
+    """The cells whose authors' settings were run, and given up for others."""
+    return comparison(Store(RESULTS / "authors").all())
+
+
+def curves(folder: Path) -> None:
+    """A picture per learning curve that is kept."""
+    for path in sorted((RESULTS / "curves").glob("*.json")):
+        curve.draw(json.loads(path.read_text("utf-8")), folder / f"{path.stem}.svg")
 
 
 def draw(path: Path) -> None:

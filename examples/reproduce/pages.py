@@ -55,11 +55,16 @@ def summary(runs: Iterable[dict[str, Any]], host: str = "pyg") -> str:
         cells = []
         for dataset in CLASSIFIED:
             found = paired(of_cell(runs, method, dataset, host))
-            short = "" if found is None else interval(found).replace(" ", "")
-            cells.append(short and f"{short} {found.verdict}")
+            cells.append("" if found is None else _short(found, dataset))
         if any(cells):
             lines.append(_line([NAMES[method], *cells]))
     return "\n".join([*lines, ""])
+
+
+def _short(found: Comparison, dataset: str) -> str:
+    """Interval and verdict, and how many seeds if some are missing."""
+    few = "" if found.pairs == seeds_of(dataset) else f" (n={found.pairs})"
+    return f"{interval(found).replace(' ', '')} {found.verdict}{few}"
 
 
 def interval(found: Comparison) -> str:

@@ -15,16 +15,24 @@ from statistics import mean
 from typing import Any
 
 from examples.reproduce import host_pyg, train
-from examples.reproduce.config import METHODS
+from examples.reproduce.config import METHODS, Method
 from examples.reproduce.data import Dataset, load
 from examples.reproduce.protocol import RESERVED
 from examples.reproduce.provenance import provenance
 
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "sage": {"lr": (0.01, 0.003), "weight_decay": (5e-4, 5e-3), "dropout": (0.5, 0.8)}
+    "sage": {"lr": (0.01, 0.003), "weight_decay": (5e-4, 5e-3), "dropout": (0.5, 0.8)},
+    "mixhop": {"lr": (0.25, 1.0), "l2": (5e-2, 2e-2, 1e-2, 5e-3)},
 }
 SEEDS = (RESERVED, RESERVED + 1)
 FOLDER = Path(__file__).parent / "results" / "search"
+
+
+def with_values(method: Method, chosen: dict[str, Any]) -> Method:
+    """A method with other values of its fields, or of its options."""
+    fields = {name: value for name, value in chosen.items() if hasattr(method, name)}
+    options = {name: value for name, value in chosen.items() if name not in fields}
+    return replace(method, **fields, options={**method.options, **options})
 
 
 def search(
@@ -40,7 +48,7 @@ def search(
     grid, tried = GRIDS[name], []
     for values in itertools.product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
-        method = replace(usual, **chosen)
+        method = with_values(usual, chosen)
         scores = []
         for seed in seeds:
             learner = host_pyg.learner(name, method, data, "full", seed)

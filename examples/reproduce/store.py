@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from examples.reproduce.config import METHODS
 from examples.reproduce.tasks import Task
 
 
@@ -36,9 +37,10 @@ class Store:
         part.replace(path)
 
     def all(self) -> list[dict[str, Any]]:
-        """The runs of all cells."""
-        cells = sorted(self.folder.glob("*-*.json"))
-        return [run for path in cells for run in self.cell(path.stem)]
+        """The runs of all cells; other files of the folder are none of its business."""
+        cells = sorted(path.stem for path in self.folder.glob("*-*.json"))
+        known = [cell for cell in cells if cell.partition("-")[0] in METHODS]
+        return [run for cell in known for run in self.cell(cell)]
 
 
 def _is(run: dict[str, Any], task: Task) -> bool:

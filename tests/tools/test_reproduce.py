@@ -293,6 +293,7 @@ def test_store_table_and_chart(tmp_path):
     store.add(task, result)  # replaces
     assert len(store.all()) == 5
     assert not list(tmp_path.glob("*.part"))
+    (tmp_path / "systems-cora.json").write_text("{}", "utf-8")  # of another command
     lines = table.text(store.all()).splitlines()
     assert lines[1].split()[:6] == ["gcn", "cora", "pyg", "full", "80.0", "±"]
     assert lines[2].split()[4:8] == ["82.0", "±", "1.0", "81.9"]
@@ -305,7 +306,7 @@ def test_store_table_and_chart(tmp_path):
         "| +0.8 | −2.4 … +3.9 | undecided | 2 of 10 |"
     )
     assert pages.summary(store.all()).splitlines()[2:] == [
-        "| GCN | −2.4…+3.9 undecided |  |"
+        "| GCN | −2.4…+3.9 undecided (n=2) |  |"
     ]
     pytest.importorskip("matplotlib")
     chart.draw(store.all(), tmp_path / "new" / "chart.png")

@@ -41,6 +41,12 @@ from examples.reproduce.tasks import Task
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / "examples" / "reproduce" / "results"
 
+SEARCHES = [
+    path
+    for name in search.GRIDS
+    for path in sorted((RESULTS / "search").glob(f"{name}-*.json"))
+]
+
 # statistics
 
 
@@ -196,27 +202,30 @@ def test_search_never_reads_the_test_set(monkeypatch, tmp_path, capsys):
     assert kept["chosen"] == {"lr": 1}
     with pytest.raises(SystemExit):
         search.main(["--only", "gcn-cora"])
-    assert "'only' must name cells of ['sage']" in capsys.readouterr().err
+    assert "'only' must name cells of ['mixhop', 'sage']" in capsys.readouterr().err
 
 
 def test_curve_shows_all_nodes(tmp_path):
     pytest.importorskip("matplotlib")
-    options = ["--only", "gcn-planted", "--epochs", "3", "--results", str(tmp_path)]
-    curve.main(options)
+    options = ["--only", "gcn-planted", "--set", "epochs=3", "lr=0.5"]
+    curve.main([*options, "--results", str(tmp_path)])
     found = json.loads((tmp_path / "gcn-planted.json").read_text("utf-8"))
     assert set(found["curves"]) == {"full", "gttf"}
+    assert found["command"].endswith("--only gcn-planted --set epochs=3 lr=0.5")
     for points in found["curves"].values():
         assert [point["epoch"] for point in points] == [1, 2, 3]
         assert all(0 <= point[key] <= 100 for point in points for key in curve.COLORS)
-    assert "gcn-planted, GTTF" in (tmp_path / "gcn-planted.svg").read_text("utf-8")
+    assert "gcn-planted, epochs 3, lr 0.5, GTTF" in (
+        tmp_path / "gcn-planted.svg"
+    ).read_text("utf-8")
 
 
-@pytest.mark.parametrize("path", sorted((RESULTS / "search").glob("sage-*.json")))
+@pytest.mark.parametrize("path", SEARCHES)
 def test_settings_are_those_that_were_chosen(path):
     found = json.loads(path.read_text("utf-8"))
     name, dataset = found["cell"].split("-")
     method = METHODS[name].on(dataset)
-    assert {key: getattr(method, key) for key in found["chosen"]} == found["chosen"]
+    assert search.with_values(method, found["chosen"]) == method
 
 
 @pytest.mark.parametrize("way", ["full", "gttf"])

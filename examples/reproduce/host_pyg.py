@@ -15,7 +15,7 @@ from examples.reproduce.config import Method
 from examples.reproduce.data import Dataset
 from examples.reproduce.learner import Learner, Step, batches_of
 from examples.reproduce.sparse import Matrix
-from examples.reproduce.weights import HostWeights
+from examples.reproduce.weights import HostWeights, close_leaves
 from gttf_pyg import GTTFLoader
 from gttf_sampler import CompactAdj
 from gttf_sampler.graph.components import components
@@ -146,7 +146,9 @@ def loader_of(
         how.update(bias=attention.bias, replace=True)
     if name not in UNWEIGHTED:
         how["normalize"] = "unbiased"
-    if name not in UNWEIGHTED + NORMALIZED:
+    if name in NORMALIZED:
+        how["transform"] = close_leaves
+    elif name not in UNWEIGHTED:
         adj = CompactAdj.from_edge_index(data.edge_index, data.num_nodes)
         how["transform"] = HostWeights(adj)
     return GTTFLoader(graph, list(method.fanouts), **how)

@@ -29,3 +29,17 @@ class HostWeights:
         weight[loop] = (degree - rest)[col[loop]]
         batch.edge_weight = weight
         return batch
+
+
+def close_leaves(batch: Data) -> Data:
+    """Gives nodes that were not expanded a loop of weight 1.
+
+    What comes in from the neighbours of such a node is not there, and its loop weighs
+    1 / δ' alone: layer by layer it would fade. It matters for models of more layers
+    than the sample has hops, as GCNII, and where all nodes are normalised together.
+    """
+    source, target = batch.edge_index
+    incoming = torch.bincount(target, minlength=batch.num_nodes)
+    alone = (source == target) & (incoming[target] == 1)
+    batch.edge_weight = batch.edge_weight.masked_fill(alone, 1.0)
+    return batch

@@ -369,6 +369,19 @@ def test_full_batches_of_what_is_seen_are_full_batches():
     torch.testing.assert_close(step.logits, learner.logits()[data.train])
 
 
+def test_leaves_of_deep_models_do_not_fade():
+    data = planted()
+    batch = next(iter(host_pyg.loader_of("gcnii", METHODS["gcnii"], data, "gttf", 0)))
+    opened = sum(batch.num_sampled_nodes[:-1])
+    source, target = batch.edge_index
+    total = torch.zeros(batch.num_nodes).index_add_(0, target, batch.edge_weight)
+    assert opened < batch.num_nodes
+    assert torch.equal(total[opened:], torch.ones(batch.num_nodes - opened))
+    loops = (source == target) & (target < opened)
+    degree = torch.bincount(data.edge_index[1])[batch.n_id[target[loops]]] + 1
+    torch.testing.assert_close(batch.edge_weight[loops], 1 / degree)  # the others stay
+
+
 def test_penalty_of_mixhop():
     model = models_pyg.MixHop(40, 4, METHODS["mixhop"])
     kernels = [w for n, w in model.named_parameters() if "lins" in n]

@@ -21,9 +21,10 @@ from gttf_sampler import CompactAdj, traverse
 from gttf_sampler.embedding import DeepWalk, WatchYourStep, split_links
 
 FANOUTS = [[1] * 10, [2] + [1] * 9, [3] + [1] * 9, [2] * 3 + [1] * 7, [3] * 3 + [1] * 7]
-MODELS = {
-    "Watch Your Step": lambda adj: WatchYourStep(adj, 128),
-    "DeepWalk": lambda adj: DeepWalk(adj, 128, 10, contrast="logistic", halves=True),
+SKIP_GRAM = {"contrast": "logistic", "halves": True}
+MODELS = {  # rows that were touched, and no others, as `fit` does it
+    "Watch Your Step": lambda adj: WatchYourStep(adj, 128, sparse=True),
+    "DeepWalk": lambda adj: DeepWalk(adj, 128, 10, sparse=True, **SKIP_GRAM),
 }
 
 
@@ -34,13 +35,13 @@ def gradient(model, seeds, fanouts, generator):
     tables = [p for name, p in model.named_parameters() if name.endswith("weight")]
     found = torch.autograd.grad(model.loss(forest), tables)
     seconds = time.process_time() - start
-    return torch.cat([table.view(-1) for table in found]).double(), seconds
+    return torch.cat([t.to_dense().view(-1) for t in found]).double(), seconds
 
 
 def measure(model, fanouts, batches, size=512):
     """µs of a tree, and variances of its gradient, between and within seeds."""
-    generator = torch.Generator().manual_seed(0)
-    total, own, square, cross, spent = 0.0, 0.0, 0.0, 0.0, []
+    generator, total = torch.Generator().manual_seed(0), 0.0
+    own, square, cross, spent = 0.0, 0.0, 0.0, []
     for _ in range(batches):
         seeds = torch.randint(model.adj.num_rows, (size,), generator=generator)
         first, one = gradient(model, seeds, fanouts, generator)
@@ -69,9 +70,8 @@ if __name__ == "__main__":
     parser.add_argument("--json")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    edges, nodes = load(args.edges)
-    split = split_links(edges, nodes, hide=0.5, generator=0)
-    adj = CompactAdj.from_edge_index(split.train, nodes, direction="out")
+    split = split_links(*load(args.edges), hide=0.5, generator=0)
+    adj = CompactAdj.from_edge_index(split.train, split.num_nodes, direction="out")
     kept = {}
     for name, make in MODELS.items():
         torch.manual_seed(0)

@@ -1,11 +1,13 @@
 """ClusterData, ClusterLoader: parts of a graph with few edges between them."""
 
+import copy
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric import loader as theirs
 from torch_geometric.data import Data
+from torch_geometric.utils import select
 
 from gttf_pyg._arguments import seeded
 from gttf_pyg._check import as_pairs
@@ -82,4 +84,25 @@ class ClusterLoader(theirs.ClusterLoader, SeededLoader):
 
     def collate_fn(self, index: Any) -> Data:
         """The batch of some parts, by their numbers."""
-        return self._collate(torch.as_tensor(index))
+        index = torch.as_tensor(index)
+        cut = self.cluster_data.partition
+        first, last = cut.partptr[index], cut.partptr[index + 1]
+        if bool((cut.indptr[first] == cut.indptr[last]).all()):
+            return self._without_edges(first, last)  # where PyG fails
+        return self._collate(index)
+
+    def _without_edges(self, first: Tensor, last: Tensor) -> Data:
+        """The batch of parts whose nodes have no edge at all."""
+        data = self.cluster_data.data
+        pairs = zip(first.tolist(), last.tolist(), strict=True)
+        node = torch.cat([torch.arange(*pair) for pair in pairs])
+        none, out = node.new_empty(0), copy.copy(data)
+        for key, value in data.items():
+            if key == "num_nodes":
+                out.num_nodes = node.numel()
+            elif data.is_node_attr(key):
+                out[key] = select(value, node, data.__cat_dim__(key, value))
+            elif data.is_edge_attr(key):
+                out[key] = select(value, none, data.__cat_dim__(key, value))
+        out.edge_index = none.view(1, 0).repeat(2, 1)
+        return out

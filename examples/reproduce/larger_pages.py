@@ -82,7 +82,7 @@ def blocks(results: Path = RESULTS) -> dict[str, str]:
         "table 4": (results / "table4.json", table4.markdown),
         **{
             f"systems on {name}": (
-                results / f"systems-{name}.json",
+                results / f"systems_{name}.json",
                 race_chart.markdown,
             )
             for name in RACES
@@ -117,7 +117,7 @@ def write(fill: Callable[[str, str, str], str]) -> None:
     for name, block in blocks().items():
         text = fill(text, name, block)
     page.write_text(text, "utf-8")
-    files = [RESULTS / f"systems-{name}.json" for name in RACES]
+    files = [RESULTS / f"systems_{name}.json" for name in RACES]
     found = [json.loads(file.read_text("utf-8")) for file in files if file.exists()]
     if found:
         race_chart.draw(found, DOCS / "images" / "systems.svg")

@@ -1,8 +1,8 @@
 """Embeddings: half of the edges are hidden and found again; the paper's Table 2.
 
-Walks that do not branch, and walks that do, have the same number of steps, and per step
-as many walks and negatives: a tree with f leaves takes the place of f walks, so that
-batches have f times fewer seeds. DeepWalk and node2vec have two vectors
+Walks that do not branch, and walks that do, are as many, in as many steps, and have as
+many negatives: a tree with f leaves takes the place of f walks, so that batches have f
+times fewer seeds, and epochs are f times fewer. DeepWalk and node2vec have two vectors
 of a node, word2vec's contrast, and uniform negatives.
 """
 
@@ -60,9 +60,7 @@ def train(
     leaves = math.prod(branching)
     nodes = split.num_nodes
     batch = min(nodes, int(method.options["batch"]))
-    steps = -(-nodes // batch) * method.epochs
-    size = max(1, batch // leaves)
-    epochs = max(1, round(steps / -(-nodes // size)))
+    size, epochs = max(1, batch // leaves), max(1, round(method.epochs / leaves))
     torch.manual_seed(seed)
     adj = CompactAdj.from_edge_index(split.train, nodes, direction="out")
     options: dict[str, Any] = {

@@ -50,6 +50,7 @@ def markdown(found: dict[str, Any]) -> str:
             f"{steps:,.0f} | {pace:.1f} | {nodes:,.0f} | {first:.2f} |"
         )
     lines += [f"\n{LABELS[way]}: {why}." for way, why in found["left out"].items()]
+    lines += [f"\nNote: {note}." for note in found.get("notes", ())]
     return "\n".join(lines) + "\n"
 
 

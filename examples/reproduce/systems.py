@@ -26,6 +26,7 @@ from examples.reproduce.config import METHODS, Method
 from examples.reproduce.data import Dataset, load, planted
 from examples.reproduce.provenance import provenance
 from examples.reproduce.train import judge, optimizer_of
+from gttf_sampler.bench import machine
 
 LABELS = {
     "full": "full batch",
@@ -100,7 +101,7 @@ def run(
     dataset: str, root: str | None, budget: float, seeds: int, ways: list[str]
 ) -> dict[str, Any]:
     """All systems with all seeds, a seed of everyone before the next one."""
-    method = method_on(dataset)
+    method, busy = method_on(dataset), machine.busy()
     made, runs, left_out = provenance(), [], {}
     for way in ways:  # loads what is slow to load, once for all
         if samplers.missing(way) is None:
@@ -117,6 +118,7 @@ def run(
         "command": f"python -m examples.reproduce.systems --root DIR "
         f"--dataset {dataset} --seconds {budget:g} --seeds {seeds}",
         **{"dataset": dataset, "budget": budget, **made},
+        "notes": [busy] if busy else [],
         **{"settings": method.settings(), "left out": left_out, "runs": runs},
     }
 
@@ -150,7 +152,7 @@ def main() -> None:
 
     folder = Path(args.results)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"systems-{args.dataset}.json"
+    path = folder / f"systems_{args.dataset}.json"
     path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     race_chart.draw([found], path.with_suffix(".png"))
     print(race_chart.markdown(found))

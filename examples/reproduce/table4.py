@@ -129,7 +129,8 @@ def markdown(found: dict[str, Any]) -> str:
         lines.append([f"{what}: {size}", *numbers, *ratios])
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     reasons = dict.fromkeys(why for row in found["rows"] for why in _left_out(row))
-    return "\n\n".join([f"`{found['command']}`:", table, *reasons]) + "\n"
+    notes = [f"Note: {note}." for note in found["notes"]]
+    return "\n\n".join([f"`{found['command']}`:", table, *reasons, *notes]) + "\n"
 
 
 def _left_out(row: dict[str, Any]) -> list[str]:

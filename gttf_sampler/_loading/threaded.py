@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from functools import cache, partial
-from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from functools import partial
+from queue import Empty
+from typing import Any
 
-import torch
 from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
-from gttf_sampler._loading.asked import Fetch, telling
+from gttf_sampler._loading.desk import Desk, Failed, Make
 from gttf_sampler._loading.lane import Lane
-
-Make = Callable[[Any], Any]
-
-# The threads at work and their desks: none may be in the middle of a kernel when the
-# interpreter goes.
-_working: dict[threading.Thread, _Desk] = {}
 
 
 class ThreadedIter(_BaseDataLoaderIter):
@@ -55,7 +46,7 @@ class ThreadedIter(_BaseDataLoaderIter):
     ) -> None:
         make = make or fetch_of(loader)
         make = make if lane is None else lane.makes(make)
-        self._desk, self._lane = _Desk(make, finish, loader.collate_fn), lane
+        self._desk, self._lane = Desk(make, finish, loader.collate_fn), lane
         super().__init__(loader)
         self._sampler_iter = indices or enumerate(self._sampler_iter)
         if lane is not None:
@@ -80,7 +71,7 @@ class ThreadedIter(_BaseDataLoaderIter):
                 self._ended = True
                 break
             except Exception as error:  # to be raised in its turn
-                task = _Failed(error)
+                task = Failed(error)
             self._asked.append(task)
             if self._depth:
                 self._desk.tasks.put(task)
@@ -105,7 +96,7 @@ class ThreadedIter(_BaseDataLoaderIter):
         self._asked.popleft()
         if self._depth:
             self._ask()
-        if not isinstance(done, _Failed):
+        if not isinstance(done, Failed):
             return done if self._lane is None else self._lane.hand_over(done)
         try:
             raise done.error
@@ -120,116 +111,11 @@ class ThreadedIter(_BaseDataLoaderIter):
         self._desk.close()
 
 
-class _Failed(NamedTuple):
-    """Stands where a batch or its indices should be."""
-
-    error: BaseException
-
-
-class _Desk:
-    """What the thread and its reader share: indices in, batches out.
-
-    To samplers that ask who wants a batch, it is what fetches the batches of this pass.
-    """
-
-    def __init__(self, make: Make, finish: Make | None, collate_fn: Make) -> None:
-        self.make, self.finish, self.collate_fn = make, finish, collate_fn
-        self.base = 0
-        self.with_grad = torch.is_grad_enabled()
-        self.pin: Make | None = None
-        used = torch.cuda.is_initialized()
-        self.gpu = torch.cuda.current_device() if used else None
-        self.tasks: SimpleQueue[Any] = SimpleQueue()
-        self.made: SimpleQueue[Any] = SimpleQueue()
-        self.done: SimpleQueue[Any] = SimpleQueue()
-        self.open, self.employed = True, False
-
-    def employ(self) -> None:
-        """Starts the thread, once."""
-        if self.employed:
-            return
-        self.employed = True
-        _watch_exit()
-        ways: list[Any] = [(self.tasks, self.done_with, self.done)]
-        if self.finish is not None:
-            ways = [
-                (self.tasks, self.made_of, self.made),
-                (self.made, self.finished, self.done),
-            ]
-        for way in ways:
-            args = (self, *way)
-            thread = threading.Thread(
-                target=_work, args=args, name="gttf-loader", daemon=True
-            )
-            _working[thread] = self
-            thread.start()
-
-    def done_with(self, task: Any) -> Any:
-        """The batch of a numbered index, or what went wrong."""
-        return self.finished(self.made_of(task))
-
-    def made_of(self, task: Any) -> Any:
-        """What is made of a numbered index, or what went wrong."""
-        if isinstance(task, _Failed):
-            return task
-        number, index = task
-        try:
-            with telling(Fetch(self.base, self, number)):
-                return self.make(index)
-        except BaseException as error:  # the reader's to see
-            return _Failed(error)
-
-    def finished(self, batch: Any) -> Any:
-        """What was made, as its reader gets it, or what went wrong."""
-        if isinstance(batch, _Failed):
-            return batch
-        try:
-            batch = batch if self.finish is None else self.finish(batch)
-            return batch if self.pin is None else self.pin(batch)
-        except BaseException as error:
-            return _Failed(error)
-
-    def close(self) -> None:
-        """Ends the thread; safe to call from the collector, wherever it runs."""
-        self.open = False
-        self.tasks.put(None)
-        self.made.put(None)
-
-
-def _work(
-    desk: _Desk, tasks: SimpleQueue[Any], make: Make, done: SimpleQueue[Any]
-) -> None:
-    """Makes batches, or a part of them, as long as somebody wants them."""
-    torch.set_grad_enabled(desk.with_grad)
-    if desk.gpu is not None:  # every thread has a current one
-        torch.cuda.set_device(desk.gpu)
-    try:
-        while (task := tasks.get()) is not None and desk.open:
-            done.put(make(task))
-    finally:
-        del _working[threading.current_thread()]
-
-
 def fetch_of(loader: Any) -> Make:
     """What a worker of this loader does with an index."""
     how = loader._auto_collation, loader.collate_fn, loader.drop_last
     fetcher = _DatasetKind.create_fetcher(loader._dataset_kind, loader.dataset, *how)
     return fetcher.fetch  # type: ignore[no-any-return]
-
-
-@cache
-def _watch_exit() -> None:
-    """Has all threads ended before the interpreter goes; once is enough."""
-    atexit.register(_end_all)
-
-
-def _end_all() -> None:
-    """Ends every thread, and waits for the batches that they are making."""
-    working = list(_working.items())
-    for _, desk in working:
-        desk.close()
-    for thread, _ in working:
-        thread.join()
 
 
 class ThreadedLoader(DataLoader[Any]):

@@ -171,9 +171,10 @@ def _check_graph(args: argparse.Namespace) -> None:
         _check.fail("--keep", "is for made graphs", f"{args.keep} with {args.graph}")
     if args.task == "scale" and args.graph not in (None, "papers-like"):
         _check.fail("--graph", "must be papers-like for 'scale'", args.graph)
-    if args.task == "chunks" and (given or args.keep is not None):
-        word, value = ("--graph", args.graph) if given else ("--keep", args.keep)
-        _check.fail(word, "is for tasks with a graph that is there; 'chunks'", value)
+    if args.task == "chunks" and given:
+        _check.fail("--graph", "must be a made one for 'chunks'", args.graph)
+    if args.task == "chunks" and args.keep is not None:
+        _check.fail("--keep", "must be left out for 'chunks'", args.keep)
     if args.task == "embedding":
         _check_embedding(args)
         return

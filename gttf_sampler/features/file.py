@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.memory import FEATURES, empty_rows
 from gttf_sampler.features import layout as layouts
-from gttf_sampler.features.encoding import NAMES, SAME, decode
+from gttf_sampler.features.encoding import NAMES, SAME
 from gttf_sampler.features.handle import Handle, State
 from gttf_sampler.features.room import check_room, room_for
 from gttf_sampler.features.stored import StoredRows
@@ -83,12 +82,8 @@ class FeatureFile:
             overwrite: whether to replace a file that is there.
             report: called with what is done and how many more bytes of it.
         """
-        return cls.from_chunks(
-            *(path, chunks_of(values)),
-            stored=stored,
-            overwrite=overwrite,
-            report=report,
-        )
+        write(path, chunks_of(values), stored, overwrite, report)
+        return cls(path)
 
     @classmethod
     def from_chunks(
@@ -180,8 +175,7 @@ class FeatureFile:
 
         `place` int64 [k] are the rows of `out` that they become; the first k if none.
         """
-        count = ids.numel()
-        shape = torch.Size([count, *self._layout.shape])
+        shape = torch.Size([ids.numel(), *self._layout.shape])
         if out is None:
             out = room_for(shape, self.dtype, self.pin_memory)
         elif place is None:
@@ -191,15 +185,7 @@ class FeatureFile:
         if not out.numel():
             _check.within("ids", ids, len(self), "rows")
             return out
-        stored, stride = self._layout.stored, self._layout.stride
-        if stored == SAME:
-            self._rows.fill(ids, place, out.view(len(out), -1).view(torch.uint8))
-            return out
-        raw = FEATURES.make(count * stride).view(count, stride)
-        self._rows.fill(ids, None, raw)
-        if place is None:
-            return decode(raw, stored, out)
-        out[place] = decode(raw, stored, empty_rows(shape, self.dtype))
+        self._rows.write_to(out, ids, place)
         return out
 
     def cache(self, nbytes: int, rows: Any = None) -> FeatureFile:

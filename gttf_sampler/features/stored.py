@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends.memory import FEATURES, empty_rows
 from gttf_sampler.features.cache import Kept, Lately
+from gttf_sampler.features.encoding import SAME, decode
 from gttf_sampler.features.handle import Handle
 from gttf_sampler.features.read import read_rows
 
@@ -55,6 +58,20 @@ class StoredRows:
             self._cache = Lately(nbytes, *size)
         elif nbytes and rows is not None:
             self._cache = Kept(nbytes, rows, *size, self._read)
+
+    def write_to(self, out: Tensor, ids: Tensor, place: Tensor | None) -> None:
+        """Writes the rows of ids [k] to rows `place` [k] of `out`, as they are read."""
+        stored, stride = self._layout.stored, self._layout.stride
+        if stored == SAME:
+            self.fill(ids, place, out.view(len(out), -1).view(torch.uint8))
+            return
+        raw = FEATURES.make(ids.numel() * stride).view(ids.numel(), stride)
+        self.fill(ids, None, raw)
+        if place is None:
+            decode(raw, stored, out)
+        else:
+            rows = empty_rows((ids.numel(), *out.shape[1:]), out.dtype)
+            out[place] = decode(raw, stored, rows)
 
     def fill(self, ids: Tensor, place: Tensor | None, raw: Tensor) -> None:
         """Writes the rows of ids [k] to rows `place` [k] of `raw`, uint8 [m, stride].

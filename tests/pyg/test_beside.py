@@ -307,6 +307,19 @@ def test_clusters_have_equal_sizes_and_few_edges_between():
     assert batch.num_edges == index.shape[1]
 
 
+def test_clusters_may_have_no_edges():
+    pytest.importorskip("pymetis", reason="pymetis is not installed")
+    index = torch.tensor([[0, 1, 0, 2, 1], [1, 0, 2, 0, 2]])
+    data = Data(torch.rand(9, 2), index, edge_attr=torch.rand(5))
+    parts = ClusterData(data, 4, log=False)
+    batches = list(ClusterLoader(parts, batch_size=1))
+    assert sum(batch.num_nodes for batch in batches) == 9
+    assert any(batch.num_edges == 0 for batch in batches)
+    for batch in batches:
+        assert batch.x.shape == (batch.num_nodes, 2)
+        assert batch.edge_attr.shape == (batch.num_edges,)
+
+
 def test_clusters_say_what_they_lack(monkeypatch):
     from gttf_sampler.distributed import methods
 
@@ -318,3 +331,83 @@ def test_clusters_say_what_they_lack(monkeypatch):
         ClusterData(homogeneous(), 0, log=False)
     with pytest.raises(TypeError, match="'cluster_data' must be a ClusterData"):
         ClusterLoader(homogeneous())
+
+
+class Matrix:
+    """As much of torch-sparse's SparseTensor as these loaders ask for."""
+
+    def __init__(self, row, col, value=None, sparse_sizes=None):
+        order = (row * int(sparse_sizes[1]) + col).argsort(stable=True)
+        self.row, self.col, self.sizes = row[order], col[order], sparse_sizes
+        self.given = None if value is None else value[order]
+        self.storage = self
+
+    def value(self):
+        return self.given
+
+    def csr(self):
+        ends = torch.arange(self.sizes[0] + 1)
+        return torch.searchsorted(self.row, ends), self.col, self.given
+
+    def to(self, device):
+        return self
+
+    def size(self, axis):
+        return self.sizes[axis]
+
+    def nnz(self):
+        return self.row.numel()
+
+
+@pytest.fixture
+def matrices(monkeypatch):
+    """(edges in order, the same as a transposed matrix whose values are edge ids)."""
+    from gttf_pyg import adjs, shadow
+
+    for module in (adjs, shadow):
+        monkeypatch.setattr(module, "SparseTensor", Matrix)
+    count = homogeneous().num_nodes
+    row, col = homogeneous().edge_index.unique(dim=1)
+    order = (col * count + row).argsort()
+    row, col = row[order], col[order]
+    matrix = Matrix(col, row, torch.arange(row.numel()), (count, count))
+    return torch.stack([row, col]), matrix
+
+
+def test_shadow_of_a_sparse_tensor_is_that_of_its_edges(matrices):
+    index, matrix = matrices
+    x = homogeneous().x
+    plain = Data(x, index, edge_attr=torch.arange(index.shape[1]))
+    sparse = Data(x, adj_t=matrix, num_nodes=len(x))
+    how = {"depth": 2, "num_neighbors": 3, "seed": 1, "batch_size": 8}
+    pairs = zip(
+        ShaDowKHopSampler(plain, **how), ShaDowKHopSampler(sparse, **how), strict=True
+    )
+    for one, other in pairs:
+        assert "edge_index" not in other
+        made = other.adj_t
+        assert made.sizes == (one.num_nodes, one.num_nodes)
+        expected = Matrix(*one.edge_index.flip(0), one.edge_attr, made.sizes)
+        for name in ("row", "col", "given"):
+            assert getattr(made, name).equal(getattr(expected, name))
+        assert other.x.equal(one.x)
+        assert other.root_n_id.equal(one.root_n_id)
+
+
+def test_adjs_of_a_sparse_tensor_are_those_of_its_edges(matrices):
+    index, matrix = matrices
+    count, how = matrix.sizes[0], {"seed": 1, "batch_size": 8}
+    plain = NeighborSampler(index, [3, 2], num_nodes=count, **how)
+    sparse = NeighborSampler(matrix, [3, 2], **how)
+    for (size, n_id, layers), (size2, n_id2, matrices2) in zip(
+        plain, sparse, strict=True
+    ):
+        assert (size, n_id.tolist()) == (size2, n_id2.tolist())
+        for (ends, e_id, shape), (made, e_id2, shape2) in zip(
+            layers, matrices2, strict=True
+        ):
+            assert (shape, made.sizes) == (shape2, shape[::-1])
+            assert e_id.equal(e_id2)
+            expected = Matrix(*ends.flip(0), e_id, made.sizes)
+            for name in ("row", "col", "given"):
+                assert getattr(made, name).equal(getattr(expected, name))

@@ -44,7 +44,46 @@ PYG = {
         "trained(gttf_pyg.WatchYourStep(edge_index=$index, embedding_dim=$even, "
         "walk_length=$long; fanout=$count, num_negative_samples=$count, "
         "num_nodes=$size, sparse=$flag))",
+        "some(gttf_pyg.NeighborLoader(data=$data, num_neighbors=$hops; "
+        "input_nodes=$seeds, max_nodes=$count, max_edges=$count, batch_size=$count!))",
+        "some(gttf_pyg.LinkNeighborLoader(data=$data, num_neighbors=$hops; "
+        "edge_label_index=$labelled, neg_sampling=$chosen, batch_size=$count!))",
+        "gttf_pyg.NeighborSampler(data=$data, num_neighbors=$hops; replace=$flag)"
+        ".sample_from_nodes(inputs=$nodeinput)",
+        "gttf_pyg.BidirectionalNeighborSampler(data=$data, num_neighbors=$hops; "
+        "subgraph_type=$type, replace=$flag, disjoint=$flag, weight_attr=$weight)"
+        ".sample_from_nodes(inputs=$nodeinput)",
+        "some(gttf_pyg.HGTLoader(data=$typed, num_samples=$budgets, "
+        "input_nodes=$typedseeds; is_sorted=$flag, max_neighbors=$count, seed=$seed, "
+        "batch_size=$count!))",
+        "gttf_pyg.HGTSampler(data=$typed, num_samples=$budgets; max_neighbors=$count)"
+        ".sample_from_nodes(inputs=$typedinput)",
+        "some(gttf_pyg.ShaDowKHopSampler(data=$data, depth=$count, "
+        "num_neighbors=$count; node_idx=$seeds, replace=$flag, seed=$seed, "
+        "batch_size=$count!))",
+        "no_future(batch=$batch; time_attr=$time, time_window=$span, seeds=$flag)",
+        "gttf_pyg.unbiased(model=$gnn; scale=$scale)",
+        "gttf_pyg.check_unbiased(model=$gnn, loader=$loader; data=$data, seeds=$count, "
+        "rounds=$count, tolerance=$factor, linear=$flag)",
+        "gttf_pyg.partition(data=$data, path=fresh('parts'), parts=$count; "
+        "weight_attr=$weight, time_attr=$time)",
+        "gttf_pyg.FileStore(; graph=$ownrows)",
     ],
+    "chosen": [
+        "None",
+        "gttf_pyg.NegativeSampling($mode!; amount=$count!, dst_weight=$masses, "
+        "src_nodes=$ids, dst_nodes=$ids, avoid_edges=$flag)",
+    ],
+    "budgets": ["[2, 2]", "[3]", "dict.fromkeys(['a', 'b'], [2, 1])"],
+    "typedinput": ["nodes_in(node=$tensor, input_type='a'; time=$seedtimes)"],
+    "batch": [
+        "data()",
+        "next(iter(GTTFLoader(data(), [2], input_time=torch.arange(5), "
+        "time_attr='time', batch_size=2)))",
+    ],
+    "gnn": ["torch_geometric.nn.GCN(3, 4, 1)", "torch_geometric.nn.SGConv(3, 2)"],
+    "scale": ["None", "'sum'"],
+    "ownrows": ["None", "toy()"],
     "data": [
         "data()",
         "data(edge_index=$index)",
@@ -86,6 +125,18 @@ PYG = {
     "short": ["2", "3"],
 }
 
+METIS = {  # beside PYG, where pymetis is installed
+    "metis": [
+        "gttf_pyg.ClusterData(data=$data, num_parts=$count; recursive=$flag, "
+        "save_dir=$nowhere, keep_inter_cluster_edges=$flag, sparse_format=$form)",
+        "some(gttf_pyg.ClusterLoader(cluster_data=$clusters; seed=$seed, "
+        "batch_size=$count!))",
+    ],
+    "clusters": ["gttf_pyg.ClusterData(data(), 2, log=False)"],
+    "nowhere": ["None"],
+    "form": ["'csr'", "'csc'"],
+}
+
 DGL = {
     "dgl": [
         "blocks(gttf_dgl.GTTFSampler(fanouts=$layered; edge_dir=$way, prob=$column, "
@@ -108,7 +159,45 @@ DGL = {
         "restart_prob=$chance, return_eids=$flag)",
         "gttf_dgl.node2vec_random_walk(g=$g, nodes=$ids, p=$factor, q=$factor, "
         "walk_length=$steps; prob=$column, return_eids=$flag, generator=$generator)",
+        "blocks(gttf_dgl.NeighborSampler(fanouts=$layered; replace=$flag), $g, $ids)",
+        "blocks(gttf_dgl.MultiLayerNeighborSampler(fanouts=$layered; prob=$column), "
+        "$g, $ids)",
+        "blocks(gttf_dgl.MultiLayerFullNeighborSampler(num_layers=$count), $g, $ids)",
+        "blocks(gttf_dgl.LaborSampler(fanouts=$layered; edge_dir=$way, prob=$column, "
+        "importance_sampling=$whole, layer_dependency=$flag, batch_dependency=$count, "
+        "mask=$masked, generator=$generator, seed=$seed2), $g, $ids; "
+        "exclude_eids=$eids)",
+        "gttf_dgl.ShaDowKHopSampler(fanouts=$layered; replace=$flag)"
+        ".sample(g=$g, seed_nodes=$ids)",
+        "gttf_dgl.SAINTSampler(mode=$saint!, budget=$budget; cache=$flag, "
+        "output_device=$device, seed=$seed2).sample(g=$g, indices=$ids)",
+        "gttf_dgl.SAINTSampler(mode=$saint, budget=2)",
+        "gttf_dgl.PinSAGESampler(G=two_ways(), ntype='a', other_type='b', "
+        "num_traversals=$count, termination_prob=$factor, num_random_walks=$count, "
+        "num_neighbors=$count; generator=$generator)(seed_nodes=$ids)",
+        "gttf_dgl.RandomWalkNeighborSampler(G=$g, num_traversals=$count, "
+        "termination_prob=$factor, num_random_walks=$count, num_neighbors=$count; "
+        "metapath=$path2, generator=$generator)(seed_nodes=$ids)",
+        "gttf_dgl.sample_neighbors(g=$g, nodes=$ids, fanout=$count; edge_dir=$way, "
+        "prob=$column, replace=$flag, copy_ndata=$flag, copy_edata=$flag, "
+        "exclude_edges=$eids, output_device=$device, bias=$bias, generator=$generator)",
+        "gttf_dgl.sample_labors(g=$g, nodes=$ids, fanout=$count; edge_dir=$way, "
+        "prob=$column, importance_sampling=$whole, random_seed=$seed2, "
+        "copy_ndata=$flag, copy_edata=$flag, exclude_edges=$eids)",
+        "some(gttf_dgl.DataLoader($g!, $ids!, gttf_dgl.GTTFSampler([2]); "
+        "batch_size=$count!, shuffle=$flag!, thread_workers=$flag))",
+        "gttf_dgl.unbiased(model=$conv; scale=$scaled)",
+        "gttf_dgl.check_unbiased(model=$conv, sampler=gttf_dgl.GTTFSampler([2]), g=$g, "
+        "x=$values, forward=lambda m, b, x: m(b[0], x); seeds=$count, rounds=$count, "
+        "tolerance=$factor, linear=$flag)",
+        "gttf_dgl.partition(g=$g, path=fresh('parts'), parts=$count; prob=$column)",
     ],
+    "whole": ["0", "1", "-1"],
+    "saint": ["'node'", "'edge'", "'walk'"],
+    "budget": ["2", "(2, 2)"],
+    "conv": ["dgl.nn.GraphConv(3, 2, allow_zero_in_degree=True)"],
+    "values": ["torch.rand(5, 3)"],
+    "scaled": ["None", "'sum'"],
     "g": ["graph()", "graph(w=$weights)", "graph(m=$masks)"],
     "layered": ["[2, 2]", "[-1]", "(3, 1)"],
     "column": ["None", "'w'"],

@@ -1,7 +1,10 @@
 """The part of the fuzzer's words that needs PyG or DGL."""
 
+import contextlib
 import itertools
+import os
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +14,7 @@ from fuzz_calls import BATCHES, ENDS
 from fuzz_checks import hold
 
 if find_spec("torch_geometric"):
+    import torch_geometric  # noqa: F401
     from torch_geometric.data import Data, HeteroData
     from torch_geometric.sampler import (  # noqa: F401
         EdgeSamplerInput,
@@ -18,7 +22,7 @@ if find_spec("torch_geometric"):
         NodeSamplerInput,
     )
 
-    import gttf_pyg  # noqa: F401
+    import gttf_pyg
     from gttf_pyg import (  # noqa: F401
         GTTFLinkLoader,
         GTTFLoader,
@@ -28,6 +32,8 @@ if find_spec("torch_geometric"):
         layerwise_inference,
         sampled_inference,
     )
+
+_numbers = itertools.count(os.getpid() << 32)
 
 ERRORS: tuple[type[Exception], ...] = ()
 if find_spec("dgl"):
@@ -89,6 +95,23 @@ def batches(loader: Any) -> None:
             _compare(part, store, source.n_id, target.n_id)
 
 
+def some(loader: Any) -> None:
+    """The first batches of any loader; that they can be made is all."""
+    for _ in itertools.islice(loader, BATCHES):
+        pass
+
+
+def no_future(**how: Any) -> None:
+    """Whether times are right is not the question."""
+    with contextlib.suppress(AssertionError):
+        gttf_pyg.assert_no_future(**how)
+
+
+def fresh(name: str) -> Path:
+    """A path where nothing is yet."""
+    return Path(f"{name}-{next(_numbers)}")
+
+
 def _compare(part: Any, store: Any, source: Tensor, target: Tensor) -> None:
     """Every edge of a batch is the edge of the data that it says it is."""
     if "e_id" not in part:
@@ -112,6 +135,13 @@ def graph(**changes: Any) -> Any:
         except Exception:
             continue
     return g
+
+
+def two_ways() -> Any:
+    """Two types of nodes, with edges to and fro."""
+    there = torch.tensor([0, 4, 2, 1, 3]), torch.tensor([0, 1, 1, 0, 0])
+    kinds = {("a", "to", "b"): there, ("b", "from", "a"): there[::-1]}
+    return dgl.heterograph(kinds, {"a": 5, "b": 2})
 
 
 def several_g() -> Any:

@@ -8,7 +8,7 @@ twisted; see `fuzz_twists`.
 
 from importlib.util import find_spec
 
-from fuzz_host_words import DGL, PYG
+from fuzz_host_words import DGL, METIS, PYG
 
 ENGINE = {
     # graphs
@@ -228,7 +228,7 @@ ENGINE = {
 RULES = dict(ENGINE)
 STARTS = ["built", "asked", "traverse", "rooted", "used", "losses", "models", "links"]
 STARTS += ["files"]
-for _host, _rules in (("torch_geometric", PYG), ("dgl", DGL)):
-    if find_spec(_host):
+for _host, _rules in (("torch_geometric", PYG), ("dgl", DGL), ("pymetis", METIS)):
+    if find_spec(_host) and (_rules is not METIS or find_spec("torch_geometric")):
         RULES.update(_rules)
-        STARTS += [next(iter(_rules))] * 2
+        STARTS += [next(iter(_rules))] * (1 if _rules is METIS else 2)

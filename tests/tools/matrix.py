@@ -45,8 +45,10 @@ HOSTS = {
     "PyG": "errors hosts link_loader loader node2vec semantics stores temporal workers",
     "DGL": "blocks compact corners loader walks",
 }
-# GraphBolt of DGL 2.1.0, and what that does not ask for though it imports it.
-OF_GRAPHBOLT = "torchdata==0.7.1 pandas<3 pydantic pyyaml"
+# GraphBolt of DGL 2.1.0 imports these without asking for them. Its torchdata asks for
+# torch, and with that for all of CUDA, so it is installed without what it asks for.
+OF_GRAPHBOLT = "pandas<3 pydantic pyyaml requests"
+DATAPIPES = "torchdata==0.7.1"
 LONG = "20000 or memory"
 
 
@@ -97,6 +99,8 @@ def environment(row: dict[str, str], folder: Path, log: Path) -> Path:
             pins.append(f"{package}=={row[column]}")
     if row["DGL"] == "2.1.0":
         pins += OF_GRAPHBOLT.split()
+        run(log, python, "-m", "pip", "install", "--no-deps", DATAPIPES, "dgl==2.1.0")
+        pins.remove("dgl==2.1.0")
     run(log, python, "-m", "pip", "install", *pins, *OF_TESTS.split())
     return python
 

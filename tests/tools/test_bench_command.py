@@ -12,7 +12,15 @@ import time
 import pytest
 
 from gttf_sampler import CompactAdj, _files
-from gttf_sampler.bench import children, command, in_processes, peers, runs, task_gcn
+from gttf_sampler.bench import (
+    bar,
+    children,
+    command,
+    in_processes,
+    peers,
+    runs,
+    task_gcn,
+)
 from gttf_sampler.cli.main import main
 from test_imports import hosts_after
 
@@ -40,6 +48,11 @@ BAD = [
     ),
     (["scale", "--mode", "typed", "--keep", "x"], "'--keep' is for graphs on disk"),
     (["loader", "--mode", "typed"], "'--mode' is for 'scale'"),
+    (["loader", "--sweep"], "'--sweep' is for 'disk'"),
+    (["loader", "--memory", "2"], "'--memory' is for 'disk' and 'chunks'"),
+    (["disk", "--memory", "0"], "'--memory' must be"),
+    (["chunks", "--graph", "setup.cfg"], "'--graph' must be a made one for 'chunks'"),
+    (["chunks", "--keep", "out"], "'--keep' must be left out for 'chunks'"),
     (["train", "--root", "."], "'--root' must hold Cora/raw or CiteSeer/raw"),
     (["build", "--tmp", "nowhere"], "'--tmp' must be a directory"),
     (["build", "--keep", "."], "'--keep' must not be there yet"),
@@ -349,3 +362,20 @@ def test_demo_draws_figure_1(tmp_path, capsys):
     assert (tmp_path / "forest.svg").stat().st_size > 1000
     assert main(["demo", "--seeds", "9"]) == 2
     assert "'seeds'" in capsys.readouterr().err
+
+
+def test_bench_of_a_stream_leaves_nothing(tmp_path, capsys):
+    """Through all of the command, with its temporary files in a place of ours."""
+    words = ["bench", "chunks", "--scale", "0.0001", "--tmp", str(tmp_path)]
+    assert main([*words, "--json"]) == 0
+    (group,) = json.loads(capsys.readouterr().out)["groups"]
+    assert group["rows"][0]["differs"] is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress_is_told_to_logs(monkeypatch, capsys):
+    """A line now and then, where nobody looks at a bar."""
+    monkeypatch.setattr(bar, "RARELY", -1)
+    with bar.progress() as report:
+        report("reading", 0.25)
+    assert capsys.readouterr().err.endswith(" reading 25%\n")

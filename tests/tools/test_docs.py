@@ -146,7 +146,7 @@ def commands(page):
     starts = ("gttf ", "make ", "pip ", "python -m ", "python examples/")
     found += [span for span in spans(page) if span.startswith(starts)]
     for text in found:
-        for line in text.splitlines():
+        for line in text.replace("\\\n", " ").splitlines():
             if words := shlex.split(line, comments=True):
                 yield words
 

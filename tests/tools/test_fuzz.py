@@ -1,5 +1,6 @@
 """The fuzzer finds nothing, and would find what it is there for."""
 
+import importlib
 import os
 import random
 import re
@@ -13,7 +14,9 @@ import pytest
 pytest.importorskip("resource", reason="memory is capped with setrlimit")
 
 import fuzz
-from fuzz_words import RULES, STARTS
+import fuzz_hosts
+from fuzz_host_words import DGL, METIS, PYG
+from fuzz_words import ENGINE, RULES, STARTS
 
 PROGRAM = Path(__file__).with_name("fuzz.py")
 NAMES = fuzz.words()
@@ -71,6 +74,31 @@ adj = toy(); adj.col[0] = 7; check(adj)
 @pytest.mark.parametrize("line", BROKEN.strip().splitlines())
 def test_fuzz_checks_results(line):
     assert fuzz.judged(line, dict(NAMES))[0] == "finding"
+
+
+# Public names of the adapters that no rule calls, and why.
+APART = {
+    "SampledDegreeWarning": "a warning",
+    "LightningNodeData": "hands its arguments to a loader",
+    "LightningLinkData": "hands its arguments to a loader",
+    "PartitionedLoader": "needs a graph on disk, in a group of processes",
+}
+
+
+@pytest.mark.parametrize("adapter", ["gttf_pyg", "gttf_dgl"])
+def test_fuzz_knows_every_public_name_of_an_adapter(adapter):
+    host = {"gttf_pyg": "torch_geometric", "gttf_dgl": "dgl"}[adapter]
+    pytest.importorskip(host)
+    rules = DGL if adapter == "gttf_dgl" else {**PYG, **METIS}
+    text = " ".join(line for lines in rules.values() for line in lines)
+    text += Path(fuzz_hosts.__file__).read_text()
+    names = set(importlib.import_module(adapter).__all__) - APART.keys()
+    assert sorted(name for name in names if not re.search(rf"\b{name}\(", text)) == []
+
+
+def test_fuzz_rules_have_names_of_their_own():
+    names = [*ENGINE, *PYG, *METIS, *DGL]
+    assert len(names) == len(set(names)), sorted(names)
 
 
 ALWAYS_REFUSED = ("damaged(", "CompactAdj.open(", "read_edge_list(")

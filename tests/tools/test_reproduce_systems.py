@@ -103,7 +103,8 @@ def raced(ways=("full", "gttf")):
         for seed in range(2)
         for way in ways
     ]
-    return {"dataset": "cora", "budget": 8.0, "left out": {}, "runs": runs}
+    found = {"dataset": "cora", "budget": 8.0, "left out": {}, "notes": []}
+    return {**found, "runs": runs}
 
 
 def test_race_table_and_chart(tmp_path):
@@ -124,7 +125,9 @@ def test_table_4_has_ratios_beside_those_of_the_paper():
     slow = {**row, "metric": SECONDS, "dataset": "reddit", "DGL": 3.0, "GTTF": 2.0}
     slow.pop("PyG")
     slow["left out"] = [{"peer": "PyG", "why": "no pyg-lib"}]
-    lines = table4.markdown({"command": "this", "rows": [row, slow]}).splitlines()
+    lines = table4.markdown(
+        {"command": "this", "notes": [], "rows": [row, slow]}
+    ).splitlines()
     assert lines[4].endswith("| 30 | 8 | 10 | 3.0 × | 3.4 × | 0.8 × | 3.8 × |")
     assert lines[5].endswith("| 3.0 |  | 2.0 | 1.5 × | 9.6 × |  | 3.2 × |")
     assert lines[-1] == "Left out: PyG: no pyg-lib."
@@ -183,7 +186,7 @@ def test_pages_of_larger_graphs(tmp_path):
             task = Task("sage", "computers", "dgl", way, seed)
             store.add(task, {"test": score + seed})
     (tmp_path / "larger" / "costs.json").write_text(json.dumps(costly()), "utf-8")
-    (tmp_path / "systems-cora.json").write_text(json.dumps(raced()), "utf-8")
+    (tmp_path / "systems_cora.json").write_text(json.dumps(raced()), "utf-8")
     found = larger_pages.blocks(tmp_path)
     line = found["larger graphs"].splitlines()[2]
     assert line.startswith("| Amazon Computers, SAGE, DGL | 81.0 ± 1.0 | 81.2 ± 1.0 |")

@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -181,3 +182,44 @@ def test_page_in_a_browser(page):
     page.value("document.getElementById('in').click()")
     assert page.value(gap) == pytest.approx(1.5 * before)
     assert not [e for e in page.events if e["method"] == "Runtime.exceptionThrown"]
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 780)], ids=["wide", "narrow"])
+def test_typed_page_in_a_browser(size, tmp_path):
+    if chromium() is None:
+        pytest.skip("no chromium or chrome is installed to look at the page with")
+    adjs, sub = typed()
+    (tmp_path / "typed.html").write_text(sub.html(adjs, "item 0"))
+    page = Page(tmp_path / "typed.html", *size, tmp_path / "profile")
+    try:
+        boxes = page.value(
+            "[...document.querySelectorAll('.key, nav')]"
+            ".map(key => key.getBoundingClientRect())"
+            ".map(box => [box.left, box.right, (box.top + box.bottom) / 2])"
+        )
+        *keys, buttons = boxes
+        words = page.value(
+            "[...document.querySelectorAll('.key')].map(k => k.textContent.trim())"
+        )
+        assert words == ["item", "user", "time 1", "time 5"]
+        for (_, right, middle), (left, _, next_middle) in pairwise(keys):
+            assert left >= right + 10
+            assert next_middle == pytest.approx(middle, abs=1)
+        assert buttons[1] <= size[0]
+        spots = page.value(
+            "[...document.querySelectorAll('circle')].map(c => "
+            "(b => [b.x + b.width / 2, b.y + b.height / 2])(c.getBoundingClientRect()))"
+        )
+        assert all(0 < x < size[0] and 0 < y < size[1] for x, y in spots)
+        assert page.value("document.documentElement.scrollWidth") <= size[0]
+        colours = page.value("dots.map(d => d.getAttribute('fill'))")
+        assert len(set(colours)) == 2
+        page.mouse("mouseMoved", *spots[0])
+        tip = page.value("getComputedStyle(tip).display + ' ' + tip.textContent")
+        assert re.match(r"block 0 · item · seed · ", tip), tip
+        assert not [e for e in page.events if e["method"] == "Runtime.exceptionThrown"]
+        kept = os.environ.get("GTTF_SCREENSHOTS")
+        if kept:
+            page.screenshot(Path(kept) / f"typed-{size[0]}.png")
+    finally:
+        page.close()

@@ -87,4 +87,4 @@ if __name__ == "__main__":
         kept[name] = {"fanouts": FANOUTS, "measured": found}
     if args.json:
         Path(args.json).write_text(json.dumps(kept))
-    print("Expected: a best fanout between 1 and 4.")
+    print("Expected: a best fanout between 1 and 5.")

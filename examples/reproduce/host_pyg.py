@@ -146,7 +146,7 @@ def loader_of(
         how.update(bias=attention.bias, replace=True)
     if name not in UNWEIGHTED:
         how["normalize"] = "unbiased"
-    if name in NORMALIZED:
+    if method.leaves == "closed":
         how["transform"] = close_leaves
     elif name not in UNWEIGHTED:
         adj = CompactAdj.from_edge_index(data.edge_index, data.num_nodes)

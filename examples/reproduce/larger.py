@@ -4,7 +4,8 @@ PubMed: the authors of each model. Reddit, Amazon, Products, LiveJournal: append
 whose epochs are not given but for SimpleGCN. Computers and Physics, which the paper
 does not have: the same for every way of training, and few epochs, so that five splits
 take an evening on one thread. Their rate is the best of 0.03, 0.01 and 0.003 for SAGE
-on the validation nodes of split 100 of Computers, which is in no table.
+on the validation nodes of split 100 of Computers, which is in no table; those trials
+were not recorded.
 """
 
 from typing import Any

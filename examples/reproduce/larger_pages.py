@@ -44,7 +44,8 @@ def accuracies(runs: Iterable[Run]) -> str:
                 if found is not None:
                     middle = f"{found.difference:+.1f}".replace("-", "−")
                     known = [middle, interval(found), found.verdict]
-                done, asked = len({run["seed"] for run in own}), seeds_of(dataset)
+                some = len({run["seed"] for run in own})
+                done, asked = found.pairs if found else some, seeds_of(dataset)
                 count = str(done) if done == asked else f"{done} of {asked}"
                 lines.append(
                     _line([_name(dataset, model, host), *cells, *known, count])

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from examples.reproduce.cells import CELLS, MEMORY, SECONDS, TABLE_4
+from examples.reproduce.cells import CELLS, SECONDS, TABLE_4
 from examples.reproduce.datasets.catalog import SOURCES, files_of, located
 from examples.reproduce.store import Store
 
@@ -107,10 +107,9 @@ def _table_4(folders: Sequence[Path]) -> list[tuple[str, ...]]:
     found = []
     for (metric, dataset), (dgl, pyg, gttf) in TABLE_4.items():
         row = known.get((metric, dataset), {})
-        unit = 1000 if metric == MEMORY else 1
         what = "sage" if metric == SECONDS else "gcn"
         here = [row.get(name) for name in ("DGL", "PyG", "GTTF")]
-        ours = ["" if x is None else f"{x / unit:.3g}" for x in here]
+        ours = ["" if x is None else f"{x:.3g}" for x in here]
         found.append(
             (
                 *("4", f"{what}-{dataset}", metric),

@@ -35,6 +35,7 @@ def comparison(runs: Iterable[dict[str, Any]]) -> str:
                 found = paired(own)
                 if found is None:
                     continue
+                own = _of_both(own)
                 who = ", ".join(NAMES[name] for name in (method, dataset, host))
                 cells = [
                     *(_spread(own, "full"), _known(recipe.published.get(dataset))),
@@ -83,6 +84,12 @@ def of_cell(
     key = (method, dataset, host)
     found = (run for run in runs if "test" in run)
     return [r for r in found if (r["method"], r["dataset"], r["host"]) == key]
+
+
+def _of_both(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs whose seeds were trained both ways, as in the difference."""
+    full, gttf = ({r["seed"] for r in runs if r["way"] == w} for w in ("full", "gttf"))
+    return [run for run in runs if run["seed"] in full & gttf]
 
 
 def _spread(runs: list[dict[str, Any]], way: str) -> str:

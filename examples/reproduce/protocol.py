@@ -1,4 +1,4 @@
-"""The rules of every comparison, fixed before anything was run: docs/reproduce.md."""
+"""The rules of every comparison; docs/reproduce.md tells what was changed since."""
 
 SEEDS = {"cora": 10, "citeseer": 10}  # 0, 1, 2, … for every way of training alike
 OTHER_SEEDS = 5

@@ -49,7 +49,7 @@ def write_sized(name: str, scale: float, folder: str, report: Any) -> None:
 
 
 def memory(name: str, scale: float, progress: Progress) -> dict[str, Any]:
-    """Peaks of training a GCN, in MB beyond the input, per framework."""
+    """Peaks of training a GCN, in GB beyond the input, per framework."""
     names, missing = task_gcn.subjects()
     row: dict[str, Any] = {"metric": MEMORY, "dataset": name}
     with tempfile.TemporaryDirectory(prefix="gttf-table4-") as folder:
@@ -62,9 +62,9 @@ def memory(name: str, scale: float, progress: Progress) -> dict[str, Any]:
             except ChildError as error:
                 missing.add(subject, str(error).splitlines()[0])
                 continue
-            row[_framework(subject)] = found["peak"] / 1e6
+            row[_framework(subject)] = found["peak"] / 1e9
             row.update({key: found[key] for key in ("nodes", "edges")})
-            row["input"] = found["input"] / 1e6
+            row["input"] = found["input"] / 1e9
     return {**row, "left out": list(missing)}
 
 
@@ -116,9 +116,9 @@ def markdown(found: dict[str, Any]) -> str:
         )
         mega = row["metric"] == MEMORY
         what = "GCN, peak MB" if mega else "SAGE, s per epoch"
+        shown = (lambda x: f"{1000 * x:,.0f}") if mega else (lambda x: f"{x:,.1f}")
         numbers = [
-            "" if row.get(name) is None else f"{row[name]:,.{0 if mega else 1}f}"
-            for name in FRAMEWORKS
+            "" if row.get(name) is None else shown(row[name]) for name in FRAMEWORKS
         ]
         ratios = []
         for name in FRAMEWORKS[:2]:

@@ -9,7 +9,7 @@ from gttf_sampler import CompactAdj
 class HostWeights:
     """Rewrites `edge_weight` of `GTTFLoader(normalize="unbiased")` for any layer.
 
-    SGConv, MixHopConv and others always normalise the weights w' they get, to
+    SGConv and others always normalise the weights w' they get, to
     w'ᵤᵥ / √(Σᵤ Σᵥ), Σ being sums over incoming edges. With w'ᵤᵥ = wᵤᵥ √(δ'ᵤ δ'ᵥ) and
     δ' = δ + 1 all sums are δ', as the weights of `Subgraph.gcn_weight` are those of a
     stochastic matrix between √δ'; so wᵤᵥ comes out again. A node that was not expanded

@@ -105,7 +105,7 @@ class WalkEmbedding(nn.Module):
             optimizer: "sgd", "adagrad", or "adam", which is torch's SparseAdam.
             lr: the learning rate.
             weight_decay: λ; the gradient of a row z gets λ z, that of ½ λ ‖z‖², each
-                time the row is touched, as in torch's optimizers of these names (and
+                time the row is touched, as in torch's SGD, Adagrad and Adam (and
                 unlike AdamW). Vectors only: p, q and contexts have none.
             batch_size: seeds per step.
             schedule: of the learning rate: "constant", "linear" or "cosine" (to zero),

@@ -52,7 +52,7 @@ class DeepWalk(WalkEmbedding):
         share_negatives: the same ones for all walkers of a tree.
         halves: half of a vector is L, of nodes that are left, half R, of nodes that are
             come to, as word2vec has two vectors of a word; `right` of `DeepWalkAcc`.
-        symmetric: score halves in both directions, as `score` does.
+        symmetric: score halves in both directions; half of what `score` gives.
         negative_weight: what terms of negatives are multiplied by.
         sparse: sparse gradients, for `torch.optim.SparseAdam`.
         dtype: of the vectors: float32, float64, or bfloat16, for `fit`.

@@ -188,7 +188,7 @@ class DeepWalkAcc(LossAcc):
         last, one = max(1, depth), self.right is self.embedding
         whole = one or self.symmetric  # every vector may be a source and a target
         left = look_up(self.embedding, nodes if whole else nodes[:last])
-        if one:
+        if one or not nodes[1:]:  # of a forest of no depth there are no targets
             return left[:last], left[1:]
         right = look_up(self.right, nodes if whole else nodes[1:])
         self.right.must_match(self.embedding, right[-1], left[-1])

@@ -66,7 +66,7 @@ def main() -> None:
     """Prints what each step takes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cold", action="store_true", help="without pip's cache")
-    parser.add_argument("--peer", nargs="*", metavar="PACKAGE", help="beside PyG")
+    parser.add_argument("--peer", nargs="+", metavar="PACKAGE", help="beside PyG")
     options = parser.parse_args()
     ours = [f"{ROOT}[pyg,fast]"]
     measure("gttf-sampler", "gttf_pyg", ours, options.cold)

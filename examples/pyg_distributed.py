@@ -54,7 +54,7 @@ if __name__ == "__main__":
         partition(data, path[0], WORLD)  # once: a second call finds it done
     dist.broadcast_object_list(path)
     graph = PartitionedGraph.open(path[0])
-    seeds = graph.own_nodes()[graph.features["", "train_mask"].own]
+    seeds = graph.own_nodes()[graph.features["", "train_mask"].own[:]]
     fewest = torch.tensor(len(seeds))  # DDP wants as many batches everywhere
     dist.all_reduce(fewest, dist.ReduceOp.MIN)
     model = GraphSAGE(data.num_features, 32, 2, int(data.y.max()) + 1, dropout=0.5)

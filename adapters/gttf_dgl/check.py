@@ -65,6 +65,9 @@ def check_unbiased(
             f"'g' must be homogeneous (got {len(g.etypes)} edge types); check one "
             "relation at a time"
         )
+    if not isinstance(x, Tensor) or not x.dim() or len(x) != g.num_nodes():
+        rule = f"must be a tensor with a row for each of {g.num_nodes()} nodes"
+        raise ValueError(f"'x' {rule} (got {shown(x)})")
     at_least(1, "seeds", seeds)
     at_least(8, "rounds", rounds)
     finite("tolerance", tolerance)

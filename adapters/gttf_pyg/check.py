@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from gttf_pyg._check import function
@@ -76,6 +77,8 @@ def check_unbiased(
         function("forward", forward)
     call = _forward if forward is None else forward
     data = loader.data if data is None else data
+    if not isinstance(data, Data):
+        raise TypeError(f"'data' must be a Data (got {shown(data)})")
     layers = {n: m for n, m in model.named_modules() if isinstance(m, MessagePassing)}
     if not layers:
         raise ValueError("'model' must have message passing layers (got none)")

@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric import loader as theirs
@@ -48,6 +49,9 @@ class ClusterData(theirs.ClusterData):
             mistyped("data", "must be a Data", shown(data))
         if data.edge_index is None:
             fail("data", "must have an edge_index", "none")
+        for name, value in data.to_dict().items():
+            if isinstance(value, np.ndarray):  # PyG cannot cut these
+                mistyped("data", f"must hold tensors, also as {name!r}", shown(value))
         count("num_parts", num_parts)
         one_of("sparse_format", sparse_format, ("csr", "csc"))
         where = save_dir, filename, log

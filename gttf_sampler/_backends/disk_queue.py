@@ -28,7 +28,7 @@ class Queue:
     """A queue of the system, and what reads are asked for and reported in.
 
     Attributes:
-        number: the system's name of it; 0 if it has given none.
+        number: the system's name of it.
         calls: int64 [2], the numbers of io_submit and io_getevents.
         blocks: uint64 [depth, 8], a read each.
         waiting: uint64 [depth], addresses of those that are to be asked for.
@@ -37,13 +37,9 @@ class Queue:
             clear other memory first.
     """
 
-    def __init__(self) -> None:
-        self.number = 0
-        setup, *calls = CALLS[platform.machine()]
-        made = ctypes.c_ulong(0)
-        if ctypes.CDLL(None).syscall(setup, DEPTH, ctypes.byref(made)) == 0:
-            self.number = made.value
-        self.calls = np.array(calls, np.int64)
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.calls = np.array(CALLS[platform.machine()][1:], np.int64)
         self.blocks = np.zeros((DEPTH, BLOCK), np.uint64)
         self.waiting = np.zeros(DEPTH, np.uint64)
         self.events = np.zeros((DEPTH, EVENT), np.uint64)
@@ -52,6 +48,7 @@ class Queue:
 
 # To end a queue takes milliseconds, so they are kept; one per thread that reads.
 _idle: list[Queue] = []
+_refused = False  # the system gives no queues, or has no more
 
 if hasattr(os, "register_at_fork"):  # a queue is its process's own
     os.register_at_fork(after_in_child=_idle.clear)
@@ -64,14 +61,32 @@ def queue() -> Iterator[Queue | None]:
         yield None
         return
     try:
-        own = _idle.pop()
+        own: Queue | None = _idle.pop()
     except IndexError:
-        own = Queue()
+        own = _new()
     try:
-        yield own if own.number else None
+        yield own
     finally:
-        if own.number:
+        if own is not None:
             _idle.append(own)
+
+
+def _new() -> Queue | None:
+    """A queue, if the system gives one, and lets its reads be collected."""
+    global _refused
+    setup, _, collect = CALLS[platform.machine()]
+    made, long = ctypes.c_ulong(0), ctypes.c_long
+    call = ctypes.CDLL(None).syscall
+    if _refused or call(setup, DEPTH, ctypes.byref(made)) != 0:
+        _refused = True
+        return None
+    own = Queue(made.value)
+    at, now = ctypes.c_void_p(own.events.ctypes.data), (long * 2)()
+    # a sandbox may allow some of the calls alone, and reads must not be lost
+    if call(collect, made, long(0), long(1), at, now) != 0:
+        _refused = True
+        return None
+    return own
 
 
 @cache

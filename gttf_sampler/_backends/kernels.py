@@ -8,12 +8,14 @@ for negative ones, and the loops over random words become vector instructions.
 Those of rooted sampling are in `rooted_kernels`.
 """
 
+import os
 from pathlib import Path
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import int64, types, uint64
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from gttf_sampler._backends.kernel_cache import guard, stamp_of
@@ -29,6 +31,15 @@ _AHEAD = np.uint64(48)  # how many entries ahead memory is asked for what it hol
 _SHORT = 64  # rows of which it is faster to read all than to search in them
 _BLOCK = 64  # seeds that walk side by side, to wait for memory together
 _CROWD = 128  # the same for node2vec, whose walkers are not done all at once
+
+# A process that forks while one of its threads compiles would leave the child a lock
+# that nobody opens, and the child's first kernel would wait for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
 
 _STAMP = stamp_of(Path(__file__).parent.glob("*kernels.py"))
 

@@ -12,6 +12,7 @@ from gttf_sampler._backends.disk_queue import Queue, queue
 from gttf_sampler._backends.threads import KERNELS, held, run
 from gttf_sampler._backends.types import Reads
 
+SPARE = 1 << 26  # bytes that reads in flight are written to, unless one takes more
 AHEAD = 256  # reads that the system is told of before they are due
 FEWEST, MOST = 256, 8192  # runs between two looks at whether somebody interrupts
 
@@ -60,7 +61,7 @@ def _read_ahead(reads: Reads, lo: int, hi: int) -> None:
 def _read_queued(own: Queue, reads: Reads, lo: int, hi: int) -> None:
     """Reads runs lo to hi by a queue of the disk, which is empty afterwards."""
     room = -(-_longest(reads, lo, hi) // reads.align) * reads.align
-    flying = min(len(own.blocks), hi - lo)
+    flying = max(1, min(len(own.blocks), hi - lo, SPARE // room))
     if own.spare.size < flying * room + reads.align:
         own.spare = np.empty(flying * room + reads.align, np.uint8)
     spare = _aligned(own.spare, reads.align)

@@ -48,7 +48,6 @@ class Desk:
         """Starts the thread, once."""
         if self.employed:
             return
-        self.employed = True
         _watch_exit()
         ways: list[Any] = [(self.tasks, self.done_with, self.done)]
         if self.finish is not None:
@@ -61,8 +60,9 @@ class Desk:
             thread = threading.Thread(
                 target=_work, args=args, name="gttf-loader", daemon=True
             )
-            _working[thread] = self
             thread.start()
+            self.employed = True
+            _working[thread] = self
 
     def done_with(self, task: Any) -> Any:
         """The batch of a numbered index, or what went wrong."""

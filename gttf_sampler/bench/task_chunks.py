@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ class _Watch:
             self.first = now
         if now - self.last > 0.2:
             self.last = now
-            files = [file for file in self.folder.rglob("*") if file.is_file()]
-            size = sum(file.stat().st_size for file in files)
-            self.disk = max(self.disk, size)
+            with suppress(FileNotFoundError):  # one was removed meanwhile
+                files = [file for file in self.folder.rglob("*") if file.is_file()]
+                size = sum(file.stat().st_size for file in files)
+                self.disk = max(self.disk, size)

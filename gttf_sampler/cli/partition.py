@@ -58,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> list[str]:
     """Cuts and writes; returns what to tell."""
+    if os.path.exists(args.out) and os.path.samefile(args.graph, args.out):
+        rule = "must not be the graph that is cut"
+        _check.fail("out", rule, repr(args.out), "name another directory")
     graph, features, left_out = read(args.graph, args.weight_attr, args.time_attr)
     features.update(_features(args.features))
     method = args.method

@@ -70,7 +70,7 @@ def sound_header(folder: Path, kind: str) -> dict[str, Any] | None:
     """The header of a directory, if it is sound and of this version."""
     header = _told(folder / HEADER)
     sound = (header.get("format"), header.get("version")) == (kind, VERSION)
-    return header if sound and header["crc32"] == storage.checksum(header) else None
+    return header if sound and header.get("crc32") == storage.checksum(header) else None
 
 
 def read_header(folder: Path, kind: str) -> dict[str, Any]:

@@ -85,10 +85,12 @@ def partition(
     books = books_of(method, source.adjs, source.sizes, parts)
     told = method if isinstance(method, str) and method in METHODS else "given"
     mark = fingerprint(source, books, parts, replicate, tick)
-    if (done := _finished(folder, mark, overwrite)) is not None:
+    if (done := _finished(folder, source, mark, overwrite)) is not None:
         return facts_of(done)
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = {name: wanted_nodes(source, name, tick) for name in source.sizes}
+    wanted = {
+        name: wanted_nodes(source, name, replicate, tick) for name in source.sizes
+    }
     everywhere = {
         name: nodes[: round(replicate * source.sizes[name])].sort().values
         for name, nodes in wanted.items()
@@ -131,7 +133,9 @@ def facts_of(header: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _finished(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | None:
+def _finished(
+    folder: Path, source: Source, mark: int, overwrite: bool
+) -> dict[str, Any] | None:
     """The header of the same partition that is there already; refuses another one."""
     if folder.exists() and not folder.is_dir():
         _check.fail("path", "must name a directory", f"{str(folder)!r}, a file")
@@ -144,6 +148,7 @@ def _finished(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | None
         if not overwrite:
             rule = "must not hold another partitioned graph"
             _check.fail("path", rule, str(folder), "pass overwrite=True to replace it")
+        _check_apart(folder, source)
         (folder / layout.HEADER).unlink()
     ours = ("part-", "book-", "wanted-", layout.HEADER)
     for file in folder.iterdir():
@@ -151,6 +156,15 @@ def _finished(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | None
             rule = "must be an empty directory, or hold a partitioned graph"
             _check.fail("path", rule, f"{str(folder)!r} with {file.name!r}")
     return None
+
+
+def _check_apart(folder: Path, source: Source) -> None:
+    """Refuses to write over the files that are being cut."""
+    for _, _, values in source.features:
+        file = getattr(values, "path", getattr(values, "filename", None))
+        if file and folder.resolve() in Path(file).resolve().parents:
+            rule = "must not hold what is being cut"
+            _check.fail("path", rule, str(folder), "cut it into another directory")
 
 
 def _typed_nodes(

@@ -45,7 +45,11 @@ class Source(NamedTuple):
     def stored_as(self, values: Values) -> str | None:
         """How the rows of one feature are stored."""
         dtype = rows_at(values, torch.empty(0, dtype=torch.int64)).dtype
-        return self.stored if dtype.is_floating_point else None
+        if not dtype.is_floating_point:
+            return None
+        if self.stored is None and isinstance(values, FeatureFile):
+            return values.stored
+        return self.stored
 
 
 def rows_at(values: Values, ids: Tensor) -> Tensor:
@@ -142,9 +146,9 @@ def fingerprint(
     return crc
 
 
-def wanted_nodes(source: Source, name: str, tick: Report) -> Tensor:
-    """The nodes that most edges lead to, most first; a tenth of all."""
+def wanted_nodes(source: Source, name: str, share: float, tick: Report) -> Tensor:
+    """The nodes that most edges lead to, most first; a tenth, or a `share` of all."""
     size = source.sizes[name]
     adjs = [adj for (by, _, _), adj in source.adjs.items() if by == name]
-    most = min(size, max(1000, round(WANTED * size)))
+    most = min(size, max(1000, round(max(WANTED, share) * size)))
     return largest(count_reached(adjs, size, tick), most)

@@ -175,6 +175,8 @@ class FeatureFile:
 
         `place` int64 [k] are the rows of `out` that they become; the first k if none.
         """
+        ids = ids.contiguous()  # kernels go by addresses
+        place = None if place is None else place.contiguous()
         shape = torch.Size([ids.numel(), *self._layout.shape])
         if out is None:
             out = room_for(shape, self.dtype, self.pin_memory)

@@ -90,14 +90,17 @@ class Handle:
         self.check()
 
     def check(self) -> None:
-        """Refuses a file that is not what it was when it was opened."""
+        """Refuses a file that is not what it was when it was opened.
+
+        One that was removed is still there for those who have it open.
+        """
         found = os.fstat(self.number)
         if found.st_size != self.state.size:
             self.changed(f"{found.st_size} bytes, {self.state.size} before")
         if found.st_mtime_ns != self.state.modified:
             self.changed("it was written to")
-        if found.st_nlink == 0:
-            self.changed("it was replaced or removed")
+        if found.st_nlink == 0 and os.path.exists(self.path):
+            self.changed("another file was put in its place")
 
     def mapped(self) -> Tensor:
         """uint8 [rows, stride], all of them, mapped into memory."""

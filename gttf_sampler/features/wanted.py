@@ -45,7 +45,7 @@ def count_reached(
 def largest(counts: Tensor, most: int) -> Tensor:
     """Where the `most` largest numbers are, largest first, ties in order.
 
-    All of them are not sorted: that would take three times their memory.
+    All of them are not sorted: that would take five times their memory, this three.
     """
     if most >= counts.numel():
         return counts.argsort(descending=True, stable=True)

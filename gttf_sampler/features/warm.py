@@ -24,7 +24,9 @@ CPU = torch.device("cpu")
 ASKED = 64  # rows that tell of all others
 FEW = 4 * ASKED  # rows that may as well be read
 PIECE = 1 << 14  # rows that are copied before somebody looks at the clock
+WIDE = 1 << 24  # bytes, likewise
 SLOW = 2e-6  # seconds per row that mean that some were not there
+SPEED = 2e9  # bytes per second that any memory has
 AT_ONCE = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -36,14 +38,20 @@ def copy_warm(handle: Handle, ids: Tensor, place: Tensor | None, out: Tensor) ->
     count = ids.numel()
     if handle.align > 1 or not is_warm(handle, ids):
         return 0
-    values = handle.mapped()
-    for begin in range(0, count, PIECE):
-        some = slice(begin, min(begin + PIECE, count))
+    try:
+        values = handle.mapped()
+    except (OSError, ValueError):  # no addresses are left, or it is shorter now
+        return 0
+    stride = handle.layout.stride
+    piece = max(1, min(PIECE, WIDE // stride))
+    slow = piece * (SLOW + stride / SPEED)
+    for begin in range(0, count, piece):
+        some = slice(begin, min(begin + piece, count))
         to = None if place is None else place[some]
         target = out[some] if place is None else out
         start = time.perf_counter()
         ops.gather(Moves(CPU, [Move([values], ids[some], target, to)]))
-        if time.perf_counter() - start > SLOW * PIECE:
+        if time.perf_counter() - start > slow:
             return some.stop
     return count
 

@@ -42,7 +42,7 @@ def draw_embeddings(
     if label is not None:
         colour = _check.integers("label", label).cpu()
         _check.length("label", colour, len(embedding), "node")
-    by_tsne = installed and method != "pca"
+    by_tsne = installed and method != "pca" and len(embedding) > 3
     point = _tsne(embedding) if by_tsne else plane(embedding)
     from matplotlib.figure import Figure
 
@@ -110,7 +110,8 @@ def _tsne(embedding: Tensor) -> Tensor:
     """scikit-learn's t-SNE [n, 2], started from the principal components."""
     manifold = import_module("sklearn.manifold")
     z = embedding.detach().float().cpu()
-    tsne = manifold.TSNE(
-        init="pca", perplexity=min(30.0, max(1.0, (len(z) - 1) / 3)), random_state=0
-    )
+    start = plane(z)  # of any width, where scikit-learn's own asks for two
+    start = start / start[:, 0].std().clamp(min=1e-12) * 1e-4
+    near = min(30.0, max(1.0, (len(z) - 1) / 3))
+    tsne = manifold.TSNE(init=start.numpy(), perplexity=near, random_state=0)
     return torch.as_tensor(tsne.fit_transform(z.numpy()))

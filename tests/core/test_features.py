@@ -431,3 +431,13 @@ def test_pin_memory_needs_a_gpu(tmp_path):
     FeatureFile.from_array(tmp_path / "x.npy", torch.eye(2))
     with pytest.raises(ValueError, match="'pin_memory' must be False"):
         FeatureFile(tmp_path / "x.npy", pin_memory=True)
+
+
+def test_rows_of_ids_that_are_not_side_by_side(tmp_path, backend):
+    """Also where they are copied from the system's cache."""
+    values = torch.arange(4000.0).view(2000, 2)
+    file = FeatureFile.from_array(tmp_path / "x.npy", values)
+    ids, place = torch.arange(2000)[::2], torch.arange(2000)[1::2]
+    assert file.rows(ids).equal(values[ids])
+    out = torch.zeros(2000, 2)
+    assert file.rows(ids, out, place)[place].equal(values[ids])

@@ -17,6 +17,7 @@ from gttf_sampler.distributed.book import Book
 from gttf_sampler.distributed.near import NearRows
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.rowset import RowSet
+from gttf_sampler.distributed.source import ONLY, source_of, wanted_nodes
 from gttf_sampler.features.wanted import largest
 from gttf_sampler.graph import write_graph
 from strategies import graphs
@@ -200,7 +201,7 @@ def test_features_of_parts_are_feature_files(tmp_path, method, stored):
         part = open_part(tmp_path / "cut", number)
         own = part.books[""].nodes_of(number)
         rows = part.features["", "x"]
-        assert rows.stored == (stored or "float32")
+        assert rows.stored == (stored or "float16")  # as it was
         assert rows.dtype == torch.float32
         assert ((rows[:] - x[own]).abs() <= step[own] * 1.001).all()
         assert part.features["", "y"][:].equal(y[own])
@@ -444,3 +445,20 @@ def test_commands_need_no_weights_to_be_above_zero(tmp_path, capsys):
     assert (facts["nodes"], facts["edges"]) == (3, 2)
     assert main([*words, "--force", "--weight-attr", "w"]) == 2
     assert "weight" in capsys.readouterr().err
+
+
+def test_partition_is_not_written_over_what_it_is_cut_from(tmp_path):
+    x = torch.rand(300, 4)
+    partition(a_graph(), tmp_path / "cut", 1, features={"x": x})
+    own = open_part(tmp_path / "cut", 0).features["", "x"]
+    with pytest.raises(ValueError, match="must not hold what is being cut"):
+        how = {"features": {"x": own}, "overwrite": True}
+        partition(a_graph(), tmp_path / "cut", 2, **how)
+    assert open_part(tmp_path / "cut", 0).features["", "x"][:].equal(x)
+
+
+def test_replicates_as_many_nodes_as_are_asked_for():
+    """Also if those are more than a cache has use for."""
+    adj = CompactAdj.from_edge_index(torch.randint(0, 3000, (2, 9000)), 3000)
+    wanted = wanted_nodes(source_of(adj, {}), ONLY, 0.5, lambda what, done: None)
+    assert len(wanted) == 1500

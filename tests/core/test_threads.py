@@ -265,3 +265,28 @@ def test_calls_hold_the_owners_of_what_they_read(two_threads):
         go_on.set()
         parts.wait(1)
     assert seen == [True, True]
+
+
+def test_child_of_a_process_that_compiles_can_compile():
+    """The compiler's lock is not left with a thread that the child does not have."""
+    pytest.importorskip("numba")
+    code = """if True:
+        import os, threading, time
+        from numba.core.compiler_lock import global_compiler_lock as lock
+        import gttf_sampler._backends.kernels
+
+        def hold():
+            with lock:
+                time.sleep(0.5)
+
+        threading.Thread(target=hold).start()
+        time.sleep(0.1)
+        child = os.fork()
+        if not child:
+            with lock:
+                os._exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "7", done.stderr

@@ -5,6 +5,7 @@ import gc
 import importlib
 import inspect
 import pkgutil
+from importlib.util import find_spec
 
 import dgl
 import pytest
@@ -219,6 +220,8 @@ def test_all_names_are_documented_and_their_examples_run():
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     tried = doctest.testmod(gttf_dgl, optionflags=flags).attempted
     for info in pkgutil.iter_modules(gttf_dgl.__path__):
+        if info.name in ("graphbolt", "_fused") and find_spec("dgl.graphbolt") is None:
+            continue  # of DGL 2.1 only
         module = importlib.import_module(f"gttf_dgl.{info.name}")
         result = doctest.testmod(module, optionflags=flags)
         assert result.failed == 0, info.name

@@ -466,9 +466,7 @@ def test_bench_distributed(graph, monkeypatch):
     """Parts move messages and hold half; what is read from files moves none."""
     monkeypatch.setattr(task_distributed, "WORLDS", (2,))
     monkeypatch.setattr(task_distributed, "WAYS", task_distributed.WAYS[:4])
-    found = task_distributed.run(
-        graph, [3, 2], **SMALL, features=5, memory=None, sweep=False, report=silent
-    )
+    found = task_distributed.run(graph, [3, 2], **SMALL, features=5, report=silent)
     ((whole, near, parts, kept),) = [group["rows"] for group in found["groups"]]
     assert (whole["messages"], whole["share"], whole["ratio"]) == (0, 1, None)
     assert near["messages"] == 0

@@ -17,7 +17,7 @@ from gttf_sampler.distributed.book import Book
 from gttf_sampler.distributed.near import NearRows
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.rowset import RowSet
-from gttf_sampler.distributed.source import ONLY, source_of, wanted_nodes
+from gttf_sampler.distributed.source import source_of, wanted_nodes
 from gttf_sampler.features.wanted import largest
 from gttf_sampler.graph import write_graph
 from strategies import graphs
@@ -451,8 +451,8 @@ def test_partition_is_not_written_over_what_it_is_cut_from(tmp_path):
     x = torch.rand(300, 4)
     partition(a_graph(), tmp_path / "cut", 1, features={"x": x})
     own = open_part(tmp_path / "cut", 0).features["", "x"]
+    how = {"features": {"x": own}, "overwrite": True}
     with pytest.raises(ValueError, match="must not hold what is being cut"):
-        how = {"features": {"x": own}, "overwrite": True}
         partition(a_graph(), tmp_path / "cut", 2, **how)
     assert open_part(tmp_path / "cut", 0).features["", "x"][:].equal(x)
 
@@ -460,5 +460,5 @@ def test_partition_is_not_written_over_what_it_is_cut_from(tmp_path):
 def test_replicates_as_many_nodes_as_are_asked_for():
     """Also if those are more than a cache has use for."""
     adj = CompactAdj.from_edge_index(torch.randint(0, 3000, (2, 9000)), 3000)
-    wanted = wanted_nodes(source_of(adj, {}), ONLY, 0.5, lambda what, done: None)
+    wanted = wanted_nodes(source_of(adj, {}), "", 0.5, lambda what, done: None)
     assert len(wanted) == 1500

@@ -25,7 +25,7 @@ import torch
 
 GRAIN = 1 << 13  # less work than this is done before a thread is awake
 
-READS = 64  # how many reads in flight let a solid-state disk show what it can
+READS = 64  # threads that wait for a read each, where the disk's queue is not to be had
 
 
 class Crew:

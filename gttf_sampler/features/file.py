@@ -28,10 +28,11 @@ class FeatureFile:
     ...     x.read([2, 0]).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
 
-    Many reads are in flight at once, rows near each other come with one, and what is
-    read goes straight into memory that was used before. The file is an .npy file with
-    checksums behind its rows; `numpy.load` reads it. One that is truncated, altered or
-    replaced while it is open gives an error, never other rows.
+    Many reads are in flight at once, rows near each other come with one, and the
+    memory that they go to was used before. The file is an .npy file with checksums
+    behind its rows; `numpy.load` reads it. One that is truncated, altered or replaced
+    while it is open gives an error, never other rows (docs/disk.md names the one
+    moment in which the system ends the process instead).
 
     Where the file is larger than the memory that is left, reads go around the system's
     cache, which would keep a page of 4 kB for every row; `cache` keeps rows instead.
@@ -135,7 +136,7 @@ class FeatureFile:
 
     @property
     def bytes_read(self) -> int:
-        """What they have brought; rows from the system's cache do not count."""
+        """What they have brought; rows copied from the system's cache do not count."""
         return self._rows.bytes_read
 
     @property

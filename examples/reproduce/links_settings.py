@@ -64,13 +64,13 @@ CHOSEN: dict[str, dict[str, dict[str, Any]]] = {
         "hepth": {
             "depth": 20,
             "num_negatives": 5,
-            "negative_weight": 3.0,
+            "negative_weight": 1.0,
             "symmetric": True,
-            "penalty": 0.5,
+            "penalty": 0.05,
             "lr": 0.03,
-            "weight_decay": 3e-05,
-            "epochs": 100,
-            "batch": 4096,
+            "weight_decay": 2e-05,
+            "epochs": 200,
+            "batch": 2048,
         },
     },
     "deepwalk": {

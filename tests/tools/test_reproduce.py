@@ -302,7 +302,7 @@ def test_store_table_and_chart(tmp_path):
     store.add(*fake("gcn", "full", 1, 81.5))
     row = pages.comparison(store.all()).splitlines()[2]
     assert row == (
-        "| GCN, Cora, PyG | 80.8 ± 1.1 | 81.5 | 82.0 ± 1.0 | 81.9 "
+        "| GCN, Cora, PyG | 80.8 ± 1.1 | 81.5 | 81.5 ± 0.7 | 81.9 "  # of two seeds
         "| +0.8 | −2.4 … +3.9 | undecided | 2 of 10 |"
     )
     assert pages.summary(store.all()).splitlines()[2:] == [

@@ -469,3 +469,17 @@ def test_loss_with_a_call_of_its_own_is_called(toy):
     traverse(toy, [0], [1, 1], accumulate=counting)
     assert counting.calls == 2
     assert not DeepWalkAcc.watches
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_two_halves_of_a_forest_without_steps_lose_nothing(toy, symmetric):
+    left, right = torch.rand(2, toy.num_rows, 4)
+    loss = DeepWalkAcc(
+        *(left.__getitem__, 2, 3),
+        contrast="logistic",
+        right=right.__getitem__,
+        symmetric=symmetric,
+    )
+    with use_backend("torch"):
+        traverse(toy, [0, 1], [], accumulate=loss)
+    assert loss.result().item() == 0

@@ -74,9 +74,11 @@ def walk_node2vec(
         edge = first_by_mass(graph, first, start, count)
     steps = [_arrive(graph, seeds, edge, count)]
     last, node = seeds, steps[0][1].view(-1)
-    step = _step if graph.table is None else step_by_mass
+    step, rows = _step, _rows
+    if graph.table is not None:  # where no edge has mass, a walker is gone
+        step, rows = step_by_mass, _rows_or_none
     for words in _all_words(graph, key, slot, length):
-        start, count = _rows(graph, node)
+        start, count = rows(graph, node)
         edge = step(graph, constants, words, start, count, last)
         steps.append(_arrive(graph, node, edge, count))
         last, node = node, steps[-1][1].view(-1)
@@ -93,8 +95,7 @@ def draw_exact_node2vec(
     codes = _codes(graph, node)
     if codes is None:
         return None
-    start, count = _rows(graph, node.clamp(min=0))
-    count = count.masked_fill_(node < 0, 0)
+    start, count = _rows_or_none(graph, node)
     words = _words(graph, stream[None], _exact_word(graph, stream)[None])
     step = _step if graph.table is None else step_by_mass
     edge = step(graph, constants_of(graph, codes), words[0], start, count, last)
@@ -132,17 +133,15 @@ def _words(graph: SecondOrder, stream: Tensor, exact: Tensor) -> list[Words]:
 
 
 def _rows(graph: SecondOrder, node: Tensor) -> tuple[Tensor, Tensor]:
-    """Start and length [w] of the row of each node; 0 and none for -1.
-
-    Only where edges have weights has a walker nowhere to go and cannot stay either.
-    """
-    if graph.table is None:
-        start = take(graph.rowptr, node)
-        return start, take(graph.rowptr, node + 1).sub_(start)
-    gone = node < 0
-    node = node.masked_fill(gone, 0)
+    """Start and length [w] of the row of each node, none of which is -1."""
     start = take(graph.rowptr, node)
-    count = take(graph.rowptr, node + 1).sub_(start)
+    return start, take(graph.rowptr, node + 1).sub_(start)
+
+
+def _rows_or_none(graph: SecondOrder, node: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of nodes that may be -1, whose rows are empty."""
+    gone = node < 0
+    start, count = _rows(graph, node.masked_fill(gone, 0))
     return start, count.masked_fill_(gone, 0)
 
 

@@ -60,9 +60,13 @@ class Desk:
             thread = threading.Thread(
                 target=_work, args=args, name="gttf-loader", daemon=True
             )
-            thread.start()
+            _working[thread] = self  # before it can end and take itself out
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more threads
+                del _working[thread]
+                raise
             self.employed = True
-            _working[thread] = self
 
     def done_with(self, task: Any) -> Any:
         """The batch of a numbered index, or what went wrong."""

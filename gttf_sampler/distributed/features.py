@@ -107,8 +107,9 @@ class PartitionedFeatures:
     def cache(self, nbytes: int) -> PartitionedFeatures:
         """Keeps rows of others, as many as fit into `nbytes`; returns itself.
 
-        Those of the nodes that most edges lead to; of at most a tenth of all nodes. The
-        rows of this process stay on disk; `own.cache` keeps some of these in memory.
+        Those of the nodes that most edges lead to; of at most a tenth of all nodes,
+        or of the share that is replicated. The rows of this process stay on disk;
+        `own.cache` keeps some of these in memory.
         """
         nbytes = _check.size("nbytes", nbytes)
         self._near.forget()

@@ -154,7 +154,7 @@ class FeatureFile:
         `out` [k, ...], contiguous and of the file's dtype, is written to if it is
         given, and returned.
         """
-        wanted = _check.integers("ids", ids).to("cpu", torch.int64).contiguous()
+        wanted = _check.integers("ids", ids).to("cpu", torch.int64)
         _check.within("ids", wanted, len(self), "rows")
         return self.rows(wanted, out)
 

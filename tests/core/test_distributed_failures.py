@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,15 +38,19 @@ def await_files(*names):
 
 
 def hurt(world, path, adj, number, direct=False):
-    """Sends rank 1 a signal amid batches; what the others have found, and how soon."""
+    """Sends rank 1 a signal amid batches; what the others have found, and how soon.
+
+    The marks of a round stay until the next one: a process that was stopped just before
+    it looked for them still has to find them.
+    """
+    marks = [Path(f"{path}-{rank}") for rank in range(3)]
+    for mark in marks:
+        mark.unlink(missing_ok=True)
     for rank in range(3):  # rank 2 has nothing to ask and waits for the others
         world.pipes[rank].send((until_failure, (path, adj, TIMEOUT, [2], direct)))
-    await_files(*(f"{path}-{rank}" for rank in range(3)))
+    await_files(*marks)
     os.kill(world.processes[1].pid, number)
-    found = world.collect((0, 2))
-    for rank in range(3):
-        os.remove(f"{path}-{rank}")
-    return found
+    return world.collect((0, 2))
 
 
 def test_a_process_that_hangs_or_dies_is_named(tmp_path, cut):

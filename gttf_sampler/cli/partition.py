@@ -16,6 +16,7 @@ from gttf_sampler.distributed.methods import METHODS
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.source import ONLY
 from gttf_sampler.graph.asked import is_table, read_asked
+from gttf_sampler.graph.names import unpacked
 
 SAVED_BY_TORCH = (".pt", ".pth")
 
@@ -126,7 +127,10 @@ def read(
         rule = "must be whole, or cut into 1 part"
         _check.fail("graph", rule, f"{part.header['parts']} parts in {path}")
     adjs = {
-        kind: CompactAdj(**{**vars_of(rows.adj), "edge_id": rows.edge_id}).validate()
+        kind: CompactAdj(
+            **{**vars_of(rows.adj), "edge_id": rows.edge_id},
+            node_id=unpacked(dict(part.names[kind[2]])),
+        ).validate()
         for kind, rows in part.relations.items()
     }
     graph = adjs[ONLY] if list(adjs) == [ONLY] else adjs

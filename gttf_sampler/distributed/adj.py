@@ -16,7 +16,7 @@ from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
 from gttf_sampler._backends.scratch import ScratchPool
 from gttf_sampler.distributed.hops import sample_hops
 from gttf_sampler.distributed.walk import walk
-from gttf_sampler.graph import tables
+from gttf_sampler.graph import names, tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.remote import RemoteRows
 from gttf_sampler.random import Key
@@ -95,6 +95,11 @@ class PartitionedAdj(RemoteRows):
         _check.within("node", here, self.num_rows)
         _check.within("neighbor", there, self.num_cols)
         return self.graph.ask_between(self, here, there)
+
+    @property
+    def node_id(self) -> names.Array | None:
+        """What the nodes of the rows are called, all [n]; None if by their numbers."""
+        return self.graph.node_id(self.edge_type[2])
 
     @property
     def edge_weight(self) -> Tensor | None:

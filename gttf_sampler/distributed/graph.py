@@ -24,6 +24,7 @@ from gttf_sampler.distributed.part import Part, open_part
 from gttf_sampler.distributed.request import NOBODY, Request
 from gttf_sampler.distributed.source import ONLY
 from gttf_sampler.distributed.walk import answer_walk
+from gttf_sampler.graph import names
 from gttf_sampler.subgraph import EdgeType
 
 TIMEOUT = 60.0
@@ -58,6 +59,7 @@ class PartitionedGraph:
         self.features: dict[tuple[str, str], PartitionedFeatures] = {
             key: PartitionedFeatures(self, *key) for key in part.features
         }
+        self._names: dict[str, names.Array | None] = {}
         exchange.start()
 
     @classmethod
@@ -118,6 +120,17 @@ class PartitionedGraph:
         """The nodes of a type that are this process's own, ascending."""
         _check.known_types("kind", [kind], list(self.part.books), "node types")
         return self.part.books[kind].nodes_of(self.part.number)
+
+    def node_id(self, kind: str = "") -> names.Array | None:
+        """What the nodes [n] of a type are called; None if these are their numbers.
+
+        Names are read when they are asked for first, all of the graph's, not only those
+        of this part: batches have nodes of any part.
+        """
+        _check.known_types("kind", [kind], list(self.part.books), "node types")
+        if kind not in self._names:
+            self._names[kind] = names.unpacked(dict(self.part.names[kind]))
+        return self._names[kind]
 
     def close(self) -> None:
         """Answers the others until all are done, then leaves them."""

@@ -72,6 +72,7 @@ class Part:
         features: own rows [k, ...] by (node type, name), in the order of own nodes,
             which stay on disk.
         wanted: per node type, the nodes that most edges lead to, most first.
+        names: per node type, what nodes are called, as `graph.names` packs it.
     """
 
     header: dict[str, Any]
@@ -81,6 +82,7 @@ class Part:
     relations: dict[EdgeType, LocalRows]
     features: dict[tuple[str, str], FeatureFile]
     wanted: dict[str, Tensor]
+    names: dict[str, dict[str, Tensor]]
 
 
 def open_part(
@@ -103,7 +105,7 @@ def open_part(
     if (own["part"], own["crc32"]) != (number, header["checks"][number]):
         rule = f"must be part {number} of the graph in {str(folder)!r}"
         _check.fail(str(where), rule, f"part {own['part']} of another one")
-    files, rows, wanted = own["files"], {}, {}
+    files, rows, wanted, names = own["files"], {}, {}, {}
     kinds = header["node_types"]
     if books is None:
         books = {k["name"]: _book(folder, header["parts"], k, verify) for k in kinds}
@@ -111,6 +113,10 @@ def open_part(
         name, size = entry["name"], entry["num_nodes"]
         rows[name] = RowSet(_nodes(where, kind, files, verify), size)
         wanted[name] = layout.read_array(folder, entry["wanted"], verify)
+        names[name] = {
+            array: layout.read_array(folder, about, verify)
+            for array, about in entry.get("names", {}).items()
+        }
     relations = {}
     for kind, entry in enumerate(header["relations"]):
         edge_type: EdgeType = tuple(entry["type"])
@@ -123,7 +129,7 @@ def open_part(
         )
         for kind, entry in enumerate(header["features"])
     }
-    return Part(header, number, books, rows, relations, features, wanted)
+    return Part(header, number, books, rows, relations, features, wanted, names)
 
 
 def _book(folder: Path, parts: int, entry: dict[str, Any], verify: bool) -> Book:

@@ -150,7 +150,7 @@ def _finished(
             _check.fail("path", rule, str(folder), "pass overwrite=True to replace it")
         _check_apart(folder, source)
         (folder / layout.HEADER).unlink()
-    ours = ("part-", "book-", "wanted-", layout.HEADER)
+    ours = ("part-", "book-", "wanted-", *storage.NAMES, layout.HEADER)
     for file in folder.iterdir():
         if not file.name.startswith(ours):
             rule = "must be an empty directory, or hold a partitioned graph"
@@ -187,6 +187,10 @@ def _typed_nodes(
             entry["book"] = storage.write_array(file, book.owner)
         file = folder / f"wanted-{number}.bin"
         entry["wanted"] = storage.write_array(file, wanted[name].numpy())
+        entry["names"] = {
+            array: storage.write_array(folder / f"{array}-{number}.bin", told.numpy())
+            for array, told in source.names[name].items()
+        }
         entries.append(entry)
     return entries
 

@@ -16,6 +16,7 @@ from gttf_sampler.features import FeatureFile
 from gttf_sampler.features.encoding import ENCODINGS
 from gttf_sampler.features.wanted import count_reached, largest
 from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph.names import packed
 from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
@@ -35,12 +36,14 @@ class Source(NamedTuple):
         sizes: how many nodes of each type there are.
         features: (node type, name, values [n, ...]).
         stored: how floats are stored: "float16", "bfloat16", "int8"; None as they are.
+        names: what the nodes of each type are called, as `names.packed` writes it.
     """
 
     adjs: dict[EdgeType, CompactAdj]
     sizes: dict[str, int]
     features: list[tuple[str, str, Values]]
-    stored: str | None = None
+    stored: str | None
+    names: dict[str, dict[str, Tensor]]
 
     def stored_as(self, values: Values) -> str | None:
         """How the rows of one feature are stored."""
@@ -83,7 +86,21 @@ def source_of(graph: Any, features: Mapping[Any, Any], stored: Any = None) -> So
             _check.fail("features", "must name every feature once", (kind, name))
         found[kind, name] = array
     listed = [(*key, array) for key, array in found.items()]
-    return Source(adjs, sizes, listed, stored)
+    return Source(adjs, sizes, listed, stored, _names(adjs, sizes))
+
+
+def _names(
+    adjs: Mapping[EdgeType, CompactAdj], sizes: Mapping[str, int]
+) -> dict[str, dict[str, Tensor]]:
+    """What the nodes of each type are called, which all relations must agree on."""
+    found: dict[str, Any] = {}
+    for (_, _, kind), adj in adjs.items():
+        if adj.node_id is not None:
+            known = found.setdefault(kind, adj.node_id)
+            if known is not adj.node_id and not np.array_equal(known, adj.node_id):
+                rule = "must be the same in all relations to one node type"
+                _check.fail("node_id", rule, f"others for {kind!r}")
+    return {kind: packed(found.get(kind)) for kind in sizes}
 
 
 def key_of(key: Any) -> tuple[str, str]:
@@ -136,6 +153,7 @@ def fingerprint(
             crc = zlib.crc32(str(values.seal).encode(), crc)
         else:
             arrays.append(values)
+    arrays += [a.numpy() for told in source.names.values() for a in told.values()]
     for book in books.values():
         own = book.bounds.numpy() if book.bounds is not None else book.owner
         arrays.append(np.empty(0, np.uint8) if own is None else own)

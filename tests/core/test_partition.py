@@ -20,6 +20,7 @@ from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.distributed.source import source_of, wanted_nodes
 from gttf_sampler.features.wanted import largest
 from gttf_sampler.graph import write_graph
+from gttf_sampler.graph.names import unpacked
 from strategies import graphs
 
 X = np.zeros(300)
@@ -462,3 +463,50 @@ def test_replicates_as_many_nodes_as_are_asked_for():
     adj = CompactAdj.from_edge_index(torch.randint(0, 3000, (2, 9000)), 3000)
     wanted = wanted_nodes(source_of(adj, {}), "", 0.5, lambda what, done: None)
     assert len(wanted) == 1500
+
+
+WORDS = np.array([f"né {i}" for i in range(300)])
+
+
+@pytest.mark.parametrize("names", [WORDS, np.arange(300) * 7 - 5])
+def test_parts_keep_what_nodes_are_called(tmp_path, names):
+    adj = a_graph().named(names)
+    partition(adj, tmp_path / "one", 1)
+    with PartitionedGraph.open(tmp_path / "one") as graph:
+        assert graph.adj.node_id.tolist() == names.tolist()
+        assert graph.node_id() is graph.adj.node_id  # read once
+    words = ["partition", str(tmp_path / "one"), str(tmp_path / "two"), "--parts", "2"]
+    assert main(words) == 0  # and cut again, they are still there
+    for number in range(2):
+        told = open_part(tmp_path / "two", number).names[""]
+        assert unpacked(dict(told)).tolist() == names.tolist()
+
+
+def test_names_of_nodes_are_part_of_what_is_cut(tmp_path):
+    partition(a_graph(), tmp_path, 1)
+    with PartitionedGraph.open(tmp_path) as graph:
+        assert graph.adj.node_id is None
+    with pytest.raises(ValueError, match="must not hold another partitioned graph"):
+        partition(a_graph().named(WORDS), tmp_path, 1)
+    partition(a_graph().named(WORDS), tmp_path, 1, overwrite=True)
+    file = tmp_path / "name_text-0.bin"
+    file.write_bytes(b"?" + file.read_bytes()[1:])
+    with pytest.raises(ValueError, match="name_text-0"):
+        PartitionedGraph.open(tmp_path)
+    file.unlink()
+    with pytest.raises(ValueError, match="must be there, the header names it"):
+        PartitionedGraph.open(tmp_path)
+
+
+def test_relations_agree_on_what_nodes_are_called(tmp_path):
+    adj = a_graph().named(WORDS)
+    typed = {("a", "to", "a"): adj, ("a", "by", "a"): a_graph(seed=1)}
+    partition(typed, tmp_path / "cut", 1)
+    with PartitionedGraph.open(tmp_path / "cut") as graph:
+        assert graph.node_id("a").tolist() == WORDS.tolist()
+        with pytest.raises(ValueError, match="'kind'"):
+            graph.node_id("b")
+    typed["a", "by", "a"] = adj.named(WORDS[::-1])
+    with pytest.raises(ValueError, match="must be the same in all relations"):
+        partition(typed, tmp_path / "other", 1)
+    assert not (tmp_path / "other").exists()

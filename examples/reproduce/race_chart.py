@@ -5,6 +5,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from examples.reproduce.datasets.catalog import SOURCES
+
 COLORS = {
     "full": "#6f6f6f",
     "gttf": "#2166ac",
@@ -30,7 +32,7 @@ def markdown(found: dict[str, Any]) -> str:
 
     budget = found["budget"]
     lines = [
-        f"| {found['dataset']}, {budget:g} s | test % | validation % after "
+        f"| {_title(found)}, {budget:g} s | test % | validation % after "
         f"{budget / 8:.2g} s | steps | ms/step | nodes/step | first step after, s |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
@@ -92,7 +94,13 @@ def _panel(axes: Any, found: dict[str, Any]) -> None:
         axes.plot(seconds, score, "o-", **how)
     seeds = len({run["seed"] for run in found["runs"]})
     axes.set(xscale="log", xlabel="seconds of one thread, sampler included")
-    title = f"two-layer GCN, {found['dataset']}, mean of {seeds} seeds"
+    title = f"two-layer GCN, {_title(found)}, mean of {seeds} seeds"
     axes.set_title(title, loc="left", fontsize=10)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _title(found: dict[str, Any]) -> str:
+    """What a dataset is called; one that is made here has no other name."""
+    source = SOURCES.get(found["dataset"])
+    return source.title if source else found["dataset"]

@@ -132,8 +132,8 @@ def _numba_ops() -> ModuleType | None:
     """The numba backend, imported when it is first needed."""
     if find_spec("numba") is None:
         return None
-    from gttf_sampler._backends import kernels, numba_ops
+    from gttf_sampler._backends import numba_ops, word_kernels
 
-    if not kernels.cached():
+    if not word_kernels.cached():
         _log.warning("compiling the CPU kernels: half a minute, once on this machine")
     return numba_ops

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import int64, types, uint64
 
-from gttf_sampler._backends.kernels import _compiled
+from gttf_sampler._backends.word_kernels import compiled
 
 _pread = types.ExternalFunction(
     "pread", types.intp(types.intc, types.uintp, types.uintp, types.int64)
@@ -20,7 +20,7 @@ _BURST = 32  # reads that are asked for, and collected, with one call
 _WORD, _HALF = 8, uint64(32)  # bytes of a word, bits of half of it
 
 
-@_compiled
+@compiled
 def _together(a, b, ids, place):
     """Whether rows stand in what is written as they stand in the file."""
     for i in range(a + 1, b):
@@ -29,21 +29,21 @@ def _together(a, b, ids, place):
     return True
 
 
-@_compiled
+@compiled
 def _extent(run, base, stride, ids, start):
     """Where a run begins in the file, and where it ends."""
     first, last = ids[start[run]], ids[start[run + 1] - 1]
     return base + first * stride, base + (last + 1) * stride
 
 
-@_compiled
+@compiled
 def _hand_out(a, b, zero, base, stride, ids, place, out):
     """Copies the rows of a run to their places; `zero` is where byte 0 would be."""
     for i in range(a, b):
         _memcpy(out + place[i] * stride, zero + base + ids[i] * stride, stride)
 
 
-@_compiled
+@compiled
 def read_runs(
     lo, hi, handle, base, stride, align, spare, ids, place, start, out, failed
 ):
@@ -67,7 +67,7 @@ def read_runs(
             _hand_out(a, b, spare - first, base, stride, ids, place, out)
 
 
-@_compiled
+@compiled
 def read_ahead(
     ahead, lo, hi, handle, base, stride, align, spare, ids, place, start, out, failed
 ):
@@ -85,7 +85,7 @@ def read_ahead(
             read_runs(due, due + 1, *args, ids, place, start, out, failed)
 
 
-@_compiled
+@compiled
 def read_queued(
     queue,
     submit,

@@ -11,14 +11,14 @@ from llvmlite import ir
 from numba import int64, types
 from numba.extending import intrinsic
 
-from gttf_sampler._backends.kernels import _compiled
 from gttf_sampler._backends.rooted_kernels import _longs
+from gttf_sampler._backends.word_kernels import compiled
 
 PIECE, PIECES, ROWS, WIDTH, INDEX, TO, COUNT, GAPS, OUT, FIRST, COLUMNS = range(11)
 ADDRESS, FIRST_ROW = range(2)
 
 _LINE = 64  # bytes that memory hands out at once
-_AHEAD = 1 << 12  # bytes that are asked for ahead, as the hardware cannot guess rows
+AHEAD = 1 << 12  # bytes that are asked for ahead, as the hardware cannot guess rows
 
 
 def _copying(size):
@@ -55,7 +55,7 @@ def _ask(_, address):
     return types.void(address), emit
 
 
-@_compiled
+@compiled
 def _address(pieces, piece, stop, row, width):
     """Where a row is, in one of the tensors from `piece` on."""
     while piece + 1 < stop and row >= pieces[piece + 1, FIRST_ROW]:
@@ -63,7 +63,7 @@ def _address(pieces, piece, stop, row, width):
     return pieces[piece, ADDRESS] + (row - pieces[piece, FIRST_ROW]) * width
 
 
-@_compiled
+@compiled
 def gather(lo, hi, columns, pieces, wrong):
     """Copies all rows that begin in bytes lo to hi of what is to be written.
 
@@ -75,7 +75,7 @@ def gather(lo, hi, columns, pieces, wrong):
         stop = min(columns[c, COUNT], (hi - before + width - 1) // width)
         piece, out = columns[c, PIECE], columns[c, OUT]
         last = piece + columns[c, PIECES]
-        index, ahead = _longs(columns[c, INDEX]), max(1, _AHEAD // width)
+        index, ahead = _longs(columns[c, INDEX]), max(1, AHEAD // width)
         to = _longs(columns[c, TO])
         chosen, placed = columns[c, INDEX] != 0, columns[c, TO] != 0
         for i in range(first, stop):

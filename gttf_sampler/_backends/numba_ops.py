@@ -13,7 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends import gather_kernels, kernels, torch_ops
+from gttf_sampler._backends import (
+    draw_kernels,
+    forest_kernels,
+    gather_kernels,
+    group_kernels,
+    index_kernels,
+    node2vec_kernels,
+    second_order_kernels,
+    torch_ops,
+)
 from gttf_sampler._backends.memory import IDS, borrow, empty, lend
 from gttf_sampler._backends.numba_asked import Numbers as Numbers
 from gttf_sampler._backends.numba_asked import asked as asked
@@ -43,7 +52,7 @@ def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> T
     out = stream.new_empty(stream.numel(), fanout)
     cells = out.view(-1).numpy()
     arrays = stream.numpy(), count.numpy(), fanout, replace, cells
-    parallel(kernels.draw_uniform, stream.numel(), out.numel(), *arrays)
+    parallel(draw_kernels.draw_uniform, stream.numel(), out.numel(), *arrays)
     return out
 
 
@@ -63,7 +72,7 @@ def forest_uniform(
     nodes, edges = IDS.make(total), IDS.make(total)
     nodes[: seeds.numel()] = seeds
     parallel(
-        kernels.forest_uniform,
+        forest_kernels.forest_uniform,
         seeds.numel(),
         nodes.numel(),
         rowptr.numpy(),
@@ -89,7 +98,7 @@ def both_ways(
     """Edges and their reverses, each pair once, by counting; see `torch_ops`."""
     ends = row.contiguous().numpy(), col.contiguous().numpy()
     out = [borrow(2 * row.numel()) for _ in range(3)]
-    size = kernels.both_ways(*ends, num_nodes, *out)
+    size = group_kernels.both_ways(*ends, num_nodes, *out)
     found = [lend(array, size) for array in out]
     return found[0], found[1], found[2]
 
@@ -97,7 +106,7 @@ def both_ways(
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     """Where each id stands first; see `torch_ops`."""
     out = torch.empty_like(ids)
-    kernels.first_position(ids.numpy(), table.numpy(), floor, out.numpy())
+    index_kernels.first_position(ids.numpy(), table.numpy(), floor, out.numpy())
     return out
 
 
@@ -136,14 +145,14 @@ def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     out = torch.empty(index.shape, dtype=torch.int64, device="cpu")
     flat = index.reshape(-1)
     arrays = values.numpy(), flat.numpy(), out.view(-1).numpy()
-    parallel(kernels.take_or_none, flat.numel(), flat.numel(), *arrays)
+    parallel(index_kernels.take_or_none, flat.numel(), flat.numel(), *arrays)
     return out
 
 
 def compress(mask: Tensor, size: int) -> Tensor:
     """The positions where `mask` holds; see `torch_ops`."""
     out = torch.empty(size + 1, dtype=torch.int64, device="cpu")
-    kernels.compress(mask.numpy(), out.numpy())
+    index_kernels.compress(mask.numpy(), out.numpy())
     return out[:size]
 
 
@@ -155,7 +164,7 @@ def upper_bound(
         return torch_ops.upper_bound(values, low, high, bound, longest)
     out = torch.empty_like(low)
     arrays = (x.contiguous().numpy() for x in (values, low, high, bound, out))
-    parallel(kernels.upper_bound, low.numel(), low.numel() * 8, *arrays)
+    parallel(draw_kernels.upper_bound, low.numel(), low.numel() * 8, *arrays)
     return out
 
 
@@ -173,7 +182,7 @@ def draw_weighted(
     out = low.new_empty(low.numel(), fanout)
     arrays = (x.contiguous().numpy() for x in (stream, table, low, high, before))
     how = fanout, replace, out.view(-1).numpy()
-    parallel(kernels.draw_weighted, low.numel(), out.numel() * 8, *arrays, *how)
+    parallel(draw_kernels.draw_weighted, low.numel(), out.numel() * 8, *arrays, *how)
     return out
 
 
@@ -183,7 +192,7 @@ def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
         weight = weight.to(torch.float64)
     out = empty(weight.numel(), torch.int64)
     arrays = weight.contiguous().numpy(), rowptr.numpy(), MASS_BITS, out.numpy()
-    parallel(kernels.weight_table, rowptr.numel() - 1, weight.numel(), *arrays)
+    parallel(draw_kernels.weight_table, rowptr.numel() - 1, weight.numel(), *arrays)
     return out
 
 
@@ -193,7 +202,7 @@ def has_edge(
     """Whether row `source` holds `target`; see `torch_ops`."""
     out = torch.empty_like(source, dtype=torch.bool)
     arrays = (x.numpy() for x in (rowptr, sorted_col, source, target, out))
-    parallel(kernels.has_edge, source.numel(), source.numel() * 8, *arrays)
+    parallel(index_kernels.has_edge, source.numel(), source.numel() * 8, *arrays)
     return out
 
 
@@ -201,7 +210,7 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
     """Eight bits per edge that tell most absent edges; see `torch_ops`."""
     out = empty(col.numel(), torch.uint8).zero_()
     arrays = rowptr.numpy(), col.numpy(), out.numpy()
-    parallel(kernels.edge_filter, rowptr.numel() - 1, col.numel(), *arrays)
+    parallel(index_kernels.edge_filter, rowptr.numel() - 1, col.numel(), *arrays)
     return out
 
 
@@ -218,7 +227,7 @@ def walk_node2vec(
     how = keys, np.array(graph.envelope, np.int64), graph.rounds
     rest = np.array(graph.alpha), MASS_BITS, stays, nodes.numpy(), edges.numpy()
     arrays = _arrays(graph), *_reversed(graph)
-    parallel(kernels.walk_node2vec, batch, total * 8, *arrays, *how, *rest)
+    parallel(node2vec_kernels.walk_node2vec, batch, total * 8, *arrays, *how, *rest)
     shape = (length + 1, batch)
     levels = zip(edges.view(shape)[1:], nodes.view(shape)[1:], strict=True)
     return [(edge[:, None], node[:, None]) for edge, node in levels]
@@ -233,7 +242,8 @@ def draw_node2vec(
     walkers = (x.contiguous().numpy() for x in (table, node, last, stream))
     how = np.array(graph.envelope, np.int64), graph.rounds, out.numpy()
     work = node.numel() * 16
-    parallel(kernels.draw_node2vec, node.numel(), work, _arrays(graph), *walkers, *how)
+    args = _arrays(graph), *walkers, *how
+    parallel(node2vec_kernels.draw_node2vec, node.numel(), work, *args)
     return out
 
 
@@ -245,8 +255,8 @@ def weigh_node2vec(
     walkers = (x.contiguous().numpy() for x in (node, last, stream))
     how = np.array(graph.alpha), MASS_BITS, out.numpy()
     work = node.numel() * 1024  # rows are long where this is needed
-    arrays = _arrays(graph), *_reversed(graph)
-    parallel(kernels.weigh_node2vec, node.numel(), work, *arrays, *walkers, *how)
+    args = _arrays(graph), *_reversed(graph), *walkers, *how
+    parallel(second_order_kernels.weigh_node2vec, node.numel(), work, *args)
     return out
 
 
@@ -276,14 +286,14 @@ def group_by_row(
     puts into a bucket comes first there.
     """
     row, col = row.contiguous(), col.contiguous()
-    if kernels.ascends(row.numpy()):
+    if group_kernels.ascends(row.numpy()):
         return torch_ops.group_by_row(row, col, num_rows, num_cols)
     shift = max(0, (num_rows - 1).bit_length() - BUCKET_BITS)
     parts = ranges(row.numel(), row.numel())
     counts = np.zeros((len(parts), (num_rows >> shift) + 1), np.int64)
     from_, width = row.numpy(), np.uint64(shift)
     works = list(zip(parts, counts, strict=True))
-    count = kernels.count_buckets
+    count = group_kernels.count_buckets
     run([partial(count, *part, from_, width, own) for part, own in works])
     ends = counts.T.cumsum().reshape(counts.T.shape)  # by bucket, then by thread
     counts[:] = ends.T - counts  # from how many to where the first of them goes
@@ -294,12 +304,12 @@ def group_by_row(
         for size in (num_cols, row.numel())
     )
     moved = rows, cols, ids
-    fill, to = kernels.fill_buckets, (col.numpy(), width)
+    fill, to = group_kernels.fill_buckets, (col.numpy(), width)
     run([partial(fill, *part, from_, *to, own, *moved) for part, own in works])
     rowptr = empty(num_rows + 1, torch.int64).zero_()
     starts = np.append(0, ends[:, -1])
     buckets = starts, width, *moved, rowptr.numpy()
-    parallel(kernels.sort_buckets, starts.size - 1, row.numel(), *buckets)
+    parallel(group_kernels.sort_buckets, starts.size - 1, row.numel(), *buckets)
     return rowptr, torch.from_numpy(cols), torch.from_numpy(ids)
 
 

@@ -12,15 +12,6 @@ the cache: scores, what they add to the loss, gradients.
 import numpy as np
 from numba import int64, uint64
 
-from gttf_sampler._backends.kernels import (
-    _GOLDEN,
-    _1,
-    _below_wide,
-    _bits,
-    _compiled,
-    _mix,
-    _prefetch,
-)
 from gttf_sampler._backends.pairs import (
     ROWS,
     SHARE,
@@ -32,11 +23,20 @@ from gttf_sampler._backends.pairs import (
 )
 from gttf_sampler._backends.term_kernels import weigh
 from gttf_sampler._backends.vector_kernels import dot, pull
+from gttf_sampler._backends.word_kernels import (
+    GOLDEN,
+    ONE,
+    below_wide,
+    bits,
+    compiled,
+    mix,
+    prefetch,
+)
 
 _CACHED = 1 << 17  # bytes of vectors that a group of trees looks up
 
 
-@_compiled
+@compiled
 def _ask(first, last, looked_up, nodes, left, right, places, size):
     """Asks memory for what some trees need: vectors, and places of gradient rows."""
     line = uint64(64 // left.itemsize)
@@ -45,25 +45,25 @@ def _ask(first, last, looked_up, nodes, left, right, places, size):
         for at in range(start + first * width, start + last * width):
             node = uint64(nodes[uint64(at)])
             if node < places[0].size:
-                _prefetch(places[0], node)
+                prefetch(places[0], node)
             if node < places[1].size:
-                _prefetch(places[1], node)
+                prefetch(places[1], node)
             for number in range(node * size, node * size + size, line):
                 if number < right.size:
-                    _prefetch(right, number)
+                    prefetch(right, number)
             if part == 0 and node * size < left.size:  # seeds come first
                 for number in range(node * size, node * size + size, line):
-                    _prefetch(left, number)
+                    prefetch(left, number)
 
 
-@_compiled
+@compiled
 def _ends(at, row):
     """Where a row of a block has its source and its first target in `nodes`."""
     source = uint64(at[SOURCE] + row * at[SOURCE_STEP])
     return source, uint64(at[TARGET] + row // at[SHARE] * at[TARGET_STEP])
 
 
-@_compiled
+@compiled
 def _score(first, last, blocks, nodes, left, right, size, symmetric, score):
     """The scores of all pairs of some trees, block by block."""
     half = score.dtype.type(0.5)
@@ -81,10 +81,10 @@ def _score(first, last, blocks, nodes, left, right, size, symmetric, score):
                     found += dot(right, source, left, target, size)
                     found *= half
                 score[number] = found
-                number += _1
+                number += ONE
 
 
-@_compiled
+@compiled
 def _new_row(node, place, rows, count, total, size):
     """Gives a node a gradient row of zeros."""
     found = count[0]
@@ -96,7 +96,7 @@ def _new_row(node, place, rows, count, total, size):
         total[i] = 0
 
 
-@_compiled
+@compiled
 def _mark_all(first, last, looked_up, nodes, place, rows, count, total, size):
     """Gives gradient rows to all nodes of some trees that have none yet."""
     for part in range(looked_up.shape[0]):
@@ -107,7 +107,7 @@ def _mark_all(first, last, looked_up, nodes, place, rows, count, total, size):
                 _new_row(node, place, rows, count, total, size)
 
 
-@_compiled
+@compiled
 def _mark(first, last, blocks, nodes, targets, place, rows, count, total, size):
     """Gives gradient rows to sources, or targets, of some trees that have none yet."""
     for block in range(blocks.shape[0]):
@@ -126,7 +126,7 @@ def _mark(first, last, blocks, nodes, targets, place, rows, count, total, size):
                         _new_row(node, place, rows, count, total, size)
 
 
-@_compiled
+@compiled
 def _pull(first, last, blocks, nodes, tables, size, slope, places, totals):
     """Adds what pairs of some trees owe to the gradients of sources and targets."""
     number, nothing, place = uint64(0), uint64(0), places[0]
@@ -150,7 +150,7 @@ def _pull(first, last, blocks, nodes, tables, size, slope, places, totals):
             number += width
 
 
-@_compiled
+@compiled
 def pair_pass(
     lo,
     hi,
@@ -219,14 +219,14 @@ def pair_pass(
     return value
 
 
-@_compiled
-def draw_alias(lo, hi, share, alias, bits, key, first, out):
+@compiled
+def draw_alias(lo, hi, share, alias, coin_bits, key, first, out):
     """Draws of an alias table; the coin is what a row's share of a word leaves."""
     rows = uint64(share.size)
-    mask = (_1 << bits) - _1
+    mask = (ONE << coin_bits) - ONE
     for i in range(lo, hi):
-        word = _bits(_mix(key + uint64(first + i) * _GOLDEN), uint64(0))
-        row = _below_wide(word, rows)
-        coin = (word * rows >> (uint64(64) - bits)) & mask
+        word = bits(mix(key + uint64(first + i) * GOLDEN), uint64(0))
+        row = below_wide(word, rows)
+        coin = (word * rows >> (uint64(64) - coin_bits)) & mask
         own = coin < uint64(share[row])
         out[i] = int64(row) if own else alias[row]

@@ -13,18 +13,20 @@ import numpy as np
 from numba import int64, types, uint64
 from numba.extending import intrinsic
 
-from gttf_sampler._backends.kernels import (
-    _AHEAD,
-    _GOLDEN,
-    _1,
-    _bisect,
-    _cells,
-    _compiled,
-    _draw_row,
-    _draw_row_weighted,
-    _mix,
-    _prefetch,
-    _prefetch_row,
+from gttf_sampler._backends.draw_kernels import (
+    bisect,
+    draw_row,
+    draw_row_weighted,
+    prefetch_row,
+    scratch_cells,
+)
+from gttf_sampler._backends.word_kernels import (
+    AHEAD,
+    GOLDEN,
+    ONE,
+    compiled,
+    mix,
+    prefetch,
 )
 
 # columns of `relations`
@@ -60,27 +62,27 @@ _to_int32, _to_int64 = _pointer_to(types.int32), _pointer_to(types.int64)
 _to_float32, _to_float64 = _pointer_to(types.float32), _pointer_to(types.float64)
 
 
-@_compiled
+@compiled
 def _ints(address):
     return numba.carray(_to_int32(address), (1 << 60,))
 
 
-@_compiled
+@compiled
 def _longs(address):
     return numba.carray(_to_int64(address), (1 << 60,))
 
 
-@_compiled
+@compiled
 def _floats(address):
     return numba.carray(_to_float32(address), (1 << 60,))
 
 
-@_compiled
+@compiled
 def _doubles(address):
     return numba.carray(_to_float64(address), (1 << 60,))
 
 
-@_compiled
+@compiled
 def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
     """The admitted part of every walker's row, and how many edges it will take."""
     for s in range(segments.shape[0]):
@@ -92,10 +94,10 @@ def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
         ids, rowptr = _longs(nodes[own[TO], IDS]), _longs(own[ROWPTR])
         for i in range(first, stop):
             soon = uint64(min(i + _ROWS_AHEAD, stop - 1) + begin)
-            _prefetch(rowptr, uint64(ids[soon]))
+            prefetch(rowptr, uint64(ids[soon]))
             here = uint64(ids[uint64(i + begin)])
             start[i] = rowptr[here]
-            count[i] = rowptr[here + _1] - start[i]
+            count[i] = rowptr[here + ONE] - start[i]
         if own[KIND]:
             roots = _longs(nodes[own[TO], ROOTS])
             _admit(first, stop, own, roots, begin, start, count)
@@ -122,7 +124,7 @@ def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
                 size[i] = size[i] * found if again else found
 
 
-@_compiled
+@compiled
 def _admit(first, stop, own, roots, begin, start, count):
     """Narrows rows to the times that are admitted."""
     if own[KIND] == INT32:
@@ -139,31 +141,31 @@ def _admit(first, stop, own, roots, begin, start, count):
         _narrow(first, stop, *wide, own[BEFORE] != 0, roots, begin, start, count)
 
 
-@_compiled
+@compiled
 def _narrow(first, stop, time, latest, before, window, roots, begin, start, count):
     """The part of every row between the two times of its tree, by bisection."""
     for i in range(first, stop):
         soon = min(i + _ROWS_AHEAD, stop - 1)
-        _prefetch(time, uint64(start[soon] + (count[soon] >> 1)))
+        prefetch(time, uint64(start[soon] + (count[soon] >> 1)))
         root = uint64(roots[uint64(i + begin)])
         low = start[i]
-        high = _bisect(time, low, low + count[i], latest[root])
+        high = bisect(time, low, low + count[i], latest[root])
         if window:
-            low = _bisect(time, low, high, before[root])
+            low = bisect(time, low, high, before[root])
         start[i], count[i] = low, high - low
 
 
-@_compiled
+@compiled
 def _hide(first, stop, hidden, hides, start, count):
     """Rows as they would stand if all hidden edges were gone from the graph."""
     for i in range(first, stop):
-        low = _bisect(hidden, 0, hides, start[i] - 1)
-        high = _bisect(hidden, low, hides, start[i] + count[i] - 1)
+        low = bisect(hidden, 0, hides, start[i] - 1)
+        high = bisect(hidden, low, hides, start[i] + count[i] - 1)
         start[i] -= low
         count[i] -= high - low
 
 
-@_compiled
+@compiled
 def _step_over(first, stop, hidden, hides, edge):
     """Turns positions among the edges that stay into positions among all of them."""
     for e in range(uint64(first), uint64(stop)):
@@ -177,18 +179,18 @@ def _step_over(first, stop, hidden, hides, edge):
         edge[e] += low
 
 
-@_compiled
+@compiled
 def _mass_before(table, rowptr, node, start):
     """The mass of a row in front of position `start`."""
     return table[uint64(start - 1)] if start > rowptr[uint64(node)] else 0
 
 
-@_compiled
+@compiled
 def _positive(table, low, high, base, limit):
     """How many entries of a row have mass; counts no further than `limit`."""
     found = int64(0)
     while found < limit:
-        low = _bisect(table, low, high, base)
+        low = bisect(table, low, high, base)
         if low >= high:
             break
         base = table[uint64(low)]
@@ -197,7 +199,7 @@ def _positive(table, low, high, base, limit):
     return found
 
 
-@_compiled
+@compiled
 def draw(
     lo,
     hi,
@@ -226,31 +228,31 @@ def draw(
         own, fanout, again = relations[relation], segments[s, FANOUT], replace
         if fanout < 0:
             fanout, again = int64(_EVERY), False
-        stem = _mix(key + uint64(relation + 1) * _GOLDEN)
+        stem = mix(key + uint64(relation + 1) * GOLDEN)
         begin = segments[s, BEGIN] - segments[s, FIRST]
         here = nodes[own[TO]]
         ids, roots, apart_by = _longs(here[IDS]), _longs(here[ROOTS]), here[SIZE]
         rowptr, table = _longs(own[ROWPTR]), _longs(own[MASS])
-        cells = _cells(fanout) if own[MASS] and not again and fanout < _EVERY else 0
-        gone = np.empty((2, cells), np.int64)
+        by_mass = own[MASS] and not again and fanout < _EVERY
+        gone = np.empty((2, scratch_cells(fanout) if by_mass else 0), np.int64)
         for i in range(first, stop):
             at, local = end[i - 1] if i else 0, uint64(i + begin)
             who = ids[local]
             if apart:
                 who += roots[local] * apart_by
-            stream = _mix(stem + uint64(who) * _GOLDEN)
+            stream = mix(stem + uint64(who) * GOLDEN)
             if own[MASS]:
                 soon = min(i + 2, stop - 1)
-                _prefetch_row(table, start[soon], start[soon] + count[soon])
+                prefetch_row(table, start[soon], start[soon] + count[soon])
             whole = not again and count[i] <= fanout and own[GAPS] == 0
             if own[MASS] == 0 or whole:
-                _draw_row(stream, start[i], count[i], fanout, again, edge, at)
+                draw_row(stream, start[i], count[i], fanout, again, edge, at)
             elif end[i] > at:
                 base = _mass_before(table, rowptr, ids[local], start[i])
                 low, high = start[i], start[i] + count[i]
                 if again or count[i] > fanout:
                     how = fanout, again, gone, edge, at
-                    _draw_row_weighted(stream, table, low, high, base, *how)
+                    draw_row_weighted(stream, table, low, high, base, *how)
                 else:
                     _take_positive(table, low, high, base, edge, at)
             for e in range(uint64(at), uint64(end[i])):
@@ -264,7 +266,7 @@ def draw(
             _reach(head, tail, _ints(own[COL]), edge, by)
 
 
-@_compiled
+@compiled
 def _take_positive(table, low, high, base, out, at):
     """Every entry of a row that has mass, in order."""
     for position in range(low, high):
@@ -275,14 +277,14 @@ def _take_positive(table, low, high, base, out, at):
         base = mass
 
 
-@_compiled
+@compiled
 def _reach(head, tail, col, edge, by):
     """Where the edges lead; nothing here waits for anything else."""
     for e in range(uint64(head), uint64(tail)):
         by[e] = col[uint64(edge[e])]
 
 
-@_compiled
+@compiled
 def number(lo, hi, relations, segments, nodes, slots, base, known, end, to, by):
     """Gives what walkers lo to hi have reached local ids, in `by`; counts in `known`.
 
@@ -312,7 +314,7 @@ def number(lo, hi, relations, segments, nodes, slots, base, known, end, to, by):
             known[kind] = _number_nodes(new, _ints(there[CELL]), *how)
 
 
-@_compiled
+@compiled
 def _number_nodes(ids, cell, floor, limit, known, nodes):
     """Replaces ids by local ones in place, appends new nodes; returns their number.
 
@@ -321,7 +323,7 @@ def _number_nodes(ids, cell, floor, limit, known, nodes):
     """
     count, last = int64(known), uint64(ids.size - 1)
     for e in range(uint64(ids.size)):
-        _prefetch(cell, uint64(ids[min(e + _AHEAD, last)]))
+        prefetch(cell, uint64(ids[min(e + AHEAD, last)]))
         cell_of = uint64(ids[e])
         value = int64(cell[cell_of])
         new = int64(value >= limit)
@@ -333,35 +335,35 @@ def _number_nodes(ids, cell, floor, limit, known, nodes):
     return count
 
 
-@_compiled
+@compiled
 def _slot_of(code, slots):
     """Where to look first for a code: slots are pairs, a power of two in all."""
-    spread = code * _GOLDEN
-    return ((spread ^ (spread >> uint64(32))) << _1) & uint64(slots.size - 1)
+    spread = code * GOLDEN
+    return ((spread ^ (spread >> uint64(32))) << ONE) & uint64(slots.size - 1)
 
 
-@_compiled
+@compiled
 def _enter(code, value, slots, base):
     """The value of a code in an open-addressing table; `value` if it is new there.
 
     Values below `base` are of earlier batches and count as empty.
     """
     at, last = _slot_of(code, slots), uint64(slots.size - 1)
-    while slots[at + _1] >= base:
+    while slots[at + ONE] >= base:
         if uint64(slots[at]) == code:
-            return slots[at + _1]
+            return slots[at + ONE]
         at = (at + uint64(2)) & last
-    slots[at], slots[at + _1] = int64(code), value
+    slots[at], slots[at + ONE] = int64(code), value
     return value
 
 
-@_compiled
+@compiled
 def _number_hashed(ids, nodes, kinds, kind, slots, base, known):
     """`_number_nodes` with a hash table for the nodes of all types."""
     count, last = int64(known), uint64(ids.size - 1)
     for e in range(uint64(ids.size)):
         ahead = uint64(ids[min(e + _TREES_AHEAD, last)]) * uint64(kinds)
-        _prefetch(slots, _slot_of(ahead + uint64(kind), slots))
+        prefetch(slots, _slot_of(ahead + uint64(kind), slots))
         id_ = ids[e]
         code = uint64(id_) * uint64(kinds) + uint64(kind)
         value = _enter(code, base + count, slots, base) - base
@@ -371,7 +373,7 @@ def _number_hashed(ids, nodes, kinds, kind, slots, base, known):
     return count
 
 
-@_compiled
+@compiled
 def _number_trees(
     ids, to, nodes, root_of, roots, size, kinds, kind, slots, base, known
 ):
@@ -381,7 +383,7 @@ def _number_trees(
         soon = min(e + _TREES_AHEAD, last)
         root = root_of[uint64(to[soon])]
         ahead = uint64(root * size + ids[soon]) * uint64(kinds) + uint64(kind)
-        _prefetch(slots, _slot_of(ahead, slots))
+        prefetch(slots, _slot_of(ahead, slots))
         root, id_ = root_of[uint64(to[e])], ids[e]
         code = uint64(root * size + id_) * uint64(kinds) + uint64(kind)
         value = _enter(code, base + count, slots, base) - base
@@ -391,7 +393,7 @@ def _number_trees(
     return count
 
 
-@_compiled
+@compiled
 def enter_nodes(nodes, known, slots, base):
     """Enters all nodes that are known into their tables; of equal ones the first."""
     kinds = nodes.shape[0]
@@ -415,7 +417,7 @@ def enter_nodes(nodes, known, slots, base):
                 narrow[uint64(ids[i])] = own[FLOOR] + i
 
 
-@_compiled
+@compiled
 def gather(moves, relations, edge, to, by, index, ids):
     """Brings the edges of every relation together.
 
@@ -442,7 +444,7 @@ def gather(moves, relations, edge, to, by, index, ids):
             translate(first, at, own[EDGE_ID], own[WIDE_ID], ids)
 
 
-@_compiled
+@compiled
 def translate(lo, hi, address, wide, ids):
     """Edges by the caller's numbers."""
     if wide:

@@ -5,14 +5,14 @@ from functools import partial
 import numpy as np
 from numba import uint64
 
-from gttf_sampler._backends.kernels import _GOLDEN, _compiled, _mix, _prefetch
+from gttf_sampler._backends.word_kernels import GOLDEN, compiled, mix, prefetch
 
 SGD, ADAGRAD, ADAM = range(3)
 _16 = np.uint64(16)
 _SOON = 4  # rows ahead that an optimizer asks for
 
 
-@_compiled
+@compiled
 def join_rows(lo, hi, chunk, places, rows, total, size):
     """Gives gradient rows lo to hi of a chunk to the first one that has the node.
 
@@ -31,7 +31,7 @@ def join_rows(lo, hi, chunk, places, rows, total, size):
                 break
 
 
-@_compiled
+@compiled
 def forget_rows(lo, hi, rows, place):
     """Makes the places of nodes lo to hi of `rows` -1 again."""
     for i in range(lo, hi):
@@ -39,7 +39,7 @@ def forget_rows(lo, hi, rows, place):
         place[uint64(node if node >= 0 else ~node)] = -1
 
 
-@_compiled
+@compiled
 def copy_rows(lo, hi, rows, at, total, scale, size, out):
     """out[rows[i]] = scale · total[at[i]], flat; rows are different ones."""
     size = uint64(size)
@@ -50,7 +50,7 @@ def copy_rows(lo, hi, rows, at, total, scale, size, out):
 
 
 # Python's division asks about zero each time, and keeps loops from being vectors.
-_divides = partial(_compiled, error_model="numpy")
+_divides = partial(compiled, error_model="numpy")
 
 
 @_divides
@@ -73,14 +73,14 @@ def _step_row(kind, numbers, gradient, row, first, second):
             row[i] -= rate * first[i] / (np.sqrt(second[i]) + eps)
 
 
-@_compiled
+@compiled
 def _ask_row(table, start, size):
     """Asks memory for a row that is changed soon."""
     for number in range(start, start + size, uint64(64 // table.itemsize)):
-        _prefetch(table, number)
+        prefetch(table, number)
 
 
-@_compiled
+@compiled
 def step_rows(
     lo, hi, kind, numbers, rows, at, gradient, table, first, second, size, key
 ):
@@ -102,7 +102,7 @@ def step_rows(
         _step_row(kind, numbers, owed, table[place:end], *kept)
 
 
-@_compiled
+@compiled
 def step_rows_half(
     lo, hi, kind, numbers, rows, at, gradient, table, first, second, size, key
 ):
@@ -121,6 +121,6 @@ def step_rows_half(
         _step_row(kind, numbers, gradient[start : start + size], row, *kept)
         for j in range(size):
             quarter = j // uint64(4)
-            word = _mix(key + (node * words + quarter) * _GOLDEN)
+            word = mix(key + (node * words + quarter) * GOLDEN)
             coin = (word >> (uint64(16) * (j % uint64(4)))) & uint64(0xFFFF)
             table[place + j] = (uint64(bits[j]) + coin) >> _16

@@ -8,7 +8,6 @@ array that it hands back.
 import numpy as np
 from numba import int64, uint64
 
-from gttf_sampler._backends.kernels import _GOLDEN, _compiled, _mix
 from gttf_sampler._backends.rooted_kernels import (
     BEGIN,
     BY,
@@ -27,6 +26,7 @@ from gttf_sampler._backends.rooted_kernels import (
     measure,
     number,
 )
+from gttf_sampler._backends.word_kernels import GOLDEN, compiled, mix
 
 # what `request` asks, what room there is, and what was found
 KEY, REPLACE, APART, BASE, MOST, EDGES, WALKERS, CELLS, NODES = range(9)
@@ -37,7 +37,7 @@ COUNT, SEEDS, ROOT, START_COLUMNS = range(4)
 DONE, TOO_MANY, NO_ROOM, NO_NODE = range(4)
 
 
-@_compiled
+@compiled
 def sample(
     request,
     relations,
@@ -155,7 +155,7 @@ def sample(
             return NO_ROOM
         edge, to = space[head:used], space[edges + head : edges + used]
         by = space[2 * edges + head : 2 * edges + used]
-        hop_key = _mix(key + uint64(hop + 1) * _GOLDEN)
+        hop_key = mix(key + uint64(hop + 1) * GOLDEN)
         how = hop_key, replace, apart
         draw(0, width, relations, own, nodes, *how, start, count, end, edge, to, by)
         for kind in range(kinds):
@@ -168,7 +168,7 @@ def sample(
     return DONE
 
 
-@_compiled
+@compiled
 def _note_sizes(known, taken, apart, sizes):
     """How many nodes of every type there are, how many trees of them, and edges."""
     kinds = known.size
@@ -181,7 +181,7 @@ def _note_sizes(known, taken, apart, sizes):
         sizes[at] = taken[relation].sum()
 
 
-@_compiled
+@compiled
 def export(request, relations, nodes, space, moves, sizes):
     """Copies what was drawn to the addresses in `request`: nodes, ends and edges."""
     out, at, kinds = _longs(request[OUT_NODES]), 0, nodes.shape[0]

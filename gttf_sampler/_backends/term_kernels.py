@@ -12,7 +12,6 @@ from llvmlite import ir
 from numba import types, uint64
 from numba.extending import intrinsic, overload
 
-from gttf_sampler._backends.kernels import _compiled
 from gttf_sampler._backends.pairs import ROWS, WIDTH
 from gttf_sampler._backends.terms import (
     KIND,
@@ -25,6 +24,7 @@ from gttf_sampler._backends.terms import (
     UNLIKE_EPS,
     WEIGHT,
 )
+from gttf_sampler._backends.word_kernels import compiled
 
 _MAGIC = np.float32(12582912.0)  # 1.5 · 2²³: what is added to it is rounded
 _BITS = np.int32(0x4B400000)  # of that number
@@ -121,10 +121,10 @@ def _logistic(sign, score, slope, low, high):
         slope[i] = sign * (share if x > zero else e * share)
 
 
-_logistic = _compiled(_logistic, error_model="numpy")
+_logistic = compiled(_logistic, error_model="numpy")
 
 
-@_compiled
+@compiled
 def _saturate(kind, eps, value, slope, low, high):
     """Puts eps into the logarithms where it counts.
 
@@ -143,7 +143,7 @@ def _saturate(kind, eps, value, slope, low, high):
             slope[i] = sign * float(share) * rest / (rest + eps)
 
 
-@_compiled
+@compiled
 def _apply(kind, eps, score, slope, low, high):
     """φ of scores low to high in their place, φ′ in `slope`; not of PARTITION."""
     if kind == LINEAR:
@@ -157,7 +157,7 @@ def _apply(kind, eps, score, slope, low, high):
         _saturate(kind, eps, score, slope, low, high)
 
 
-@_compiled
+@compiled
 def _partition(score, slope, low, width):
     """The log mean exp of the scores of a source, and its slopes."""
     most = score[low]
@@ -173,7 +173,7 @@ def _partition(score, slope, low, width):
     return float(most) + math.log(total / float(width))
 
 
-@_compiled
+@compiled
 def _weigh_row(number, width, weight, place, step, score, slope):
     """The weighted φ of one source, added up; slopes get the same weights."""
     value = 0.0
@@ -190,7 +190,7 @@ def _weigh_row(number, width, weight, place, step, score, slope):
     return value
 
 
-@_compiled
+@compiled
 def weigh(first, last, blocks, terms, eps, weight, unit, score, slope):
     """What scores of some trees add to the loss; slopes become those of the loss."""
     value, low, high = 0.0, uint64(0), uint64(0)

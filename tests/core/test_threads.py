@@ -117,13 +117,13 @@ def test_interpreter_may_exit_in_the_middle():
         PROGRAM
         + """
     import threading, time
-    from gttf_sampler._backends import kernels, threads
+    from gttf_sampler._backends import group_kernels, threads
     ids = torch.zeros(10**9, dtype=torch.int8).expand(10**9).numpy()
     counts = torch.zeros(1, dtype=torch.int64).numpy()
     import numpy as np
     def busy(lo, hi):
         for _ in range(3):
-            kernels.count_buckets(lo, hi, ids, np.uint64(0), counts)
+            group_kernels.count_buckets(lo, hi, ids, np.uint64(0), counts)
     sample_rooted(adj, torch.arange(3000), [10, 10])
     work = lambda: threads.parallel(busy, 10**9, 10**9)
     threading.Thread(target=work, daemon=True).start()
@@ -273,7 +273,7 @@ def test_child_of_a_process_that_compiles_can_compile():
     code = """if True:
         import os, threading, time
         from numba.core.compiler_lock import global_compiler_lock as lock
-        import gttf_sampler._backends.kernels
+        import gttf_sampler._backends.word_kernels
 
         def hold():
             with lock:

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import int64, types
 from numba.extending import intrinsic
 
-from gttf_sampler._backends.rooted_kernels import _longs
+from gttf_sampler._backends.hop_kernels import longs
 from gttf_sampler._backends.word_kernels import compiled
 
 PIECE, PIECES, ROWS, WIDTH, INDEX, TO, COUNT, GAPS, OUT, FIRST, COLUMNS = range(11)
@@ -75,8 +75,8 @@ def gather(lo, hi, columns, pieces, wrong):
         stop = min(columns[c, COUNT], (hi - before + width - 1) // width)
         piece, out = columns[c, PIECE], columns[c, OUT]
         last = piece + columns[c, PIECES]
-        index, ahead = _longs(columns[c, INDEX]), max(1, AHEAD // width)
-        to = _longs(columns[c, TO])
+        index, ahead = longs(columns[c, INDEX]), max(1, AHEAD // width)
+        to = longs(columns[c, TO])
         chosen, placed = columns[c, INDEX] != 0, columns[c, TO] != 0
         for i in range(first, stop):
             if chosen:

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends import rooted_kernels as kernels
+from gttf_sampler._backends import hop_kernels as columns
+from gttf_sampler._backends import measure_kernels, number_kernels, rooted_kernels
 from gttf_sampler._backends.numba_rooted import WIDE, _relations, word
 from gttf_sampler._backends.plan import Batch, Plan
 from gttf_sampler._backends.scratch import NO_TREES, NodeTable
@@ -51,25 +52,26 @@ def asked(
     relations, kept = found
     segments, width = _segments(plan, walkers)
     start, count, end = (np.empty(width, np.int64) for _ in range(3))
-    nodes = np.zeros((len(walkers), kernels.NODE_COLUMNS), np.int64)
+    nodes = np.zeros((len(walkers), columns.NODE_COLUMNS), np.int64)
     for own, some in zip(nodes, walkers, strict=True):
-        own[kernels.IDS] = some.row.data_ptr()
-        own[kernels.ROOTS] = some.root.data_ptr()
+        own[columns.IDS] = some.row.data_ptr()
+        own[columns.ROOTS] = some.root.data_ptr()
     owners = plan, batch, kept, list(walkers)
-    how = relations, segments, nodes, plan.replace
-    parallel(kernels.measure, width, 4 * width, *how, start, count, end, owners=owners)
+    how = relations, segments, nodes, plan.replace, start, count, end
+    parallel(measure_kernels.measure, width, 4 * width, *how, owners=owners)
     sizes = end.copy()
     np.cumsum(end, out=end)
     drawn = int(end[-1]) if width else 0
     edge, to, by = (np.empty(drawn, np.int64) for _ in range(3))
     # kernels give walker i the stream of ids[i] + roots[i] · SIZE, which is to be `who`
     nodes, rest = nodes.copy(), [some.who - some.row for some in walkers]
-    nodes[:, kernels.SIZE] = 1
+    nodes[:, columns.SIZE] = 1
     for own, shift in zip(nodes, rest, strict=True):
-        own[kernels.ROOTS] = shift.data_ptr()
+        own[columns.ROOTS] = shift.data_ptr()
     key = word(batch.key)
     args = relations, segments, nodes, key, plan.replace, True, start, count, end
-    parallel(kernels.draw, width, drawn, *args, edge, to, by, owners=(owners, rest))
+    out, owned = (edge, to, by), (owners, rest)
+    parallel(rooted_kernels.draw, width, drawn, *args, *out, owners=owned)
     taken: list[tuple[Tensor, Tensor, Tensor] | None] = [None] * len(plan.relations)
     for number, first, stop, _, _ in segments.tolist():
         head, tail = int(end[first - 1]) if first else 0, int(end[stop - 1])
@@ -87,7 +89,7 @@ def _segments(plan: Plan, walkers: Sequence[Walkers]) -> tuple[Array, int]:
         if count and fanout:
             rows.append((number, width, width + count, 0, fanout))
             width += count
-    shape = (len(rows), kernels.SEGMENT_COLUMNS)
+    shape = (len(rows), columns.SEGMENT_COLUMNS)
     return np.array(rows, np.int64).reshape(shape), width
 
 
@@ -109,17 +111,17 @@ class Numbers:
         self.ids[:count] = seeds.numpy()
         self.cell = table.cell
         floor = table.reserve(numbers)
-        self.row = np.zeros((1, kernels.NODE_COLUMNS), np.int64)
-        self.row[0, kernels.SIZE], self.row[0, kernels.FLOOR] = size, floor
-        self.row[0, kernels.LIMIT] = floor + numbers
-        self.row[0, kernels.CELL] = self.cell.data_ptr()
-        self.row[0, kernels.WIDE_CELL] = WIDE[self.cell.dtype]
+        self.row = np.zeros((1, columns.NODE_COLUMNS), np.int64)
+        self.row[0, columns.SIZE], self.row[0, columns.FLOOR] = size, floor
+        self.row[0, columns.LIMIT] = floor + numbers
+        self.row[0, columns.CELL] = self.cell.data_ptr()
+        self.row[0, columns.WIDE_CELL] = WIDE[self.cell.dtype]
         self._note()
-        kernels.enter_nodes(self.row, self.known, NO_TREES.slots, 0)
+        number_kernels.enter_nodes(self.row, self.known, NO_TREES.slots, 0)
 
     def _note(self) -> None:
         """Writes down where the ids are now."""
-        self.row[0, kernels.IDS] = self.ids.__array_interface__["data"][0]
+        self.row[0, columns.IDS] = self.ids.__array_interface__["data"][0]
 
     def number(self, reached: Tensor) -> Tensor:
         """Local ids of nodes [e], written over them; new ones are appended."""
@@ -130,10 +132,10 @@ class Numbers:
             larger[:known] = self.ids[:known]
             self.ids = larger
         self._note()
-        relations = np.zeros((1, kernels.RELATION_COLUMNS), np.int64)
+        relations = np.zeros((1, columns.RELATION_COLUMNS), np.int64)
         segments = np.array([[0, 0, 1, 0, 1]], np.int64)  # one walker took all of them
         table = relations, segments, self.row, NO_TREES.slots, 0
-        kernels.number(0, 1, *table, self.known, np.array([by.size]), by, by)
+        number_kernels.number(0, 1, *table, self.known, np.array([by.size]), by, by)
         return reached
 
     @property

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends import rooted_kernels as kernels
+from gttf_sampler._backends import hop_kernels as columns
+from gttf_sampler._backends import measure_kernels, number_kernels, rooted_kernels
 from gttf_sampler._backends.memory import borrow, give_back, lend
 from gttf_sampler._backends.numba_small import FEW_EDGES, sample_small
 from gttf_sampler._backends.plan import Batch, Plan, Rooted
@@ -27,12 +28,12 @@ Array = np.ndarray[Any, Any]
 PARTS, PART = 8, 1 << 13  # how finely drawing and numbering a hop are interleaved
 WIDE = {torch.int32: 0, torch.int64: 1}
 KINDS = {
-    torch.int32: kernels.INT32,
-    torch.int64: kernels.INT64,
-    torch.float32: kernels.FLOAT32,
-    torch.float64: kernels.FLOAT64,
+    torch.int32: columns.INT32,
+    torch.int64: columns.INT64,
+    torch.float32: columns.FLOAT32,
+    torch.float64: columns.FLOAT64,
 }
-REALS = kernels.FLOAT32, kernels.FLOAT64
+REALS = columns.FLOAT32, columns.FLOAT64
 
 
 def rooted(plan: Plan, batch: Batch) -> Rooted | None:
@@ -60,7 +61,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
 
 
 def _ends(index: Tensor, sizes: list[int]) -> tuple[list[Tensor], list[Tensor]]:
-    """Senders and receivers of every relation, of what `kernels.gather` has made."""
+    """Senders and receivers of every relation, as `rooted_kernels.gather` made them."""
     both = index.split([size for size in sizes for _ in range(2)])
     return list(both[::2]), list(both[1::2])
 
@@ -75,8 +76,8 @@ class _Tables:
 
     def __init__(self, plan: Plan, batch: Batch) -> None:
         self.plan, self.cells = plan, []
-        self.rows = np.zeros((len(plan.sizes), kernels.NODE_COLUMNS), np.int64)
-        self.rows[:, kernels.SIZE] = plan.sizes
+        self.rows = np.zeros((len(plan.sizes), columns.NODE_COLUMNS), np.int64)
+        self.rows[:, columns.SIZE] = plan.sizes
         self.trees = NO_TREES
         if batch.apart:
             self.trees = plan.pools[0].take_trees()
@@ -84,11 +85,11 @@ class _Tables:
         self.cells = plan.take_tables()
         most = plan.most_edges(batch.seeds) + 1
         for row, seeds, own in zip(self.rows, batch.seeds, self.cells, strict=True):
-            numbers = seeds.numel() + min(int(row[kernels.SIZE]), most)
+            numbers = seeds.numel() + min(int(row[columns.SIZE]), most)
             floor = own.reserve(numbers)
-            row[kernels.CELL] = own.cell.data_ptr()
-            row[kernels.WIDE_CELL] = WIDE[own.cell.dtype]
-            row[kernels.FLOOR], row[kernels.LIMIT] = floor, floor + numbers
+            row[columns.CELL] = own.cell.data_ptr()
+            row[columns.WIDE_CELL] = WIDE[own.cell.dtype]
+            row[columns.FLOOR], row[columns.LIMIT] = floor, floor + numbers
 
     def tree(self) -> tuple[Array, int]:
         """The slots of the table of trees, and a base for this batch."""
@@ -141,7 +142,7 @@ def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
                 *(hidden, hides, to, by, names, wide),
             )
         )
-    shape = (len(rows), kernels.RELATION_COLUMNS)
+    shape = (len(rows), columns.RELATION_COLUMNS)
     return np.array(rows, np.int64).reshape(shape), held.tensors
 
 
@@ -186,14 +187,14 @@ def _sample_hop(
     rows = [array[:width] for array in scratch]  # start, count, end
     end = rows[2]
     table = relations, segments, reached.table
-    searches = 4 if relations[:, kernels.KIND].any() else 1
+    searches = 4 if relations[:, columns.KIND].any() else 1
     how_much = width, searches * width
     measured = *table, plan.replace, *rows
-    parallel(kernels.measure, *how_much, *measured, owners=owners)
+    parallel(measure_kernels.measure, *how_much, *measured, owners=owners)
     np.cumsum(end, out=end)
     drawn = int(end[-1])
     _check.fits("fanouts", 24 * drawn)
-    ends = end[segments[:, kernels.STOP] - 1].tolist()
+    ends = end[segments[:, columns.STOP] - 1].tolist()
     sizes = [last - first for first, last in zip([0, *ends], ends, strict=False)]
     reached.make_room(segments, relations, sizes)
     new = taken.room(drawn)  # edge, to, by
@@ -201,10 +202,12 @@ def _sample_hop(
     bounds = [width * part // parts for part in range(parts + 1)]
     how = word(fold(batch.key, hop)), plan.replace, batch.apart
     args = *table, *how, *rows, *new
-    with Parts(kernels.draw, bounds, *args, owners=owners) as drawing:
+    with Parts(rooted_kernels.draw, bounds, *args, owners=owners) as drawing:
         for part, (lo, hi) in enumerate(pairwise(bounds)):
             drawing.wait(part)  # the next ones are drawn while it is numbered
-            kernels.number(lo, hi, *table, *reached.tree, reached.known, end, *new[1:])
+            number_kernels.number(
+                lo, hi, *table, *reached.tree, reached.known, end, *new[1:]
+            )
     for array in scratch:
         give_back(array)
     reached.close_hop()
@@ -244,16 +247,16 @@ class _Reached:
 
     def _note(self, kind: int) -> None:
         """Writes down where the arrays of a type are now."""
-        self.table[kind, kernels.IDS] = _address(self.ids[kind])
+        self.table[kind, columns.IDS] = _address(self.ids[kind])
         if self.apart:
-            self.table[kind, kernels.ROOTS] = _address(self.roots[kind])
+            self.table[kind, columns.ROOTS] = _address(self.roots[kind])
 
     def _enter(self, needed: int, anew: bool = False) -> None:
         """Enters the nodes; for trees, wherever their table has to be larger."""
         if self.apart and self.trees.make_room(needed):
             self.tree, anew = self.trees.begin(), True
         if anew:
-            kernels.enter_nodes(self.table, self.known, *self.tree)
+            number_kernels.enter_nodes(self.table, self.known, *self.tree)
 
     def segments(self, plan: Plan, hop: int) -> tuple[Array, int]:
         """The walkers of a hop: a row per relation that has any, and their number."""
@@ -265,13 +268,13 @@ class _Reached:
             if count and fanout:
                 rows.append((number, width, width + count, begin, fanout))
                 width += count
-        shape = (len(rows), kernels.SEGMENT_COLUMNS)
+        shape = (len(rows), columns.SEGMENT_COLUMNS)
         return np.array(rows, np.int64).reshape(shape), width
 
     def make_room(self, segments: Array, relations: Array, sizes: list[int]) -> None:
         """Makes room for as many new nodes as there are edges."""
         more: dict[int, int] = {}
-        kinds = relations[segments[:, kernels.RELATION], kernels.BY].tolist()
+        kinds = relations[segments[:, columns.RELATION], columns.BY].tolist()
         for kind, size in zip(kinds, sizes, strict=True):
             more[kind] = more.get(kind, 0) + size
         known = self.known.tolist()
@@ -337,14 +340,16 @@ class _Taken:
         used, sizes = self.used, [sum(hops) for hops in self.hops]
         self.usual["edges"] = used + used // 8
         if len(sizes) == 1:  # it is in order already
-            names = relations[0, kernels.EDGE_ID], relations[0, kernels.WIDE_ID]
+            names = relations[0, columns.EDGE_ID], relations[0, columns.WIDE_ID]
             edge, to, by = self.arrays
             if names[0]:
-                parallel(kernels.translate, used, used, *names, edge, owners=owners)
+                parallel(
+                    rooted_kernels.translate, used, used, *names, edge, owners=owners
+                )
             return [lend(by, used)], [lend(to, used)], [lend(edge, used)]
         index, edge = borrow(2 * used), borrow(used)
         moves = np.array(self.moves, np.int64).reshape(len(self.moves), 3)
-        kernels.gather(moves, relations, *self.arrays, index, edge)
+        rooted_kernels.gather(moves, relations, *self.arrays, index, edge)
         for array in self.arrays:
             give_back(array)
         rows, cols = _ends(lend(index, 2 * used), sizes)

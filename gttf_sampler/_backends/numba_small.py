@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gttf_sampler._backends import rooted_kernels
+from gttf_sampler._backends import hop_kernels as columns
 from gttf_sampler._backends import small_kernels as kernels
 from gttf_sampler._backends.memory import IDS
 from gttf_sampler._backends.plan import Batch, Plan, Rooted
@@ -48,11 +48,10 @@ class Form:
         self.fanouts = np.array(every, np.int64).reshape(relations, plan.depth)
         self.request = np.zeros(kernels.REQUEST_SIZE, np.int64)
         self.words = self.request.view(np.uint64)
-        self.nodes = np.zeros((kinds, rooted_kernels.NODE_COLUMNS), np.int64)
-        self.nodes[:, rooted_kernels.SIZE] = plan.sizes
+        self.nodes = np.zeros((kinds, columns.NODE_COLUMNS), np.int64)
+        self.nodes[:, columns.SIZE] = plan.sizes
         self.starts = np.zeros((kinds, kernels.START_COLUMNS), np.int64)
-        columns = rooted_kernels.SEGMENT_COLUMNS
-        self.segments = np.empty((relations, columns), np.int64)
+        self.segments = np.empty((relations, columns.SEGMENT_COLUMNS), np.int64)
         self.moves = np.empty((relations * plan.depth, 3), np.int64)
         self.hops = np.zeros((kinds, plan.depth + 1), np.int64)
         self.taken = np.zeros((relations, plan.depth), np.int64)

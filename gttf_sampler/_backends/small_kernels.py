@@ -8,7 +8,7 @@ array that it hands back.
 import numpy as np
 from numba import int64, uint64
 
-from gttf_sampler._backends.rooted_kernels import (
+from gttf_sampler._backends.hop_kernels import (
     BEGIN,
     BY,
     FANOUT,
@@ -19,13 +19,11 @@ from gttf_sampler._backends.rooted_kernels import (
     SIZE,
     STOP,
     TO,
-    _longs,
-    draw,
-    enter_nodes,
-    gather,
-    measure,
-    number,
+    longs,
 )
+from gttf_sampler._backends.measure_kernels import measure
+from gttf_sampler._backends.number_kernels import enter_nodes, number
+from gttf_sampler._backends.rooted_kernels import draw, gather
 from gttf_sampler._backends.word_kernels import GOLDEN, compiled, mix
 
 # what `request` asks, what room there is, and what was found
@@ -59,7 +57,7 @@ def sample(
             apart, a base above all values in `slots`, the most worth it; room for
             edges, walkers of a hop and nodes of a type in `space`. Where that is too
             little, what is needed is put in its place; NODES is for `slots`.
-        relations: what to draw from; see `rooted_kernels`.
+        relations: what to draw from; see `hop_kernels`.
         fanouts: [relations, hops].
         nodes: [types]; only their sizes are given.
         starts: [types]: how many seeds, where they are, and the number of the first.
@@ -99,13 +97,13 @@ def sample(
         request[NODES] = total
         return NO_ROOM
     for kind in range(kinds):
-        seeds, ids = _longs(starts[kind, SEEDS]), _longs(nodes[kind, IDS])
+        seeds, ids = longs(starts[kind, SEEDS]), longs(nodes[kind, IDS])
         for i in range(known[kind]):
             if seeds[i] < 0 or seeds[i] >= nodes[kind, SIZE]:
                 return NO_NODE
             ids[i] = seeds[i]
         if apart:
-            roots = _longs(nodes[kind, ROOTS])
+            roots = longs(nodes[kind, ROOTS])
             for i in range(known[kind]):
                 roots[i] = starts[kind, ROOT] + i
         hops[kind, 0] = known[kind]
@@ -184,14 +182,14 @@ def _note_sizes(known, taken, apart, sizes):
 @compiled
 def export(request, relations, nodes, space, moves, sizes):
     """Copies what was drawn to the addresses in `request`: nodes, ends and edges."""
-    out, at, kinds = _longs(request[OUT_NODES]), 0, nodes.shape[0]
+    out, at, kinds = longs(request[OUT_NODES]), 0, nodes.shape[0]
     for part in range(2 if request[APART] else 1):
         for kind in range(kinds):
-            source = _longs(nodes[kind, ROOTS if part else IDS])
+            source = longs(nodes[kind, ROOTS if part else IDS])
             for i in range(uint64(sizes[kind])):
                 out[uint64(at) + i] = source[i]
             at += sizes[kind]
     edges = request[EDGES]
     edge, to, by = space[:edges], space[edges : 2 * edges], space[2 * edges :]
-    index, names = _longs(request[OUT_ENDS]), _longs(request[OUT_EDGES])
+    index, names = longs(request[OUT_ENDS]), longs(request[OUT_EDGES])
     gather(moves[: request[MOVED]], relations, edge, to, by, index, names)

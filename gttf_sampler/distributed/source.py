@@ -20,7 +20,7 @@ from gttf_sampler.graph.names import packed
 from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
-Values = Array | FeatureFile
+Values = Array | FeatureFile | Tensor  # a tensor only where numpy has no such numbers
 Report = Callable[[str, int], None]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
 LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}  # bytes of a number
@@ -59,6 +59,8 @@ def rows_at(values: Values, ids: Tensor) -> Tensor:
     """The rows of ids, int64 [k]."""
     if isinstance(values, FeatureFile):
         return values.rows(ids)
+    if isinstance(values, Tensor):
+        return values.index_select(0, ids)
     native = values.dtype.newbyteorder("=")
     return torch.from_numpy(np.ascontiguousarray(values[ids.numpy()], native))
 
@@ -125,8 +127,11 @@ def _array(name: str, values: Any) -> Values:
         if array.dtype.itemsize > LARGEST[array.dtype.kind]:
             _check.mistyped(name, "must have a dtype that torch knows", array.dtype)
         return array
+    here = _check.dense(name, values).detach().cpu()
+    if here.dtype == torch.bfloat16:
+        return here
     try:
-        return _check.dense(name, values).detach().cpu().numpy()
+        return here.numpy()
     except TypeError:
         rule, cure = "must have a dtype that numpy knows", "cut it as float16"
         _check.fail(name, rule, values.dtype, cure)
@@ -151,6 +156,8 @@ def fingerprint(
         crc = zlib.crc32(repr((kind, name, values.dtype, values.shape)).encode(), crc)
         if isinstance(values, FeatureFile):
             crc = zlib.crc32(str(values.seal).encode(), crc)
+        elif isinstance(values, Tensor):
+            arrays.append(values.view(torch.int16).numpy())
         else:
             arrays.append(values)
     arrays += [a.numpy() for told in source.names.values() for a in told.values()]

@@ -510,3 +510,17 @@ def test_relations_agree_on_what_nodes_are_called(tmp_path):
     with pytest.raises(ValueError, match="must be the same in all relations"):
         partition(typed, tmp_path / "other", 1)
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("stored", [None, "int8"])
+def test_bfloat16_features_are_cut(tmp_path, stored):
+    x = torch.rand(300, 4).to(torch.bfloat16)
+    partition(a_graph(), tmp_path, 2, features={"x": x}, stored=stored)
+    for number in range(2):
+        part = open_part(tmp_path, number)
+        rows = part.features["", "x"][:]
+        right = x[part.books[""].nodes_of(number)]
+        assert rows.dtype == torch.bfloat16
+        assert (rows - right).abs().max() <= (0 if stored is None else 2**-6)
+    with pytest.raises(ValueError, match="must not hold another"):  # of other values
+        partition(a_graph(), tmp_path, 2, features={"x": x + 1}, stored=stored)

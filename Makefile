@@ -23,7 +23,7 @@ help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
 	@echo "make test           run the tests and doctests; ARGS='-k forest' is passed on"
 	@echo "make test-matrix    run some with other versions of torch, PyG, DGL and Python"
-	@echo "make test-graphbolt  run those of GraphBolt, with torch 2.2.1 and DGL 2.1.0"
+	@echo "make test-graphbolt  run some with GraphBolt: torch 2.2.1, DGL 2.1.0"
 	@echo "make test-hosts     run PyG's and DGL's own tests on us; PYG=checkout DGL=checkout"
 	@echo "make fuzz           call everything with odd arguments; CASES=50000"
 	@echo "make stress         kill writers and workers, watch memory over 2,000 batches"

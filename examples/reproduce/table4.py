@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from examples.reproduce.cells import MEMORY, SECONDS, TABLE_4
+from examples.reproduce.datasets.catalog import SOURCES
 from examples.reproduce.provenance import provenance
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import graphs, machine, task_gcn
@@ -125,7 +126,8 @@ def markdown(found: dict[str, Any]) -> str:
             ours = _times(row.get(name), row.get("GTTF"))
             theirs = _times(paper[name], paper["GTTF"])
             ratios += [ours, theirs or "out of memory"]
-        size = f"{row['dataset']}, {row['nodes']:,} nodes, {row['edges']:,} edges"
+        title = SOURCES[row["dataset"]].title
+        size = f"{title}, {row['nodes']:,} nodes, {row['edges']:,} edges"
         lines.append([f"{what}: {size}", *numbers, *ratios])
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     reasons = dict.fromkeys(why for row in found["rows"] for why in _left_out(row))

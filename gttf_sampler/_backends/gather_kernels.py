@@ -18,7 +18,7 @@ PIECE, PIECES, ROWS, WIDTH, INDEX, TO, COUNT, GAPS, OUT, FIRST, COLUMNS = range(
 ADDRESS, FIRST_ROW = range(2)
 
 _LINE = 64  # bytes that memory hands out at once
-AHEAD = 1 << 12  # bytes that are asked for ahead, as the hardware cannot guess rows
+_AHEAD = 1 << 12  # bytes that are asked for ahead, as the hardware cannot guess rows
 
 
 def _copying(size):
@@ -75,7 +75,7 @@ def gather(lo, hi, columns, pieces, wrong):
         stop = min(columns[c, COUNT], (hi - before + width - 1) // width)
         piece, out = columns[c, PIECE], columns[c, OUT]
         last = piece + columns[c, PIECES]
-        index, ahead = longs(columns[c, INDEX]), max(1, AHEAD // width)
+        index, ahead = longs(columns[c, INDEX]), max(1, _AHEAD // width)
         to = longs(columns[c, TO])
         chosen, placed = columns[c, INDEX] != 0, columns[c, TO] != 0
         for i in range(first, stop):

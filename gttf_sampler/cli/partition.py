@@ -126,10 +126,10 @@ def read(
     if part.header["parts"] != 1:
         rule = "must be whole, or cut into 1 part"
         _check.fail("graph", rule, f"{part.header['parts']} parts in {path}")
+    names = {kind: unpacked(dict(told)) for kind, told in part.names.items()}
     adjs = {
         kind: CompactAdj(
-            **{**vars_of(rows.adj), "edge_id": rows.edge_id},
-            node_id=unpacked(dict(part.names[kind[2]])),
+            **{**vars_of(rows.adj), "edge_id": rows.edge_id}, node_id=names[kind[2]]
         ).validate()
         for kind, rows in part.relations.items()
     }

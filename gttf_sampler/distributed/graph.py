@@ -99,7 +99,7 @@ class PartitionedGraph:
         exchange, part, notes = meet(group, timeout, prepare)
         try:
             near = {
-                rank: open_part(path, rank, False, part.books)
+                rank: open_part(path, rank, False, like=part)
                 for rank, note in enumerate(notes)
                 if direct and rank != exchange.rank and _is_here(note, folder, rank)
             }

@@ -3,9 +3,9 @@
     header.json              what the graph is, and a checksum of every part's header
     book-0.bin               the part of every node of type 0, unless parts are ranges
     wanted-0.bin             the nodes of type 0 that most edges lead to, most first
-    node_id-0.bin            what the nodes of type 0 are called, if that is no number:
-    name_text-0.bin          0 … n - 1: other integers, or the words behind each other
-    name_end-0.bin           and where each of them ends
+    node_id-0.bin            integers that nodes of type 0 are called, unless 0 … n - 1
+    name_text-0.bin          or words that they are called, one behind the other
+    name_end-0.bin           and where each of these ends
     part-3/header.json       the files of part 3 and their checksums
     part-3/relation-0/       its rows as a CompactAdj: local rows, global columns
     part-3/first-0.bin       where each of these rows begins in the whole graph
@@ -31,6 +31,7 @@ from gttf_sampler.graph import storage
 
 WHOLE, PART, VERSION = "gttf-partitioned", "gttf-part", 2
 HEADER = "header.json"
+SHARED = ("book", "wanted", *storage.NAMES)  # files of all parts, by node type
 
 
 def part_folder(folder: Path, part: int) -> Path:

@@ -89,11 +89,11 @@ def open_part(
     path: str | os.PathLike[str],
     number: int,
     verify: bool = True,
-    books: dict[str, Book] | None = None,
+    like: Part | None = None,
 ) -> Part:
     """Opens one part of a partitioned graph; `verify` reads and checks all of it.
 
-    Another part that is open has the same books.
+    What is the same in all parts is taken from another one that is open, `like`.
     """
     folder = _check.path("path", path)
     header = layout.read_header(folder, layout.WHOLE)
@@ -105,18 +105,19 @@ def open_part(
     if (own["part"], own["crc32"]) != (number, header["checks"][number]):
         rule = f"must be part {number} of the graph in {str(folder)!r}"
         _check.fail(str(where), rule, f"part {own['part']} of another one")
-    files, rows, wanted, names = own["files"], {}, {}, {}
-    kinds = header["node_types"]
-    if books is None:
-        books = {k["name"]: _book(folder, header["parts"], k, verify) for k in kinds}
-    for kind, entry in enumerate(kinds):
-        name, size = entry["name"], entry["num_nodes"]
-        rows[name] = RowSet(_nodes(where, kind, files, verify), size)
-        wanted[name] = layout.read_array(folder, entry["wanted"], verify)
-        names[name] = {
-            array: layout.read_array(folder, about, verify)
-            for array, about in entry.get("names", {}).items()
-        }
+    files, kinds = own["files"], header["node_types"]
+    if like is not None:
+        shared = like.books, like.wanted, like.names
+    else:
+        shared = (
+            {k["name"]: _book(folder, header["parts"], k, verify) for k in kinds},
+            {k["name"]: layout.read_array(folder, k["wanted"], verify) for k in kinds},
+            {k["name"]: _names(folder, k, verify) for k in kinds},
+        )
+    rows = {
+        k["name"]: RowSet(_nodes(where, kind, files, verify), k["num_nodes"])
+        for kind, k in enumerate(kinds)
+    }
     relations = {}
     for kind, entry in enumerate(header["relations"]):
         edge_type: EdgeType = tuple(entry["type"])
@@ -129,6 +130,7 @@ def open_part(
         )
         for kind, entry in enumerate(header["features"])
     }
+    books, wanted, names = shared
     return Part(header, number, books, rows, relations, features, wanted, names)
 
 
@@ -143,6 +145,18 @@ def _book(folder: Path, parts: int, entry: dict[str, Any], verify: bool) -> Book
     if not verify:
         return Book(parts, entry["num_nodes"], owner=plain)
     return Book.of_owners(plain, parts, about["file"])
+
+
+def _names(folder: Path, entry: dict[str, Any], verify: bool) -> dict[str, Tensor]:
+    """What the nodes of one type are called, as it was packed; nothing if by number."""
+    told = entry.get("names", {})
+    found = {name: layout.read_array(folder, told[name], verify) for name in told}
+    for name in ("node_id", "name_end"):
+        if name in found and found[name].numel() != entry["num_nodes"]:
+            rule = f"must hold one entry per node, {entry['num_nodes']}"
+            file = str(folder / told[name]["file"])
+            _check.fail(file, rule, found[name].numel(), "run 'gttf partition' again")
+    return found
 
 
 def _nodes(where: Path, kind: int, files: dict[str, Any], verify: bool) -> Tensor:

@@ -150,7 +150,7 @@ def _finished(
             _check.fail("path", rule, str(folder), "pass overwrite=True to replace it")
         _check_apart(folder, source)
         (folder / layout.HEADER).unlink()
-    ours = ("part-", "book-", "wanted-", *storage.NAMES, layout.HEADER)
+    ours = ("part-", *(f"{name}-" for name in layout.SHARED), layout.HEADER)
     for file in folder.iterdir():
         if not file.name.startswith(ours):
             rule = "must be an empty directory, or hold a partitioned graph"
@@ -174,7 +174,14 @@ def _typed_nodes(
     wanted: Mapping[str, Tensor],
     everywhere: Mapping[str, Tensor],
 ) -> list[dict[str, Any]]:
-    """What the header says about node types; writes what is too long for it."""
+    """What the header says about node types; writes what is too long for it.
+
+    Files of another graph go first: nothing of it stays, and whoever has them mapped
+    keeps what he has.
+    """
+    for name in layout.SHARED:
+        for file in folder.glob(f"{name}-*.bin"):
+            file.unlink()
     entries = []
     for number, (name, size) in enumerate(source.sizes.items()):
         book = books[name]

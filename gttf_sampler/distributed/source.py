@@ -94,10 +94,16 @@ def source_of(graph: Any, features: Mapping[Any, Any], stored: Any = None) -> So
 def _names(
     adjs: Mapping[EdgeType, CompactAdj], sizes: Mapping[str, int]
 ) -> dict[str, dict[str, Tensor]]:
-    """What the nodes of each type are called, which all relations must agree on."""
+    """What the nodes of each type are called: as relations to it say that name them.
+
+    Those that do must agree.
+    """
     found: dict[str, Any] = {}
     for (_, _, kind), adj in adjs.items():
         if adj.node_id is not None:
+            if len(adj.node_id) != adj.num_rows:
+                rule = f"must have one entry per node, {adj.num_rows}"
+                _check.fail("node_id", rule, len(adj.node_id))
             known = found.setdefault(kind, adj.node_id)
             if known is not adj.node_id and not np.array_equal(known, adj.node_id):
                 rule = "must be the same in all relations to one node type"
@@ -114,7 +120,7 @@ def key_of(key: Any) -> tuple[str, str]:
 
 
 def _array(name: str, values: Any) -> Values:
-    """Values as numpy has them, which does not copy them; or a file of rows."""
+    """Values as numpy has them, not copied; files of rows and bfloat16 stay theirs."""
     if isinstance(values, FeatureFile):
         return values
     if not isinstance(values, Tensor):
@@ -150,6 +156,8 @@ def fingerprint(
     """A checksum of all that the parts are made of."""
     facts = [sorted(source.sizes.items()), list(source.adjs), parts, share]
     facts.append(source.stored)
+    if named := [(kind, list(told)) for kind, told in source.names.items() if told]:
+        facts.append(named)
     crc = zlib.crc32(repr(facts).encode())
     arrays = [a.numpy() for adj in source.adjs.values() for a in adj.arrays().values()]
     for kind, name, values in source.features:

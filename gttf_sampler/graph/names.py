@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -97,10 +98,13 @@ def packed(node_id: Array | None) -> dict[str, Tensor]:
         return {}
     if node_id.dtype.kind == "i":
         return {"node_id": torch.from_numpy(node_id)}
+    rule, cure = "must be integers or words to be saved", "forget them: adj.named(None)"
     if node_id.dtype.kind != "U":
-        rule, cure = "must be integers or words to be saved", "map them to words"
         _check.mistyped("node_id", rule, f"dtype {node_id.dtype}", cure)
-    words = [str(word).encode() for word in node_id]
+    try:
+        words = [str(word).encode() for word in node_id]
+    except UnicodeEncodeError as error:  # half a character of UTF-16
+        _check.fail("node_id", rule, repr(error.object), cure)
     text = np.frombuffer(b"".join(words), np.uint8).copy()
     ends = np.cumsum([len(word) for word in words], dtype=np.int64)
     return {"name_text": torch.from_numpy(text), "name_end": torch.from_numpy(ends)}
@@ -116,5 +120,5 @@ def unpacked(arrays: dict[str, Tensor]) -> Array | None:
     if text is None or ends is None:
         return None
     whole, stops = text.numpy().tobytes(), ends.tolist()
-    words = [whole[a:b].decode() for a, b in zip([0, *stops[:-1]], stops, strict=True)]
+    words = [whole[a:b].decode() for a, b in pairwise([0, *stops])]
     return np.array(words, dtype=np.str_)

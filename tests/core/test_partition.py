@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -512,7 +513,56 @@ def test_relations_agree_on_what_nodes_are_called(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("stored", [None, "int8"])
+def test_names_are_of_their_type(tmp_path):
+    """The same names of another type are another graph."""
+    plain, named = a_graph(), a_graph().named(WORDS)
+    for there, here in ((named, plain), (plain, named)):
+        typed = {("a", "to", "a"): there, ("b", "to", "b"): here}
+        partition(typed, tmp_path, 1, overwrite=True)
+        with PartitionedGraph.open(tmp_path) as graph:
+            assert (graph.node_id("a") is None) == (there is plain)
+            assert (graph.node_id("b") is None) == (here is plain)
+    words = ["partition", str(tmp_path), str(tmp_path / "part-0" / "again")]
+    assert main([*words, "--parts", "2"]) == 0
+    told = open_part(tmp_path / "part-0" / "again", 1).names
+    assert unpacked(dict(told["b"])).tolist() == WORDS.tolist()
+    assert told["a"] == {}
+
+
+def test_names_that_cannot_be_kept_are_refused(tmp_path):
+    few = replace(a_graph(), node_id=WORDS[:2])
+    with pytest.raises(ValueError, match=r"'node_id' must have one entry per node"):
+        partition(few, tmp_path / "cut", 1)
+    pairs = np.empty(300, object)
+    pairs[:] = [(i, i) for i in range(300)]
+    odd = a_graph().named(pairs)
+    with pytest.raises(TypeError, match=r"must be integers or words.*adj.named\(None"):
+        partition(odd, tmp_path / "cut", 1)
+    half = a_graph().named(np.array(["\ud800", *WORDS[1:]]))
+    with pytest.raises(ValueError, match="must be integers or words to be saved"):
+        partition(half, tmp_path / "cut", 1)
+    assert not (tmp_path / "cut").exists()
+    none = CompactAdj.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 0)
+    partition(none.named(np.array([], "U1")), tmp_path / "none", 1)
+    with PartitionedGraph.open(tmp_path / "none") as graph:
+        assert graph.node_id().tolist() == []
+
+
+def test_nothing_of_another_graph_stays(tmp_path):
+    numbers = a_graph().named(np.arange(300) + 5)
+    partition(numbers, tmp_path, 2, method="hash")
+    told = unpacked(dict(open_part(tmp_path, 0).names[""]))  # a map of its file
+    partition(a_graph(seed=1).named(told), tmp_path, 1, overwrite=True)
+    assert told[0] == 5  # it can still be read
+    partition(a_graph(), tmp_path, 1, overwrite=True)
+    assert sorted(file.name for file in tmp_path.glob("*.bin")) == ["wanted-0.bin"]
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "node_id.npy").touch()
+    with pytest.raises(ValueError, match="must be an empty directory"):
+        partition(a_graph(), tmp_path / "own", 1)
+
+
+@pytest.mark.parametrize("stored", [None, "int8", "bfloat16"])
 def test_bfloat16_features_are_cut(tmp_path, stored):
     x = torch.rand(300, 4).to(torch.bfloat16)
     partition(a_graph(), tmp_path, 2, features={"x": x}, stored=stored)
@@ -521,6 +571,6 @@ def test_bfloat16_features_are_cut(tmp_path, stored):
         rows = part.features["", "x"][:]
         right = x[part.books[""].nodes_of(number)]
         assert rows.dtype == torch.bfloat16
-        assert (rows - right).abs().max() <= (0 if stored is None else 2**-6)
+        assert (rows - right).abs().max() <= (2**-6 if stored == "int8" else 0)
     with pytest.raises(ValueError, match="must not hold another"):  # of other values
         partition(a_graph(), tmp_path, 2, features={"x": x + 1}, stored=stored)

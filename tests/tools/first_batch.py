@@ -55,7 +55,8 @@ def measure(title: str, package: str, wanted: list[str], cold: bool) -> None:
             str(ROOT / "constraints.txt"),
         ]
         pip += ["--no-cache-dir"] if cold else []
-        timed("pip install " + " ".join(wanted), [*pip, *wanted], clean)
+        told = " ".join(wanted).replace(str(ROOT), ".")
+        timed(f"pip install {told}", [*pip, *wanted], clean)
         script = Path(folder, "script.py")
         script.write_text(SCRIPT.format(package=package))
         for what in ("the first batch", "the same script again"):

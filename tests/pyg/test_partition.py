@@ -56,16 +56,16 @@ def test_command_refuses_in_one_sentence(tmp_path, capsys):
     torch.save(torch.ones(3), tmp_path / "tensor.pt")
     torch.save(Data(x=torch.ones(3, 1)), tmp_path / "no.pt")
     ring = torch.arange(3)
-    half = torch.ones(3, 1, dtype=torch.bfloat16)
-    data = Data(x=half, edge_index=torch.stack([ring, ring.roll(1)]))
-    torch.save(data, tmp_path / "half.pt")
+    tiny = torch.ones(3, 1).to(torch.float8_e4m3fn)
+    data = Data(x=tiny, edge_index=torch.stack([ring, ring.roll(1)]))
+    torch.save(data, tmp_path / "tiny.pt")
     for file, more, match in (
         ("none.pt", [], "must be a file that is there"),
         ("text.pt", [], "which is no whole file of torch.save"),
         ("tensor.pt", [], "must hold one Data or HeteroData"),
         ("no.pt", [], "'data' must have edges"),
-        ("half.pt", [], "'features[x]' must have a dtype that numpy knows"),
-        ("half.pt", ["--weight-attr", "w"], "'weight_attr' must name an attribute"),
+        ("tiny.pt", [], "'features[x]' must have a dtype that numpy knows"),
+        ("tiny.pt", ["--weight-attr", "w"], "'weight_attr' must name an attribute"),
         (
             "text.txt",
             ["--time-attr", "t"],

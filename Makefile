@@ -6,24 +6,33 @@ ARGS ?=
 CASES ?= 2000
 
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt
+# pip writes into a log; where it fails, its own last words are shown.
+LOG := $(VENV)/pip.log
+PIP := pip() { $(PY) -m pip install --no-input --disable-pip-version-check \
+    --progress-bar off -c constraints.txt "$$@" >>$(LOG) 2>&1 || { \
+    tail -n 40 $(LOG) >&2; echo "pip could not set up $(VENV); all it said is in $(LOG)." >&2; \
+    return 1; }; }; pip
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 
 # A stamp is written last, so an interrupted set-up has none. MADE marks an
 # environment as ours: only such a one is ever thrown away.
 READY := $(VENV)/.ready-$(VERSION)
+CPU_TORCH := No GPU is seen here: to spare 3 GB of CUDA libraries, set PIP_EXTRA_INDEX_URL to \
+    PyTorch's index of CPU builds (its Get Started page names it) and start again.
 BENCH := $(VENV)/.bench-$(VERSION)
 DOCS := $(VENV)/.docs-$(VERSION)
 MADE := $(VENV)/.made-by-make
+NO_DGL := DGL is not installed (the package index has none for Python 3.12 and newer):
 
 .PHONY: help demo test check bench bench-embedding reproduce \
-    test-matrix test-graphbolt test-hosts fuzz stress docs clean python
+    test-matrix test-graphbolt test-resolve test-hosts fuzz stress docs clean python
 
 help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
 	@echo "make test           run the tests and doctests; ARGS='-k forest' is passed on"
 	@echo "make test-matrix    run some with other versions of torch, PyG, DGL and Python"
 	@echo "make test-graphbolt  run some with GraphBolt: torch 2.2.1, DGL 2.1.0"
+	@echo "make test-resolve   resolve every set-up against the package index, Python 3.10 to 3.13"
 	@echo "make test-hosts     run PyG's and DGL's own tests on us; PYG=checkout DGL=checkout"
 	@echo "make fuzz           call everything with odd arguments; CASES=50000"
 	@echo "make stress         kill writers and workers, watch memory over 2,000 batches"
@@ -39,13 +48,17 @@ demo: $(READY)
 	$(PY) examples/walk_forest.py --png figure1.png
 	$(PY) examples/torch_gcn.py
 	$(PY) examples/pyg_sage.py
-	@if $(PY) -c 'import dgl' 2>/dev/null; then $(PY) examples/dgl_sage.py; fi
+	@if $(PY) -c 'import dgl' 2>/dev/null; then $(PY) examples/dgl_sage.py; \
+	    else echo "$(NO_DGL) GraphSAGE in DGL is left out."; fi
 
 test: $(READY)
 	OMP_WAIT_POLICY=passive $(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 test-matrix: | python
 	$(PYTHON) tests/tools/matrix.py $(ARGS)
+
+test-resolve: | python
+	$(PYTHON) tests/tools/resolve.py $(ARGS)
 
 test-graphbolt: | python
 	$(PYTHON) tests/tools/matrix.py --only DGL=2.1.0 $(ARGS)
@@ -105,7 +118,9 @@ $(READY): setup.cfg pyproject.toml constraints.txt | python
 	@if [ -e $(MADE) ] && [ ! -e $@ ]; then rm -rf $(VENV); fi
 	@[ -e $(VENV) ] || { mkdir -p $(VENV) && touch $(MADE); }
 	@rm -f $@
-	@echo "Setting up $(VENV) (a minute or two the first time)."
+	@echo "Setting up $(VENV) (a minute or two the first time); pip writes to $(LOG)."
+	@if [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null \
+	    && [ -z "$$PIP_FIND_LINKS$$PIP_EXTRA_INDEX_URL" ]; then echo "$(CPU_TORCH)"; fi
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@$(PIP) setuptools
 	@$(PIP) --no-build-isolation -e '.[dev]'

@@ -1,5 +1,6 @@
 """Which code runs the hot loops, and how to choose it."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -14,9 +15,8 @@ from gttf_sampler import _check
 from gttf_sampler._compat import is_compiling
 
 BACKENDS = ("auto", "numba", "torch", "triton")
-MISSING = "numba is not installed; get it with: pip install 'gttf-sampler[fast]'"
-NO_TRITON = "triton 3.4 or newer is not installed; pip install 'gttf-sampler[gpu]'"
-OLDEST_TRITON = (3, 4)  # whose kernels take tuples
+MISSING = "numba is not installed; get it with: pip install numba"
+OLDEST_TRITON = "3.7.1"  # older ones do not compile draws by weight
 
 _log = getLogger(__name__)
 _wanted = "auto"
@@ -36,7 +36,7 @@ def set_backend(name: str) -> None:
         raise ImportError(MISSING)
     if name == "triton":
         if _triton_ops() is None:
-            raise ImportError(NO_TRITON)
+            raise ImportError(no_triton())
         if not _interpreted() and not torch.cuda.is_available():
             cure = "set TRITON_INTERPRET=1 for tests on the CPU"
             _check.fail("name", "must be another where torch finds no GPU", name, cure)
@@ -93,9 +93,9 @@ def fast_backend(device: torch.device) -> ModuleType | None:
         return _triton_ops() if _wanted == "triton" and _interpreted() else _numba_ops()
     if device.type != "cuda" or _wanted == "numba":
         return None
-    if _wanted == "auto" and not torch.cuda.is_available():
-        return None
-    return _triton_ops()
+    if _wanted == "triton":
+        return _triton_ops()
+    return _automatic_triton() if torch.cuda.is_available() else None
 
 
 def _interpreted() -> bool:
@@ -108,7 +108,7 @@ def _interpreted() -> bool:
 def _why_not_triton() -> str:
     """Why torch runs on GPUs."""
     if _triton_ops() is None:
-        return NO_TRITON
+        return no_triton()
     if _wanted == "numba":
         return "set_backend('numba') leaves GPUs to torch"
     return "there is no GPU"
@@ -117,14 +117,35 @@ def _why_not_triton() -> str:
 @cache
 def _triton_ops() -> ModuleType | None:
     """The Triton backend, imported when it is first needed."""
-    if find_spec("triton") is None:
-        return None
-    version = import_module("triton").__version__.split(".")[:2]
-    if tuple(map(int, version)) < OLDEST_TRITON:
+    if no_triton():
         return None
     from gttf_sampler._backends import triton_ops
 
     return triton_ops
+
+
+@cache
+def _automatic_triton() -> ModuleType | None:
+    """The Triton backend; tells once of one that is there and too old."""
+    if _triton_ops() is None and find_spec("triton") is not None:
+        _log.warning("torch samples on the GPU: %s", no_triton())
+    return _triton_ops()
+
+
+def no_triton() -> str:
+    """Why the Triton backend cannot be used, and the cure; empty where it can."""
+    cure = f"torch 2.13 for CUDA brings {OLDEST_TRITON}"
+    if find_spec("triton") is None:
+        return f"triton {OLDEST_TRITON} or newer is not installed; {cure}"
+    found = import_module("triton").__version__
+    if _numbers(found) < _numbers(OLDEST_TRITON):
+        return f"triton must be {OLDEST_TRITON} or newer (got {found}); {cure}"
+    return ""
+
+
+def _numbers(version: str) -> list[int]:
+    """The three numbers that a version begins with."""
+    return [int(part) for part in re.findall(r"\d+", version)[:3]]
 
 
 @cache

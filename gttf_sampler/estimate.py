@@ -26,3 +26,7 @@ def share(total: Tensor, receiver: Tensor) -> Tensor:
 
 class SampledDegreeWarning(UserWarning):
     """A layer has divided by the degrees of a sample instead of those of the graph."""
+
+
+class BiasedLayerWarning(UserWarning):
+    """A layer of an unbiased model stays biased, or nobody knows whether it does."""

@@ -157,9 +157,12 @@ def _draw_at_once(
     if isinstance(adj, RemoteRows):
         return adj.walk(seeds, fanouts, bias, replace, key, stays)
     if bias is None:
-        return ops.forest_uniform(
+        found = ops.forest_uniform(
             adj.rowptr, adj.col, seeds, fanouts, replace, key, stays
         )
+        if found:
+            _check_inside(adj, found[-1][1])
+        return found
     if replace and set(fanouts) == {1}:
         levels = bias.walk(adj, seeds, len(fanouts), key, stays)
         if levels is not None:
@@ -171,6 +174,15 @@ def _draw_at_once(
         return None
     rows = adj.rowptr, adj.col, law.mass
     return ops.forest_by_mass(*rows, seeds, fanouts, replace, key, stays)
+
+
+def _check_inside(adj: CompactAdj, arrived: Tensor) -> None:
+    """Refuses nodes that a graph does not have, after it was edited."""
+    if arrived.device.type != "cpu" or not arrived.numel():
+        return
+    low, high = arrived.aminmax()
+    if low < -1 or high >= adj.num_cols:
+        _check.changed()
 
 
 def _draw_in_steps(
@@ -189,6 +201,7 @@ def _draw_in_steps(
         edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
         degree = adj.row_range(node)[1]
         arrived = ops.arrive(adj.col, node, degree, edge, replace, stays)
+        _check_inside(adj, arrived)
         way[:, depth] = node
         if fanout > 1:
             way = way.repeat_interleave(fanout, dim=0)  # [w · fanout, h]

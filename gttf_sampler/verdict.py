@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 SLIGHT = 1e-4  # of the value: a bias that nobody need care for
+OUTPUT = " (output)"  # of a layer, behind what it propagates
 ROUNDING = 1e-6  # of the value: no bias at all
 
 
@@ -108,14 +109,21 @@ class Passes:
     Args:
         layers: by name, what to record.
         ids: the global ids of the nodes that a layer is given, of its arguments.
-        inner: the method of a layer whose results to record, if not the layer's own:
-            what a layer does to them afterwards need not be linear either.
+        inner: per name of a layer, the method whose results to record: what the layer
+            does to them afterwards need not be linear either.
+        outer: the names of layers whose own results to record, as they may divide by
+            degrees only there; by default all without an inner method.
     """
 
     def __init__(
-        self, layers: dict[str, nn.Module], ids: Ids, inner: str | None = None
+        self,
+        layers: dict[str, nn.Module],
+        ids: Ids,
+        inner: Mapping[str, str] | None = None,
+        outer: Collection[str] = (),
     ) -> None:
-        self.layers, self.ids, self.inner = layers, ids, inner
+        self.layers, self.ids, self.inner = layers, ids, inner or {}
+        self.outer = outer
         self.inputs: list[dict[str, Any]] = []
         self.outputs: list[tuple[str, Tensor]] = []
         self._place = 0  # among the calls of a pass
@@ -137,14 +145,17 @@ class Passes:
     def _hooked(self, before: Any) -> Any:
         handles: list[Any] = []
         for name, layer in self.layers.items():
-            keep = _Keep(name, self.outputs, self.inner)
+            inner = self.inner.get(name)
+            keep = _Keep(name, self.outputs, inner)
             if before is not None:
                 how = {"with_kwargs": True, "prepend": True}
                 handles.append(layer.register_forward_pre_hook(before, **how))
-            if self.inner is not None:
+            if inner is not None:
                 handles.append(layer.register_forward_pre_hook(keep.enter))
-            after = keep.output if self.inner is None else keep.leave
-            handles.append(layer.register_forward_hook(after, prepend=True))
+                leave = layer.register_forward_hook(keep.leave, prepend=True)
+                handles.append(leave)
+            if inner is None or name in self.outer:
+                handles.append(layer.register_forward_hook(keep.output, prepend=True))
         try:
             yield
         finally:
@@ -193,7 +204,8 @@ class _Keep:
     def output(self, layer: Any, args: Any, out: Any) -> None:
         """Records what the layer gives."""
         out = out[0] if isinstance(out, tuple) else out
-        self.outputs.append((self.name, out.detach()))
+        name = f"{self.name}{OUTPUT}" if self.inner else self.name
+        self.outputs.append((name, out.detach()))
 
 
 @contextmanager
@@ -257,5 +269,9 @@ def report(
         off = bias > SLIGHT and errors > tolerance
         shown = ".".join(filter(None, ["model", place])) + paren + step
         advice = cure(layer) if off else None
+        if not (right.isfinite().all() and each.isfinite().all()):
+            where = "on batches" if right.isfinite().all() else "on the whole graph"
+            bias = errors = float("nan")
+            advice = f"a model without NaN and infinities, which it gives {where}"
         found.append(LayerCheck(shown, type(layer).__name__, bias, errors, advice))
     return UnbiasedReport(tuple(found), len(rounds), tolerance)

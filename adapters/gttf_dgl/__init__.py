@@ -16,7 +16,7 @@ except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
     raise ImportError(
         "'gttf_dgl' needs a dgl that can be imported "
         f"(got {type(err).__name__}: {cause}); "
-        "install it with: pip install 'gttf-sampler[dgl]', on Python before 3.12 "
+        "install it with: pip install 'dgl<2' packaging, on Python before 3.12 "
         "(dgl 1.1.2 and 1.1.3 run with any torch, dgl 2.1.0 up to torch 2.2.1)"
     ) from err
 
@@ -39,9 +39,10 @@ from gttf_dgl.shadow import ShaDowKHopSampler
 from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
 from gttf_dgl.unbiased import unbiased
 from gttf_dgl.walks import node2vec_random_walk, random_walk
-from gttf_sampler.estimate import SampledDegreeWarning
+from gttf_sampler.estimate import BiasedLayerWarning, SampledDegreeWarning
 
 __all__ = [
+    "BiasedLayerWarning",
     "DataLoader",
     "GTTFSampler",
     "GTTFSubgraphSampler",

@@ -1,63 +1,289 @@
-"""Layers of DGL that divide by degrees, and what `unbiased` does to them."""
+"""One table of DGL's layers: how each is estimated from sampled edges, or why not.
+
+DGL's layers add no loops of their own: those of the graph are drawn as other edges. So
+means and attention are right as they are, up to the ratio's own bias; layers that read
+degrees or add up messages see a view of their graph that answers for the whole.
+"""
 
 import inspect
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
-from dgl import nn as layers
 from torch import nn
 
 from gttf_dgl._degrees import ARRIVE, BIASED, carries
-from gttf_dgl._view import view
+from gttf_dgl._view import Estimated, view
 
-# Layers that divide by degrees; GraphConv and SAGEConv only if they were told to.
-NORMALISED = (
-    layers.GraphConv,
-    layers.SGConv,
-    layers.TAGConv,
-    layers.APPNPConv,
-    layers.GCN2Conv,
-    layers.ChebConv,
-    layers.SAGEConv,
+EXACT = "exact"  # the expectation of a layer is its value on the whole graph
+RATIO = "ratio"  # an estimate divided by an estimate: off by O(1 / |S|)
+WARNED = "warned"  # no estimate; `unbiased` says so and leaves the layer as it is
+PARTS = "parts"  # the layer is made of others, which have rows of their own
+
+
+def _no(layer: Any) -> bool:
+    return False
+
+
+def _yes(layer: Any) -> bool:
+    return True
+
+
+def _none(layer: Any) -> str | None:
+    return None
+
+
+class Rule(NamedTuple):
+    """The row of one layer.
+
+    Attributes:
+        status: of the layer as its arguments usually are.
+        words: what is done, or why it cannot be done, for people.
+        degrees: whether a layer divides by degrees, or reads them otherwise.
+        sums: whether a layer adds up messages.
+        after: the parts of a layer behind its sum that are not linear.
+        weighted: whether its degrees count edges, so that weights do not change them.
+        trouble: of a layer, why there is no estimate with its arguments, or None.
+    """
+
+    status: str
+    words: str
+    degrees: Callable[[Any], bool] = _no
+    sums: Callable[[Any], bool] = _no
+    after: tuple[str, ...] = ()
+    weighted: bool = True
+    trouble: Callable[[Any], str | None] = _none
+
+
+def _warned(why: str) -> Rule:
+    return Rule(WARNED, why, trouble=lambda layer: why)
+
+
+def _aggregates(name: str) -> dict[str, Any]:
+    """The fields of a layer whose attribute says how it aggregates."""
+
+    def odd(layer: Any) -> str | None:
+        how = getattr(layer, name)
+        return None if how in ("sum", "mean", "gcn") else _no_estimate(how)
+
+    return {"sums": lambda layer: getattr(layer, name) == "sum", "trouble": odd}
+
+
+def _reduces(layer: Any) -> str:
+    """How NNConv and GMMConv aggregate."""
+    reducer = layer.reducer if hasattr(layer, "reducer") else layer._reducer
+    return str(getattr(reducer, "__name__", reducer))
+
+
+def _reduced() -> dict[str, Any]:
+    def odd(layer: Any) -> str | None:
+        how = _reduces(layer)
+        return None if how in ("sum", "mean") else _no_estimate(how)
+
+    return {"sums": lambda layer: _reduces(layer) == "sum", "trouble": odd}
+
+
+def _no_estimate(name: str) -> str:
+    return f"a sample says nothing of the {name!r} of all neighbours"
+
+
+def _towers(layer: Any) -> str | None:
+    """What PNAConv takes from the batch, beside degrees."""
+    odd = sorted({*layer.towers[0].aggregators} - {"mean", "sum"})
+    return _no_estimate(odd[0]) if odd else BATCH_SIZE
+
+
+def _edge_weights(layer: Any) -> str | None:
+    """EdgeWeightNorm that divides."""
+    return None if layer._norm == "none" else SUMS_OF_WEIGHTS
+
+
+SUMS_OF_WEIGHTS = (
+    "it divides by sums over sampled edges; call it on the whole graph, and give "
+    'GraphConv(norm="none") its result as edge weights, with scale="sum"'
 )
-SUMMED = (layers.GraphConv, layers.GINConv)
+BATCH_SIZE = "it divides by the number of nodes in the batch; its degrees are cured"
+DEGREES = "degrees of the graph, sums times δ/|S|"
+SUM = "sums times δ/|S|"
+MEAN = "means as they are, sums times δ/|S|"
+FUSED = "its fused kernel adds up the edges of the block"
+DENSE = "it takes a dense matrix, which knows nothing of a sample"
+
+# Every layer of dgl.nn.pytorch.conv, and what they are wrapped into.
+TABLE: dict[str, Rule] = {
+    "GraphConv": Rule(
+        EXACT,
+        DEGREES,
+        degrees=lambda layer: layer._norm != "none",
+        sums=lambda layer: layer._norm == "none",
+    ),
+    "SAGEConv": Rule(
+        EXACT,
+        "means as they are; gcn: degrees of the graph",
+        degrees=lambda layer: layer._aggre_type == "gcn",
+        trouble=_aggregates("_aggre_type")["trouble"],
+    ),
+    "SGConv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
+    "TAGConv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
+    "APPNPConv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
+    "GCN2Conv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
+    "ChebConv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
+    "GINConv": Rule(EXACT, MEAN, **_aggregates("_aggregator_type")),
+    "GINEConv": Rule(EXACT, SUM, sums=_yes),
+    "NNConv": Rule(EXACT, MEAN, **_reduced()),
+    "GMMConv": Rule(EXACT, MEAN, **_reduced()),
+    "RelGraphConv": Rule(EXACT, SUM, sums=_yes),
+    "GatedGraphConv": Rule(EXACT, SUM, sums=_yes, after=("gru",)),
+    "AtomicConv": Rule(EXACT, SUM, sums=_yes),
+    "CFConv": Rule(EXACT, SUM, sums=_yes, after=("project_out",)),
+    "EGNNConv": Rule(EXACT, MEAN, sums=_yes, after=("node_mlp",)),
+    "PNAConv": Rule(
+        WARNED,
+        BATCH_SIZE,
+        degrees=_yes,
+        after=("mixing_layer",),
+        trouble=_towers,
+    ),
+    "GATConv": Rule(RATIO, "ratio of sums, as it is"),
+    "GATv2Conv": Rule(RATIO, "ratio of sums, as it is"),
+    "EGATConv": Rule(RATIO, "ratio of sums, as it is"),
+    "EdgeGATConv": Rule(RATIO, "ratio of sums, as it is"),
+    "DotGatConv": Rule(RATIO, "ratio of sums, as it is"),
+    "AGNNConv": Rule(RATIO, "ratio of sums, as it is"),
+    "HGTConv": Rule(RATIO, "ratio of sums, as it is"),
+    "GroupRevRes": Rule(PARTS, "as its layer"),
+    "HeteroGraphConv": Rule(PARTS, "as its layers"),
+    "EdgeWeightNorm": Rule(WARNED, SUMS_OF_WEIGHTS, trouble=_edge_weights),
+    "EdgeConv": _warned(_no_estimate("max")),
+    "DGNConv": _warned("it averages along eigenvectors of the graph"),
+    "TWIRLSConv": _warned("it solves for the degrees of the batch in many steps"),
+    "TWIRLSUnfoldingAndAttention": _warned(
+        "it solves for the degrees of the batch in many steps"
+    ),
+    "DenseGraphConv": _warned(DENSE),
+    "DenseSAGEConv": _warned(DENSE),
+    "DenseChebConv": _warned(DENSE),
+    "CuGraphGATConv": _warned(FUSED),
+    "CuGraphRelGraphConv": _warned(FUSED),
+    "CuGraphSAGEConv": _warned(FUSED),
+}
+
+# What a module of one's own calls if it passes messages.
+PASSES = {
+    *("update_all", "multi_update_all", "send_and_recv", "pull", "push"),
+    *("in_degrees", "out_degrees", "edge_softmax", "gspmm", "u_mul_e_sum"),
+    *("copy_u_sum", "copy_u_mean", "copy_u_max", "copy_e_sum", "copy_e_mean"),
+}
+
+
+def rule_of(layer: Any) -> Rule | None:
+    """The row of a layer, by the first class of DGL's among its bases; or None."""
+    for kind in type(layer).__mro__:
+        if kind.__module__.startswith("dgl.") and kind.__name__ in TABLE:
+            return TABLE[kind.__name__]
+    return None
+
+
+def trouble_of(layer: Any, scale: str | None) -> str | None:
+    """Why a layer stays biased in spite of `unbiased`, or None.
+
+    Args:
+        layer: any module.
+        scale: of `unbiased`.
+    """
+    rule = rule_of(layer)
+    own = passes_messages(layer)
+    if rule is None:
+        return "'unbiased' does not know how it uses its graph" if own else None
+    if own:
+        return "it passes messages in a way of its own"
+    why = rule.trouble(layer)
+    if why is None and scale is None and rule.sums(layer):
+        why = "it adds up messages; use 'scale=\"sum\"'"
+    return why
+
+
+def passes_messages(layer: Any) -> bool:
+    """Whether the class of a module, not one of DGL's, passes messages itself."""
+    for kind in type(layer).__mro__:
+        if kind.__module__.split(".")[0] in ("dgl", "torch", "builtins"):
+            return False
+        for value in kind.__dict__.values():
+            if isinstance(value, FunctionType) and PASSES & _names(value.__code__):
+                return True
+    return False
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that a function uses, and the functions within it."""
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def aggregating(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The layers of a model that aggregate, by name."""
+    for name, layer in model.named_modules():
+        rule = rule_of(layer)
+        known = rule is not None and rule.status != PARTS
+        if known or (rule is None and passes_messages(layer)):
+            yield name, layer
 
 
 def is_cured(layer: nn.Module) -> bool:
     """Whether `unbiased` has seen a layer."""
-    return estimate in layer._forward_pre_hooks.values()
+    return any(isinstance(hook, Estimate) for hook in layer._forward_pre_hooks.values())
+
+
+def scales(layer: nn.Module) -> bool:
+    """Whether `unbiased` has been told to scale the sums of a layer."""
+    hooks = layer._forward_pre_hooks.values()
+    return any(isinstance(hook, Estimate) and hook.scale == "sum" for hook in hooks)
 
 
 def normalises(layer: Any) -> bool:
     """Whether a layer divides by degrees."""
-    if isinstance(layer, layers.GraphConv):
-        return bool(layer._norm != "none")
-    if isinstance(layer, layers.SAGEConv):
-        return bool(layer._aggre_type == "gcn")
-    return isinstance(layer, NORMALISED)
+    rule = rule_of(layer)
+    return rule is not None and rule.degrees(layer)
 
 
-def estimate(layer: Any, args: Any, kwargs: Any) -> Any:
-    """Gives a layer a view of its graph; a forward pre-hook."""
-    names = inspect.signature(type(layer).forward).parameters
-    named = {**dict(zip(list(names)[1:], args, strict=False)), **kwargs}
-    graph = named["graph"]
-    if carries(graph, BIASED):
-        raise ValueError(
-            "'model' must get uniform draws where it was made unbiased (got a batch of "
-            "a sampler with 'prob', 'mask' or 'bias'); leave that out"
-        )
-    if not carries(graph, ARRIVE):
-        if not graph.is_block:
-            return None  # not a sample, for all that is known
-        raise ValueError(
-            "'model' must get blocks with degrees where it was made unbiased (got some "
-            "without); take a sampler of gttf_dgl with the whole graph, and call "
-            "'unbiased' before its DataLoader starts"
-        )
-    counts_edges = isinstance(layer, layers.GraphConv | layers.SAGEConv)
-    if named.get("edge_weight") is not None and not counts_edges:
-        raise ValueError(
-            f"'edge_weight' must be None in {type(layer).__name__}, which would divide "
-            "by sampled weights (got some); use GraphConv"
-        )
-    return (), {**named, "graph": view(graph)}
+class Estimate:
+    """Gives a layer a view of its graph; a forward pre-hook.
+
+    Args:
+        scale: "sum" multiplies sums of messages by δ / |S|; None leaves them.
+    """
+
+    def __init__(self, scale: str | None) -> None:
+        self.scale = scale
+
+    def __call__(self, layer: Any, args: Any, kwargs: Any) -> Any:
+        """The arguments of the layer, with another graph."""
+        names = inspect.signature(type(layer).forward).parameters
+        named = {**dict(zip(list(names)[1:], args, strict=False)), **kwargs}
+        place = "graph" if "graph" in named else "g"
+        graph: Any = named.get(place)
+        rule = rule_of(layer)
+        if rule is None or not hasattr(graph, "canonical_etypes"):
+            return None
+        if carries(graph, BIASED):
+            raise ValueError(
+                "'model' must get uniform draws where it was made unbiased (got a "
+                "batch of a sampler with 'prob', 'mask' or 'bias'); leave that out"
+            )
+        summed = self.scale == "sum" and rule.sums(layer)
+        if not (rule.degrees(layer) or summed) or isinstance(graph, Estimated):
+            return None
+        if not carries(graph, ARRIVE):
+            if not graph.is_block:
+                return None  # not a sample, for all that is known
+            raise ValueError(
+                "'model' must get blocks with degrees where it was made unbiased (got "
+                "some without); take a sampler of gttf_dgl with the whole graph, and "
+                "call 'unbiased' before its DataLoader starts"
+            )
+        if named.get("edge_weight") is not None and not rule.weighted:
+            raise ValueError(
+                f"'edge_weight' must be None in {type(layer).__name__}, which would "
+                "divide by sampled weights (got some); use GraphConv"
+            )
+        return (), {**named, place: view(graph)}

@@ -11,10 +11,11 @@ from gttf_dgl._resume import Rest, numpy_state, put_numpy
 from gttf_sampler._loading.keys import BatchKeys
 from gttf_sampler._loading.order import Order
 from gttf_sampler._loading.progress import Counted, Pass
-from gttf_sampler._loading.state import VERSION, checked
+from gttf_sampler._loading.state import SPOT, VERSION, checked, described
 from gttf_sampler._loading.threaded import ThreadedLoader
 
 DATASETS = (TensorizedDataset, DDPTensorizedDataset)
+NOT_DRAWN = {"features", "fused", "thread_workers", "output_device", "generator"}
 HELD = ("epoch", "position", "begun", "start", "passes", "now", "order", "numpy")
 
 
@@ -27,6 +28,7 @@ class Resumable(ThreadedLoader):
     dataset: Any
     shuffle: bool
     graph_sampler: Any
+    graph: Any
     _under_way: Pass | None = None
     _loaded: dict[str, Any] | None = None
     _skip = 0  # how many batches the iterator leaves out that is being made
@@ -71,9 +73,8 @@ class Resumable(ThreadedLoader):
         epoch that is the beginning of the next one.
 
         Args:
-            state_dict: of a loader with as many seeds, the same batches, the same
-                number of workers and a sampler with the same seed. Nothing happens if
-                it is empty.
+            state_dict: of a loader with the same seeds, batches, number of workers and
+                settings of the sampler. Nothing happens if it is empty.
         """
         if isinstance(state_dict, dict) and not state_dict:
             return
@@ -154,7 +155,21 @@ class Resumable(ThreadedLoader):
             "num_workers": self.num_workers,
             "persistent_workers": self._persists(),
             "seed": seed,
+            **self._settings(),
         }
+
+    def _settings(self) -> dict[str, Any]:
+        """What batches depend on beside their keys, by name."""
+        sampler, g = inner(self), self.graph
+        found = {
+            name: described(value, SPOT)
+            for name, value in vars(sampler).items()
+            if not name.startswith("_") and name not in NOT_DRAWN
+        }
+        seeds = described(self.dataset._id_tensor, SPOT)
+        counts = [getattr(g, name, None) for name in ("num_nodes", "num_edges")]
+        sizes = [count() for count in counts if callable(count)]
+        return {**found, "graph": sizes, "seeds": seeds}
 
 
 def inner(loader: Any) -> Any:

@@ -1,6 +1,7 @@
 """check_unbiased(): whether a model's layers are right in the mean over batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
 from typing import Any
 
 import dgl
@@ -8,7 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from gttf_dgl import _check
-from gttf_dgl._layers import NORMALISED, SUMMED, is_cured, normalises
+from gttf_dgl._layers import (
+    RATIO,
+    aggregating,
+    is_cured,
+    rule_of,
+    scales,
+    trouble_of,
+)
 from gttf_sampler._check import at_least, finite, functions, shown
 from gttf_sampler.verdict import Passes, UnbiasedReport, evaluating, report, without
 
@@ -74,8 +82,7 @@ def check_unbiased(
     if forward is not None:
         functions("forward", [forward], many=True)
     call = _forward if forward is None else forward
-    kinds = (*NORMALISED, *SUMMED)
-    layers = {n: m for n, m in model.named_modules() if isinstance(m, kinds)}
+    layers = dict(aggregating(model))
     if not layers:
         raise ValueError("'model' must have layers that aggregate (got none)")
     count = g.num_nodes()
@@ -84,7 +91,7 @@ def check_unbiased(
     passes = Passes(layers, _ids)
     drawn = []
     inner = "_activation", "activation", "apply_func"
-    with evaluating(model), without(layers.values(), *inner):
+    with evaluating(model), without(layers.values(), *inner), _linear(layers.values()):
         _, _, batch = sampler.sample(g, nodes)
         with passes.whole():
             call(model, [g] * len(batch) if isinstance(batch, list) else g, x)
@@ -105,16 +112,45 @@ def _forward(model: Any, blocks: Any, x: Tensor) -> Tensor:
 
 def _ids(named: dict[str, Any]) -> Tensor:
     """The global ids of the nodes that a layer has features of."""
-    found: Tensor = named["graph"].srcdata[dgl.NID].long()
+    graph = named["graph"] if "graph" in named else named["g"]
+    found: Tensor = graph.srcdata[dgl.NID].long()
     return found
+
+
+class _First(nn.Module):
+    """Gives its first argument."""
+
+    def forward(self, first: Tensor, *rest: Any) -> Tensor:
+        """`first`, as it is."""
+        return first
+
+
+@contextmanager
+def _linear(layers: Iterable[Any]) -> Any:
+    """The layers without what is not linear behind their sums."""
+    own = []
+    for layer in layers:
+        rule = rule_of(layer)
+        own += [(layer, name) for name in (() if rule is None else rule.after)]
+    parts = [getattr(layer, name) for layer, name in own]
+    for layer, name in own:
+        setattr(layer, name, _First())
+    try:
+        yield
+    finally:
+        for (layer, name), part in zip(own, parts, strict=True):
+            setattr(layer, name, part)
 
 
 def _cure(layer: Any) -> str:
     """What may help a layer that is off."""
-    if normalises(layer):
-        if not is_cured(layer):
-            return "model = gttf_dgl.unbiased(model)"
-        return "a sample per layer (rooted=False), and a block for every step"
-    if not is_cured(layer):
+    rule, why = rule_of(layer), trouble_of(layer, "sum")
+    if rule is None or why is not None:
+        return f"no estimate; {why}"
+    if rule.sums(layer) and not scales(layer):
         return "model = gttf_dgl.unbiased(model, scale='sum')"
-    return "more neighbours; there is no estimate for this layer"
+    if rule.status == RATIO:
+        return "more neighbours; the ratio of two estimates is off by its nature"
+    if not is_cured(layer):
+        return "model = gttf_dgl.unbiased(model)"
+    return "a sample per layer (rooted=False), and a block for every step"

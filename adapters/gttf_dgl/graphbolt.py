@@ -18,7 +18,7 @@ except (ImportError, OSError) as err:
     raise ImportError(
         "'gttf_dgl.graphbolt' needs dgl 2.1.0 with torch 2.2.0 or 2.2.1 "
         f"(got dgl {dgl.__version__}, torch {torch.__version__}); "
-        "install them with: pip install 'gttf-sampler[graphbolt]'"
+        "install them from a checkout with: pip install '.[graphbolt]'"
     ) from err
 
 from gttf_dgl import _check, _fused

@@ -91,6 +91,10 @@ class SAINTSampler(Sampler):
             rule = "must have one node type and one edge type"
             _check.fail_like_dgl("g", rule, f"{g.ntypes} and {g.canonical_etypes}")
         _check.prefetched(g, self)
+        what = "edge" if self.mode == "edge" else "node"
+        if self.budget[0] and not getattr(g, f"num_{what}s")():  # DGL raises as well
+            rule = f"must have at least one {what} to draw from"
+            _check.fail_like_dgl("g", rule, "none")
         ids = [indices] if isinstance(indices, Tensor) else []
         key = self._keys.next(ids)
         nodes = getattr(self, f"_by_{self.mode}")(g, key).to(g.idtype)

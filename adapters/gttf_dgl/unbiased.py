@@ -1,13 +1,15 @@
-"""unbiased(): layers that normalise by degree, right on sampled blocks and graphs."""
+"""unbiased(): layers that are right in the mean over sampled blocks and graphs."""
 
-from typing import Any, TypeVar
+import warnings
+from typing import TypeVar
 
 from torch import nn
 
 from gttf_dgl import _check
 from gttf_dgl._degrees import Wanted
-from gttf_dgl._layers import SUMMED, estimate, is_cured, normalises
+from gttf_dgl._layers import Estimate, normalises, rule_of, trouble_of
 from gttf_sampler._check import shown
+from gttf_sampler.estimate import BiasedLayerWarning
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -37,34 +39,44 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
     ever.
 
     Args:
-        model: a layer of DGL, or any module that contains some: GraphConv, SGConv,
-            TAGConv, APPNPConv, GCN2Conv, ChebConv, SAGEConv("gcn"). Others stay as they
-            are, and so do weights: `edge_weight` is for GraphConv, whose degrees count
-            edges.
-        scale: "sum" also multiplies the sums of GINConv and GraphConv(norm="none") by
-            δ / |S|, the share that was sampled.
+        model: a layer of DGL, or any module that contains some. What is done to which
+            layer is in the table of docs/normalise.md; layers without an estimate, and
+            a user's own, are named in a `BiasedLayerWarning`. Weights stay as they are:
+            `edge_weight` is for GraphConv, whose degrees count edges.
+        scale: "sum" also multiplies sums of messages (GINConv, GINEConv, RelGraphConv,
+            GraphConv(norm="none") and others that add) by δ / |S|, the share that was
+            sampled.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"'model' must be a torch.nn.Module (got {shown(model)})")
     if scale is not None:
         _check.one_of("scale", scale, SCALES)
-    found = [part for part in model.modules() if _concerned(part, scale)]
-    for layer in found:
-        if getattr(layer, "_cached", False):
+    left: dict[str, str] = {}
+    for layer in model.modules():
+        if normalises(layer) and getattr(layer, "_cached", False):
             raise ValueError(
                 "'model' must not cache its features, as every batch has others (got "
                 f"{type(layer).__name__}(cached=True)); make it with cached=False"
             )
-    for layer in found:
-        if not is_cured(layer):
-            layer.register_forward_pre_hook(estimate, with_kwargs=True)
+        why = trouble_of(layer, scale)
+        if why is not None:
+            left[type(layer).__name__] = why
+    for layer in model.modules():
+        if rule_of(layer) is None:
+            continue
+        hooks = layer._forward_pre_hooks.values()
+        found = next((hook for hook in hooks if isinstance(hook, Estimate)), None)
+        if found is None:
+            found = Estimate(None)
+            layer.register_forward_pre_hook(found, with_kwargs=True)
+        found.scale = scale or found.scale
     Wanted.answer = True
+    if left:
+        named = "; ".join(f"{kind} ({why})" for kind, why in left.items())
+        warnings.warn(
+            f"'unbiased' cannot vouch for {named}; 'check_unbiased' says by how much "
+            "they are off",
+            BiasedLayerWarning,
+            stacklevel=2,
+        )
     return model
-
-
-def _concerned(layer: Any, scale: str | None) -> bool:
-    """Whether a layer is to see estimates."""
-    if normalises(layer):
-        return True
-    summed = getattr(layer, "_aggregator_type", "sum") == "sum"  # of GINConv
-    return scale == "sum" and isinstance(layer, SUMMED) and summed

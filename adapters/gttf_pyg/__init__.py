@@ -12,7 +12,7 @@ try:
 except ImportError as err:
     raise ImportError(
         "'gttf_pyg' needs torch-geometric; "
-        "install it with: pip install 'gttf-sampler[pyg]'"
+        "install it with: pip install 'torch-geometric>=2.6'"
     ) from err
 
 from gttf_pyg.bidirectional import BidirectionalNeighborSampler
@@ -36,12 +36,13 @@ from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_pyg.shadow import ShaDowKHopSampler
 from gttf_pyg.transforms import GTTFNorm, ToCompact
 from gttf_pyg.unbiased import unbiased
-from gttf_sampler.estimate import SampledDegreeWarning
+from gttf_sampler.estimate import BiasedLayerWarning, SampledDegreeWarning
 
 if TYPE_CHECKING:
     from gttf_pyg.lightning import LightningLinkData, LightningNodeData
 
 __all__ = [
+    "BiasedLayerWarning",
     "BidirectionalNeighborSampler",
     "ClusterData",
     "ClusterLoader",

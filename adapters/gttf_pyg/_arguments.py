@@ -74,6 +74,8 @@ def edge_label_index_of(
     kind, edges = None, value
     if getattr(sampler, "is_hetero", False):
         kind, edges = _edge_type(value)
+    elif isinstance(value, tuple) and len(value) == 2 and value[0] is None:
+        edges = value[1]  # as PyG has them for stores
     if isinstance(edges, Tensor | np.ndarray | list):
         edges = as_dense("edge_label_index", edges)
     if isinstance(edges, Tensor) and (is_integer(edges) or edges.numel() == 0):

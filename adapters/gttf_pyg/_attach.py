@@ -115,18 +115,16 @@ class Origin:
         """The relation of the graph that edges of this type come from."""
         named = kind[::-1] if backward and kind != ONLY else kind
         adj = self.sampler.adjs[named]
-        columns = {}
+        columns: dict[str, Tensor] = {}
+        types: dict[str, Tensor] = {}
         if isinstance(self.data, Data | HeteroData):
             store = self.data.edge_stores[0] if kind == ONLY else self.data[kind]
-            columns = {
-                name: value
-                for name, value in store.items()
-                if isinstance(value, Tensor)
-                and value.is_floating_point()
-                and value.shape == (adj.num_edges,)
-                and store.is_edge_attr(name)
-            }
-        return Whole(adj, columns, one_type=named[0] == named[2])
+            for name, value in store.items():
+                fits = isinstance(value, Tensor) and value.shape == (adj.num_edges,)
+                if fits and store.is_edge_attr(name):
+                    real = value.is_floating_point()
+                    (columns if real else types)[name] = value
+        return Whole(adj, columns, named[0] == named[2], types)
 
 
 def _needed(store: Any, source: Any, target: Any) -> list[tuple[str, Any]]:

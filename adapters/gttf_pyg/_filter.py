@@ -11,10 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader.utils import index_select
+from torch_geometric.loader.utils import (
+    filter_custom_hetero_store,
+    filter_custom_store,
+    index_select,
+)
 from torch_geometric.sampler import SamplerOutput
 
 from gttf_pyg._sources import fetch, is_source, of_edges
+from gttf_pyg._stores import NodeColumns, edge_features
 from gttf_sampler._backends.memory import IDS
 from gttf_sampler._loading.lane import Lane, lane_under_way
 from gttf_sampler.gather import gather_columns, gathers_into
@@ -47,12 +52,7 @@ def join(
         _nodes(data, store, told, out.node, wanted)
         _edges(data, store, told, (out.row, out.col), out.edge, wanted)
         wanted.gather()
-        _set(told, "batch", out.batch)
-        _set(told, "num_sampled_nodes", out.num_sampled_nodes)
-        _set(told, "num_sampled_edges", out.num_sampled_edges)
-        if out.orig_row is not None and out.orig_col is not None:
-            made._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
-        return made
+        return _tell_of_sample(made, out)
     none = torch.empty(0, dtype=torch.int64)
     nodes, edges = made._node_store_dict, made._edge_store_dict
     for kind, store in data._node_store_dict.items():
@@ -62,13 +62,74 @@ def join(
         edge = out.edge and out.edge.get(kind, none)
         ends = out.row.get(kind, none), out.col.get(kind, none)
         _edges(data, store, edges[kind]._mapping, ends, edge, wanted)
-        if out.orig_row is not None and out.orig_col is not None:
-            both = torch.stack([out.orig_row[kind], out.orig_col[kind]])
-            edges[kind]._orig_edge_index = both
     wanted.gather()  # before the names that a batch uses for something else
+    return _tell_of_sample(made, out)
+
+
+def join_stores(loader: Any, out: Any, sampler: Any, tell: Any) -> Any:
+    """The batch of a loader of stores, with its features of nodes and of edges.
+
+    PyG gathers the features of edges by node where there are no types, and leaves them
+    out where there are (its issue 9566).
+
+    Args:
+        loader: with the `edge_columns` of its stores.
+        out: what was sampled.
+        sampler: what has sampled it.
+        tell: a function of (data, metadata, type of the seeds), which adds the seeds.
+    """
+    if loader.transform_sampler_output:
+        out = loader.transform_sampler_output(out)
+    features, graphs = loader.data
+    typed = not isinstance(out, SamplerOutput)
+    edges = _edge_ids(out, getattr(sampler, "edge_permutation", None))
+    select = filter_custom_hetero_store if typed else filter_custom_store
+    columns = loader.edge_columns
+    parts = out.node, out.row, out.col, out.edge, loader.custom_cls
+    data = select(NodeColumns(features, columns), graphs, *parts)
+    for kind, name, rows in edge_features(features, columns, edges):
+        (data[kind] if typed else data)[name] = rows
+    for kind, node in out.node.items() if typed else [(None, out.node)]:
+        (data[kind] if typed else data._store)._mapping.setdefault("n_id", node)
+    for kind, edge in edges.items():
+        if edge is not None:
+            (data[kind] if typed else data._store)._mapping.setdefault("e_id", edge)
+    data = tell(_tell_of_sample(data, out), out.metadata, loader.input_data.input_type)
+    return data if loader.transform is None else loader.transform(data)
+
+
+def _edge_ids(out: Any, perm: Any) -> dict[Any, Tensor | None]:
+    """The edges of a sample by edge type, as positions among those that are stored."""
+    if isinstance(out, SamplerOutput):
+        found, perm = {None: out.edge}, {None: perm}
+    else:
+        found, perm = out.edge or {}, perm or {}
+    return {
+        kind: edge
+        if edge is None or perm.get(kind) is None
+        else perm[kind][edge.to(torch.int64)]
+        for kind, edge in found.items()
+    }
+
+
+def _tell_of_sample(made: Any, out: Any) -> Any:
+    """Adds what a sampler knows of its sample beside nodes and edges."""
+    both = out.orig_row is not None and out.orig_col is not None
+    if isinstance(out, SamplerOutput):
+        told = made._store._mapping
+        _set(told, "batch", out.batch)
+        _set(told, "num_sampled_nodes", out.num_sampled_nodes)
+        _set(told, "num_sampled_edges", out.num_sampled_edges)
+        if both:
+            made._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
+        return made
+    nodes, edges = made._node_store_dict, made._edge_store_dict
     _tell(nodes, "batch", out.batch)
     _tell(nodes, "num_sampled_nodes", out.num_sampled_nodes)
     _tell(edges, "num_sampled_edges", out.num_sampled_edges)
+    for kind in out.orig_row if both else ():
+        ends = out.orig_row[kind], out.orig_col[kind]
+        edges[kind]._orig_edge_index = torch.stack(ends)
     return made
 
 

@@ -3,8 +3,34 @@
 from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
+
 from gttf_pyg._keys import KeyedCollate
+from gttf_sampler import CompactAdj
 from gttf_sampler._loading.keyed import KeyedLoader
+from gttf_sampler._loading.state import SPOT, described
+
+DRAWN = (
+    *("num_neighbors", "num_samples", "sizes", "depth", "replace", "disjoint"),
+    *("subgraph_type", "temporal_strategy", "time_attr", "time_window", "weight_attr"),
+    *("bias", "exclude_edges", "max_nodes", "max_edges", "max_neighbors", "layerwise"),
+    *("neg_sampling", "node_idx", "adj"),
+)
+
+
+def settings_of(loader: Any) -> dict[str, Any]:
+    """All that the batches of a loader depend on beside their keys, by name."""
+    sampler = getattr(loader, "node_sampler", getattr(loader, "link_sampler", None))
+    found: dict[str, Any] = {}
+    for name in DRAWN:
+        owner = loader if name in vars(loader) else sampler
+        if hasattr(owner, name):
+            found[name] = getattr(owner, name)
+    adjs = getattr(sampler, "adjs", None) or {}
+    found["graph"] = {k: a for k, a in adjs.items() if isinstance(a, CompactAdj)}
+    seeds = vars(loader.input_data) if hasattr(loader, "input_data") else {}
+    found["seeds"] = {n: v for n, v in seeds.items() if isinstance(v, dict | Tensor)}
+    return {name: described(value, SPOT) for name, value in found.items()}
 
 
 class SeededLoader(KeyedLoader):
@@ -21,6 +47,10 @@ class SeededLoader(KeyedLoader):
     def use_keys(self) -> None:
         """Has every batch drawn with its key."""
         self.collate_fn = KeyedCollate(self)
+
+    def settings(self) -> dict[str, Any]:
+        """What batches depend on beside their indices and keys, by name."""
+        return settings_of(self)
 
     def runs_only_ours(self) -> bool:
         """Whether workers would run nothing but code that is safe in a thread."""

@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import SamplerOutput
 
-from gttf_sampler._check import count, fail
+from gttf_sampler._check import count, fail, size
 
 KEY = ("", "", "")
 
 
 def checked_limit(name: str, value: Any) -> int | None:
-    """`value`, which must be a number above zero, or None."""
-    return None if value is None else count(name, value)
+    """`value`, which must be a number, or None; a batch may have no edges."""
+    if value is None:
+        return None
+    return size(name, value) if name == "max_edges" else count(name, value)
 
 
 def limited(

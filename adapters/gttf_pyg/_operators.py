@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric import nn
 
 from gttf_pyg._sample import Sample
 from gttf_pyg._whole import KEPT, LOOPS, RECEIVED, SENT
@@ -154,41 +153,3 @@ def cluster(layer: Any, drawn: Drawn) -> Entries:
 def _finite(factor: Tensor) -> Tensor:
     """`factor` with zeros for infinities, as PyG has for nodes of degree zero."""
     return factor.masked_fill(factor.isinf(), 0)
-
-
-# Layers that normalise by degree: what they multiply by, and their name for weights.
-OPERATORS: dict[type, tuple[Operator, str]] = {
-    nn.ChebConv: (chebyshev, "norm"),
-    nn.ClusterGCNConv: (cluster, "edge_weight"),
-    nn.GCNConv: (gcn, "edge_weight"),
-    nn.GCN2Conv: (gcn, "edge_weight"),
-    nn.SGConv: (gcn, "edge_weight"),
-    nn.SSGConv: (gcn, "edge_weight"),
-    nn.TAGConv: (gcn, "edge_weight"),
-    nn.APPNP: (gcn, "edge_weight"),
-    nn.ARMAConv: (gcn, "edge_weight"),
-    nn.MixHopConv: (gcn, "edge_weight"),
-    nn.LGConv: (gcn, "edge_weight"),
-}
-# Layers that normalise by degree in other ways, for which there is no estimate here.
-UNCOVERED = (nn.DNAConv, nn.EGConv, nn.FAConv, nn.PDNConv)
-# Layers that add up messages, if that is how they aggregate.
-SUMS = (
-    nn.GINConv,
-    nn.GINEConv,
-    nn.GraphConv,
-    nn.SAGEConv,
-    nn.SimpleConv,
-    nn.GatedGraphConv,
-    nn.ResGatedGraphConv,
-    nn.LEConv,
-    nn.NNConv,
-    nn.CGConv,
-)
-
-
-def operator_of(layer: Any) -> tuple[Operator, str] | None:
-    """What a layer multiplies by if it normalises by degree, or None."""
-    if getattr(layer, "normalize", True) is False:
-        return None
-    return next((v for kind, v in OPERATORS.items() if isinstance(layer, kind)), None)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
 from torch_geometric.sampler.base import SubgraphType
@@ -129,13 +130,16 @@ def rows_of_parts(graph: PartitionedGraph, options: Options) -> Graph:
 
 
 def pairs_for(data: Any, seeds: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """Seed edges as PyG takes them for stores; they must be named."""
+    """Seed edges as PyG takes them for stores; of a graph in parts they are named."""
     graph, (edges, *rest) = partitioned(data), seeds
-    if graph is None:
+    if not isinstance(data, tuple):
         return seeds
-    if edges is None or (isinstance(edges, tuple) and isinstance(edges[0], str)):
+    named = isinstance(edges, tuple) and isinstance(edges[0], str)
+    if graph is not None and (edges is None or named):
         rule = "must name pairs of nodes of a partitioned graph"
         fail("edge_label_index", rule, edges)
+    if edges is None:  # all, where PyG asserts
+        edges = torch.stack(data[1].coo()[:2])
     return edges if isinstance(edges, tuple) else (None, edges), *rest
 
 

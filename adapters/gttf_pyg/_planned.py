@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
+from torch_geometric import sampler as theirs
 from torch_geometric.sampler import EdgeSamplerInput
 
 from gttf_pyg._check import as_reals
@@ -15,7 +17,8 @@ from gttf_pyg._keys import CPU, KeyedNegatives, keyed, uniform_nodes
 from gttf_pyg._rows import ONLY
 from gttf_pyg.negatives import NegativeSampling
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
-from gttf_sampler._check import fail, within
+from gttf_sampler._check import fail, fits, within
+from gttf_sampler.graph.kept import kept_of
 
 ROUNDS = 16  # of rejection; who is left then is drawn among what is allowed
 
@@ -37,10 +40,54 @@ class End(NamedTuple):
         return self.node[drawn.nodes[1].view(-1)]
 
 
+class TimedEnd(NamedTuple):
+    """An end whose nodes come to exist: in order of time, with the mass up to each."""
+
+    node: Tensor
+    time: Tensor
+    mass: Tensor | None
+
+    @classmethod
+    def of(cls, end: End, time: Tensor) -> TimedEnd:
+        """The nodes of `end`, by the times of all nodes."""
+        own, order = time.detach().cpu()[end.node].sort(stable=True)
+        mass = None if end.weight is None else end.weight[order].double().cumsum(0)
+        return cls(end.node[order], own, mass)
+
+    def draw(self, key: random.Key, limit: Tensor) -> Tensor:
+        """Nodes [k] that are not later than their limits [k], independently."""
+        fits("neg_sampling", 64 * limit.numel())
+        known = self.existing(limit)
+        word = random.stream(key, torch.arange(limit.numel()))
+        if self.mass is None:
+            return self.node[random.below_wide(word, known)]
+        total = self.mass[known - 1]
+        share = (word >> 11).bitwise_and_((1 << 53) - 1).double() / (1 << 53)
+        # right: a node without weight adds nothing, and is never the first above
+        place = torch.searchsorted(self.mass, share * total, right=True)
+        return self.node[place.minimum(torch.searchsorted(self.mass, total))]
+
+    def existing(self, limit: Tensor) -> Tensor:
+        """int64 [k]: the number of nodes up to each limit; there must be one."""
+        kind = torch.promote_types(self.time.dtype, limit.dtype)  # as PyG compares
+        if kind in (torch.float16, torch.bfloat16):
+            kind = torch.float32
+        ends = self.time.to(kind), limit.to(kind)
+        known = torch.searchsorted(ends[0], ends[1].contiguous(), right=True)
+        none = known == 0
+        if self.mass is not None:
+            none |= self.mass[known - 1] <= 0
+        if bool(none.any()):
+            rule = "must leave a node that exists at the time of every seed"
+            got = f"none at time {limit[none][0].item()}"
+            fail("neg_sampling", rule, got, "leave out such seeds")
+        return known
+
+
 class PlannedNegatives(KeyedNegatives):
     """Negatives of one batch that have been drawn already."""
 
-    def __init__(self, given: NegativeSampling, key: int, drawn: Any) -> None:
+    def __init__(self, given: theirs.NegativeSampling, key: int, drawn: Any) -> None:
         super().__init__(given, key)
         self.drawn: dict[str, Tensor] = drawn
 
@@ -55,12 +102,29 @@ class PlannedNegatives(KeyedNegatives):
 
 def negatives_of(given: Any, inputs: EdgeSamplerInput, sampler: Any, key: int) -> Any:
     """The negatives of a batch, drawn by its key."""
-    plain = not isinstance(given, NegativeSampling)
-    if plain or not (
-        given.avoid_edges or given.src_nodes is not None or given.dst_nodes is not None
+    if type(given).sample is not theirs.NegativeSampling.sample:
+        return given  # a class of the user draws them
+    if not _is_restricted(given) and not (
+        inputs.time is not None and any(x is not None for x in _times(inputs, sampler))
     ):
         return keyed(given, key)
     return PlannedNegatives(given, key, _Plan(given, inputs, sampler, key).drawn())
+
+
+def _is_restricted(given: theirs.NegativeSampling) -> bool:
+    """Whether some nodes or pairs are never negatives."""
+    if not isinstance(given, NegativeSampling):
+        return False
+    named = given.src_nodes is not None or given.dst_nodes is not None
+    return given.avoid_edges or named
+
+
+def _times(inputs: EdgeSamplerInput, sampler: Any) -> tuple[Any, Any]:
+    """The times of all nodes at either end, if they have some."""
+    kind, times = inputs.input_type, sampler.node_time
+    if kind is None or times is None:
+        return times, times
+    return times.get(kind[0]), times.get(kind[-1])
 
 
 class _Plan:
@@ -68,7 +132,7 @@ class _Plan:
 
     def __init__(
         self,
-        given: NegativeSampling,
+        given: theirs.NegativeSampling,
         inputs: EdgeSamplerInput,
         sampler: Any,
         key: int,
@@ -78,20 +142,18 @@ class _Plan:
         kind = inputs.input_type
         sizes: Any = sampler.num_nodes
         both = (sizes, sizes) if kind is None else (sizes[kind[0]], sizes[kind[-1]])
-        self.src = _end("src", given.src_nodes, given.src_weight, both[0])
-        self.dst = _end("dst", given.dst_nodes, given.dst_weight, both[1])
-        self.width = both[1]
-        self.sizes = both
+        self.width, self.sizes = both[1], both
+        self.src, self.dst = self._end("src"), self._end("dst")
+        self.avoids = getattr(given, "avoid_edges", False)
         self.sources: dict[Any, End] = {}  # by the time of a seed
-        times: Any = sampler.node_time
-        self.dst_time = times if kind is None or times is None else times.get(kind[-1])
-        self.src_time = times if kind is None or times is None else times.get(kind[0])
+        self.src_time, self.dst_time = _times(inputs, sampler)
         seeds = torch.stack([inputs.row, inputs.col])
         known = seeds
-        if given.pairs is not None:
-            for pair, size in zip(given.pairs, both, strict=True):
+        pairs = getattr(given, "pairs", None)
+        if pairs is not None:
+            for pair, size in zip(pairs, both, strict=True):
                 within("avoid_edges", pair, size)
-            known = torch.cat([seeds, given.pairs.cpu()], dim=1)
+            known = torch.cat([seeds, pairs.cpu()], dim=1)
         self.known = (known[0] * self.width + known[1]).unique()
 
     def drawn(self) -> dict[str, Tensor]:
@@ -113,14 +175,38 @@ class _Plan:
                 break
             ends = random.fold(self.key, 2 * turn), random.fold(self.key, 2 * turn + 1)
             if not triplets:
-                src[left] = self.src.draw(ends[0], count)[left]
-            dst[left] = self.dst.draw(ends[1], count)[left]
+                src[left] = self._draw("src", ends[0], count, limit)[left]
+            dst[left] = self._draw("dst", ends[1], count, limit)[left]
             when = None if limit is None else limit[left]
             left = left[~self._allowed(src[left], dst[left], when)]
         for place in left.tolist():
             when = None if limit is None else limit[place : place + 1]
             src[place], dst[place] = self._among_all(int(src[place]), place, when)
         return {"src": src, "dst": dst}
+
+    def _end(self, name: str) -> End:
+        """One end of the negatives, made once for all batches."""
+        nodes = getattr(self.given, f"{name}_nodes", None)
+        weight = getattr(self.given, f"{name}_weight")
+        size = self.sizes[name == "dst"]
+        made_of = [x for x in (nodes, weight) if x is not None]
+        make = partial(_end, name, nodes, weight, size)
+        found: End = kept_of(self.given).get(("end", name, size), make, *made_of)
+        return found
+
+    def _draw(
+        self, name: str, key: random.Key, count: int, limit: Tensor | None
+    ) -> Tensor:
+        """Nodes [count] of one end, each among those that exist at its time."""
+        end, time = getattr(self, name), getattr(self, f"{name}_time")
+        if limit is None or time is None:
+            drawn: Tensor = end.draw(key, count)
+            return drawn
+        place = "timed", name, self.inputs.input_type
+        made_of = [x for x in (*end, time) if x is not None]
+        make = partial(TimedEnd.of, end, time)
+        timed: TimedEnd = kept_of(self.given).get(place, make, *made_of)
+        return timed.draw(key, limit)
 
     def _allowed(self, src: Tensor, dst: Tensor, when: Tensor | None) -> Tensor:
         """Which pairs [k] may be negatives."""
@@ -129,7 +215,7 @@ class _Plan:
             ours = node is dst or not self.given.is_triplet()
             if when is not None and time is not None and ours:
                 bad |= time.cpu()[node] > when
-        if self.given.avoid_edges:
+        if self.avoids:
             bad |= torch.isin(src * self.width + dst, self.known)
             bad |= self._are_edges(src, dst)
         return ~bad
@@ -187,7 +273,7 @@ class _Plan:
             )
             left = torch.zeros((src.numel(), 2), dtype=torch.float64)
             left += torch.stack([dst.sum(), (dst > 0).sum()])
-            if self.given.avoid_edges:
+            if self.avoids:
                 by, to = self._avoided()
                 lost = torch.stack([dst[to], (dst[to] > 0).double()], dim=1)
                 left.index_add_(0, by, -lost)

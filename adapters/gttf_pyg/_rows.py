@@ -11,6 +11,7 @@ from gttf_pyg._check import as_pairs
 from gttf_pyg._compat import ordered_rows
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import dense, fail, mistyped, within
+from gttf_sampler.graph.tables import ascends_in_time
 
 EdgeType = tuple[str, str, str]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
@@ -87,7 +88,14 @@ def _sorted_rows(
     if columns.node_time is not None and "adj" in store:
         raise NotImplementedError("'time_attr' needs an edge_index or adj_t (got adj)")
     rowptr, col = ordered_rows(store, size, options.backward)
-    return from_rows(rowptr, col, size, columns, options)
+    adj = from_rows(rowptr, col, size, columns, options)
+    if adj.edge_time is not None and not ascends_in_time(adj):
+        if "edge_index" in store:
+            rule = "must only be set for edges that are sorted by column and then time"
+            fail("is_sorted", rule, "some that are not", "leave it out")
+        rule = "must find the edges of every row sorted by time in an adj_t"
+        fail("time_attr", rule, "others", "use an edge_index")
+    return adj
 
 
 def from_rows(

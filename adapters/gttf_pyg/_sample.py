@@ -7,6 +7,8 @@ from torch import Tensor
 
 from gttf_pyg._whole import KINDS, Whole
 
+TYPE = "edge_type"  # the name that PyG's users give to types of edges
+
 
 class Sample:
     """How the edges of a batch were drawn, and what the whole graph knows of its nodes.
@@ -35,7 +37,7 @@ class Sample:
         refusal: str | None = None,
     ) -> None:
         self.whole: Whole | None = whole
-        self.names = list(whole.columns)
+        self.names, self.types = list(whole.columns), list(whole.types)
         self.node, self.edge, self.receiver = node, edge, receiver
         self.law, self.hops, self.refusal = law, hops, refusal
         self.step = 0  # of the forward pass that is under way, if there are `hops`
@@ -57,6 +59,23 @@ class Sample:
         """See `Whole.largest`."""
         found: Tensor = self._kept(("most", name), device, self._of_graph)
         return found
+
+    def of_types(self, edge_type: Tensor, first: int, count: int) -> Tensor | None:
+        """[n, count]: edges of each type into a node, or None if the data has no types.
+
+        By value, because a batch may have been moved since they were read.
+        """
+        device = edge_type.device
+        if edge_type.numel() and int(edge_type.max()) >= count:
+            return None
+        for name in self.types:
+            there = self._kept(("type", name), device, self._of_types)
+            there = there[first : first + edge_type.numel()]
+            if torch.equal(there.to(edge_type.dtype), edge_type):
+                found: Tensor = self._kept(("typed", name), device, self._typed)
+                more = count - found.shape[1]
+                return torch.nn.functional.pad(found, (0, more)) if more > 0 else found
+        return None
 
     def takes_zero(self, name: str) -> bool:
         """Whether a weight of zero has kept an edge from being drawn."""
@@ -103,6 +122,13 @@ class Sample:
         column = self._graph.columns[name]
         return column[self.edge.to(column.device)]
 
+    def _of_types(self, name: str) -> Tensor:
+        column = self._graph.types[name]
+        return column[self.edge.to(column.device)]
+
+    def _typed(self, name: str) -> Tensor:
+        return self._graph.of_types(name, self.node[1])
+
     def _of_graph(self, name: str | None) -> Tensor:
         return self._graph.largest(name)
 
@@ -123,6 +149,10 @@ class Sample:
                 if name is not None:
                     self.weight(name, torch.device("cpu"))
                     self.takes_zero(name)
+            for name in self.types:
+                if name == TYPE:  # other integers may be times, and too many
+                    self._kept(("type", name), torch.device("cpu"), self._of_types)
+                    self._kept(("typed", name), torch.device("cpu"), self._typed)
             if self.whole.one_type:
                 for name in [None, *self.names]:
                     self.largest(name, torch.device("cpu"))

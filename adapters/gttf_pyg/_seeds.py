@@ -1,4 +1,4 @@
-"""Seeds that PyG has no words for, as loaders are given them."""
+"""Seeds beyond PyG's: of several node types, at other times, nodes of link loaders."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
-from gttf_pyg._layers import cure_of
-from gttf_pyg._operators import operator_of
+from gttf_pyg._layers import cure_of, divides_by_degree
 from gttf_pyg._sampled import SampledEdgeIndex
 from gttf_sampler._loading.watch import Watch
 from gttf_sampler.estimate import SampledDegreeWarning
@@ -37,7 +36,7 @@ def watch(batch: Any) -> None:
                     stacklevel=4,
                 )
                 return True
-            if operator_of(module) is not None and not value.is_floating_point():
+            if divides_by_degree(module) and not value.is_floating_point():
                 warnings.warn(
                     f"{kind} has divided by the degrees of a sampled batch, which are "
                     "not those of the graph; call 'model = gttf_pyg.unbiased(model)' "

@@ -26,12 +26,18 @@ class Whole:
         adj: its rows: for every node, the edges that it may draw.
         columns: the edge weights of the data by name, in the data's order of edges.
         one_type: whether both ends of an edge are of the same node type.
+        types: the columns of the data that may be types of edges, integers.
     """
 
     def __init__(
-        self, adj: CompactAdj, columns: Mapping[str, Tensor], one_type: bool
+        self,
+        adj: CompactAdj,
+        columns: Mapping[str, Tensor],
+        one_type: bool,
+        types: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.adj, self.columns, self.one_type = adj, columns, one_type
+        self.types = {} if types is None else types
         self._made: dict[Any, Any] = {}
 
     def of(self, kind: str, name: str | None, node: Tensor) -> Any:
@@ -55,6 +61,35 @@ class Whole:
 
         found: Tensor = self._once(("largest", name), find)
         return found
+
+    def of_types(self, name: str, node: Tensor) -> Tensor:
+        """[k, types]: how many edges of each type arrive at some nodes."""
+        keys, number = self._once(("types", name), self._typed)
+        width = self._num_types(name)
+        types = torch.arange(width, device=self.adj.device)
+        asked = node.to(self.adj.device)[:, None] * width + types
+        if not keys.numel():
+            return torch.zeros_like(asked)
+        place = torch.searchsorted(keys, asked).clamp(max=keys.numel() - 1)
+        found: Tensor = number[place] * (keys[place] == asked)
+        return found
+
+    def _num_types(self, name: str) -> int:
+        """One more than the largest type."""
+        column = self.types[name]
+        return int(column.max()) + 1 if column.numel() else 1
+
+    def _typed(self, name: str) -> tuple[Tensor, Tensor]:
+        """The pairs of (row, type) that there are, sorted, and the edges of each."""
+        adj, column, width = self.adj, self.types[name], self._num_types(name)
+        found = []
+        for part, row in row_chunks(adj):
+            ids = None if adj.edge_id is None else adj.edge_id[part].long()
+            kind = column[part if ids is None else ids.to(column.device)]
+            found.append(row * width + kind.to(adj.device, torch.int64))
+        every = torch.cat([adj.rowptr.new_zeros(0, dtype=torch.int64), *found])
+        keys, number = torch.unique(every, return_counts=True)
+        return keys, number
 
     def all_positive(self, name: str) -> bool:
         """Whether every edge has a weight above zero."""

@@ -11,7 +11,15 @@ from torch_geometric.nn import MessagePassing
 
 from gttf_pyg._check import function
 from gttf_pyg._layers import cure_of
-from gttf_pyg._operators import SUMS, operator_of
+from gttf_pyg._table import (
+    RATIO,
+    Trouble,
+    judged_by_messages,
+    judged_by_output,
+    rule_of,
+    sums,
+    trouble_of,
+)
 from gttf_sampler._check import at_least, finite, shown
 from gttf_sampler.verdict import Passes, UnbiasedReport, evaluating, report, without
 
@@ -86,9 +94,12 @@ def check_unbiased(
     index = torch.linspace(0, count - 1, min(seeds, count)).long().unique().tolist()
     batch = loader(index)
     nodes = batch.n_id[: batch.batch_size]
-    passes = Passes(layers, lambda named: batch.n_id, inner="propagate")
+    inner = {n: "propagate" for n, m in layers.items() if judged_by_messages(m)}
+    outer = {n for n, m in layers.items() if judged_by_output(m)}
+    passes = Passes(layers, lambda named: batch.n_id, inner, outer)
     drawn = []
-    with evaluating(model), without(layers.values(), "act"):
+    acts = [layer for layer in layers.values() if not _acts_on_messages(layer)]
+    with evaluating(model), without(acts, "act"):
         with passes.whole():
             call(model, data)
         exact = [(name, out[nodes.to(out.device)]) for name, out in passes.outputs]
@@ -98,7 +109,8 @@ def check_unbiased(
                 call(model, batch)
             drawn.append([(n, out[: batch.batch_size]) for n, out in passes.outputs])
     layerwise = getattr(loader.node_sampler, "layerwise", False)
-    return report(drawn, exact, layers, partial(_cure, layerwise), tolerance)
+    around = _around(model)
+    return report(drawn, exact, layers, partial(_cure, layerwise, around), tolerance)
 
 
 def _forward(model: Any, batch: Any) -> Tensor:
@@ -107,16 +119,34 @@ def _forward(model: Any, batch: Any) -> Tensor:
     return found
 
 
-def _cure(layerwise: bool, layer: Any) -> str:
+def _acts_on_messages(layer: Any) -> bool:
+    """Whether a layer has its activation within the sum, where it must stay."""
+    code = getattr(type(layer).message, "__code__", None)
+    return code is not None and "act" in code.co_names
+
+
+def _around(model: nn.Module) -> dict[nn.Module, Trouble]:
+    """Of layers within one that has no estimate, such as DirGNNConv, its trouble."""
+    found: dict[nn.Module, Trouble] = {}
+    for outer in model.modules():
+        trouble = trouble_of(outer, "sum")
+        if trouble is not None and not isinstance(outer, MessagePassing):
+            found |= dict.fromkeys(outer.modules(), trouble)
+    return found
+
+
+def _cure(layerwise: bool, around: dict[nn.Module, Trouble], layer: Any) -> str:
     """What may help a layer that is off."""
-    own = cure_of(layer)
-    if operator_of(layer) is not None:
-        if own is None:
-            return "model = gttf_pyg.unbiased(model)"
-        if not layerwise:
-            return "a loader with layerwise=True, and a hop for every step"
-        return "a hop of the loader for every step of the model"
-    sums = isinstance(layer, SUMS) and layer.aggr in ("add", "sum")
-    if sums and (own is None or own.scale is None):
+    own, rule = cure_of(layer), rule_of(layer)
+    found = around.get(layer) or trouble_of(layer, "sum")
+    if found is not None:
+        return f"no estimate; {found.why}"
+    if sums(layer) and (own is None or own.scale is None):
         return "model = gttf_pyg.unbiased(model, scale='sum')"
-    return "more neighbours; there is no estimate for this layer"
+    if own is None:
+        return "model = gttf_pyg.unbiased(model)"
+    if rule is not None and (rule.status == RATIO or rule.normalised(layer)):
+        return "more neighbours; the ratio of two estimates is off by its nature"
+    if not layerwise:
+        return "a loader with layerwise=True, and a hop for every step"
+    return "a hop of the loader for every step of the model"

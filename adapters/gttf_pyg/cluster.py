@@ -1,6 +1,7 @@
 """ClusterData, ClusterLoader: parts of a graph with few edges between them."""
 
 import copy
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from gttf_pyg._check import as_pairs
 from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._rows import ONLY
 from gttf_sampler import CompactAdj
-from gttf_sampler._check import count, fail, mistyped, one_of, shown
+from gttf_sampler._check import count, fail, mistyped, one_of, shown, yes_or_no
 from gttf_sampler.distributed import metis_parts
 
 
@@ -27,7 +28,7 @@ class ClusterData(theirs.ClusterData):
     ClusterData(4)
 
     Edges count in both directions, once, and self-loops not at all: directed graphs
-    will do. Needs `pip install 'gttf-sampler[metis]'`; a partition that was saved by
+    will do. Needs `pip install pymetis`; a partition that was saved by
     PyG is read without.
 
     Args:
@@ -50,9 +51,19 @@ class ClusterData(theirs.ClusterData):
         if data.edge_index is None:
             fail("data", "must have an edge_index", "none")
         for name, value in data.to_dict().items():
-            if isinstance(value, np.ndarray):  # PyG cannot cut these
+            nested = isinstance(value, Tensor) and value.is_nested
+            if isinstance(value, np.ndarray) or nested:  # PyG cannot cut these
                 mistyped("data", f"must hold tensors, also as {name!r}", shown(value))
-        count("num_parts", num_parts)
+        num_parts = count("num_parts", num_parts)
+        for name, flag in (("recursive", recursive), ("log", log)):
+            yes_or_no(name, flag)
+        yes_or_no("keep_inter_cluster_edges", keep_inter_cluster_edges)
+        for name, path in (("save_dir", save_dir), ("filename", filename)):
+            if not isinstance(path, str | PathLike | None):
+                mistyped(name, "must be a path or None", shown(path))
+        if num_parts > max(int(data.num_nodes), 1):
+            rule = f"must be at most the number of nodes, {data.num_nodes}"
+            fail("num_parts", rule, num_parts)
         one_of("sparse_format", sparse_format, ("csr", "csc"))
         where = save_dir, filename, log
         super().__init__(
@@ -63,8 +74,20 @@ class ClusterData(theirs.ClusterData):
         """The part of every node, [n]."""
         pairs = as_pairs("edge_index", edge_index).cpu()
         adjs = {ONLY: CompactAdj.from_edge_index(pairs, num_nodes)}
-        found = metis_parts(adjs, self.num_parts, recursive=self.recursive)
-        return found[""].to(edge_index.device)
+        for recursive in dict.fromkeys((self.recursive, True)):  # which fills more
+            found = metis_parts(adjs, self.num_parts, recursive=recursive)[""]
+            filled = found.unique().numel()
+            if filled == self.num_parts:
+                break
+        if filled < self.num_parts and num_nodes:
+            rule = "must be as many as METIS can fill with nodes"
+            got = f"{self.num_parts} for {num_nodes} nodes, which fill {filled}"
+            fail("num_parts", rule, got, "ask for fewer")
+        return found.to(edge_index.device)
+
+    def __getitem__(self, idx: int) -> Data:
+        """One part, by its number."""
+        return _own_count(theirs.ClusterData.__getitem__(_counted(self), idx))
 
 
 class ClusterLoader(theirs.ClusterLoader, SeededLoader):
@@ -81,9 +104,14 @@ class ClusterLoader(theirs.ClusterLoader, SeededLoader):
     ) -> None:
         if not isinstance(cluster_data, theirs.ClusterData):
             mistyped("cluster_data", "must be a ClusterData", shown(cluster_data))
+        empty = int((cluster_data.partition.partptr.diff() == 0).sum())
+        if empty:
+            rule = "must have a node in every part"
+            got = f"{empty} empty of {len(cluster_data)}"
+            fail("cluster_data", rule, got, "cut it into fewer")
         kwargs.pop("dataset", None)
         kwargs.pop("collate_fn", None)
-        super().__init__(cluster_data, **seeded(kwargs, seed))
+        super().__init__(_counted(cluster_data), **seeded(kwargs, seed))
         self.use_keys()
 
     def collate_fn(self, index: Any) -> Data:
@@ -92,8 +120,8 @@ class ClusterLoader(theirs.ClusterLoader, SeededLoader):
         cut = self.cluster_data.partition
         first, last = cut.partptr[index], cut.partptr[index + 1]
         if bool((cut.indptr[first] == cut.indptr[last]).all()):
-            return self._without_edges(first, last)  # where PyG fails
-        return self._collate(index)
+            return _own_count(self._without_edges(first, last))  # where PyG fails
+        return _own_count(self._collate(index))
 
     def _without_edges(self, first: Tensor, last: Tensor) -> Data:
         """The batch of parts whose nodes have no edge at all."""
@@ -110,3 +138,21 @@ class ClusterLoader(theirs.ClusterLoader, SeededLoader):
                 out[key] = select(value, none, data.__cat_dim__(key, value))
         out.edge_index = none.view(1, 0).repeat(2, 1)
         return out
+
+
+def _counted(clusters: Any) -> Any:
+    """Clusters whose data says how many edges it has.
+
+    PyG takes its edge_index away, and then knows the features of edges by their names
+    alone: those without "edge" in it would stay whole in every batch.
+    """
+    made = copy.copy(clusters)
+    made.data = copy.copy(clusters.data)
+    made.data._store["num_edges"] = int(clusters.partition.index.numel())
+    return made
+
+
+def _own_count(batch: Data) -> Data:
+    """`batch`, which counts its edges by itself."""
+    batch._store._mapping.pop("num_edges", None)
+    return batch

@@ -33,7 +33,8 @@ class FileStore(FeatureStore, GraphStore):
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
 
     `put_tensor` takes a `FeatureFile` or a tensor, whole; `get_tensor` reads rows. For
-    node types, `group_name` is the type.
+    node and edge types, `group_name` is the type. What has a row per edge, in the order
+    of the edges, comes by `e_id`.
 
     Args:
         graph: rows of "in", or {edge type: rows}; None where another store has them.

@@ -20,10 +20,12 @@ from gttf_pyg import _graph, _output
 from gttf_pyg._arguments import input_nodes_of, seeded
 from gttf_pyg._attached import detached
 from gttf_pyg._check import checked_edges, checked_nodes
+from gttf_pyg._filter import join_stores, tell_of_nodes
 from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import Options
+from gttf_pyg._stores import edge_columns
 from gttf_sampler._check import size, yes_or_no
 from gttf_sampler.rooted import BudgetSampler
 
@@ -152,4 +154,11 @@ class HGTLoader(theirs.HGTLoader, SeededLoader):
             filter_per_worker=filter_per_worker,
             **seeded(kwargs, seed),
         )
+        self.edge_columns = edge_columns(self.data, sampler)
         self.use_keys()
+
+    def filter_fn(self, out: Any) -> Any:
+        """Joins what was sampled with its features."""
+        if not self.edge_columns:
+            return super().filter_fn(out)
+        return join_stores(self, out, self.node_sampler, tell_of_nodes)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from gttf_pyg._check import MissingError, name_or_none
-from gttf_sampler._check import fail, finite, mistyped, shown
+from gttf_sampler._check import fail, finite, mistyped, shown, yes_or_no
 
 
 class Dated(NamedTuple):
@@ -64,6 +64,7 @@ def assert_no_future(
     if time_attr is None:
         mistyped("time_attr", "must be the name of an attribute", None)
     name_or_none("time_attr", time_attr)
+    yes_or_no("seeds", seeds)
     parts = list(_dated(batch, time_attr))
     if not parts:
         raise MissingError(

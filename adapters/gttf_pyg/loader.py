@@ -22,8 +22,15 @@ from gttf_pyg._arguments import (
 )
 from gttf_pyg._attach import Handed, Origin
 from gttf_pyg._attached import detached
-from gttf_pyg._filter import can_join, join, tell_of_links, tell_of_nodes
+from gttf_pyg._filter import (
+    can_join,
+    join,
+    join_stores,
+    tell_of_links,
+    tell_of_nodes,
+)
 from gttf_pyg._finish import Finish
+from gttf_pyg._keyed_loader import settings_of
 from gttf_pyg._keys import KeyedCollate, weakly
 from gttf_pyg._normalize import GCNWeights
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
@@ -35,7 +42,7 @@ from gttf_pyg._seeds import (
     source_nodes,
 )
 from gttf_pyg._sources import check_sources, has_sources, sized
-from gttf_pyg._stores import for_batches
+from gttf_pyg._stores import edge_columns
 from gttf_pyg._threads import COLLATES, only_ours
 from gttf_pyg.adjs import NeighborSampler as NeighborSampler  # as in PyG's `loader`
 from gttf_pyg.feature_store import FileStore
@@ -61,8 +68,9 @@ class Batches:
 
     def use_keys(self) -> None:
         """Has every batch drawn with its key; for the end of a constructor."""
-        self.collate_fn = KeyedCollate(self)
         sampler = getattr(self, "node_sampler", None) or self.link_sampler
+        self.edge_columns = edge_columns(self.data, sampler)
+        self.collate_fn = KeyedCollate(self)
         check_sources(self.data, sampler, can_join(self.data))
         weights = getattr(self.transform, "weights", None)
         self.origin = Origin(self.data, sampler, isinstance(weights, GCNWeights))
@@ -80,6 +88,10 @@ class Batches:
         if time is not None:
             return self.origin.mark(sample_at(self, index, time))
         return self.origin.mark(super().__call__(index))  # type: ignore[misc]
+
+    def settings(self) -> dict[str, Any]:
+        """What batches depend on beside their indices and keys, by name."""
+        return settings_of(self)
 
     def runs_only_ours(self) -> bool:
         """Whether workers would run nothing but code that is safe in a thread."""
@@ -127,6 +139,8 @@ class Batches:
             return out
         mine: Any = self
         sampler = getattr(mine, "node_sampler", None) or mine.link_sampler
+        if self.edge_columns and type(sampler).__name__ != "DistNeighborSampler":
+            return join_stores(self, out, sampler, self.tell)
         # In processes of their own, PyG gathers into memory that is shared.
         here = get_worker_info() is None or has_sources(mine.data)
         ours = isinstance(sampler, GTTFSampler) and here
@@ -247,8 +261,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
             **handed_on(given, sampler),
             "input_id": input_id_of(input_id, seeds[0]),
         }
-        data = for_batches(detached(data), sampler)
-        super().__init__(data, num_neighbors, *seeds, **told)
+        super().__init__(detached(data), num_neighbors, *seeds, **told)
         if mixed is not None:
             self.input_data = mixed
         self.use_keys()
@@ -334,7 +347,9 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         sources = source_nodes(given, sampler)
         if sources is not None:
             edge_label_index = sources.placeholder()
-        if not isinstance(neg_sampling, str | NegativeSampling | dict | tuple | None):
+        empty = isinstance(neg_sampling, dict | tuple) and not neg_sampling
+        kinds = str | NegativeSampling | dict | tuple | None
+        if empty or not isinstance(neg_sampling, kinds):
             rule = "must be a NegativeSampling"
             mistyped("neg_sampling", rule, shown(neg_sampling))
         if neg_sampling_ratio is not None:
@@ -344,7 +359,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
         )
         seeds = pairs_for(data, seeds)
         super().__init__(
-            for_batches(detached(data), sampler),
+            detached(data),
             num_neighbors,
             *seeds,
             neg_sampling=neg_sampling,

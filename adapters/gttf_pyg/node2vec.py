@@ -28,6 +28,7 @@ from gttf_sampler._check import (
     yes_or_no,
 )
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
+from gttf_sampler._loading.state import SPOT, described, described_graph
 from gttf_sampler.embedding import Epoch, LinkSplit
 from gttf_sampler.embedding.fit import fit
 from gttf_sampler.embedding.settings import Options, Task
@@ -226,11 +227,22 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
             self._walk_loss,
             self._link_score,
             partial(zeros, None),
+            self._settings,
         )
         generator = self.generator if generator is None else generator
         options = epochs, optimizer, lr, weight_decay, batch_size, schedule, hogwild
         rest = valid, patience, checkpoint, resume, progress, generator
         return fit(task, Options(*options, *rest))
+
+    def _settings(self, most: int | None = None) -> dict[str, Any]:
+        """All that walks depend on beside seeds and keys, by name."""
+        names = "context_size", "walks_per_node", "p", "q", "num_negative_samples"
+        return {
+            "model": type(self).__name__,
+            "edge_index": described_graph(self.adj, most),
+            "walk_length": self.walk_length + 1,
+            **{name: described(getattr(self, name)) for name in names},
+        }
 
     def _walk_batches(self, size: int, generator: torch.Generator) -> Any:
         """Walks and negative walks of batches of all nodes, in a random order."""
@@ -299,6 +311,11 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
 
 class WalkLoader(KeyedLoader):
     """The loader of a `Node2Vec`."""
+
+    def settings(self) -> dict[str, Any]:
+        """What walks depend on beside their seeds and keys, by name."""
+        walker = getattr(self.collate_fn, "__self__", None)
+        return walker._settings(SPOT) if isinstance(walker, Node2Vec) else {}
 
     def runs_only_ours(self) -> bool:
         """Whether workers would run nothing but code that is safe in a thread."""

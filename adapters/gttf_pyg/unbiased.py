@@ -1,14 +1,16 @@
-"""unbiased(): layers that normalise by degree, right on sampled batches."""
+"""unbiased(): layers that are right in the mean over sampled batches."""
 
+import warnings
 from typing import Any, TypeVar
 
 from torch import nn
-from torch_geometric.nn import ClusterGCNConv, EGConv, MessagePassing
+from torch_geometric.nn import ClusterGCNConv, MessagePassing
 
 from gttf_pyg._layers import Cure, cure_of
-from gttf_pyg._operators import SUMS, UNCOVERED, operator_of
 from gttf_pyg._sampled import SampledEdgeIndex
+from gttf_pyg._table import REFUSED, Rule, rule_of, trouble_of
 from gttf_sampler._check import one_of, shown
+from gttf_sampler.estimate import BiasedLayerWarning
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -40,9 +42,9 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
     package has sampled, such as those of the whole graph, are computed as ever.
 
     Args:
-        model: a layer or a model of PyG, or any module that contains some: GCNConv,
-            GCN2Conv, SGConv, SSGConv, TAGConv, APPNP, ChebConv, ARMAConv, MixHopConv,
-            LGConv, ClusterGCNConv. Others, like SAGEConv and GATConv, stay as they are.
+        model: a layer or a model of PyG, or any module that contains some. What is done
+            to which layer is in the table of docs/normalise.md; layers without an
+            estimate, and a user's own, are named in a `BiasedLayerWarning`.
         scale: "sum" also multiplies sums of messages (GINConv, GraphConv, SAGEConv with
             aggr="sum", and others that add) by δ / |S|, the share that was sampled.
     """
@@ -50,16 +52,15 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
         raise TypeError(f"'model' must be a torch.nn.Module (got {shown(model)})")
     if scale is not None:
         one_of("scale", scale, SCALES)
+    _check(model, scale)
     layers = [part for part in model.modules() if isinstance(part, MessagePassing)]
-    for layer in layers:
-        _check(layer)
     for layer in layers:
         cure = cure_of(layer)
         if cure is None:
             cure = Cure(None)
             layer.register_forward_pre_hook(cure.before, with_kwargs=True)
             layer.register_forward_hook(cure.after, always_call=True)
-        if scale is not None and isinstance(layer, SUMS):
+        if scale is not None:
             cure.scale = scale
     known = restart in model._forward_pre_hooks.values()
     if not (known or isinstance(model, MessagePassing)):
@@ -74,10 +75,37 @@ def restart(model: nn.Module, args: Any, kwargs: Any) -> None:
             value.sample.step = 0
 
 
-def _check(layer: Any) -> None:
-    """Refuses layers that would be wrong in spite of all."""
-    kind = type(layer).__name__
-    if getattr(layer, "cached", False) and operator_of(layer) is not None:
+def _check(model: nn.Module, scale: str | None) -> None:
+    """Refuses layers that would be wrong in spite of all; names those that stay so."""
+    left: dict[str, str] = {}
+    for layer in model.modules():
+        kind = type(layer).__name__
+        rule = rule_of(layer)
+        if rule is not None:
+            _check_arguments(layer, rule, kind)
+        found = trouble_of(layer, scale)
+        if found is None:
+            continue
+        if found.status == REFUSED:
+            raise ValueError(
+                f"'model' must have layers with an estimate (got a {kind}, which has "
+                f"none): {found.why}"
+            )
+        left[kind] = found.why
+    if left:
+        named = "; ".join(f"{kind} ({why})" for kind, why in left.items())
+        warnings.warn(
+            f"'unbiased' cannot vouch for {named}; 'check_unbiased' says by how much "
+            "they are off",
+            BiasedLayerWarning,
+            stacklevel=3,
+        )
+
+
+def _check_arguments(layer: Any, rule: Rule, kind: str) -> None:
+    """Refuses arguments of a layer with which it cannot be estimated."""
+    reads = rule.matrix is not None or rule.loops(layer) is not None
+    if getattr(layer, "cached", False) and reads:
         raise ValueError(
             "'model' must not cache its edges, as every batch has others (got "
             f"{kind}(cached=True)); make it with cached=False"
@@ -86,11 +114,4 @@ def _check(layer: Any) -> None:
         raise ValueError(
             f"'model' must add self-loops in {kind}, which PyG computes in no other "
             "way (got add_self_loops=False)"
-        )
-    symmetric = not isinstance(layer, EGConv) or "symnorm" in layer.aggregators
-    normalised = getattr(layer, "normalize", True) is not False
-    if isinstance(layer, UNCOVERED) and symmetric and normalised:
-        raise ValueError(
-            f"'model' must not have layers that normalise by degree in a way of their "
-            f"own (got a {kind}); of these 'unbiased' knows no estimate"
         )

@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 def missing(way: str) -> str | None:
     """Why a way cannot be gone here, or None."""
     if way == "cluster" and not find_spec("pymetis"):
-        return "ClusterGCN needs pymetis: pip install 'gttf-sampler[metis]'"
+        return "ClusterGCN needs pymetis: pip install pymetis"
     return None
 
 

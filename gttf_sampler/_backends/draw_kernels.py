@@ -76,7 +76,7 @@ def bisect(values, low, high, bound):
 @compiled
 def upper_bound(lo, hi, values, low, high, bound, out):
     for i in range(lo, hi):
-        out[i] = bisect(values, low[i], high[i], bound[i])
+        out[i] = bisect(values, low[i], min(high[i], values.size), bound[i])
 
 
 @compiled
@@ -136,12 +136,12 @@ def draw_row_weighted(
         word = bits(stream, uint64(j))
         target = int64(below_wide(word, uint64(total)))
         if replace:
-            out[at + j] = bisect(table, low, high, target + base)
+            out[at + j] = min(bisect(table, low, high, target + base), high - 1)
             continue
         skipped = int64(0)
         for k in range(uint64(j)):
             skipped += mass[k] * int64(gone[k] <= target)
-        position = bisect(table, low, high, target + skipped + base)
+        position = min(bisect(table, low, high, target + skipped + base), high - 1)
         start = table[uint64(position - 1)] if position > low else base
         own, mine = table[uint64(position)] - start, start - base - skipped
         for k in range(uint64(j)):
@@ -165,7 +165,7 @@ def draw_weighted(lo, hi, stream, table, low, high, before, fanout, replace, out
     for i in range(lo, hi):
         soon = min(i + 2, hi - 1)
         prefetch_row(table, low[soon], high[soon])
-        own, at = (low[i], high[i], before[i]), i * fanout
+        own, at = (low[i], min(high[i], table.size), before[i]), i * fanout
         how = fanout, replace, scratch, out, at
         drawn = draw_row_weighted(uint64(stream[i]), table, *own, *how)
         for j in range(drawn, fanout):

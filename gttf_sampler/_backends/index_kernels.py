@@ -4,6 +4,7 @@ import numpy as np
 from numba import int64, uint64
 
 from gttf_sampler._backends.draw_kernels import bisect
+from gttf_sampler._backends.hop_kernels import row_range
 from gttf_sampler._backends.types import REFUSED
 from gttf_sampler._backends.word_kernels import GOLDEN, HALF, ONE, compiled
 
@@ -12,21 +13,31 @@ _29 = np.uint64(29)
 
 @compiled
 def first_position(ids, cell, floor, out):
+    """See `torch_ops`; False if an id has no cell."""
     limit, last = floor + ids.size, cell.size - 1
+    sound = True
     for i in range(ids.size):
         at = uint64(ids[i]) if ids[i] >= 0 else uint64(last)
+        if at > uint64(last):
+            at, sound = uint64(last), False
         value = int64(cell[at])
         if value >= limit:
             value = floor + i
             cell[at] = value
         out[i] = value - floor
+    return sound
 
 
 @compiled
-def take_or_none(lo, hi, values, index, out):
+def take_or_none(lo, hi, values, index, out, changed):
+    sound = True
     for i in range(uint64(lo), uint64(hi)):
         at = index[i]
-        out[i] = values[uint64(at)] if at >= 0 else -1
+        there = uint64(at) < uint64(values.size)
+        out[i] = values[uint64(at)] if there else -1
+        sound &= there or at < 0
+    if not sound:
+        changed[0] = True
 
 
 @compiled
@@ -39,7 +50,10 @@ def compress(mask, out):
 
 @compiled
 def row_holds(rowptr, sorted_col, source, target):
-    low, high = rowptr[uint64(source)], rowptr[uint64(source + 1)]
+    low, size = row_range(rowptr, rowptr.size - 1, sorted_col.size, source)
+    if size <= 0:
+        return False
+    high = low + size
     position = bisect(sorted_col, low, high, target - 1)
     return position < high and sorted_col[uint64(position)] == target
 

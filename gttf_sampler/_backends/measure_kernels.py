@@ -6,6 +6,8 @@ from gttf_sampler._backends.draw_kernels import bisect
 from gttf_sampler._backends.hop_kernels import (
     BEFORE,
     BEGIN,
+    CHANGED,
+    EDGES,
     FANOUT,
     FIRST,
     FLOAT32,
@@ -22,10 +24,13 @@ from gttf_sampler._backends.hop_kernels import (
     RELATION,
     ROOTS,
     ROWPTR,
+    ROWS,
+    SIZE,
     STOP,
     TIME,
     TO,
     doubles,
+    empty_if_outside,
     floats,
     ints,
     longs,
@@ -45,12 +50,18 @@ def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
         own, fanout = relations[segments[s, RELATION]], segments[s, FANOUT]
         begin = segments[s, BEGIN] - segments[s, FIRST]  # walker i is node i + begin
         ids, rowptr = longs(nodes[own[TO], IDS]), longs(own[ROWPTR])
+        if own[ROWS] < nodes[own[TO], SIZE]:
+            start[first:stop], count[first:stop], size[first:stop] = 0, 0, 0
+            own[CHANGED] = 1
+            continue
         for i in range(first, stop):
             soon = uint64(min(i + _ROWS_AHEAD, stop - 1) + begin)
             prefetch(rowptr, uint64(ids[soon]))
             here = uint64(ids[uint64(i + begin)])
             start[i] = rowptr[here]
             count[i] = rowptr[here + ONE] - start[i]
+        if not empty_if_outside(start[first:stop], count[first:stop], own[EDGES]):
+            own[CHANGED] = 1
         if own[KIND]:
             roots = longs(nodes[own[TO], ROOTS])
             _admit(first, stop, own, roots, begin, start, count)
@@ -121,7 +132,9 @@ def _hide(first, stop, hidden, hides, start, count):
 @compiled
 def mass_before(table, rowptr, node, start):
     """The mass of a row in front of position `start`."""
-    return table[uint64(start - 1)] if start > rowptr[uint64(node)] else 0
+    if start <= 0 or start <= rowptr[uint64(node)]:
+        return int64(0)
+    return table[uint64(start - 1)]
 
 
 @compiled

@@ -9,6 +9,7 @@ from gttf_sampler._backends.forest_kernels import (
     follow,
     step,
 )
+from gttf_sampler._backends.hop_kernels import row_range
 from gttf_sampler._backends.index_kernels import find_copy, place
 from gttf_sampler._backends.second_order_kernels import weigh_exactly
 from gttf_sampler._backends.types import REFUSED
@@ -43,7 +44,9 @@ def _propose(stream, start, count, table, plan, turn):
 
 
 @compiled
-def _node2vec_block(graph, table, node, last, stream, plan, rounds, out, scratch):
+def _node2vec_block(
+    graph, table, node, last, stream, plan, rounds, out, scratch, changed
+):
     """Steps of a block of walkers, with every move made together.
 
     So their cache misses overlap, and only those look for the edge to `last` whose coin
@@ -52,7 +55,7 @@ def _node2vec_block(graph, table, node, last, stream, plan, rounds, out, scratch
     rowptr, col, bloom = graph[0], graph[1], graph[3]
     start, count, edge, to, coin, low, size, open_, asking = scratch
     sure, hopeless = min(plan[1], plan[2]), max(plan[1], plan[2])
-    find_rows(rowptr, node, start, count)
+    find_rows(rowptr, col.size, node, start, count, changed)
     waiting = uint64(0)
     for k in range(uint64(node.size)):
         mass = count[k]
@@ -76,6 +79,7 @@ def _node2vec_block(graph, table, node, last, stream, plan, rounds, out, scratch
                 out[k] = find_copy(col, bloom, *row, last[k], -1 - edge[k])
                 to[k] = -1
                 continue
+            edge[k] = min(edge[k], start[k] + count[k] - 1)
             to[k] = col[uint64(edge[k])]
             prefetch(rowptr, uint64(to[k]))
         questions = uint64(0)
@@ -109,8 +113,9 @@ def _look_up(graph, asking, questions, to, last, low, size):
     rowptr, _, sorted_col, bloom = graph
     for i in range(questions):
         k = uint64(asking[i])
-        low[k] = rowptr[uint64(to[k])]
-        size[k] = rowptr[uint64(to[k]) + ONE] - low[k]
+        inside = rowptr.size - 1, sorted_col.size
+        low[k], size[k] = row_range(rowptr, *inside, to[k])
+        size[k] = max(size[k], 0)
         if bloom.size:
             prefetch(bloom, place(low[k], size[k], last[k])[0])
     for i in range(questions):
@@ -127,13 +132,13 @@ def _look_up(graph, asking, questions, to, last, low, size):
 
 
 @compiled
-def draw_node2vec(lo, hi, graph, table, node, last, stream, plan, rounds, out):
+def draw_node2vec(lo, hi, graph, table, node, last, stream, plan, rounds, out, changed):
     """By mass if `table` is not empty, else uniform; see `torch_ops`."""
     scratch = np.empty((9, _CROWD + 1), np.int64)
     for first in range(lo, hi, _CROWD):
         stop = min(hi, first + _CROWD)
         walkers = node[first:stop], last[first:stop], stream[first:stop]
-        own = out[first:stop], scratch
+        own = out[first:stop], scratch, changed
         _node2vec_block(graph, table, *walkers, plan, rounds, *own)
 
 
@@ -152,6 +157,7 @@ def walk_node2vec(
     stays,
     nodes,
     edges,
+    changed,
 ):
     """Whole walks from seeds lo to hi, level by level as in `forest_uniform`."""
     rowptr, col = graph[0], graph[1]
@@ -167,8 +173,8 @@ def walk_node2vec(
             arrived = nodes[at + total + first : at + total + stop]
             if depth == 0:
                 step(
-                    *(first, rowptr, col, keys[0], 1, True, stays),
-                    *(node, edge, arrived, scratch),
+                    *(first, rowptr, col, rowptr.size - 1, keys[0], 1, True, stays),
+                    *(node, edge, arrived, scratch, changed),
                 )
                 continue
             for k in range(stop - first):
@@ -176,12 +182,14 @@ def walk_node2vec(
                 stream[k] = int64(bits(word, uint64(0)))
             last = nodes[at - total + first : at - total + stop]
             walkers = node, last, stream
-            _node2vec_block(graph, table, *walkers, plan, rounds, edge, scratch)
+            own = rounds, edge, scratch, changed
+            _node2vec_block(graph, table, *walkers, plan, *own)
             for k in range(edge.size):
                 if edge[k] == REFUSED:
                     # words that no round has used
-                    own = bits(uint64(stream[k]), uint64(rounds + rounds))
-                    own = bits(own, uint64(0))
-                    args = graph, reverse, in_order, node[k], last[k], own
+                    word = bits(uint64(stream[k]), uint64(rounds + rounds))
+                    word = bits(word, uint64(0))
+                    args = graph, reverse, in_order, node[k], last[k], word
                     edge[k] = weigh_exactly(*args, alpha, mass_bits)
-            follow(col, node, scratch[1], 1, True, stays, edge, arrived)
+            how = scratch[1], 1, True, stays, edge, arrived, changed
+            follow(col, rowptr.size - 1, node, *how)

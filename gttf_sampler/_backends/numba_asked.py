@@ -15,7 +15,12 @@ from torch import Tensor
 
 from gttf_sampler._backends import hop_kernels as columns
 from gttf_sampler._backends import measure_kernels, number_kernels, rooted_kernels
-from gttf_sampler._backends.numba_rooted import WIDE, _relations, word
+from gttf_sampler._backends.numba_rooted import (
+    WIDE,
+    _relations,
+    check_unchanged,
+    word,
+)
 from gttf_sampler._backends.plan import Batch, Plan
 from gttf_sampler._backends.scratch import NO_TREES, NodeTable
 from gttf_sampler._backends.threads import parallel
@@ -72,6 +77,7 @@ def asked(
     args = relations, segments, nodes, key, plan.replace, True, start, count, end
     out, owned = (edge, to, by), (owners, rest)
     parallel(rooted_kernels.draw, width, drawn, *args, *out, owners=owned)
+    check_unchanged(relations)
     taken: list[tuple[Tensor, Tensor, Tensor] | None] = [None] * len(plan.relations)
     for number, first, stop, _, _ in segments.tolist():
         head, tail = int(end[first - 1]) if first else 0, int(end[stop - 1])

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_sampler import _check
 from gttf_sampler._backends import (
     draw_kernels,
     forest_kernels,
@@ -84,7 +85,9 @@ def forest_uniform(
         stays,
         nodes.numpy(),
         edges.numpy(),
+        changed := _unchanged(),
     )
+    _check_unchanged(changed)
     levels = zip(starts[1:-1].tolist(), starts[2:].tolist(), fanouts, strict=True)
     return [
         (edges[lo:hi].view(-1, fanout), nodes[lo:hi].view(-1, fanout))
@@ -106,7 +109,8 @@ def both_ways(
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
     """Where each id stands first; see `torch_ops`."""
     out = torch.empty_like(ids)
-    index_kernels.first_position(ids.numpy(), table.numpy(), floor, out.numpy())
+    if not index_kernels.first_position(ids.numpy(), table.numpy(), floor, out.numpy()):
+        _check.changed()
     return out
 
 
@@ -144,8 +148,10 @@ def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     """values[index] as int64; see `torch_ops`."""
     out = torch.empty(index.shape, dtype=torch.int64, device="cpu")
     flat = index.reshape(-1)
-    arrays = values.numpy(), flat.numpy(), out.view(-1).numpy()
+    changed = _unchanged()
+    arrays = values.numpy(), flat.numpy(), out.view(-1).numpy(), changed
     parallel(index_kernels.take_or_none, flat.numel(), flat.numel(), *arrays)
+    _check_unchanged(changed)
     return out
 
 
@@ -225,9 +231,12 @@ def walk_node2vec(
     nodes[:batch] = seeds
     keys = np.array([word(fold(key, step)) for step in range(length)], np.uint64)
     how = keys, np.array(graph.envelope, np.int64), graph.rounds
-    rest = np.array(graph.alpha), MASS_BITS, stays, nodes.numpy(), edges.numpy()
+    changed = _unchanged()
+    out = nodes.numpy(), edges.numpy(), changed
+    rest = np.array(graph.alpha), MASS_BITS, stays, *out
     arrays = _arrays(graph), *_reversed(graph)
     parallel(node2vec_kernels.walk_node2vec, batch, total * 8, *arrays, *how, *rest)
+    _check_unchanged(changed)
     shape = (length + 1, batch)
     levels = zip(edges.view(shape)[1:], nodes.view(shape)[1:], strict=True)
     return [(edge[:, None], node[:, None]) for edge, node in levels]
@@ -240,10 +249,12 @@ def draw_node2vec(
     out = torch.empty_like(node)
     table = node.new_empty(0) if graph.table is None else graph.table
     walkers = (x.contiguous().numpy() for x in (table, node, last, stream))
-    how = np.array(graph.envelope, np.int64), graph.rounds, out.numpy()
+    changed = _unchanged()
+    how = np.array(graph.envelope, np.int64), graph.rounds, out.numpy(), changed
     work = node.numel() * 16
     args = _arrays(graph), *walkers, *how
     parallel(node2vec_kernels.draw_node2vec, node.numel(), work, *args)
+    _check_unchanged(changed)
     return out
 
 
@@ -271,6 +282,13 @@ def _reversed(graph: SecondOrder) -> tuple[tuple[Array, Array], bool]:
 def _arrays(graph: SecondOrder) -> tuple[Array, ...]:
     """The arrays that node2vec's kernels read; a filter that is missing is empty."""
     bloom = graph.bloom
+    sizes = {
+        x.numel()
+        for x in (graph.col, graph.sorted_col, bloom, graph.table)
+        if x is not None
+    }
+    if len(sizes) > 1:  # what was made of the rows before is of other ones
+        _check.changed()
     if bloom is None:
         bloom = torch.empty(0, dtype=torch.uint8, device="cpu")
     return tuple(x.numpy() for x in (graph.rowptr, graph.col, graph.sorted_col, bloom))
@@ -311,6 +329,17 @@ def group_by_row(
     buckets = starts, width, *moved, rowptr.numpy()
     parallel(group_kernels.sort_buckets, starts.size - 1, row.numel(), *buckets)
     return rowptr, torch.from_numpy(cols), torch.from_numpy(ids)
+
+
+def _unchanged() -> Array:
+    """What kernels set where a graph leads out of itself."""
+    return np.zeros(1, np.bool_)
+
+
+def _check_unchanged(changed: Array) -> None:
+    """Refuses walks on a graph that was edited to lead out of itself."""
+    if changed[0]:
+        _check.changed()
 
 
 def _array(dtype: torch.dtype, size: int) -> Array:

@@ -55,9 +55,16 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     owners = plan, batch, kept, tables, reached
     for hop in range(plan.depth):
         _sample_hop(plan, batch, hop, relations, reached, taken, owners)
+    check_unchanged(relations)
     tables.give_back()
     ends = taken.result(relations, owners)
     return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
+
+
+def check_unchanged(relations: Array) -> None:
+    """Refuses a batch of a graph that was edited to lead out of itself."""
+    if relations[:, columns.CHANGED].any():
+        _check.changed()
 
 
 def _ends(index: Tensor, sizes: list[int]) -> tuple[list[Tensor], list[Tensor]]:
@@ -116,20 +123,26 @@ def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
     rows: list[tuple[int, ...]] = []
     held = _Held()
     for (adj, to, by, _), law in zip(plan.relations, batch.laws, strict=True):
-        col = adj.col
+        col, rowptr = adj.col, adj.rowptr
         if law is None or col.dtype not in WIDE or not col.is_contiguous():
             return None
+        if rowptr.dtype != torch.int64 or not rowptr.is_contiguous():
+            return None
+        edges = col.numel()
         names, wide = 0, 0
         if batch.original and adj.edge_id is not None:
             names, wide = adj.edge_id.data_ptr(), WIDE[adj.edge_id.dtype]
+            edges = min(edges, adj.edge_id.numel())
         mass, time, kind, latest, before, hidden, hides = 0, 0, 0, 0, 0, 0, 0
         if law.mass is not None:
             mass = law.mass.data_ptr()
+            edges = min(edges, law.mass.numel())
         if law.time is not None:
             kind = KINDS.get(law.time.dtype, 0)
             if not kind or not law.time.is_contiguous():
                 return None
             time = law.time.data_ptr()
+            edges = min(edges, law.time.numel())
             dtype = torch.float64 if kind in REALS else torch.int64
             latest = held.address(law.latest, dtype)
             before = held.address(law.before, dtype)
@@ -137,9 +150,10 @@ def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
             hidden, hides = held.address(law.hidden, torch.int64), law.hidden.numel()
         rows.append(
             (
-                *(adj.rowptr.data_ptr(), col.data_ptr(), WIDE[col.dtype]),
+                *(rowptr.data_ptr(), col.data_ptr(), WIDE[col.dtype]),
                 *(mass, law.gaps, time, kind, latest, before, law.last),
                 *(hidden, hides, to, by, names, wide),
+                *(rowptr.numel() - 1, edges, adj.num_cols, False),
             )
         )
     shape = (len(rows), columns.RELATION_COLUMNS)

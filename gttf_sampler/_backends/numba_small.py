@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gttf_sampler import _check
 from gttf_sampler._backends import hop_kernels as columns
 from gttf_sampler._backends import small_kernels as kernels
 from gttf_sampler._backends.memory import IDS
@@ -83,6 +84,8 @@ class Form:
                 return None
             if ended == kernels.NO_NODE:
                 raise IndexError("a seed is out of range")  # the caller words it
+            if ended == kernels.EDITED:
+                _check.changed()
             workspace.make_room(request[room].tolist(), int(request[kernels.NODES]))
             request[room] = workspace.room
 

@@ -11,8 +11,11 @@ from gttf_sampler._backends.draw_kernels import (
 )
 from gttf_sampler._backends.hop_kernels import (
     BEGIN,
+    CHANGED,
     COL,
+    COLS,
     EDGE_ID,
+    EDGES,
     FANOUT,
     FIRST,
     GAPS,
@@ -30,6 +33,7 @@ from gttf_sampler._backends.hop_kernels import (
     WIDE_ID,
     ints,
     longs,
+    replace_outside,
 )
 from gttf_sampler._backends.measure_kernels import mass_before
 from gttf_sampler._backends.word_kernels import GOLDEN, compiled, mix
@@ -98,10 +102,14 @@ def draw(
         head, tail = end[first - 1] if first else 0, end[stop - 1]
         if own[HIDES]:
             _step_over(head, tail, longs(own[HIDDEN]), own[HIDES], edge)
+        sound = replace_outside(edge[head:tail], 0, own[EDGES], 0)
         if own[WIDE]:
             _reach(head, tail, longs(own[COL]), edge, by)
         else:
             _reach(head, tail, ints(own[COL]), edge, by)
+        sound &= replace_outside(by[head:tail], 0, own[COLS], 0)
+        if not sound:
+            own[CHANGED] = 1
 
 
 @compiled

@@ -4,6 +4,7 @@ import numpy as np
 from numba import int64, uint64
 
 from gttf_sampler._backends.draw_kernels import bisect
+from gttf_sampler._backends.hop_kernels import row_range
 from gttf_sampler._backends.index_kernels import find_copy, row_holds
 from gttf_sampler._backends.word_kernels import ONE, below_wide, bits, compiled
 
@@ -16,18 +17,16 @@ def _copies(sorted_col, start, stop, value):
 
 
 @compiled
-def _shared(graph, reverse, node, last):
-    """A sorted list that names every neighbour of `node` whose row holds `last`.
+def _shared(graph, reverse, start, stop, last):
+    """A sorted list that names every neighbour in a row whose own row holds `last`.
 
     The row itself, or what `last` can be reached from, whichever is shorter.
     """
-    rowptr, sorted_col = graph[0], graph[2]
-    start, stop = rowptr[uint64(node)], rowptr[uint64(node) + ONE]
     if reverse[0].size:
-        first, end = reverse[0][uint64(last)], reverse[0][uint64(last) + ONE]
-        if end - first < stop - start:
-            return reverse[1][first:end]
-    return sorted_col[start:stop]
+        first, size = row_range(reverse[0], reverse[0].size - 1, reverse[1].size, last)
+        if 0 <= size < stop - start:
+            return reverse[1][first : first + size]
+    return graph[2][start:stop]
 
 
 @compiled
@@ -44,8 +43,11 @@ def _near(graph, start, stop, last, names, k):
 def weigh_exactly(graph, reverse, in_order, node, last, word, alpha, mass_bits):
     """An edge by the exact weights of all neighbours; see `torch_ops`."""
     rowptr, col, sorted_col, bloom = graph
-    start, stop = rowptr[uint64(node)], rowptr[uint64(node) + ONE]
-    names = _shared(graph, reverse, node, last)
+    start, size = row_range(rowptr, rowptr.size - 1, col.size, node)
+    if size <= 0:
+        return int64(-1)
+    stop = start + size
+    names = _shared(graph, reverse, start, stop, last)
     back_low, back_high = _copies(sorted_col, start, stop, last)
     back, near = back_high - back_low, int64(0)
     for k in range(uint64(names.size)):
@@ -64,7 +66,7 @@ def weigh_exactly(graph, reverse, in_order, node, last, word, alpha, mass_bits):
         mass[k] = max(int64(alpha[k] / top * unit), int64(1))
         total += mass[k] * count[k]
     left, kind = int64(below_wide(word, uint64(total))), 0
-    while left >= mass[kind] * count[kind]:
+    while kind < 2 and left >= mass[kind] * count[kind]:
         left -= mass[kind] * count[kind]
         kind += 1
     rank = left // mass[kind]
@@ -89,6 +91,7 @@ def weigh_exactly(graph, reverse, in_order, node, last, word, alpha, mass_bits):
             at += high - low
         if waits and back_low <= at:
             at += back
+    at = min(max(at, start), stop - 1)  # where a row was edited, nothing else holds
     if in_order:
         return at
     value = int64(sorted_col[uint64(at)])

@@ -11,6 +11,7 @@ from numba import int64, uint64
 from gttf_sampler._backends.hop_kernels import (
     BEGIN,
     BY,
+    CHANGED,
     FANOUT,
     FIRST,
     IDS,
@@ -32,7 +33,7 @@ OUT_NODES, OUT_ENDS, OUT_EDGES, USED, MOVED, REQUEST_SIZE = range(9, 15)
 # columns of `starts`
 COUNT, SEEDS, ROOT, START_COLUMNS = range(4)
 # how it ended
-DONE, TOO_MANY, NO_ROOM, NO_NODE = range(4)
+DONE, TOO_MANY, NO_ROOM, NO_NODE, EDITED = range(5)
 
 
 @compiled
@@ -70,8 +71,8 @@ def sample(
         sizes: gets the sizes of all parts that `export` makes.
 
     Returns:
-        DONE, TOO_MANY seeds, walkers or edges, NO_ROOM, or NO_NODE where a seed is
-        none.
+        DONE, TOO_MANY seeds, walkers or edges, NO_ROOM, NO_NODE where a seed is none,
+        or EDITED where a graph was changed.
     """
     kinds, depth = nodes.shape[0], fanouts.shape[1]
     apart, replace = request[APART] != 0, request[REPLACE] != 0
@@ -161,6 +162,9 @@ def sample(
         number(0, width, relations, own, nodes, slots, base, known, end, to, by)
         for kind in range(kinds):
             hops[kind, hop + 1] = known[kind] - begin[kind]
+    for relation in range(relations.shape[0]):
+        if relations[relation, CHANGED]:
+            return EDITED
     request[USED], request[MOVED] = used, moved
     _note_sizes(known, taken, apart, sizes)
     return DONE

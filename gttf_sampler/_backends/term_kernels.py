@@ -34,7 +34,8 @@ _LEAST = np.float32(-87.0)  # whose exponential is still a normal number
 _EXP = [np.float32(1 / math.factorial(k)) for k in range(2, 8)]
 _E2, _E3, _E4, _E5, _E6, _E7 = _EXP
 _A3, _A5, _A7, _A9, _A11, _A13 = [np.float32(1 / k) for k in range(3, 14, 2)]
-_ONE, _TWO = np.float32(1), np.float32(2)
+_ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
+_NONE = np.float32(-np.inf)  # whose exponential is nothing at all
 _FAR = 12.0  # beyond which eps counts
 _NEAR = 2.0  # beyond which digits of 1 − σ are lost
 
@@ -75,7 +76,8 @@ def _exp_of(x):
         return lambda x: math.exp(x)
 
     def single(x):
-        x = x if x > _LEAST else _LEAST
+        given = x
+        x = _LEAST if x < _LEAST else x  # NaN stays
         shifted = x * _LOG2E + _MAGIC
         whole = shifted - _MAGIC
         r = x - whole * _LN2_HIGH - whole * _LN2_LOW
@@ -86,7 +88,8 @@ def _exp_of(x):
         poly = _E2 + r * poly
         poly = _ONE + r + r * r * poly
         power = (_as_int(shifted) - _BITS + np.int32(127)) << np.int32(23)
-        return poly * _as_float(np.int32(power))
+        found = poly * _as_float(np.int32(power))
+        return _ZERO if given == _NONE else found
 
     return single
 
@@ -158,6 +161,16 @@ def _apply(kind, eps, score, slope, low, high):
 
 
 @compiled
+def _infinite(score, slope, low, width, most):
+    """The log mean exp whose largest score is infinite; NaN where one is NaN."""
+    for i in range(low, low + width):
+        if math.isnan(score[i]):
+            slope[low : low + width] = score[i]
+            return float(score[i])
+    return most
+
+
+@compiled
 def _partition(score, slope, low, width):
     """The log mean exp of the scores of a source, and its slopes."""
     most = score[low]
@@ -168,6 +181,8 @@ def _partition(score, slope, low, width):
         part = math.exp(float(score[i]) - float(most))
         slope[i] = part
         total += part
+    if math.isinf(most):  # slopes of the largest are NaN, others are zero
+        return _infinite(score, slope, low, width, float(most))
     for i in range(low, low + width):
         slope[i] /= total
     return float(most) + math.log(total / float(width))

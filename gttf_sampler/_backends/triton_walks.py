@@ -96,7 +96,8 @@ def node2vec(
     slot = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     live = slot < batch
     node = tl.load(seeds + slot, mask=live, other=-1)
-    last, zero = node, tl.zeros_like(slot)
+    zero = tl.zeros_like(slot)
+    last = zero - 1  # not `node`, which Triton would take for one that never changes
     graph = (rowptr, col, sorted_col, order, reverse_ptr, reverse_col)
     top = as_key(key)
     for step in range(length):

@@ -41,8 +41,8 @@ _STAMP = stamp_of(Path(__file__).parent.glob("*kernels.py"))
 def compiled(function, **how):
     """The function as machine code, kept on disk where there is a place to keep it."""
     try:
-        return guard(numba.njit(nogil=True, cache=True, **how)(function), _STAMP)
-    except RuntimeError:  # no directory to write to: compile anew in every process
+        return guard(numba.njit(nogil=True, **how)(function), _STAMP)
+    except RuntimeError:  # no folder of the user's own: compile anew in every process
         return numba.njit(nogil=True, **how)(function)
 
 

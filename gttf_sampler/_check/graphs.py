@@ -1,7 +1,7 @@
 """Checks of graphs: their arrays, and the types of heterogeneous ones."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -88,6 +88,12 @@ def scipy_rows(name: str, value: Any) -> None:
         rule = f"must have one entry more than there are rows, {across + 1} in all"
         fail(f"{name}.indptr", rule, rows.numel())
     within(f"{name}.indices", integers(f"{name}.indices", value.indices), along)
+
+
+def changed() -> NoReturn:
+    """Refuses to follow a graph that was edited to lead out of its own arrays."""
+    cure = "build it again; its validate() says where"
+    fail("adj", "must not be edited in place to lead out of itself", "it was", cure)
 
 
 def one_device(arrays: Mapping[str, Tensor]) -> None:

@@ -94,7 +94,12 @@ class KeyedLoader(ThreadedLoader):
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
             "samplers": order.names(),
+            **self.settings(),
         }
+
+    def settings(self) -> dict[str, Any]:
+        """What batches depend on beside their indices and keys, by name."""
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is, so that another one can continue there.
@@ -126,8 +131,9 @@ class KeyedLoader(ThreadedLoader):
         beginning of the next one.
 
         Args:
-            state_dict: of a loader with as many seeds, the same batches and samplers;
-                workers and threads may be others. Nothing happens if it is empty.
+            state_dict: of a loader with the same seeds, batches, samplers and settings
+                of what is drawn; workers and threads may be others. Nothing happens if
+                it is empty.
         """
         if isinstance(state_dict, dict) and not state_dict:
             return

@@ -108,7 +108,9 @@ class ThreadedIter(_BaseDataLoaderIter):
         self._desk.close()
 
     def __del__(self) -> None:
-        self._desk.close()
+        desk = self.__dict__.get("_desk")  # none if Ctrl-C came before it was made
+        if desk is not None:
+            desk.close()
 
 
 def fetch_of(loader: Any) -> Make:

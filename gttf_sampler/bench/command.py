@@ -214,7 +214,7 @@ def _check_places(args: argparse.Namespace) -> None:
     if Path(args.plot).suffix not in FORMATS:
         _check.fail("--plot", f"must end in {', '.join(FORMATS)}", args.plot)
     if find_spec("matplotlib") is None:
-        cure = "install it with: pip install 'gttf-sampler[bench]'"
+        cure = "install it with: pip install matplotlib"
         _check.fail("--plot", "needs matplotlib", "none", cure)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from gttf_sampler import CompactAdj, _check
 from gttf_sampler.bench import graphs
 from gttf_sampler.bench.children import RefusedError
-from gttf_sampler.graph.asked import read_asked
+from gttf_sampler.graph.files import read_structure
 
 Report = Callable[[str, float], None]
 
@@ -24,7 +24,7 @@ def convert(source: str, folder: str, report: Report) -> dict[str, Any]:
     """The job that turns a file of the user into a CompactAdj directory."""
     report(f"reading {source}", 0.0)
     try:
-        adj = read_asked(source)
+        adj = read_structure(source)
         if adj.num_rows != adj.num_cols or adj.num_edges == 0:
             _check.fail("--graph", "must have one set of nodes and some edges", adj)
         rows = CompactAdj(adj.rowptr, adj.col, adj.num_cols).trusted()

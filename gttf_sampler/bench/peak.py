@@ -90,5 +90,5 @@ def _psutil() -> Any:
     try:
         return import_module("psutil")
     except ImportError as error:
-        cure = "install it with: pip install 'gttf-sampler[bench]'"
+        cure = "install it with: pip install psutil"
         raise ImportError(f"memory is measured with psutil here; {cure}") from error

@@ -30,10 +30,7 @@ PACKAGES = {
 }
 
 
-# the extras of setup.cfg that bring no more than this; 'bench' brings the rest
-EXTRAS = {"torch_geometric": "pyg", "dgl": "dgl", "numba": "fast"}
 ELSEWHERE = "install it from its own wheel index or source"
-ALONE = ("gensim", "pecanpy")  # peers that no extra brings
 COMPILED = ("torch_sparse", "torch_cluster")  # PyPI has their source alone
 
 
@@ -69,10 +66,8 @@ def cure(module: str) -> str:
     if module in COMPILED:
         name = PACKAGES[module]
         return f"install it with: pip install --no-build-isolation {name} (it compiles)"
-    if module in ALONE:
-        return f"install it with: pip install {PACKAGES[module]}"
-    extra = EXTRAS.get(module, "bench")
-    return f"install it with: pip install 'gttf-sampler[{extra}]'"
+    asked = "'dgl<2' packaging" if module == "dgl" else PACKAGES[module]
+    return f"install it with: pip install {asked}"
 
 
 def absent(module: str) -> str:

@@ -64,7 +64,7 @@ DEFAULT_GRAPH = {
 # What a row begins with if it is about us, and not about somebody to compare with.
 OURS = ("gttf", "reading as many", "full batch")
 ALONE = "there is no peer to compare with here; install some with: \
-pip install 'gttf-sampler[bench]'"
+pip install torch-geometric 'dgl<2' packaging"
 NOT_FOUND = ("ImportError", "ModuleNotFoundError")
 USUAL = {"batch": 1024, "batches": 20, "rounds": 7}
 SPECIAL: dict[str, dict[str, Any]] = {

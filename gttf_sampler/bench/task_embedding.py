@@ -22,7 +22,7 @@ from gttf_sampler.embedding import (
     mean_rank,
     split_links,
 )
-from gttf_sampler.graph.asked import read_asked
+from gttf_sampler.graph.files import read_structure
 
 SIZE = 128  # numbers of a vector
 NODES, EDGES = 9_877, 51_946  # of the made graph: as many as ca-HepTh has
@@ -228,7 +228,7 @@ def _split(graph: str | None, seed: int) -> LinkSplit:
         whole = planted.planted(NODES, EDGES, seed).adj
     else:
         try:
-            whole = read_asked(graph)
+            whole = read_structure(graph)
         except (ValueError, TypeError, OSError) as error:
             raise RefusedError(f"--graph {graph}: {error}") from error
     edges, nodes = largest_component(whole.to_edge_index(), whole.num_rows)

@@ -2,14 +2,19 @@
 
 import argparse
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from gttf_sampler import CompactAdj, _check
+from gttf_sampler.cli import reading
 from gttf_sampler.cli.progress import progress
+from gttf_sampler.graph.cells import OtherCellError, integers
 from gttf_sampler.graph.compact import DIRECTIONS
+from gttf_sampler.graph.edgelist import TextTable
+from gttf_sampler.graph.text import BLOCK, Asked, at, find_line, layout_of
 
 PIECE = 1 << 22  # edges that are read at a time
 
@@ -17,7 +22,7 @@ PIECE = 1 << 22  # edges that are read at a time
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    what = ".npy with edges [2, m] or [m, 2], or lines 'source target' of integers"
+    what = ".npy with edges [2, m] or [m, 2], or text with integers (also .gz)"
     add("edges", nargs="+", help=f"{what}; several are one graph")
     add("out", help="directory to write, for CompactAdj.open")
     add("--nodes", type=int, help="how many there are; by default the largest id + 1")
@@ -27,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--memory", type=float, metavar="GB", help="for sorting (2)")
     add("--tmp", help="where edges wait meanwhile (beside the result)")
     add("--force", action="store_true", help="write beside other files")
+    reading.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> list[str]:
@@ -35,9 +41,10 @@ def run(args: argparse.Namespace) -> list[str]:
         if not Path(name).is_file():
             _check.fail("edges", "must be files that are there", repr(name))
     memory = None if args.memory is None else round(args.memory * 1e9)
-    with progress(unit="edges") as report:
+    files = Files(args)
+    with progress(unit="edges") as report, reading.called(args, "out"):
         adj = CompactAdj.from_chunks(
-            *(Files(args.edges, args.both), args.out, args.nodes),
+            *(files, args.out, args.nodes),
             direction=args.direction,
             edge_ids=not args.no_ids,
             overwrite=args.force,
@@ -45,25 +52,83 @@ def run(args: argparse.Namespace) -> list[str]:
             tmp=args.tmp,
             report=report,
         )
-    return [repr(adj), f"wrote {args.out}"]
+    return [*files.told(), repr(adj), f"wrote {args.out}"]
 
 
 class Files:
     """The edges of some files, chunk by chunk, as often as somebody asks.
 
-    With `both`, the reverses of a chunk follow it.
+    With `--both`, the reverses of a chunk follow it. Weights and times are kept where
+    a heading or `--columns` names them.
     """
 
-    def __init__(self, names: list[str], both: bool) -> None:
-        self.names, self.both = names, both
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args, self.tables = args, {}
+        with reading.called(args, "edges"):
+            for name in args.edges:
+                if not name.endswith(".npy"):
+                    self.tables[name] = _table(Path(name), reading.asked(args))
 
     def __iter__(self) -> Iterator[Any]:
-        for name in self.names:
-            chunks = _of_npy(name) if name.endswith(".npy") else _of_text(name)
-            for chunk in chunks:
-                yield chunk
-                if self.both:
-                    yield chunk[::-1].copy()
+        for name in self.args.edges:
+            table = self.tables.get(name)
+            chunks = _of_npy(name) if table is None else self._of_text(table)
+            for ends, values in chunks:
+                yield ends, values
+                if self.args.both:
+                    yield ends[::-1].copy(), values
+
+    def _of_text(self, table: TextTable) -> Iterator[Any]:
+        """Edges of lines, of which some are in memory at a time."""
+        with reading.called(self.args, "edges"):
+            try:
+                blocks = table.blocks(integers)
+                while some := list(islice(blocks, PIECE // BLOCK)):
+                    yield _joined(some)
+            except OtherCellError:
+                _refuse_words(table)
+
+    def told(self) -> list[str]:
+        """The headings that were read."""
+        found = (table.columns() for table in self.tables.values())
+        return [reading.heading(columns) for columns in found if columns]
+
+
+def _joined(blocks: list[tuple[list[Any], dict[str, Any]]]) -> tuple[Any, Any]:
+    """Edges [2, k] and their values, from blocks of them."""
+    ends = [np.concatenate([ends[side] for ends, _ in blocks]) for side in (0, 1)]
+    values = {
+        f"edge_{name}": np.concatenate([read[name] for _, read in blocks])
+        for name in blocks[0][1]
+    }
+    return np.stack(ends), values
+
+
+def _table(file: Path, asked: Asked) -> TextTable:
+    """A text file, whose third column is left alone unless something names it."""
+    layout = layout_of(file, asked)
+    if layout.roles.guessed:
+        roles = layout.roles._replace(weight=None, guessed=False)
+        layout = layout._replace(roles=roles)
+    return TextTable(file, layout, asked.dates, values=True)
+
+
+def _refuse_words(table: TextTable) -> NoReturn:
+    """Names the first line whose ids are not integers."""
+    ends = table.layout.roles.ends
+
+    def bad(row: list[str]) -> bool:
+        try:
+            integers(at(row, ends))
+        except OtherCellError:
+            return True
+        return False
+
+    line, row = find_line(table.file, table.layout, bad)
+    rule = "must have two integers in every line"
+    got = f"{at(row, ends)} in line {line} of {table.file}"
+    cure = f"'gttf convert {table.file} OUT' takes words, if memory holds all edges"
+    _check.fail("edges", rule, got, cure)
 
 
 def _of_npy(name: str) -> Iterator[Any]:
@@ -75,20 +140,4 @@ def _of_npy(name: str) -> Iterator[Any]:
     if edges.shape[0] != 2:
         edges = edges.T
     for start in range(0, edges.shape[1], PIECE):
-        yield np.array(edges[:, start : start + PIECE])
-
-
-def _of_text(name: str) -> Iterator[Any]:
-    """Edges of lines, of which some are in memory at a time."""
-    with open(name, encoding="utf-8-sig") as lines:
-        plain = (line for line in lines if line.strip() and line[0] not in "#%")
-        while True:
-            some = [line for line, _ in zip(plain, range(PIECE), strict=False)]
-            if not some:
-                return
-            try:
-                words = [line.replace(",", " ").split()[:2] for line in some]
-                yield np.array(words, np.int64).T.copy()
-            except ValueError:
-                rule = "must have two integers in every line"
-                _check.fail(name, rule, "another line", "see read_edge_list for words")
+        yield np.array(edges[:, start : start + PIECE]), {}

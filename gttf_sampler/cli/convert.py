@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from gttf_sampler import _check, _files
-from gttf_sampler.graph.files import WRITTEN, read_graph, write_graph
+from gttf_sampler.cli import reading
+from gttf_sampler.graph.files import WRITTEN, write_graph
 
 FOLDER = "a directory"
 
@@ -12,17 +13,14 @@ FOLDER = "a directory"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    add(
-        "graph", help="edge list (text, also .gz), .parquet, .npz, CompactAdj directory"
-    )
+    add("graph", help=reading.KINDS)
     add(
         "out",
         help=f"file to write: {', '.join(WRITTEN)}, text also in .gz; or {FOLDER}",
     )
-    what = "of the columns, where a heading names them: source, target, weight, time"
-    add("--columns", nargs="+", metavar="NAME", help=what)
     add("--direction", choices=("in", "out"), default="in", help=f"of rows in {FOLDER}")
     add("--force", action="store_true", help="overwrite what is there")
+    reading.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> list[str]:
@@ -33,9 +31,11 @@ def run(args: argparse.Namespace) -> list[str]:
     folder = out.is_dir() or not out.suffix
     if not folder:
         _files.check_free("out", out, args.force)
-    adj = read_graph(plain, args.columns, direction=args.direction)
+    adj, told = reading.read(args, args.graph, "graph", direction=args.direction)
     if folder:
-        adj.save(out, overwrite=args.force)
+        with reading.called(args, "out"):
+            adj.save(out, overwrite=args.force)
     else:
-        write_graph(out, adj)
-    return [f"{adj}", f"wrote {args.out}"]
+        with reading.called(args, "out"):
+            write_graph(out, adj)
+    return [*told, f"{adj}", f"wrote {args.out}"]

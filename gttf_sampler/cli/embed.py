@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _files
+from gttf_sampler.cli import reading
 from gttf_sampler.embedding.base import WalkEmbedding, wide
 from gttf_sampler.embedding.links import link_auc, split_links
 from gttf_sampler.embedding.models import DeepWalk, Node2Vec
@@ -15,7 +16,6 @@ from gttf_sampler.embedding.settings import SCHEDULES
 from gttf_sampler.embedding.watch_your_step import WatchYourStep
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.edgelist import embedding_files, write_embeddings
-from gttf_sampler.graph.files import read_edges
 
 METHODS = ("deepwalk", "node2vec", "wys")
 
@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--seed", type=int, default=0)
     add("--force", action="store_true", help="overwrite the file if it is there")
+    reading.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> list[str]:
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> list[str]:
     _check.count("--batch-size", args.batch_size)
     _check.positive("--lr", args.lr)
     torch.manual_seed(args.seed)
-    edges = read_edges(args.edges)
+    edges, told = reading.read_ends(args, args.edges, "edges")
     edge_index, split = edges.edge_index, None
     if args.hide:
         if args.directed:
@@ -97,18 +98,20 @@ def run(args: argparse.Namespace) -> list[str]:
     files = write_embeddings(args.out, vectors, edges.node_id)
     seconds = sum(epoch.seconds for epoch in epochs)
     pace = sum(epoch.pairs for epoch in epochs) / max(seconds, 1e-9) / 1e6
-    told = f"{len(epochs)} epochs in {seconds:.1f} s, {pace:.1f} million pairs/s"
-    lines = [f"{model}: {told}"]
+    pace_of = f"{len(epochs)} epochs in {seconds:.1f} s, {pace:.1f} million pairs/s"
+    lines = [f"{model}: {pace_of}"]
     if split is not None:
         auc = 100 * link_auc(model.score, split)
         lines.append(f"ROC-AUC on {split.positive.shape[1]:,} hidden edges: {auc:.1f}")
-    return [*lines, f"wrote {', '.join(map(str, files))}"]
+    return [*told, *lines, f"wrote {', '.join(map(str, files))}"]
 
 
 def check_out(args: argparse.Namespace) -> None:
     """What is written must have a place where nothing is lost."""
     edges = Path(args.edges)
-    for file in embedding_files(args.out):
+    with reading.called(args, "out"):
+        files = embedding_files(args.out)
+    for file in files:
         if file.exists() and edges.exists() and file.samefile(edges):
             _check.fail("out", "must not be the file with the edges", file)
         _files.check_free("out", file, args.force)

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from gttf_sampler import CompactAdj, _check
+from gttf_sampler.cli import reading
 from gttf_sampler.cli.progress import progress
 from gttf_sampler.distributed import partition
 from gttf_sampler.distributed.layout import is_partitioned
 from gttf_sampler.distributed.methods import METHODS
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.source import ONLY
-from gttf_sampler.graph.asked import is_table, read_asked
+from gttf_sampler.graph.files import is_table, read_table
 from gttf_sampler.graph.names import unpacked
 
 SAVED_BY_TORCH = (".pt", ".pth")
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = "store floats of features in fewer bytes: float16, bfloat16, int8"
     add("--stored", metavar="DTYPE", help=words)
     add("--force", action="store_true", help="replace another partitioned graph")
+    reading.add_arguments(parser)
     parser.description = (
         f"{parser.description} --replicate 0.01 gives every part the rows of the 1% of "
         "nodes that most edges lead to."
@@ -62,7 +64,7 @@ def run(args: argparse.Namespace) -> list[str]:
     if os.path.exists(args.out) and os.path.samefile(args.graph, args.out):
         rule = "must not be the graph that is cut"
         _check.fail("out", rule, repr(args.out), "name another directory")
-    graph, features, left_out = read(args.graph, args.weight_attr, args.time_attr)
+    graph, features, told = read(args)
     features.update(_features(args.features))
     method = args.method
     if method not in METHODS:
@@ -79,10 +81,7 @@ def run(args: argparse.Namespace) -> list[str]:
             overwrite=args.force,
             report=report,
         )
-    told = describe(facts)
-    if left_out:
-        told.append(f"{'left out':14s}{', '.join(left_out)}")
-    return [*told, f"wrote {args.out}"]
+    return [*told, *describe(facts), f"wrote {args.out}"]
 
 
 def describe(facts: dict[str, Any]) -> list[str]:
@@ -99,29 +98,24 @@ def describe(facts: dict[str, Any]) -> list[str]:
     return [f"{name:14s}{value}" for name, value in shown.items()]
 
 
-def read(
-    path: str, weight_attr: str | None = None, time_attr: str | None = None
-) -> tuple[Any, dict[Any, Any], list[str]]:
-    """A graph, by edge types if it has any, its features, and what cannot be cut."""
+def read(args: argparse.Namespace) -> tuple[Any, dict[Any, Any], list[str]]:
+    """A graph, by edge types if it has any, its features, and what to tell of both."""
+    path, weight, time = args.graph, args.weight_attr, args.time_attr
     if Path(path).suffix in SAVED_BY_TORCH:
         host = import_module("gttf_pyg.partition")
-        graph, features, left_out = host.whole_of(
-            host.load(path), weight_attr, time_attr
-        )
-        return graph, features, left_out
-    asked = [
-        None if value is None else name
-        for name, value in (("--weight-attr", weight_attr), ("--time-attr", time_attr))
-    ]
+        graph, features, left_out = host.whole_of(host.load(path), weight, time)
+        told = [f"{'left out':14s}{', '.join(left_out)}"] if left_out else []
+        return graph, features, told
     if is_table(path):
-        return read_asked(path, *asked), {}, []
-    for name in filter(None, asked):
-        rule = "must be left out where GRAPH is .npz or a directory, which keep theirs"
-        _check.fail(name, rule, path)
+        return _of_table(args)
+    for name, value in (("--weight-attr", weight), ("--time-attr", time)):
+        if value is not None:
+            rule = "must be left out where GRAPH is .npz or a directory, which keep "
+            _check.fail(name, f"{rule}theirs", path)
     if not is_partitioned(path):
         if os.path.isdir(path):
             return CompactAdj.open(path, verify=False), {}, []
-        return read_asked(path), {}, []
+        return reading.read(args, path, "graph")[0], {}, []
     part = open_part(path, 0)
     if part.header["parts"] != 1:
         rule = "must be whole, or cut into 1 part"
@@ -135,6 +129,32 @@ def read(
     }
     graph = adjs[ONLY] if list(adjs) == [ONLY] else adjs
     return graph, dict(part.features), []
+
+
+def _of_table(args: argparse.Namespace) -> tuple[CompactAdj, dict[Any, Any], list[str]]:
+    """The graph of a table, with the weights and times that are asked for."""
+    asked = {
+        "weight": ("--weight-attr", args.weight_attr, "third column of numbers"),
+        "time": ("--time-attr", args.time_attr, "column of numbers called 'time'"),
+    }
+    named = dict(zip(("weight", "time"), (args.columns or [])[2:], strict=False))
+    wanted = {role for role, (_, value, _) in asked.items() if value} | set(named)
+    with reading.called(args, "graph"):
+        table = Path(args.graph), reading.asked(args)
+        edges = read_table(*table, values=bool(wanted))
+        for role in wanted - set(named):
+            option, _, what = asked[role]
+            if getattr(edges, role) is None:
+                rule = f"must be left out where edges have no {what}"
+                _check.fail(option, rule, args.graph)
+        edges = edges._replace(
+            weight=edges.weight if "weight" in wanted else None,
+            time=edges.time if "time" in wanted else None,
+        )
+        left = [asked[role][0] for role in set(asked) - wanted]
+        left = [f"{option} NAME takes its column" for option in sorted(left)]
+        told = reading.told(edges, ", ".join(left))
+        return CompactAdj.from_edges(edges), {}, told
 
 
 def vars_of(adj: CompactAdj) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from gttf_sampler import CompactAdj, Subgraph, _check, _files, sample_rooted
-from gttf_sampler.graph.files import read_graph
+from gttf_sampler.cli import reading
 from gttf_sampler.graph.names import places
 from gttf_sampler.plot.subgraph import short
 
@@ -18,18 +18,15 @@ MOST = 12  # names in a line
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said on the command line."""
     add = parser.add_argument
-    add(
-        "graph", help="edge list (text, also .gz), .parquet, .npz, CompactAdj directory"
-    )
+    add("graph", help=reading.KINDS)
     add("--seed", nargs="+", required=True, metavar="ID", help="nodes to start from")
     add("--fanouts", type=int, nargs="+", default=[5, 5], help="neighbours per hop")
     add("--out", metavar="FILE", help=f"write {', '.join((*PAGES[:1], *PICTURES))}")
-    what = "of the columns, where a heading names them: source, target, weight, time"
-    add("--columns", nargs="+", metavar="NAME", help=what)
     what = "in: who sends to a node; out: whom it sends to; both"
     add("--direction", choices=("in", "out", "both"), default="in", help=what)
     add("--key", type=int, default=0, help="of the draws: another one, another sample")
     add("--force", action="store_true", help="overwrite the file if it is there")
+    reading.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> list[str]:
@@ -40,10 +37,10 @@ def run(args: argparse.Namespace) -> list[str]:
             rule = f"must end in one of {', '.join((*PAGES, *PICTURES))}"
             _check.fail("--out", rule, repr(out.name))
         _files.check_free("--out", out, args.force)
-    adj = _rows(args)
+    adj, told = _rows(args)
     seeds = places("--seed", args.seed, adj.node_id, adj.num_rows)
     sub = sample_rooted(adj, seeds, args.fanouts, generator=args.key)
-    lines = [f"{sub}", *_hops(sub, adj)]
+    lines = [*told, f"{sub}", *_hops(sub, adj), *_hint(args, adj, seeds)]
     if out is None:
         return [*lines, "--out FILE.html or FILE.png draws it"]
     if out.suffix in PAGES:
@@ -60,13 +57,13 @@ def run(args: argparse.Namespace) -> list[str]:
     return [*lines, f"wrote {out}"]
 
 
-def _rows(args: argparse.Namespace) -> CompactAdj:
-    """The rows that are walked along; both ways if that is asked for."""
+def _rows(args: argparse.Namespace) -> tuple[CompactAdj, list[str]]:
+    """The rows that are walked along, both ways if that is asked for; what was read."""
     both = args.direction == "both"
     direction = "in" if both else args.direction
-    adj = read_graph(args.graph, args.columns, direction=direction)
+    adj, told = reading.read(args, args.graph, "graph", direction=direction)
     if not both and adj.direction == direction:
-        return adj
+        return adj, told
     ends = adj.to_edge_index()
     weight, time = (
         None if x is None else adj.in_caller_order(x).repeat(1 + both)
@@ -77,7 +74,23 @@ def _rows(args: argparse.Namespace) -> CompactAdj:
     rows = CompactAdj.from_edge_index(
         ends, adj.num_rows, direction=direction, edge_weight=weight, edge_time=time
     )
-    return rows.named(adj.node_id)
+    return rows.named(adj.node_id), told
+
+
+def _hint(args: argparse.Namespace, adj: CompactAdj, seeds: list[int]) -> list[str]:
+    """Says why there are no hops, where seeds have no edges in this direction."""
+    alone = [
+        name
+        for name, seed in zip(args.seed, seeds, strict=True)
+        if not int(adj.degree[seed])
+    ]
+    if not alone:
+        return []
+    verb = "has" if len(alone) == 1 else "have"
+    which = {"in": "in-edges", "out": "out-edges", "both": "edges"}[args.direction]
+    other = {"in": "out", "out": "in"}.get(args.direction)
+    cure = f"; try --direction {other} or both" if other else ""
+    return [f"{', '.join(map(short, alone))} {verb} no {which}{cure}"]
 
 
 def _hops(sub: Subgraph, adj: CompactAdj) -> list[str]:

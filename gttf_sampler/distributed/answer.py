@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gttf_sampler import random
+from gttf_sampler import _check, random
 from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.bias.base import LawBias
 from gttf_sampler.distributed.part import LocalRows, Part
-from gttf_sampler.distributed.request import Request
-from gttf_sampler.distributed.wire import narrow
+from gttf_sampler.distributed.request import NOBODY, Request
+from gttf_sampler.distributed.wire import narrow, need, need_ids
 from gttf_sampler.graph import tables
 from gttf_sampler.rooted.hop import draw_relation
+
+if TYPE_CHECKING:
+    from gttf_sampler.distributed.adj import PartitionedAdj
 
 CPU = torch.device("cpu")
 
@@ -61,6 +65,84 @@ class _Walkers(NamedTuple):
         return self.who
 
 
+def drawn_of(
+    arrays: list[Tensor], request: Request, adjs: Sequence[PartitionedAdj]
+) -> list[Drawn | None]:
+    """The answer of another process to a request, checked; see `answer`."""
+    there, *rest = arrays or [torch.empty(0)]
+    takes = [
+        want.relation != NOBODY and want.fanout and request.nodes[want.nodes].numel()
+        for want in request.wanted
+    ]
+    if there.dtype != torch.bool or there.tolist() != [bool(some) for some in takes]:
+        raise ValueError("draws must be of the relations that were asked for")
+    parts = iter(need(rest, 3 * sum(map(bool, takes))))
+    found: list[Drawn | None] = []
+    for want, some in zip(request.wanted, takes, strict=True):
+        if not some:
+            found.append(None)
+            continue
+        size, edge, node = (next(parts) for _ in range(3))
+        adj, count = adjs[want.relation], edge.numel()
+        most = adj.max_degree if want.fanout < 0 else want.fanout
+        size = need_ids("counts", size, 0, most + 1, int(some))
+        if int(size.sum()) != count:
+            raise ValueError(f"edges must be {int(size.sum())} in all (got {count})")
+        edge = need_ids("edges", edge, 0, adj.num_edges, count)
+        node = need_ids("nodes", node, 0, adj.num_cols, count)
+        found.append(Drawn(size, edge, node))
+    return found
+
+
+def check_request(part: Part, request: Request) -> None:
+    """Refuses a request of another process that compiled code must not follow."""
+    kinds = list(part.books)
+    for kind, node, root in zip(
+        request.kinds, request.nodes, request.roots, strict=True
+    ):
+        if not NOBODY <= kind < len(kinds) or (kind == NOBODY and node.numel()):
+            raise ValueError(f"a node type must be one of {len(kinds)} (got {kind})")
+        if kind != NOBODY:
+            part.rows[kinds[kind]].find(node)
+        if root.numel() or request.apart:
+            need_ids("trees", root, 0, _check.MAX_NODES, node.numel())
+    for want in request.wanted:
+        if not 0 <= want.nodes < len(request.kinds):
+            raise ValueError(f"nodes must be of the request (got {want.nodes})")
+        if not -1 <= want.fanout < 1 << 62:
+            raise ValueError(f"a fanout must be -1 or above (got {want.fanout})")
+        if request.replace:
+            _check.fits("fanout", 24 * want.fanout * request.nodes[want.nodes].numel())
+        if want.relation != NOBODY:
+            here = part.relation(want.relation)
+            to = list(part.relations)[want.relation][2]
+            if request.kinds[want.nodes] not in (NOBODY, kinds.index(to)):
+                raise ValueError(f"nodes of a relation must be of type {to!r}")
+            root = request.roots[want.nodes]
+            edges = part.header["relations"][want.relation]["num_edges"]
+            _check_law(want.law, here, request.nodes[want.nodes], root, edges)
+
+
+def _check_law(
+    law: Law, here: LocalRows, node: Tensor, root: Tensor, edges: int
+) -> None:
+    """Refuses a law of another process whose arrays do not fit rows and trees."""
+    if law.time is not None and here.adj.edge_time is None:
+        raise ValueError("times must be asked of edges that have some")
+    if law.mass is not None and here.adj.edge_weight is None:
+        raise ValueError("weights must be asked of edges that have some")
+    if law.hidden is not None and law.hidden.dtype != torch.int64:
+        raise ValueError(f"hidden edges must be int64 (got {law.hidden.dtype})")
+    _check.law(Law(hidden=law.hidden), edges, 0)
+    if (law.time is None) != (law.latest is None):
+        raise ValueError("times must be given where edges are drawn by time")
+    if law.latest is not None:
+        trees = law.latest.numel()
+        if law.before is not None and law.before.numel() != trees:
+            raise ValueError(f"times must be {trees} (got {law.before.numel()})")
+        need_ids("trees", root, 0, trees, node.numel())
+
+
 def answer(part: Part, request: Request) -> list[Drawn | None]:
     """The edges that walkers take of rows in this part; None where none is asked."""
     kinds = list(part.books)
@@ -68,7 +150,7 @@ def answer(part: Part, request: Request) -> list[Drawn | None]:
     walkers = []
     parts = zip(request.kinds, request.nodes, request.roots, strict=True)
     for kind, node, root in parts:
-        row = part.rows[kinds[kind]].locate(node)[1]
+        row = node if kind == NOBODY else part.rows[kinds[kind]].locate(node)[1]
         who = node
         if request.apart:
             who = node + root * part.books[kinds[kind]].num_nodes

@@ -13,7 +13,6 @@ from gttf_sampler import _check
 from gttf_sampler.distributed.rowset import RowSet
 
 Array = np.ndarray[Any, Any]
-MOST_PARTS = 1 << 16
 FEW = 16  # parts that are told apart faster by one comparison each than by bisection
 
 

@@ -25,9 +25,15 @@ from gttf_sampler.distributed.wire import unpack
 
 Arrays = Sequence[Tensor]
 Handler = Callable[[list[Tensor]], Arrays | Tensor]
-AGES = timedelta(days=3650)  # a process that has nothing to ask is not a failure
+Reader = Callable[[int, list[Tensor]], Any]
 GLANCE = 0.05  # seconds after which a process that waits looks what has happened
+STOPPED = 2.0  # seconds that nobody runs late by on a machine that is only busy
 LAST_WORDS = 2.0  # seconds that the words of a process that fails have to arrive
+
+
+def nothing_to_check(rank: int, arrays: list[Tensor]) -> list[Tensor]:
+    """The arrays as they are."""
+    return arrays
 
 
 class PeerError(RuntimeError):
@@ -59,18 +65,20 @@ class Exchange:
 
     Attributes:
         traffic: what was asked of others so far.
+        stood_still: seconds for which this process itself did not run, if it was seen.
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: float) -> None:
         self.rank, self.size, self.timeout = rank, size, timeout
-        self.traffic = Traffic()
+        self.traffic, self.stood_still = Traffic(), 0.0
         self._pid, self._closed = os.getpid(), False
         self._failure: str | None = None
         self._lock = threading.Lock()
         self._services: list[tuple[str, Handler]] = [("a sign of life", lambda _: [])]
         self._links: dict[int, Link] = {}
         if size > 1:
-            group = dist.ProcessGroupGloo(store, rank, size, AGES)
+            soon = timedelta(seconds=timeout)  # to reach all others
+            group = dist.ProcessGroupGloo(store, rank, size, soon)
             peers = (peer for peer in range(size) if peer != rank)
             self._links = {peer: Link(self, group, peer) for peer in peers}
             atexit.register(self._at_exit)
@@ -90,6 +98,10 @@ class Exchange:
         for link in self._links.values():
             for thread in link.threads:
                 thread.start()
+
+    def knows(self, service: int) -> bool:
+        """Whether a request is for something that is served."""
+        return 0 <= service < len(self._services)
 
     def name_of(self, service: int, detail: int) -> str:
         """What a request asks for, in words."""
@@ -157,9 +169,9 @@ class Exchange:
                 link.call(FAILED, words)
             link.wake()
 
-    def take(self, link: Link, slot: Slot) -> list[Tensor]:
-        """The answer to a request, which must come in time."""
-        if not slot.arrived.wait(self.timeout):
+    def take(self, link: Link, slot: Slot) -> Tensor:
+        """The answer to a request, which must come in time, counted from then on."""
+        if not self._arrives(slot):
             link.forget(slot)
             before = f"; it last asked for {link.heard}" if link.heard else ""
             while_ = f"while rank {self.rank} waits for {slot.task}{before}"
@@ -173,7 +185,19 @@ class Exchange:
             messages, sent, received = self.traffic
             nbytes = slot.answer.numel()
             self.traffic = Traffic(messages + 2, sent + slot.nbytes, received + nbytes)
-        return unpack(slot.answer)
+        return slot.answer
+
+    def _arrives(self, slot: Slot) -> bool:
+        """Waits for an answer; notes if this process was stopped meanwhile itself."""
+        while not slot.arrived.is_set():
+            before = time.monotonic()
+            left = slot.sent + self.timeout - before
+            if left <= 0:
+                return slot.arrived.wait(GLANCE)
+            slot.arrived.wait(min(left, 1.0))
+            if (stood := time.monotonic() - before) > 1.0 + STOPPED:
+                self.stood_still = stood
+        return True
 
     def link(self, peer: int) -> Link:
         """The link to another process."""
@@ -202,12 +226,14 @@ class Exchange:
             while not link.done.wait(GLANCE) and self._failure is None:
                 if time.monotonic() < looked + self.timeout / 3:
                     continue
-                looked = time.monotonic()
+                before, looked = looked, time.monotonic()
                 busy = [
                     peer for peer, each in self._links.items() if not each.done.is_set()
                 ]
                 try:
-                    Pending(self, 0, {peer: [] for peer in busy}, 0).answers()
+                    signs = Pending(self, 0, {peer: [] for peer in busy}, 0)
+                    signs.since(before)  # so that it is told in time
+                    signs.answers()
                 except PeerError:  # it is noted
                     return
 
@@ -232,10 +258,30 @@ class Pending:
                 exchange.fail(f"rank {peer} is gone")
                 raise PeerError(exchange._failure) from None
 
-    def answers(self) -> dict[int, list[Tensor]]:
-        """The answer of every process that was asked."""
-        take = self._exchange.take
-        return {link.peer: take(link, slot) for link, slot in self._asked}
+    def answers(self, read: Reader = nothing_to_check) -> dict[int, Any]:
+        """The answer of every process that was asked, as `read` understands it.
+
+        `read` gets the rank and the arrays, and raises a ValueError for an answer that
+        nobody gives who has the same graph: what comes from elsewhere is checked before
+        compiled code follows it.
+        """
+        found = {}
+        for link, slot in self._asked:
+            message = self._exchange.take(link, slot)
+            try:
+                found[link.peer] = read(link.peer, unpack(message))
+            except ValueError as error:
+                about = (
+                    f"rank {link.peer} has sent a malformed answer about {slot.task}"
+                )
+                self._exchange.fail(f"{about}: {error}")
+                raise PeerError(f"{about}: {error}") from None
+        return found
+
+    def since(self, moment: float) -> None:
+        """Has the time limit count from an earlier moment."""
+        for _, slot in self._asked:
+            slot.sent = moment
 
     def __del__(self) -> None:
         """Lets answers go that nobody waits for any more."""

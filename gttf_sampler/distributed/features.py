@@ -13,7 +13,7 @@ from gttf_sampler._backends.memory import empty_rows
 from gttf_sampler._backends.types import Move, Moves
 from gttf_sampler.distributed.near import NearRows
 from gttf_sampler.distributed.rowset import RowSet
-from gttf_sampler.distributed.wire import blank, narrow
+from gttf_sampler.distributed.wire import blank, narrow, need
 from gttf_sampler.features import FeatureFile
 
 if TYPE_CHECKING:
@@ -99,8 +99,17 @@ class PartitionedFeatures:
             elif source is not None:
                 self.hits += row.numel()
                 _move(Move([source], row, found, to))
-        for part, (values,) in pending.answers().items():
-            rows = values.view(away[part].row.numel(), *self.own.shape[1:])
+
+        def read(rank: int, arrays: list[Tensor]) -> Tensor:
+            (values,) = need(arrays, 1)
+            shape = torch.Size([away[rank].row.numel(), *self.own.shape[1:]])
+            if (values.dtype, values.numel()) != (self.dtype, shape.numel()):
+                got = f"{values.numel()} of {values.dtype}"
+                rule = f"must be {shape.numel()} of {self.dtype}"
+                raise ValueError(f"values {rule} (got {got})")
+            return values.view(shape)
+
+        for part, rows in pending.answers(read).items():
             _move(Move([rows], None, found, away[part].to))
         return found
 
@@ -125,7 +134,7 @@ class PartitionedFeatures:
 
     def _answer(self, arrays: list[Tensor]) -> Tensor:
         """Rows for another process, written into the message itself."""
-        position = self._rows.locate(arrays[0].to(torch.int64))[1]
+        position = self._rows.find(need(arrays, 1)[0])
         shape = position.numel(), *self.own.shape[1:]
         message, (rows,) = blank([(self.dtype, torch.Size(shape).numel())])
         self.own.rows(position, rows.view(shape))

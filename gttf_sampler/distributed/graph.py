@@ -14,7 +14,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends.plan import Plan
 from gttf_sampler.distributed.adj import PartitionedAdj
-from gttf_sampler.distributed.answer import Drawn, answer
+from gttf_sampler.distributed.answer import Drawn, answer, check_request, drawn_of
 from gttf_sampler.distributed.exchange import Exchange
 from gttf_sampler.distributed.features import PartitionedFeatures
 from gttf_sampler.distributed.hops import Route
@@ -23,7 +23,8 @@ from gttf_sampler.distributed.meet import meet
 from gttf_sampler.distributed.part import Part, open_part
 from gttf_sampler.distributed.request import NOBODY, Request
 from gttf_sampler.distributed.source import ONLY
-from gttf_sampler.distributed.walk import answer_walk
+from gttf_sampler.distributed.walk import answer_walk, steps_of
+from gttf_sampler.distributed.wire import need, need_ids
 from gttf_sampler.graph import names
 from gttf_sampler.subgraph import EdgeType
 
@@ -197,14 +198,11 @@ class PartitionedGraph:
         }
         pending = self.exchange.ask(self._rows, messages, hop + 1)
         found = {rank: answer(part, requests[rank]) for rank, part in near.items()}
-        for rank, arrays in pending.answers().items():
-            there, *drawn = arrays
-            parts = iter(drawn)
-            found[rank] = [
-                Drawn(next(parts), next(parts), next(parts)) if each else None
-                for each in there.tolist()
-            ]
-        return found
+
+        def read(rank: int, arrays: list[Tensor]) -> list[Drawn | None]:
+            return drawn_of(arrays, requests[rank], list(self.adjs.values()))
+
+        return {**found, **pending.answers(read)}
 
     def _read(self, rank: int, tables: bool) -> Part | None:
         """The part of a process, if it is read from here and not asked for.
@@ -225,7 +223,12 @@ class PartitionedGraph:
         others = {rank: arrays for rank, arrays in messages.items() if rank not in near}
         pending = self.exchange.ask(self._walks, others)
         found = {rank: answer_walk(part, messages[rank]) for rank, part in near.items()}
-        return {**found, **pending.answers()}
+        adjs = list(self.adjs.values())
+
+        def read(rank: int, arrays: list[Tensor]) -> list[Tensor]:
+            return steps_of(arrays, messages[rank], adjs)
+
+        return {**found, **pending.answers(read)}
 
     def ask_between(
         self, adj: PartitionedAdj, node: Tensor, neighbor: Tensor
@@ -243,7 +246,14 @@ class PartitionedGraph:
         mine = messages.pop(own, None)
         pending = self.exchange.ask(self._between, messages)
         found = {own: self._answer_between(mine)} if mine is not None else {}
-        found.update(pending.answers())
+
+        def read(rank: int, arrays: list[Tensor]) -> list[Tensor]:
+            size, edge = need(arrays, 2)
+            pairs = messages[rank][1].numel()
+            size = need_ids("counts", size, 0, edge.numel() + 1, pairs)
+            return [size, need_ids("edges", edge, 0, adj.num_edges, int(size.sum()))]
+
+        found.update(pending.answers(read))
         drawn = []
         for rank in sorted(found):
             size, edge = found[rank]
@@ -255,16 +265,19 @@ class PartitionedGraph:
 
     def _answer_between(self, arrays: list[Tensor]) -> list[Tensor]:
         """How many edges each pair has, and these, by their positions."""
-        number, node, neighbor = arrays
-        here = list(self.part.relations.values())[int(number)]
-        row = here.rows.locate(node)[1]
+        number, node, neighbor = need(arrays, 3)
+        here = self.part.relation(int(number))
+        row = here.rows.find(node)
+        need_ids("neighbours", neighbor, 0, here.adj.num_cols, row.numel())
         which, edge = here.adj.edges_between(row, neighbor)
         size = torch.bincount(which, minlength=row.numel())
         return [size, here.whole_positions(row, size, edge)]
 
     def _answer_rows(self, arrays: list[Tensor]) -> list[Tensor]:
         """Draws for another process."""
-        drawn = answer(self.part, Request.of_arrays(arrays))
+        request = Request.of_arrays(arrays)
+        check_request(self.part, request)
+        drawn = answer(self.part, request)
         there = torch.tensor([each is not None for each in drawn])
         return [there, *(array for each in drawn if each is not None for array in each)]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +18,10 @@ from gttf_sampler.distributed.wire import pack, unpack
 if TYPE_CHECKING:
     from gttf_sampler.distributed.exchange import Arrays, Exchange
 
-REQUEST, DONE, BYE, FAILED = range(4)
+REQUEST, DONE, BYE, FAILED = KINDS = range(4)
 CALLS, REPLIES, FIRST = range(3)  # the tags of heads; those of bodies come behind
 HEAD, REPLY_HEAD = 6, 2  # how many numbers they have
+AGES = timedelta(days=3650)  # a process that has nothing to ask is not a failure
 FAREWELL = 0  # stands for the tag of an answer where there are no more
 
 
@@ -31,10 +34,11 @@ class Slot:
         answer: the message; None before it is there.
         words: why there is none, if the other process said so.
         nbytes: of the request.
+        sent: when it was sent.
     """
 
     def __init__(self, task: str, nbytes: int) -> None:
-        self.task, self.nbytes = task, nbytes
+        self.task, self.nbytes, self.sent = task, nbytes, time.monotonic()
         self.arrived = threading.Event()
         self.answer: Tensor | None = None
         self.words = ""
@@ -113,15 +117,18 @@ class Link:
     def _receive_head(self, size: int, tag: int) -> list[int]:
         """The numbers of a head, however long it takes."""
         head = torch.empty(size, dtype=torch.int64)
-        self.group.recv([head], self.peer, tag).wait()
+        self.group.recv([head], self.peer, tag).wait(AGES)
         numbers: list[int] = head.tolist()
         return numbers
 
     def _receive(self, size: int, tag: int) -> Tensor:
         """The body behind a head, in memory that was used before."""
-        message = FEATURES.make(size)
+        try:
+            message = FEATURES.make(size)
+        except (RuntimeError, MemoryError, ValueError, OverflowError):
+            raise ValueError(f"a message of {size} bytes") from None
         if size:
-            self.group.recv([message], self.peer, tag).wait()
+            self.group.recv([message], self.peer, tag).wait(AGES)
         return message
 
     def _serve(self) -> None:
@@ -131,6 +138,9 @@ class Link:
             while True:
                 head = self._receive_head(HEAD, CALLS)
                 kind, service, detail, tag, size, first_open = head
+                sound = kind in KINDS and self.exchange.knows(service)
+                if not (sound and size >= 0 and _is_tag(tag)):
+                    raise ValueError(f"a message that begins with {head}")
                 body = self._receive(size, tag)
                 if kind == DONE:
                     self.done.set()
@@ -151,6 +161,8 @@ class Link:
                     sent[tag] = self._send(about, answer, REPLIES, tag + 1)
         except RuntimeError as error:
             self._lost(error)
+        except ValueError as error:
+            self._refuse(error)
 
     def _answer(self, service: int, body: Tensor) -> tuple[int, Tensor]:
         """The answer to a request, or what went wrong with a negative size."""
@@ -169,6 +181,8 @@ class Link:
                 tag, size = self._receive_head(REPLY_HEAD, REPLIES)
                 if tag == FAREWELL:
                     return
+                if not _is_tag(tag):
+                    raise ValueError(f"an answer that begins with {[tag, size]}")
                 answer = self._receive(abs(size), tag + 1)
                 with self._lock:
                     slot = self._slots.pop(tag, None)
@@ -178,13 +192,27 @@ class Link:
                     slot.arrived.set()
         except RuntimeError as error:
             self._lost(error)
+        except ValueError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: ValueError) -> None:
+        """Notes that the peer sends what nobody sends; it is not listened to again."""
+        self.exchange.fail(f"rank {self.peer} has sent a malformed message: {error}")
 
     def _lost(self, error: RuntimeError) -> None:
         """Notes that the peer went without a word."""
         if sys.is_finalizing() or self._said_bye:
             return
         before = f"; it last asked for {self.heard}" if self.heard else ""
+        if stood := self.exchange.stood_still:
+            here = f"rank {self.exchange.rank} itself did not run for {stood:.0f} s"
+            before += f"; {here}, which others take for a failure"
         self.exchange.fail(f"rank {self.peer} is gone{before}")
+
+
+def _is_tag(number: int) -> bool:
+    """Whether a request has this tag; its answer has the next one."""
+    return FIRST <= number < 1 << 31 and number % 2 == FIRST % 2
 
 
 def _as_bytes(words: str) -> Tensor:
@@ -195,4 +223,4 @@ def _as_bytes(words: str) -> Tensor:
 
 def _as_text(message: Tensor) -> str:
     """The text of a message."""
-    return bytes(message.tolist()).decode()
+    return bytes(message.tolist()).decode(errors="replace")

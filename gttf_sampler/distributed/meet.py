@@ -40,6 +40,11 @@ def meet(
     prefixed: Any = dist.PrefixStore  # type: ignore[attr-defined]
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # old keys stay there
     store = prefixed(f"gttf/{attempt}/{name}/{_meetings[name]}", root)
+    if store.add(f"claims of {rank}", 1) > 1:
+        raise PeerError(
+            f"rank {rank} is taken: two processes call themselves so, as two jobs do "
+            "that share MASTER_ADDR and MASTER_PORT; give each job a port of its own"
+        )
     try:
         opened, word, note = prepare(rank, size)
     except Exception as error:
@@ -54,11 +59,16 @@ def meet(
         except RuntimeError:
             rule = f"has not opened the graph within {timeout:g} s"
             raise PeerError(f"rank {peer} {rule}") from None
-        said = store.get(str(peer)).decode()
+        said = store.get(str(peer)).decode(errors="replace")
         if said.startswith("error "):
             raise PeerError(f"rank {peer} could not open the graph: {said[6:]}")
         theirs, _, note = said.partition(" ")
         if theirs != word:
             raise PeerError(f"rank {peer} has opened another graph than rank {rank}")
         notes.append(note)
-    return Exchange(store, rank, size, timeout), opened, notes
+    try:
+        return Exchange(store, rank, size, timeout), opened, notes
+    except RuntimeError as error:
+        said = f"{error}".splitlines()[0]
+        rule = f"could not reach the others within {timeout:g} s"
+        raise PeerError(f"rank {rank} {rule}: {said}") from None

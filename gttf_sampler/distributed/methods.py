@@ -108,14 +108,13 @@ def _owners(
     """The part of every node of all types, those without a relation included."""
     if find_spec("pymetis") is None:
         raise ImportError(
-            "parts by METIS need pymetis; get it with: pip install "
-            "'gttf-sampler[metis]'"
+            "parts by METIS need pymetis; get it with: pip install pymetis"
         )
     offset = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     total = sum(sizes.values())
     rowptr, col = _undirected(adjs, offset, total)
-    owner = torch.zeros(total, dtype=torch.int64)
-    if parts > 1 and total:
+    owner = torch.arange(total) % parts  # METIS leaves parts empty, and complains
+    if 1 < parts < total:
         pymetis = import_module("pymetis")
         rows = pymetis.CSRAdjacency(rowptr.numpy(), col.numpy())
         _, found = pymetis.part_graph(parts, adjacency=rows, recursive=recursive)

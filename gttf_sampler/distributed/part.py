@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -84,6 +84,13 @@ class Part:
     wanted: dict[str, Tensor]
     names: dict[str, dict[str, Tensor]]
 
+    def relation(self, number: int) -> LocalRows:
+        """The rows of a relation by its number, as other processes call it."""
+        if not 0 <= number < len(self.relations):
+            many = len(self.relations)
+            raise ValueError(f"a relation must be one of {many} (got {number})")
+        return list(self.relations.values())[number]
+
 
 def open_part(
     path: str | os.PathLike[str],
@@ -96,41 +103,59 @@ def open_part(
     What is the same in all parts is taken from another one that is open, `like`.
     """
     folder = _check.path("path", path)
-    header = layout.read_header(folder, layout.WHOLE)
+    while True:
+        header = (
+            layout.read_header(folder, layout.WHOLE) if like is None else like.header
+        )
+        try:
+            return _open(folder, header, number, verify, like)
+        except ValueError:
+            now = layout.sound_header(folder, layout.WHOLE)
+            if like is not None or now is None or now["crc32"] == header["crc32"]:
+                raise
+            # else it has been replaced meanwhile, and there is a new one to open
+
+
+def _open(
+    folder: Path, header: dict[str, Any], number: int, verify: bool, like: Part | None
+) -> Part:
+    """Opens a part of the graph that a header describes."""
     if not 0 <= number < header["parts"]:
         rule = f"must be one of the {header['parts']} parts of {str(folder)!r}"
         _check.fail("part", rule, number, "start as many processes as there are parts")
-    where = layout.part_folder(folder, number)
+    home = layout.home_of(folder, header)
+    where = layout.part_folder(home, number)
     own = layout.read_header(where, layout.PART)
     if (own["part"], own["crc32"]) != (number, header["checks"][number]):
         rule = f"must be part {number} of the graph in {str(folder)!r}"
         _check.fail(str(where), rule, f"part {own['part']} of another one")
-    files, kinds = own["files"], header["node_types"]
+    files, kinds = _Files(where, own["files"], verify), header["node_types"]
     if like is not None:
         shared = like.books, like.wanted, like.names
     else:
         shared = (
-            {k["name"]: _book(folder, header["parts"], k, verify) for k in kinds},
-            {k["name"]: layout.read_array(folder, k["wanted"], verify) for k in kinds},
-            {k["name"]: _names(folder, k, verify) for k in kinds},
+            {k["name"]: _book(home, header["parts"], k, verify) for k in kinds},
+            {k["name"]: _wanted(home, k, verify) for k in kinds},
+            {k["name"]: _names(home, k, verify) for k in kinds},
         )
+    books, wanted, names = shared
     rows = {
-        k["name"]: RowSet(_nodes(where, kind, files, verify), k["num_nodes"])
+        k["name"]: files.rows(kind, k["num_nodes"], books[k["name"]].nodes_of(number))
         for kind, k in enumerate(kinds)
     }
+    sizes = {kind["name"]: kind["num_nodes"] for kind in kinds}
     relations = {}
     for kind, entry in enumerate(header["relations"]):
         edge_type: EdgeType = tuple(entry["type"])
-        here = rows[edge_type[2]]
-        relations[edge_type] = _relation(where, kind, files, here, verify)
+        by, _, to = edge_type
+        relations[edge_type] = files.relation(kind, entry, rows[to], sizes[by])
     own_sizes = {kind["name"]: kind["own"][number] for kind in kinds}
     features = {
-        (entry["type"], entry["name"]): _feature(
-            where, files[f"feature-{kind}"], entry, own_sizes[entry["type"]], verify
+        (entry["type"], entry["name"]): files.feature(
+            kind, entry, own_sizes[entry["type"]]
         )
         for kind, entry in enumerate(header["features"])
     }
-    books, wanted, names = shared
     return Part(header, number, books, rows, relations, features, wanted, names)
 
 
@@ -147,6 +172,14 @@ def _book(folder: Path, parts: int, entry: dict[str, Any], verify: bool) -> Book
     return Book.of_owners(plain, parts, about["file"])
 
 
+def _wanted(folder: Path, entry: dict[str, Any], verify: bool) -> Tensor:
+    """The nodes of one type that most edges lead to."""
+    found = layout.read_array(folder, entry["wanted"], verify)
+    if verify:
+        _within(folder / entry["wanted"]["file"], found, entry["num_nodes"], "nodes")
+    return found
+
+
 def _names(folder: Path, entry: dict[str, Any], verify: bool) -> dict[str, Tensor]:
     """What the nodes of one type are called, as it was packed; nothing if by number."""
     told = entry.get("names", {})
@@ -159,41 +192,124 @@ def _names(folder: Path, entry: dict[str, Any], verify: bool) -> dict[str, Tenso
     return found
 
 
-def _nodes(where: Path, kind: int, files: dict[str, Any], verify: bool) -> Tensor:
-    """The nodes of one type whose rows are in a part."""
-    if f"nodes-{kind}" in files:
-        return layout.read_array(where, files[f"nodes-{kind}"], verify)
-    return torch.arange(*files.get(f"range-{kind}", (0, 0)))
+class _Files(NamedTuple):
+    """The files of a part.
+
+    Attributes:
+        where: their directory.
+        told: what the part's header says of each.
+        verify: whether to read and check all of them.
+    """
+
+    where: Path
+    told: dict[str, Any]
+    verify: bool
+
+    def array(self, name: str) -> Tensor:
+        """One of the arrays."""
+        return layout.read_array(self.where, self._entry(name), self.verify)
+
+    def rows(self, kind: int, num_nodes: int, own: Tensor) -> RowSet:
+        """The nodes of one type whose rows are in the part, `own` ones among them."""
+        name = f"nodes-{kind}"
+        if name not in self.told:
+            first, stop = self.told.get(f"range-{kind}", (0, 0))
+            if stop > num_nodes:
+                self._refuse(name, f"must be nodes of {num_nodes}", (first, stop))
+            found = RowSet(torch.arange(first, stop), num_nodes)
+        else:
+            nodes = self.array(name)
+            if self.verify:
+                _within(self.where / f"{name}.bin", nodes, num_nodes, "nodes")
+                if bool((nodes.diff() <= 0).any()):
+                    self._refuse(f"{name}.bin", "must hold ascending nodes", "others")
+            found = RowSet(nodes, num_nodes)
+        if self.verify and not bool(found.locate(own)[0].all()):
+            self._refuse(name, "must hold all nodes of the part", "fewer")
+        return found
+
+    def relation(
+        self, kind: int, entry: dict[str, Any], rows: RowSet, num_cols: int
+    ) -> LocalRows:
+        """The rows of one relation, whose columns are nodes of `num_cols`."""
+        folder = self.where / f"relation-{kind}"
+        if storage.header_of(folder)["crc32"] != self._entry(folder.name):
+            rule = "must be the rows that this part was written with"
+            self._refuse(folder.name, rule, "others")
+        adj = CompactAdj.open(folder, verify=self.verify)
+        told = {
+            "num_rows": rows.size,
+            "num_cols": num_cols,
+            "direction": entry["direction"],
+        }
+        for name, right in told.items():
+            if getattr(adj, name) != right:
+                self._refuse(
+                    folder.name, f"must have {name} {right}", getattr(adj, name)
+                )
+        first = self._entry(f"first-{kind}")
+        if not isinstance(first, int):
+            first = self.array(f"first-{kind}")
+        edge_id = None
+        if f"edge_id-{kind}" in self.told:
+            edge_id = self.array(f"edge_id-{kind}")
+        found = LocalRows(adj, rows, first, edge_id)
+        self._check_edges(kind, entry, found)
+        return found
+
+    def _check_edges(self, kind: int, entry: dict[str, Any], here: LocalRows) -> None:
+        """Refuses rows that are no rows of the whole graph, by their edges."""
+        adj, edges, name = here.adj, entry["num_edges"], f"relation-{kind}"
+        if adj.num_edges > edges:
+            self._refuse(name, f"must have at most {edges} edges", adj.num_edges)
+        if here.edge_id is not None and here.edge_id.numel() != adj.num_edges:
+            rule = f"must have one entry per edge, {adj.num_edges}"
+            self._refuse(f"edge_id-{kind}.bin", rule, here.edge_id.numel())
+        if isinstance(here.first, int):
+            if here.first + adj.num_edges > edges:
+                rule = f"must begin among {edges} edges"
+                self._refuse(name, rule, here.first)
+        elif here.first.numel() != adj.num_rows:
+            rule = f"must have one entry per row, {adj.num_rows}"
+            self._refuse(f"first-{kind}.bin", rule, here.first.numel())
+        if not self.verify or not adj.num_rows:
+            return
+        if adj.max_degree > entry["max_degree"]:
+            rule = f"must have rows of at most {entry['max_degree']} edges"
+            self._refuse(name, rule, adj.max_degree)
+        if here.edge_id is not None:
+            _within(self.where / f"edge_id-{kind}.bin", here.edge_id, edges, "edges")
+        if not isinstance(here.first, int):
+            last = here.first + adj.degree
+            apart = bool((here.first[1:] >= last[:-1]).all())
+            if not apart or int(here.first[0]) < 0 or int(last[-1]) > edges:
+                rule = f"must say where rows begin among {edges} edges"
+                self._refuse(f"first-{kind}.bin", rule, "other numbers")
+
+    def feature(self, kind: int, entry: dict[str, Any], size: int) -> FeatureFile:
+        """The `size` own rows of one feature."""
+        told = self._entry(f"feature-{kind}")
+        path = self.where / told["file"]
+        rows = FeatureFile(path) if path.is_file() else layout.missing(path)
+        if rows.seal != told["seal"] or list(rows.shape) != [size, *entry["shape"]]:
+            rule = "must hold the rows that this part was written with"
+            self._refuse(path.name, rule, "others")
+        return rows.validate() if self.verify else rows
+
+    def _entry(self, name: str) -> Any:
+        """What the header says of a file, which it must."""
+        if name not in self.told:
+            self._refuse(layout.HEADER, "must name all files of the part", f"no {name}")
+        return self.told[name]
+
+    def _refuse(self, name: str, rule: str, got: object) -> NoReturn:
+        """Raises the ValueError that names the file."""
+        _check.fail(str(self.where / name), rule, got, "run 'gttf partition' again")
 
 
-def _relation(
-    where: Path, kind: int, files: dict[str, Any], rows: RowSet, verify: bool
-) -> LocalRows:
-    """The rows of one relation."""
-    folder = where / f"relation-{kind}"
-    if storage.header_of(folder)["crc32"] != files[folder.name]:
-        rule = "must be the rows that this part was written with"
-        _check.fail(str(folder), rule, "others", "run 'gttf partition' again")
-    adj = CompactAdj.open(folder, verify=verify)
-    first = files[f"first-{kind}"]
-    if not isinstance(first, int):
-        first = layout.read_array(where, first, verify)
-    edge_id = None
-    if f"edge_id-{kind}" in files:
-        edge_id = layout.read_array(where, files[f"edge_id-{kind}"], verify)
-    if adj.num_rows != rows.size:
-        rule = f"must have one row per node, {rows.size} in all"
-        _check.fail(str(folder), rule, adj.num_rows, "run 'gttf partition' again")
-    return LocalRows(adj, rows, first, edge_id)
-
-
-def _feature(
-    where: Path, file: dict[str, Any], entry: dict[str, Any], size: int, verify: bool
-) -> FeatureFile:
-    """The `size` own rows of one feature."""
-    path = where / file["file"]
-    rows = FeatureFile(path) if path.is_file() else layout.missing(path)
-    if rows.seal != file["seal"] or list(rows.shape) != [size, *entry["shape"]]:
-        rule = "must hold the rows that this part was written with"
-        _check.fail(str(path), rule, "others", "run 'gttf partition' again")
-    return rows.validate() if verify else rows
+def _within(file: Path, ids: Tensor, upper: int, what: str) -> None:
+    """Refuses ids of a file that are not in [0, upper)."""
+    try:
+        _check.within(str(file), ids, upper, what)
+    except ValueError as error:
+        raise ValueError(f"{error}; run 'gttf partition' again") from None

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler.distributed import layout
-from gttf_sampler.distributed.book import MOST_PARTS, Book
+from gttf_sampler.distributed.book import Book
 from gttf_sampler.distributed.methods import METHODS, books_of
 from gttf_sampler.distributed.source import (
     Report,
@@ -51,7 +51,9 @@ def partition(
     ([2, 2], 0.5)
 
     Rows are read piece by piece, so that a graph that is memory-mapped need not fit
-    into memory. What an interrupted call has finished, the next one keeps.
+    into memory. Parts that an interrupted call has finished, the next one keeps. A
+    graph that is replaced stays whole until the new one is, which takes its place in
+    one step; whoever has it open goes on with it.
 
     Args:
         graph: the rows, or those of every edge type (source, relation, target).
@@ -75,8 +77,8 @@ def partition(
         edges that are cut.
     """
     parts = _check.count("parts", parts)
-    if parts > MOST_PARTS:
-        _check.fail("parts", f"must not exceed {MOST_PARTS}", parts)
+    if parts > layout.MOST_PARTS:
+        _check.fail("parts", f"must not exceed {layout.MOST_PARTS}", parts)
     if not 0 <= _check.number("replicate", replicate) <= 1:
         _check.fail("replicate", "must be a share in [0, 1]", replicate)
     source = source_of(graph, features or {}, stored)
@@ -85,9 +87,30 @@ def partition(
     books = books_of(method, source.adjs, source.sizes, parts)
     told = method if isinstance(method, str) and method in METHODS else "given"
     mark = fingerprint(source, books, parts, replicate, tick)
-    if (done := _finished(folder, source, mark, overwrite)) is not None:
-        return facts_of(done)
+    facts = {"parts": parts, "method": told, "replicate": replicate, "mark": mark}
+    _check_free(folder, mark, overwrite)
     folder.mkdir(parents=True, exist_ok=True)
+    with storage.locked(folder):  # whoever cuts the same graph meanwhile finds it done
+        if (done := _check_free(folder, mark, overwrite)) is None:
+            _check_apart(folder, source)
+            done = _cut(folder, source, books, facts, tick)
+        for file in folder.iterdir() if done.get("folder") else ():
+            if file.name not in (layout.HEADER, done["folder"]):
+                layout.remove(file)  # it was there before
+    return facts_of(done)
+
+
+def _cut(
+    folder: Path,
+    source: Source,
+    books: Mapping[str, Book],
+    facts: dict[str, Any],
+    tick: Report,
+) -> dict[str, Any]:
+    """Writes all parts beside what is there, then the header that takes its place."""
+    mark, replicate = facts["mark"], facts["replicate"]
+    home = folder / f"cut-{mark:08x}"
+    home.mkdir(exist_ok=True)
     wanted = {
         name: wanted_nodes(source, name, replicate, tick) for name in source.sizes
     }
@@ -97,22 +120,21 @@ def partition(
     }
     cut = Cut(source, books, everywhere, mark)
     checks, counts = [], []
-    for part in range(parts):
-        crc, count = write_part(layout.part_folder(folder, part), part, cut, tick)
+    for part in range(facts["parts"]):
+        crc, count = write_part(layout.part_folder(home, part), part, cut, tick)
         checks.append(crc)
         counts.append(count)
     header = {
-        "parts": parts,
-        "method": told,
-        "replicate": replicate,
-        "mark": mark,
-        "node_types": _typed_nodes(folder, source, books, wanted, everywhere),
+        "folder": home.name,
+        **facts,
+        "node_types": _typed_nodes(home, source, books, wanted, everywhere),
         "relations": _relations(source, counts),
         "features": [_feature(*each) for each in source.features],
         "checks": checks,
     }
+    storage.sync_folder(home)
     layout.write_header(folder, layout.WHOLE, header)
-    return facts_of(header)
+    return header
 
 
 def facts_of(header: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,9 +155,7 @@ def facts_of(header: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _finished(
-    folder: Path, source: Source, mark: int, overwrite: bool
-) -> dict[str, Any] | None:
+def _check_free(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | None:
     """The header of the same partition that is there already; refuses another one."""
     if folder.exists() and not folder.is_dir():
         _check.fail("path", "must name a directory", f"{str(folder)!r}, a file")
@@ -148,11 +168,8 @@ def _finished(
         if not overwrite:
             rule = "must not hold another partitioned graph"
             _check.fail("path", rule, str(folder), "pass overwrite=True to replace it")
-        _check_apart(folder, source)
-        (folder / layout.HEADER).unlink()
-    ours = ("part-", *(f"{name}-" for name in layout.SHARED), layout.HEADER)
     for file in folder.iterdir():
-        if not file.name.startswith(ours):
+        if not layout.is_ours(file.name):
             rule = "must be an empty directory, or hold a partitioned graph"
             _check.fail("path", rule, f"{str(folder)!r} with {file.name!r}")
     return None
@@ -174,12 +191,8 @@ def _typed_nodes(
     wanted: Mapping[str, Tensor],
     everywhere: Mapping[str, Tensor],
 ) -> list[dict[str, Any]]:
-    """What the header says about node types; writes what is too long for it.
-
-    Files of another graph go first: nothing of it stays, and whoever has them mapped
-    keeps what he has.
-    """
-    for name in layout.SHARED:
+    """What the header says about node types; writes what is too long for it."""
+    for name in layout.SHARED:  # of somebody who was killed; maps stay as they are
         for file in folder.glob(f"{name}-*.bin"):
             file.unlink()
     entries = []

@@ -90,19 +90,29 @@ class Request(NamedTuple):
     @classmethod
     def of_arrays(cls, arrays: list[Tensor]) -> Request:
         """The request that a message holds."""
+        try:
+            return cls._of_arrays(arrays)
+        except (StopIteration, IndexError, AttributeError, RuntimeError) as error:
+            raise ValueError(f"a request that breaks off: {error!r}") from None
+
+    @classmethod
+    def _of_arrays(cls, arrays: list[Tensor]) -> Request:
+        """The request, if all arrays are there that its numbers name."""
         facts = iter(arrays[0].tolist())
         key, replace, apart, original, kinds, relations = (
             next(facts) for _ in range(6)
         )
 
         def array(place: int) -> Any:
+            if not NOBODY <= place < len(arrays):
+                raise IndexError(place)
             return None if place == NOBODY else arrays[place]
 
         numbers, nodes, roots, wanted = [], [], [], []
         for _ in range(kinds):
             numbers.append(next(facts))
-            nodes.append(arrays[next(facts)].to(torch.int64))
-            roots.append(arrays[next(facts)].to(torch.int64))
+            nodes.append(array(next(facts)).to(torch.int64))
+            roots.append(array(next(facts)).to(torch.int64))
         there = torch.empty(0)
         for _ in range(relations):
             relation, where, fanout, flags = (next(facts) for _ in range(4))

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_sampler.distributed.wire import need_ids
+
 Array = np.ndarray[Any, Any]
 PAIRS, QUADS, NIBBLES, BYTES = (
     np.uint64(word)
@@ -68,6 +70,15 @@ class RowSet:
         below = word & ((np.uint64(1) << bit) - np.uint64(1))
         position = before[place] + _ones(below)
         return torch.from_numpy(here.astype(bool)), torch.from_numpy(position)
+
+    def find(self, node: Tensor) -> Tensor:
+        """The positions of nodes [k], int32 or int64, which must be in the set."""
+        ids = need_ids("nodes", node, 0, self._num_nodes, node.numel())
+        here, position = self.locate(ids)
+        if not bool(here.all()):
+            got = int(ids[~here][0])
+            raise ValueError(f"nodes must be of the process that is asked (got {got})")
+        return position
 
 
 def _ones(word: Array) -> Array:

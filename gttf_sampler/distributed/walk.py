@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gttf_sampler import random
+from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler.bias import EdgeWeightBias
 from gttf_sampler.distributed.hops import Route
 from gttf_sampler.distributed.part import Part
-from gttf_sampler.distributed.wire import narrow
+from gttf_sampler.distributed.wire import narrow, need, need_ids
 from gttf_sampler.draw import Walkers, draw_edges
 from gttf_sampler.random import WORD, Key
 
 if TYPE_CHECKING:
     from gttf_sampler.distributed.adj import PartitionedAdj
+
+FACTS = 6  # how many numbers a message begins with
+MOST = 1 << 46  # walkers, and edges of one
 
 
 def walk(
@@ -58,13 +61,35 @@ def walk(
     return levels
 
 
+def steps_of(
+    arrays: list[Tensor], message: list[Tensor], adjs: Sequence[PartitionedAdj]
+) -> list[Tensor]:
+    """The answer of another process to a message, checked."""
+    number, _, fanout, *_ = _facts(message[0])
+    size, adj = message[1].numel() * fanout, adjs[number]
+    edge, node = need(arrays, 2)
+    edge = need_ids("edges", edge, -1, adj.num_edges, size)
+    return [edge, need_ids("nodes", node, -1, adj.num_cols, size)]
+
+
+def _facts(array: Tensor) -> list[int]:
+    """The numbers in front of a message."""
+    if array.dtype != torch.int64 or array.numel() != FACTS:
+        raise ValueError(f"a message must begin with {FACTS} numbers")
+    numbers: list[int] = array.tolist()
+    return numbers
+
+
 def answer_walk(part: Part, arrays: list[Tensor]) -> list[Tensor]:
     """The steps [w · f] of walkers on rows of this part, and where they lead."""
-    facts, node, slot = arrays
-    number, signed, fanout, replace, stays, weighted = facts.tolist()
-    here = list(part.relations.values())[number]
-    node, slot = node.to(torch.int64), slot.to(torch.int64)
-    row = here.rows.locate(node)[1]
+    facts, node, slot = need(arrays, 3)
+    number, signed, fanout, replace, stays, weighted = _facts(facts)
+    here = part.relation(number)
+    if not 0 < fanout < MOST:
+        raise ValueError(f"a fanout must be above 0 (got {fanout})")
+    _check.fits("fanout", 16 * fanout * node.numel())
+    row, node = here.rows.find(node), node.to(torch.int64)
+    slot = need_ids("walkers", slot, 0, MOST, row.numel())
     key = signed & WORD
     stream = random.stream(key, slot)
     walkers = Walkers(here.adj, row.new_empty(row.numel(), 0), row, row, stream, key)

@@ -13,6 +13,7 @@ DTYPES = (
     *(torch.complex64, torch.complex128),
 )
 CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+MOST_ARRAYS = 1 << 20  # in a message
 ALIGNED = 8  # bytes; complex numbers are read as two of these
 
 
@@ -41,12 +42,42 @@ def blank(about: Sequence[tuple[torch.dtype, int]]) -> tuple[Tensor, list[Tensor
 
 
 def unpack(message: Tensor) -> list[Tensor]:
-    """The arrays of a message, without copies."""
-    count = int(message[:8].view(torch.int64))
+    """The arrays of a message, without copies; refuses one that `pack` did not make."""
+    size = message.numel()
+    count = int(message[:8].view(torch.int64)) if size >= 8 else -1
     head = 8 * (1 + 2 * count)
+    if not 0 <= count <= MOST_ARRAYS or head > size:
+        raise ValueError(f"a message of {size} bytes that names {count} arrays")
     said = message[8:head].view(torch.int64).tolist()
-    pairs = zip(said[::2], said[1::2], strict=True)
-    return _views(message, head, [(DTYPES[code], length) for code, length in pairs])
+    about = []
+    for code, length in zip(said[::2], said[1::2], strict=True):
+        if not (0 <= code < len(DTYPES) and 0 <= length <= size):
+            raise ValueError(f"an array of type {code} and length {length}")
+        about.append((DTYPES[code], length))
+    used = head + sum(_padded(length * dtype.itemsize) for dtype, length in about)
+    if used != size:
+        raise ValueError(f"a message of {size} bytes for arrays of {used}")
+    return _views(message, head, about)
+
+
+def need(arrays: Sequence[Tensor], count: int) -> Sequence[Tensor]:
+    """The arrays of a message, of which there must be `count`."""
+    if len(arrays) != count:
+        raise ValueError(f"{len(arrays)} arrays where there must be {count}")
+    return arrays
+
+
+def need_ids(what: str, ids: Tensor, low: int, upper: int, size: int) -> Tensor:
+    """Ids [size] from another process, which must lie in [low, upper); as int64."""
+    if ids.dtype not in (torch.int32, torch.int64) or ids.numel() != size:
+        got = f"{ids.numel()} of {ids.dtype}"
+        raise ValueError(f"{what} must be {size} integers (got {got})")
+    if size:
+        least, most = (int(bound) for bound in ids.aminmax())
+        if least < low or most >= upper:
+            got = f"{least} to {most}"
+            raise ValueError(f"{what} must lie in [{low}, {upper}) (got {got})")
+    return ids.to(torch.int64)
 
 
 def _views(

@@ -43,7 +43,7 @@ class Cut(NamedTuple):
 def write_part(
     folder: Path, part: int, cut: Cut, tick: Report
 ) -> tuple[int, list[tuple[int, int]]]:
-    """Writes a part, unless it is there already.
+    """Writes a part, unless it is there already; a failure leaves nothing of it.
 
     Returns the checksum of its header, and per relation how many edges its own nodes
     have and how many of those lead to other parts.
@@ -51,8 +51,19 @@ def write_part(
     header = layout.sound_header(folder, layout.PART)
     if header is not None and (header["mark"], header["part"]) == (cut.mark, part):
         return int(header["crc32"]), [tuple(count) for count in header["counts"]]
-    (folder / layout.HEADER).unlink(missing_ok=True)
+    layout.remove(folder)  # of somebody who was killed; maps of it stay as they are
     folder.mkdir(exist_ok=True)
+    try:
+        return _write(folder, part, cut, tick)
+    except BaseException:
+        layout.remove(folder)
+        raise
+
+
+def _write(
+    folder: Path, part: int, cut: Cut, tick: Report
+) -> tuple[int, list[tuple[int, int]]]:
+    """Writes all files of a part, the header last."""
     files: dict[str, Any] = {}
     rows: dict[str, Tensor] = {}
     for number, (name, book) in enumerate(cut.books.items()):
@@ -72,8 +83,6 @@ def write_part(
         some = _Rows(adj, rows[to], part, cut.books[to], tick)
         where = folder, number, kinds.index(to)
         counts.append(some.write(*where, cut.books[by], files))
-    for stale in [*folder.glob("feature-*"), *folder.glob(".gttf-*")]:
-        stale.unlink()  # of a version before, or of somebody who was killed
     for number, (name, _, values) in enumerate(cut.source.features):
         file = folder / f"feature-{number}.npy"
         chunks = _feature_rows(values, cut.books[name].nodes_of(part), tick)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gttf_sampler import _check
+from gttf_sampler._loading.state import described, described_graph
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.embedding import probe
 from gttf_sampler.embedding.fit import fit
@@ -35,6 +37,7 @@ class WalkEmbedding(nn.Module):
     """
 
     bias: BiasFn | None = None
+    options: Mapping[str, Any] = MappingProxyType({})  # of the loss
 
     def __init__(
         self,
@@ -119,7 +122,9 @@ class WalkEmbedding(nn.Module):
             patience: stop after so many epochs without a better AUC, and go back to
                 the vectors of the best, of which memory holds a copy.
             checkpoint: a file to be written after every epoch.
-            resume: go on from that file; the end is that of a run without a break.
+            resume: go on from that file; the end is that of a run without a break. All
+                else must be as it was, but `epochs` may be more of a "constant"
+                schedule, and `generator` may be left out.
             progress: a bar with loss and pairs per second; None on terminals only. Or
                 a function that is told, after every batch, the share of all epochs that
                 is done, the loss, and the pairs of this epoch.
@@ -132,6 +137,7 @@ class WalkEmbedding(nn.Module):
             self.loss,
             self.score,
             partial(zeros, self.storage),
+            partial(self._settings, order),
         )
         options = epochs, optimizer, lr, weight_decay, batch_size, schedule, hogwild
         rest = valid, patience, checkpoint, resume, progress, generator
@@ -145,6 +151,17 @@ class WalkEmbedding(nn.Module):
         near = self.adj.cached("near order", lambda: near_order(self.adj))
         seeds = in_blocks(near.cpu(), size, generator)
         return self.loader(sampler=seeds.tolist(), **how)
+
+    def _settings(self, order: str) -> dict[str, Any]:
+        """All that a run of `fit` depends on beside its arguments, by name."""
+        return {
+            "model": type(self).__name__,
+            "adj": described_graph(self.adj),
+            "fanouts": list(self.fanouts),
+            "bias": described(self.bias),
+            "order": order,
+            **described({**self.options, "penalty": getattr(self, "penalty", None)}),
+        }
 
     def score(self, edge: Tensor) -> Tensor:
         """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""

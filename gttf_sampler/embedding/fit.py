@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +59,8 @@ class Run:
         self.optimizer = RowOptimizer(*how, decay=options.weight_decay)
         self.history: list[Epoch] = []
         self.best: dict[str, Tensor] | None = None  # parameters, where AUC was best
+        kept = options.checkpoint is not None
+        self.settings = checkpoint.settings(task, options) if kept else {}
 
     @property
     def over(self) -> bool:
@@ -83,9 +85,7 @@ class Run:
                 work.run()
             seconds = time.perf_counter() - start
         loss = work.loss / max(1, work.done)
-        if not math.isfinite(loss):
-            rule, cure = "must let the loss stay finite", "try a tenth of it"
-            _check.fail("lr", rule, options.lr, cure)
+        self._check_finite(loss)
         auc = None
         if options.valid is not None:
             auc = link_auc(self.task.score, options.valid)
@@ -99,7 +99,41 @@ class Run:
         options, schedule = self.options, self.options.schedule
         if isinstance(schedule, str):
             schedule = SCHEDULES[schedule]
-        return options.lr * schedule(step / max(1, per_epoch * options.epochs))
+        share = schedule(step / max(1, per_epoch * options.epochs))
+        try:
+            rate = options.lr * float(share)
+        except (TypeError, ValueError):
+            rule = "must return a number, the share of 'lr'"
+            _check.mistyped("schedule", rule, _check.shown(share))
+        if not math.isfinite(rate):
+            _check.fail("schedule", "must return a finite share of 'lr'", share)
+        return rate
+
+    def check_loss(self, loss: float) -> float:
+        """The loss of a batch, which must be finite before a step is taken by it."""
+        if not math.isfinite(loss):
+            if self.optimizer.steps == 0:
+                self._check_start(loss)
+            rule, cure = "must let the loss stay finite", "try a tenth of it"
+            _check.fail("lr", rule, f"{self.options.lr} and a loss of {loss}", cure)
+        return loss
+
+    def _check_finite(self, loss: float) -> None:
+        """Refuses an epoch whose last steps have made vectors that are none."""
+        self.check_loss(loss)
+        for table in self.task.tables.values():
+            if not is_finite(table.weight):
+                self.check_loss(math.nan)
+
+    def _check_start(self, loss: float) -> None:
+        """Names what made the very first loss what it is."""
+        cure = "set them anew, as 'reset_parameters()' does"
+        for name, value in self.task.model.named_parameters():
+            if not is_finite(value):
+                own = name.removesuffix(".weight")
+                _check.fail(own, "must hold finite numbers", "others, too", cure)
+        rule = "must hold vectors whose products are finite"
+        _check.fail(next(iter(self.task.tables)), rule, f"a loss of {loss}", cure)
 
     def _remember(self) -> None:
         """Keeps the parameters if no epoch before was as good, and that matters."""
@@ -117,9 +151,13 @@ class Run:
 
     def restore(self) -> None:
         """Goes on where the checkpoint was written."""
-        if self.options.checkpoint is None:
-            _check.fail("resume", "needs a 'checkpoint'", "none")
         checkpoint.load(self.options.checkpoint, self)
+
+
+@torch.no_grad()
+def is_finite(value: Tensor) -> bool:
+    """Whether all numbers are, in one pass that allocates nothing."""
+    return not value.numel() or all(map(math.isfinite, value.aminmax()))
 
 
 class _Work:
@@ -143,11 +181,16 @@ class _Work:
             threading.Thread(target=self._alone, name=f"gttf-hogwild-{number}")
             for number in range(torch.get_num_threads())
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        torch.set_num_threads(torch.get_num_threads())  # of threads yet to come
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:  # Ctrl-C comes here, and to no other thread
+            self.error = error
+        finally:
+            _join(threads)
+            torch.set_num_threads(torch.get_num_threads())  # of threads yet to come
         if self.error is not None:
             raise self.error
 
@@ -157,7 +200,7 @@ class _Work:
         try:
             self._steps()
         except BaseException as error:
-            self.error = error
+            self.error = self.error or error
 
     def _steps(self) -> None:
         """Takes batches until there is none."""
@@ -176,11 +219,27 @@ class _Work:
                 loss = self.run_.task.loss(batch)
                 how: dict[str, Any] = {"allow_unused": True}  # tables are collected
                 found = torch.autograd.grad(loss, [*tables, *others], **how)
+            if self.error is not None:  # of another thread: no row changes any more
+                return
+            value = self.run_.check_loss(loss.item())
             rate = self.run_.lr(step, self.size)
             optimizer.step(collector.owed, found[len(tables) :], rate)
             collector.owed.clear()
             with self.lock:
-                self.loss += loss.item()
+                self.loss += value
                 self.pairs += collector.scored - before
                 self.done += 1
                 self.show(self.loss / self.done, self.pairs)
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    """Waits for the steps that threads have begun, however often Ctrl-C is pressed.
+
+    One that has not begun finds the error and changes nothing.
+    """
+    for thread in threads:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt:
+                continue

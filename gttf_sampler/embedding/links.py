@@ -14,6 +14,7 @@ from gttf_sampler.graph.components import components, spanning_forest
 
 Score = Callable[[Tensor], Tensor]
 PAIRS = 1 << 18  # pairs that are scored together
+TURNS = 32  # of guesses, after which pairs without an edge are counted instead
 
 
 class LinkSplit(NamedTuple):
@@ -197,11 +198,13 @@ def _edges(edge_index: Any, num_nodes: int | None) -> tuple[Tensor, int]:
 
 def _negatives(edge: Tensor, n: int, count: int, key: random.Key) -> Tensor:
     """`count` pairs [2, count] of different nodes without an edge, at random."""
-    if n * (n - 1) // 2 - edge.shape[1] < min(1, count):
+    free = n * (n - 1) // 2 - edge.shape[1]
+    if free < min(1, count):
         _check.fail("edge_index", "must leave pairs without an edge", "all of them")
     known, found = edge[0] * n + edge[1], [edge[:, :0]]
     bound, missing, turn = torch.tensor(n, device=edge.device), count, 0
-    while missing:
+    turns = TURNS if 2 * TURNS * free >= n * n else 0
+    while missing and turn < turns:
         slot = torch.arange(2 * count, device=edge.device).view(2, count)
         word = random.stream(random.fold(key, turn), slot)
         pair = random.below(word, bound).sort(dim=0).values
@@ -211,4 +214,27 @@ def _negatives(edge: Tensor, n: int, count: int, key: random.Key) -> Tensor:
         found.append(pair[:, fresh][:, :missing])
         missing -= found[-1].shape[1]
         turn += 1
+    found.append(_counted(edge, n, missing, random.fold(key, TURNS)))
     return torch.cat(found, dim=1)
+
+
+def _counted(edge: Tensor, n: int, count: int, key: random.Key) -> Tensor:
+    """The same by numbers of pairs without an edge, however few there are.
+
+    Pairs u < v are numbered row by row; before the edge with rank i and number e there
+    are e − i pairs without an edge.
+    """
+    if not count:
+        return edge[:, :0]
+    free = n * (n - 1) // 2 - edge.shape[1]
+    start = torch.arange(n, device=edge.device)
+    start = start * (2 * n - start - 1) // 2  # the number of the first pair of a row
+    number = start[edge[0]] + edge[1] - edge[0] - 1
+    before = number - torch.arange(number.numel(), device=edge.device)
+    slot = torch.arange(count, device=edge.device)
+    bound = torch.tensor(free, device=edge.device)
+    drawn = random.below_wide(random.stream(key, slot), bound)
+    pair = drawn + torch.searchsorted(before, drawn, right=True)
+    low = torch.searchsorted(start, pair, right=True) - 1
+    low = low.clamp_(max=n - 2)  # the last row is empty
+    return torch.stack([low, pair - start[low] + low + 1])

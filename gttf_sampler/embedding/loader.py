@@ -10,6 +10,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
 from gttf_sampler._loading.safe import safe_biases
+from gttf_sampler._loading.state import SPOT, described
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
@@ -56,6 +57,11 @@ class ForestLoader(KeyedLoader):
     def runs_only_ours(self) -> bool:
         """Whether workers would run nothing but code that is safe in a thread."""
         return self.worker_init_fn is None and safe_biases(self.bias)
+
+    def settings(self) -> dict[str, Any]:
+        """What forests depend on beside their seeds and keys, by name."""
+        names = "adj", "fanouts", "bias"
+        return {name: described(getattr(self, name), SPOT) for name in names}
 
     def __iter__(self) -> Iterator[WalkForest]:  # type: ignore[override]
         """One epoch of forests."""

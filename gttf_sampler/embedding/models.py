@@ -105,7 +105,7 @@ class DeepWalk(WalkEmbedding):
 
     def objective(self) -> LossAcc:
         """The loss as an accumulator: `DeepWalkAcc`."""
-        return DeepWalkAcc(self.embedding, right=self.right, **self.options)  # type: ignore[arg-type]
+        return DeepWalkAcc(self.embedding, right=self.right, **self.options)
 
     def forward(self, batch: Tensor | None = None) -> Tensor:
         """The embeddings [b, d] of some nodes, or of all; of halves L beside R."""

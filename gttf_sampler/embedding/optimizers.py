@@ -115,7 +115,7 @@ class RowOptimizer:
         self._steps = count(self.steps + 1)
         for own, kept in zip(self.state, saved["state"], strict=True):
             for mine, theirs in zip(own, kept, strict=True):
-                mine.copy_(theirs)
+                mine.copy_(theirs.view_as(mine))
         if self.dense is not None:
             self.dense.load_state_dict(saved["dense"])
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gttf_sampler import _check
+from gttf_sampler import _check, _files
 from gttf_sampler._backends.pairs import RULES
 from gttf_sampler.embedding.links import LinkSplit, Score
 from gttf_sampler.random import Randomness
@@ -50,6 +50,7 @@ class Task(NamedTuple):
         loss: of a batch, [].
         score: of pairs [2, e], for held-out edges.
         allocate: makes what optimizers keep.
+        settings: all else that a run depends on, by name, in plain numbers and words.
     """
 
     model: nn.Module
@@ -58,6 +59,7 @@ class Task(NamedTuple):
     loss: Callable[[Any], Tensor]
     score: Score
     allocate: Callable[[str, torch.Size, torch.dtype], Tensor]
+    settings: Callable[[], dict[str, Any]]
 
 
 class Options(NamedTuple):
@@ -97,11 +99,18 @@ def check_options(options: Options) -> None:
         if options.valid is None:
             _check.fail("patience", "needs 'valid' edges to look at", options.patience)
     _check.randomness(options.generator)
+    if options.checkpoint is not None:  # now, not after the first epoch
+        file = _check.path("checkpoint", options.checkpoint)
+        _files.check_free("checkpoint", file, force=True)
+    elif options.resume:
+        _check.fail("resume", "needs a 'checkpoint'", "none")
 
 
 def check_table(name: str, table: Any) -> None:
-    """Refuses tables that do more than to hold vectors."""
+    """Refuses tables that do more than to hold vectors, or hold none."""
     plain = type(table) is nn.Embedding and table.padding_idx is None
     if not plain or table.max_norm is not None or table.scale_grad_by_freq:
         rule = "must be a plain torch.nn.Embedding"
         _check.fail(name, rule, repr(table), "train it with an optimizer of torch")
+    if not table.num_embeddings:
+        _check.fail("num_nodes", "must be at least 1 for 'fit'", 0)

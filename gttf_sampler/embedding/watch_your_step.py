@@ -80,7 +80,7 @@ class WatchYourStep(WalkEmbedding):
 
     def objective(self) -> LossAcc:
         """The loss as an accumulator, without the penalty: `WYSAcc`."""
-        return WYSAcc(self.left, self.right, self.context, **self.options)  # type: ignore[arg-type]
+        return WYSAcc(self.left, self.right, self.context, **self.options)
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss per seed of a forest and the penalty, []."""

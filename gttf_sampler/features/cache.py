@@ -88,9 +88,12 @@ class Lately:
         missing = ids.index_select(0, away)
         to = away if place is None else place.index_select(0, away)
         read(missing, to, raw)
-        with self._turn:
-            which, slots = self._fifo.admit(missing)
+
+        def keep(which: Tensor, slots: Tensor) -> None:
             self._values[slots] = raw[to[which]]
+
+        with self._turn:
+            self._fifo.admit(missing, keep)
 
     def _settle(self) -> None:
         """In a forked child, starts anew if a thread was at work in the parent."""

@@ -6,10 +6,14 @@ pass over the file, never push out those that are read often. A list of ids that
 left lets those that come back enter the main queue directly. (Yang et al., "FIFO queues
 are all you need for cache eviction", SOSP 2023.) Differs from the paper: ids of a batch
 are one step, of which no more enter the small queue than it holds.
+
+An interrupt may come between any two lines. An id gets its place after its row was
+written there, and books that were left in the middle of a change are begun anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,7 @@ OFTEN = 3  # a row is asked for at most so many times more than once
 COST = 8 + 1 + 4 + 4 + 4 + 8 + 32  # bytes per place at most, beside the row
 
 Array = np.ndarray[Any, Any]
+Write = Callable[[Tensor, Tensor], None]  # which of the ids enter, where
 
 
 class Fifo:
@@ -39,7 +44,7 @@ class Fifo:
 
     def clear(self) -> None:
         """Forgets everything."""
-        room = self.room
+        self._whole, room = False, self.room
         self._slot.fill(-1)
         self._id = np.full(room, -1, np.int64)
         self._often = np.zeros(room, np.uint8)
@@ -47,6 +52,7 @@ class Fifo:
         self._free = np.arange(room, dtype=np.int32)
         self._gone = np.full(1 << self._bits, -1, np.int64)
         self._left = _Ring(room, np.int64)
+        self._whole = True  # nobody was interrupted in the middle of a change
 
     @property
     def size(self) -> int:
@@ -55,13 +61,21 @@ class Fifo:
 
     def touch(self, ids: Tensor) -> Tensor:
         """int32 [k], the places of ids, which were asked for; -1 for those without."""
+        if not self._whole:
+            self.clear()
         slot: Array = self._slot[ids.numpy()]
         here = slot[slot >= 0]
         self._often[here] = np.minimum(self._often[here] + 1, OFTEN)
         return torch.from_numpy(slot)
 
-    def admit(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """(which of the ids enter, where): places whose rows are to be written."""
+    def admit(self, ids: Tensor, write: Write | None = None) -> tuple[Tensor, Tensor]:
+        """(which of the ids enter, where): places whose rows are to be written.
+
+        `write` is called with both when the places are empty, and no id leads there.
+        """
+        if not self._whole:
+            self.clear()
+        self._whole = False
         wanted, which = np.unique(ids.numpy(), return_index=True)
         absent = self._slot[wanted] < 0
         order = np.argsort(which[absent])  # ids that were named first enter first
@@ -76,11 +90,15 @@ class Fifo:
         self._make_room(again.size + fresh.size)
         taken = np.concatenate([again, fresh])
         slots, self._free = np.split(self._free, [taken.size])
+        entered = torch.from_numpy(which[taken]), torch.from_numpy(slots).long()
+        if write is not None:
+            write(*entered)
         self._slot[wanted[taken]], self._id[slots] = slots, wanted[taken]
         self._often[slots] = 0
         self._main.push(slots[: again.size])
         self._small.push(slots[again.size :])
-        return torch.from_numpy(which[taken]), torch.from_numpy(slots.astype(np.int64))
+        self._whole = True
+        return entered
 
     def _make_room(self, wanted: int) -> None:
         """Has rows leave until so many places are free."""

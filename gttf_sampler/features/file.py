@@ -13,7 +13,7 @@ from gttf_sampler import _check
 from gttf_sampler.features import layout as layouts
 from gttf_sampler.features.encoding import NAMES, SAME
 from gttf_sampler.features.handle import Handle, State
-from gttf_sampler.features.room import check_room, room_for
+from gttf_sampler.features.room import check_index, check_places, check_room, room_for
 from gttf_sampler.features.stored import StoredRows
 from gttf_sampler.features.write import Report, chunks_of, write
 
@@ -172,12 +172,13 @@ class FeatureFile:
     def rows(
         self, ids: Tensor, out: Tensor | None = None, place: Tensor | None = None
     ) -> Tensor:
-        """The rows of ids, int64 [k] on the CPU, as `read` but for checks of types.
+        """The rows of ids, int64 [k] on the CPU, as `read` but without conversions.
 
-        `place` int64 [k] are the rows of `out` that they become; the first k if none.
+        `place` int64 [k] are the rows of `out` that they become, each of them once; the
+        first k if none.
         """
-        ids = ids.contiguous()  # kernels go by addresses
-        place = None if place is None else place.contiguous()
+        ids = check_index("ids", ids)
+        place = None if place is None else check_places(place, ids.numel(), out)
         shape = torch.Size([ids.numel(), *self._layout.shape])
         if out is None:
             out = room_for(shape, self.dtype, self.pin_memory)

@@ -8,6 +8,7 @@ writes the rows behind one another. A range that does not fit is split once more
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -54,6 +55,7 @@ def build_rows(
     home = target.absolute().parent if tmp is None else _check.path("tmp", tmp)
     num_rows, num_cols = _sizes(chunks, num_nodes, direction, tick)
     home.mkdir(parents=True, exist_ok=True)
+    _check_space(num_rows, home, num_nodes is None)
     with tempfile.TemporaryDirectory(prefix=".gttf-build-", dir=home) as folder:
         buckets = make_buckets(Path(folder), 0, num_rows, BUCKETS)
         try:
@@ -74,6 +76,18 @@ def build_rows(
             return rows.write(files, _small_enough(buckets, most), tick)
 
         storage.replace(path, rows.names, facts, overwrite, write)
+
+
+def _check_space(num_rows: int, home: Path, counted: bool) -> None:
+    """Refuses more rows than the disk has room for: an id that is no node, mostly."""
+    needed, free = 8 * (num_rows + 1), shutil.disk_usage(home).free
+    if needed <= free:
+        return
+    rule = f"must ask for rows that fit on the disk, {free:,} bytes now"
+    if counted:
+        got = f"id {num_rows - 1}, whose row pointer takes {needed:,} bytes"
+        _check.fail("chunks", rule, got, "number the nodes from 0")
+    _check.fail("num_nodes", rule, f"{needed:,} bytes for {num_rows} rows")
 
 
 def _edges_at_a_time(nbytes: int | None) -> int:

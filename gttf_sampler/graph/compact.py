@@ -14,6 +14,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable, ScratchPool
+from gttf_sampler._compat import is_compiling
 from gttf_sampler.graph import build, frames, names, networks, storage, tables
 from gttf_sampler.graph import chunks as chunked
 from gttf_sampler.graph.edgelist import EdgeList
@@ -309,7 +310,12 @@ class CompactAdj:
     @property
     def degree(self) -> Tensor:
         """δ, int64 [n]: the length of every row."""
-        return self.cached("degree", self.rowptr.diff)
+        return self.cached("degree", self._degree)
+
+    def _degree(self) -> Tensor:
+        if self.device.type == "cpu":  # torch repeats out of its memory below zero
+            _inside(_check.row_pointer, "rowptr", self.rowptr, self.num_edges)
+        return self.rowptr.diff()
 
     @property
     def max_degree(self) -> int:
@@ -365,7 +371,17 @@ class CompactAdj:
 
     def row_range(self, node: Tensor) -> tuple[Tensor, Tensor]:
         """Start and length [w] of the row of each node; length 0 for the node -1."""
-        return ops.row_range(self.rowptr, node)
+        if self.device.type != "cpu" or is_compiling():
+            return ops.row_range(self.rowptr, node)
+        try:
+            start, count = ops.row_range(self.rowptr, node)
+        except IndexError:
+            _check.changed()
+        if node.numel():  # kernels that go on from here take rows as they are
+            low, end = torch.minimum(start, count).min(), (start + count).max()
+            if low < 0 or end > self.num_edges:
+                _check.changed()
+        return start, count
 
     def borrow_table(self, num_nodes: int) -> AbstractContextManager[NodeTable]:
         """A scratch table for `num_nodes` nodes, kept with this graph between uses."""
@@ -474,6 +490,19 @@ class CompactAdj:
         _check.one_device(self.arrays())
         return self.trusted()
 
+    def ensure_inside(self) -> None:
+        """Refuses rows that were edited to lead out of the graph; reads all of them.
+
+        For what is made of them once; samplers check what they follow.
+        """
+        if self.device.type != "cpu":
+            return
+        _inside(_check.row_pointer, "rowptr", self.rowptr, self.num_edges)
+        _inside(_check.within, "col", self.col, self.num_cols)
+        for name, array in self.arrays().items():
+            if name != "rowptr":
+                _inside(_check.length, name, array, self.num_edges, "edge")
+
     def ensure_sound(self) -> None:
         """Validates a graph that was put together by hand, before its first use."""
         if "sound" not in self._cache:
@@ -561,3 +590,11 @@ class CompactAdj:
         changed._cache["max_degree"] = self.max_degree
         sound = "sound" in self._cache and not changed.col.is_meta
         return changed.trusted() if sound else changed
+
+
+def _inside(check: Callable[..., Any], *args: Any) -> None:
+    """Makes a check of an array that has passed it before, when the graph was built."""
+    try:
+        check(*args)
+    except (TypeError, ValueError):
+        _check.changed()

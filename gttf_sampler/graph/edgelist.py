@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import gzip
 import os
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _files
+from gttf_sampler.graph import cells, text
+from gttf_sampler.graph.cells import Array
 
-COMMENTS = ("#", "%")
-HEADINGS = (("source", "target"), ("src", "dst"), ("from", "to"))
 TEXTS = (".txt", ".tsv", ".emb")
 FORMATS = (".npy", ".npz", *TEXTS)
-Array = np.ndarray[Any, Any]
+Reader = Callable[[Sequence[str]], Array]
 
 
 class EdgeList(NamedTuple):
@@ -32,12 +28,15 @@ class EdgeList(NamedTuple):
         node_id: [n], the id in the file of every node: integers, or strings.
         weight: float64 [m], the third column, or None if there is none.
         time: [m], or None if there is none.
+        columns: the names of source, target, weight and time in the heading that was
+            read, or None if there was none.
     """
 
     edge_index: Tensor
     node_id: Array
     weight: Tensor | None = None
     time: Tensor | None = None
+    columns: dict[str, str] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -46,94 +45,182 @@ class EdgeList(NamedTuple):
 
 
 def read_edge_list(
-    path: str | os.PathLike[str], columns: Sequence[str] | None = None
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    *,
+    header: bool | None = None,
+    separator: str | None = None,
+    dates: str | None = None,
 ) -> EdgeList:
-    """Reads lines `source target [weight]`, with spaces, tabs or commas between.
+    """Reads lines `source target [weight]`, with spaces, tabs, commas or ; between.
 
-    Lines that begin with # or % are comments; `.gz` files are unpacked. Ids are
-    integers, or any words if one of them is not an integer; in .tsv files and between
-    commas words may have spaces. A first line of words above integers is a heading, and
-    so is one that begins with source and target, src and dst, or from and to. Columns
-    behind the second are ignored, but for those that a heading calls weight and time,
-    and for a third one of numbers without such a name: those are the weights.
+    Lines that begin with # or % are comments, but for rows of csv such as `#cats,ann`
+    below the first line; `.gz` files are unpacked. Ids are integers, or any words if
+    one of them is not an integer; in .tsv files and between commas words may have
+    spaces. A heading is recognised: known names such as source
+    and target, words above numbers, and in csv a first line of words that do not come
+    again. It says which columns are read: source and target, or the first two behind
+    an index of pandas; weight or amount; time, timestamp or date. A third column of
+    numbers without a name is taken for weights. Times are numbers or ISO dates, which
+    become seconds since 1970.
 
     Args:
         path: the file.
-        columns: names in a heading: source, target, and perhaps the weight and the
-            time; if given, the first line is a heading.
+        columns: names in the heading: source, target, and perhaps the weight and the
+            time, "-" for none; numbers from "1" on where there is no heading.
+        header: whether the first line is a heading; None to recognise one.
+        separator: a character, or comma, semicolon, tab, pipe or space.
+        dates: the format of times for `strptime`, if they are not numbers or ISO 8601.
     """
-    file = _check.path("path", path)
+    asked = text.Asked(columns, header, separator, dates)
+    return read_text(_check.path("path", path), asked)
+
+
+def read_text(file: Path, asked: text.Asked, values: bool = True) -> EdgeList:
+    """The edges of a text file; without weights and times if nobody wants them."""
     if not file.is_file():
         _check.fail("path", "must be a file with edges", str(file))
-    lines = _lines(file)
-    if not lines:
-        _check.fail("path", "must hold at least one edge", str(file))
-    layout = _layout(lines[0], ".tsv" in file.suffixes, columns)
-    if layout.columns < 2:
-        _check.fail("path", "must have two columns or three", f"1 in {file}")
-    first, lines = lines[0], lines[layout.headed :]
-    if not lines:
-        _check.fail("path", "must hold at least one edge", f"a heading in {file}")
+    layout = text.layout_of(file, asked)
+    table = TextTable(file, layout, asked.dates, values)
     try:
-        ends, headings = _ends(lines, layout)
-    except ValueError:
-        rule = "must have two columns in every line"
-        _check.fail("path", rule, f"fewer in a line of {file}")
-    node_id, number = np.unique(ends, return_inverse=True)
-    edge_index = torch.from_numpy(number.reshape(ends.shape).T.copy())
-    if headings:
-        layout = _layout(first, ".tsv" in file.suffixes, None, headed=True)
-    values = [_values(lines[headings:], layout, at) for at in layout.values]
-    return EdgeList(edge_index.to(torch.int64), node_id, *values)
+        ends, read = table.all(cells.integers)
+        node_id, number = np.unique(ends, return_inverse=True)
+    except cells.OtherCellError:
+        ends, read = table.all(table.words)
+        node_id, number = table.numbered(ends)
+    columns = table.columns()
+    if columns and not layout.sure:
+        names = np.array([columns["source"], columns["target"]])
+        if np.isin(names, node_id).any():  # the first line was an edge
+            return read_text(file, asked._replace(header=False), values)
+    edge_index = torch.from_numpy(number.reshape(2, -1).astype(np.int64))
+    return EdgeList(edge_index, node_id, read[0], read[1], columns)
 
 
-class _Layout(NamedTuple):
-    """How the lines of a file are to be read.
+class TextTable:
+    """The columns of a text file, read block by block."""
 
-    Attributes:
-        delimiter: between columns; None for any space.
-        columns: how many there are.
-        ends: which of them are sources and targets.
-        values: which of them are weights and times, None if none is.
-        guess: the one that is taken for weights though nothing names it, or None.
-        headed: whether the first line names them.
-    """
+    def __init__(
+        self, file: Path, layout: text.Layout, dates: str | None, values: bool
+    ) -> None:
+        self.file, self.layout = file, layout
+        roles = layout.roles
+        places = {"weight": roles.weight, "time": roles.time}
+        self.places = {name: at for name, at in places.items() if at is not None}
+        self.wanted = list(self.places) if values else []
+        self.readers: dict[str, Reader | None] = {"weight": cells.numbers, "time": None}
+        if dates is not None:
+            self.readers["time"] = lambda some: cells.moments(some, dates)
 
-    delimiter: str | None
-    columns: int
-    ends: tuple[int, int]
-    values: tuple[int | None, int | None]
-    guess: int | None
-    headed: bool
+    def blocks(self, kind: Reader) -> Iterator[tuple[list[Array], dict[str, Array]]]:
+        """Ids of one kind, sources and targets, and values beside them."""
+        for block in text.blocks(self.file, self.layout):
+            ends = [kind(text.column(block, at)) for at in self.layout.roles.ends]
+            read = {
+                name: self._read(name, text.column(block, self.places[name]))
+                for name in list(self.wanted)
+            }
+            yield ends, {name: read[name] for name in self.wanted}
 
+    def all(self, kind: Reader) -> tuple[Array, list[Tensor | None]]:
+        """Ids [2, m] of one kind; weights and times, or None for those not there."""
+        blocks = list(self.blocks(kind))
+        ends = np.stack(
+            [np.concatenate([e[side] for e, _ in blocks]) for side in (0, 1)]
+        )
+        values = [
+            torch.from_numpy(np.concatenate([read[name] for _, read in blocks]))
+            if name in self.wanted
+            else None
+            for name in ("weight", "time")
+        ]
+        return ends, values
 
-def _layout(
-    line: str, tabs: bool, columns: Sequence[str] | None, headed: bool = False
-) -> _Layout:
-    """What the first line tells, which may be known as a heading."""
-    delimiter = "," if "," in line else "\t" if tabs else None
-    words = line.split()
-    if delimiter is not None:
-        words = [word.strip() for word in next(csv.reader([line], delimiter=delimiter))]
-    third = 2 if len(words) > 2 else None
-    if columns is not None:
-        missing = [name for name in columns if name not in words]
-        if missing or len(columns) not in (2, 3, 4):
-            rule = f"must be two to four of the names in the first line, {words}"
-            _check.fail("columns", rule, list(columns))
-        at = [words.index(name) for name in columns]
-        rest = *at[2:], None, None
-        values = rest[0], rest[1]
-        return _Layout(delimiter, len(words), (at[0], at[1]), values, None, True)
-    named = [word.lower() for word in words]
-    if not headed and tuple(named[:2]) not in HEADINGS:
-        return _Layout(delimiter, len(words), (0, 1), (third, None), third, False)
-    weight, time = (
-        named.index(name) if name in named else None for name in ("weight", "time")
-    )
-    guess = third if weight is None and time != 2 else None
-    values = weight if guess is None else guess, time
-    return _Layout(delimiter, len(words), (0, 1), values, guess, True)
+    def words(self, some: Sequence[str]) -> Array:
+        """Ids as words, none of them blank."""
+        found = [cell.strip() for cell in some]
+        if "" in found:
+            self._missing(lambda cell: not cell)
+        return np.array(found, dtype=np.str_)
+
+    def numbered(self, ends: Array) -> tuple[Array, Array]:
+        """The different ids, as integers if all of them are whole, and their places."""
+        node_id, number = np.unique(ends, return_inverse=True)
+        known = [word for word in node_id.tolist() if not cells.is_missing(word)]
+        whole = cells.whole_numbers(known)
+        if whole is None or not len(whole):
+            return node_id, number
+        if len(known) < len(node_id):
+            self._missing(cells.is_missing)
+        again, place = np.unique(whole, return_inverse=True)
+        return again, place[number]
+
+    def _missing(self, none: Callable[[str], bool]) -> None:
+        """Refuses an id that stands for none."""
+        places = self.layout.roles.ends
+
+        def bad(row: list[str]) -> bool:
+            return any(map(none, text.at(row, places)))
+
+        line, row = text.find_line(self.file, self.layout, bad)
+        rule, got = "must have two columns in every line", "fewer"
+        if len(row) > max(places):
+            rule, got = f"{rule}, none of them blank", f"{text.at(row, places)}"
+        _check.fail("path", rule, f"{got} in line {line} of {self.file}")
+
+    def _read(self, name: str, some: list[str]) -> Array:
+        """A block of weights or times; a guessed column with words is given up."""
+        reader = self.readers[name] or self._reader_of_times(some)
+        self.readers[name] = reader
+        try:
+            found = reader(some)
+        except ValueError as error:
+            roles, other = self.layout.roles, isinstance(error, cells.OtherCellError)
+            other = other or self.layout.names is not None
+            if not (name == "weight" and roles.guessed and other):
+                self._refuse(name, reader)
+            self.wanted.remove(name)
+            return np.empty(0)
+        return found.astype(np.float64) if name == "weight" else found
+
+    def _reader_of_times(self, some: list[str]) -> Reader:
+        """Numbers or ISO dates, as the first block tells."""
+        return cells.iso_seconds if cells.is_moment(some[0]) else cells.numbers
+
+    def _refuse(self, name: str, reader: Reader) -> None:
+        """Names the first cell that cannot be read."""
+        place = self.places[name]
+
+        def bad(row: list[str]) -> bool:
+            try:
+                reader(text.at(row, [place]))
+            except ValueError:
+                return True
+            return False
+
+        line, row = text.find_line(self.file, self.layout, bad)
+        what = "a number" if name == "weight" else "a number or a date"
+        rule = f"must have {what} in column {place + 1} of every line"
+        rule += "" if self.layout.names is None else ", by its name"
+        cure = "name other columns" + (
+            "" if name == "weight" else ", or the format of dates"
+        )
+        got = f"{text.at(row, [place])[0]!r} in line {line} of {self.file}"
+        _check.fail("path", rule, got, cure)
+
+    def columns(self) -> dict[str, str] | None:
+        """What the columns are called, if the file says it."""
+        names, roles = self.layout.names, self.layout.roles
+        if names is None:
+            return None
+        ends = zip(("source", "target"), roles.ends, strict=True)
+        there = {**dict(ends), **self.places}
+        if roles.guessed and "weight" not in self.wanted:
+            there.pop("weight", None)
+        return {
+            role: text.at(names, [place])[0] or f"column {place + 1}"
+            for role, place in there.items()
+        }
 
 
 def embedding_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -193,55 +280,3 @@ def _matrix(embedding: Tensor) -> Array:
         vectors = vectors.float()
     found: Array = vectors.numpy()
     return found
-
-
-def _lines(file: Path) -> list[str]:
-    """The lines that are not empty and no comments."""
-    opened = gzip.open if file.suffix == ".gz" else open
-    try:
-        with opened(file, "rt", encoding="utf-8-sig") as lines:
-            stripped = (line.strip() for line in lines)
-            return [text for text in stripped if text and not text.startswith(COMMENTS)]
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        _check.fail("path", "must be a whole file", f"{file}: {error}")
-    except UnicodeDecodeError:
-        _check.fail("path", "must be a text file in UTF-8", str(file))
-
-
-def _ends(lines: list[str], layout: _Layout) -> tuple[Array, int]:
-    """The ids [m, 2], as integers if they are, and how many lines are headings."""
-    for headings in (0, 1):
-        if len(lines) > headings and not (headings and layout.headed):
-            with contextlib.suppress(ValueError, OverflowError):
-                table = _table(lines[headings:], layout, layout.ends, np.int64)
-                return table, headings
-    return np.char.strip(_table(lines, layout, layout.ends, np.str_)), 0
-
-
-def _values(lines: list[str], layout: _Layout, place: int | None) -> Tensor | None:
-    """A column of numbers; None if there is none, or not where one was guessed."""
-    if place is None:
-        return None
-    try:
-        column = _table(lines, layout, (place,), np.float64)
-    except ValueError as error:
-        if place == layout.guess:
-            return None
-        rule = f"must have a number in column {place + 1} of every line, by its name"
-        _check.fail("path", rule, error)
-    return torch.from_numpy(column[:, 0])
-
-
-def _table(
-    lines: list[str], layout: _Layout, columns: tuple[int, ...], dtype: Any
-) -> Array:
-    """Some columns of the lines."""
-    return np.loadtxt(
-        lines,
-        dtype=dtype,
-        comments=None,
-        delimiter=layout.delimiter,
-        usecols=columns,
-        ndmin=2,
-        quotechar=None if layout.delimiter is None else '"',
-    )

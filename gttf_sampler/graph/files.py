@@ -15,14 +15,17 @@ from zipfile import is_zipfile
 import numpy as np
 
 from gttf_sampler import _check, _files
+from gttf_sampler.graph.cells import is_missing, whole_numbers
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.edgelist import COMMENTS, EdgeList, read_edge_list
+from gttf_sampler.graph.edgelist import EdgeList, read_text
 from gttf_sampler.graph.frames import columns_of, edges_of_frame
 from gttf_sampler.graph.names import Array, ids_of
+from gttf_sampler.graph.text import COMMENTS, NONE, Asked, roles_of
 
 LAYOUTS = "'edge_index' [2, m], 'row' and 'col' [m], or 'indptr' and 'indices'"
 TABLES = (".parquet", ".pq")
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": " ", ".edgelist": " ", ".edges": " "}
+PLAIN = Asked()
 WRITTEN = (*SEPARATORS, ".npz", *TABLES)
 
 
@@ -31,6 +34,9 @@ def read_graph(
     columns: Sequence[str] | None = None,
     *,
     direction: str = "in",
+    header: bool | None = None,
+    separator: str | None = None,
+    dates: str | None = None,
 ) -> CompactAdj:
     """The graph in a directory, an .npz or .parquet file, or a text file of edges.
 
@@ -42,29 +48,70 @@ def read_graph(
             'edge_index' [2, m], 'row' and 'col', or 'indptr' and 'indices', or written
             by scipy.
         columns: names of the columns of a table: source, target, and perhaps the
-            weight and the time; by default the first two, and 'weight' and 'time'.
+            weight and the time; by default those that have such names.
         direction: see `CompactAdj`; a directory has its own.
+        header: of text, see `read_edge_list`.
+        separator: of text, see `read_edge_list`.
+        dates: the format of times for `strptime`, if they are not numbers or ISO 8601.
     """
-    file = _check.path("path", path)
+    file, asked = _check.path("path", path), Asked(columns, header, separator, dates)
     if file.is_dir():
+        _check_no_table(file, asked)
         return CompactAdj.open(file)
     if file.suffix == ".npz":
+        _check_no_table(file, asked)
         return _from_arrays(file, direction)
-    return CompactAdj.from_edges(read_edges(file, columns), direction=direction)
+    return CompactAdj.from_edges(read_table(file, asked), direction=direction)
 
 
 def read_edges(
-    path: str | os.PathLike[str], columns: Sequence[str] | None = None
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    *,
+    header: bool | None = None,
+    separator: str | None = None,
+    dates: str | None = None,
 ) -> EdgeList:
     """The edges of a file, with the ids that nodes have there; see `read_graph`."""
-    file = _check.path("path", path)
-    if file.suffix in TABLES:
-        return _from_table(file, columns)
+    file, asked = _check.path("path", path), Asked(columns, header, separator, dates)
     if file.suffix != ".npz":
-        return read_edge_list(file, columns)
+        return read_table(file, asked)
+    _check_no_table(file, asked)
     adj = _from_arrays(file, "in")
     ids = np.arange(adj.num_rows) if adj.node_id is None else adj.node_id
     return EdgeList(adj.to_edge_index(), ids, adj.edge_weight, adj.edge_time)
+
+
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names a file of edges whose columns one may take or leave."""
+    file = _check.path("path", path)
+    return not file.is_dir() and file.suffix != ".npz"
+
+
+def read_table(file: Path, asked: Asked = PLAIN, values: bool = True) -> EdgeList:
+    """The edges of text or .parquet; without weights and times if `values` is False.
+
+    A third column of numbers may be anything, also less than zero: who needs the
+    structure alone does not read it.
+    """
+    if file.suffix in TABLES:
+        return _from_table(file, asked, values)
+    return read_text(file, asked, values)
+
+
+def read_structure(path: str | os.PathLike[str]) -> CompactAdj:
+    """A graph for whoever needs no weights; named arrays of other files stay."""
+    if not is_table(path):
+        return read_graph(path)
+    return CompactAdj.from_edges(read_table(Path(path), values=False))
+
+
+def _check_no_table(file: Path, asked: Asked) -> None:
+    """Refuses columns where there are none to choose."""
+    for name, value in asked._asdict().items():
+        if value is not None:
+            rule = "must be left out where the graph is .npz or a directory"
+            _check.fail(name, rule, f"{_check.shown(value)} for {file}")
 
 
 def write_graph(path: str | os.PathLike[str], adj: CompactAdj) -> Path:
@@ -131,40 +178,53 @@ def _check_words(words: list[str], separator: str) -> None:
             _check.fail("node_id", rule, repr(word), cure)
         if separator == " " and '"' in word:
             _check.fail("node_id", "must have no quotes in text", repr(word), cure)
-    if words and all(map(_is_integer, words)):
+    known = [word for word in words if not is_missing(word)]
+    if words and whole_numbers(known) is not None:
         rule = "must not be words that are all read as integers in text"
         _check.fail("node_id", rule, repr(words[0]), cure)
 
 
-def _is_integer(word: str) -> bool:
-    """Whether a word alone is read as a number."""
-    try:
-        np.loadtxt(
-            [word], np.int64, comments=None, delimiter=SEPARATORS[".csv"], ndmin=1
-        )
-    except (ValueError, OverflowError):
-        return False
-    return True
-
-
-def _from_table(file: Path, columns: Sequence[str] | None) -> EdgeList:
+def _from_table(file: Path, asked: Asked, values: bool) -> EdgeList:
     """The edges of a .parquet file."""
     if not file.is_file():
         _check.fail("path", "must be a file with edges", str(file))
+    for name, value in (("header", asked.header), ("separator", asked.separator)):
+        if value is not None:
+            got = f"{_check.shown(value)} for {file}"
+            _check.fail(name, "must be left out where the graph is .parquet", got)
     _check.library("pyarrow", file.suffix)
     parquet: Any = import_module("pyarrow.parquet")
     try:
         table = parquet.read_table(file)
     except (OSError, ValueError) as error:
         _check.fail("path", "must be a whole .parquet file", f"{file}: {error}")
-    names = list(table.column_names) if columns is None else list(columns)
+    names = list(table.column_names)
     if len(names) < 2:
         _check.fail("path", "must have two columns or more", f"{names} in {file}")
-    if columns is None:
-        rest = [name if name in names[2:] else None for name in ("weight", "time")]
+    if asked.columns is None:
+        roles = roles_of(names, None, headed=True)
+        roles = roles._replace(weight=None if roles.guessed else roles.weight)
+        places = {
+            "source": roles.ends[0],
+            "target": roles.ends[1],
+            "weight": roles.weight,
+            "time": roles.time,
+        }
+        found = {role: names[at] for role, at in places.items() if at is not None}
     else:
-        rest = [*names[2:4], None, None][:2]
-    return edges_of_frame(table, names[0], names[1], *rest)
+        rest = (name for name in asked.columns)
+        found = dict(zip(("source", "target", "weight", "time"), rest, strict=False))
+        found = {role: name for role, name in found.items() if name != NONE}
+    read = found if values else {role: found[role] for role in ("source", "target")}
+    edges = edges_of_frame(
+        table,
+        read["source"],
+        read["target"],
+        read.get("weight"),
+        read.get("time"),
+        asked.dates,
+    )
+    return edges._replace(columns=found)
 
 
 def _from_scipy(file: Path) -> tuple[Array, int]:

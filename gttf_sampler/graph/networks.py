@@ -102,11 +102,11 @@ def _directed(
     """An undirected edge counts in both directions, a loop once."""
     ends = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).t().contiguous()
     if directed:
-        return EdgeList(ends, ids, *columns)
+        return EdgeList(ends, ids, columns[0], columns[1])
     back = (ends[0] != ends[1]).nonzero().view(-1)
     ends = torch.cat([ends, ends[:, back].flip(0)], dim=1)
     both = [None if x is None else torch.cat([x, x[back]]) for x in columns]
-    return EdgeList(ends, ids, *both)
+    return EdgeList(ends, ids, both[0], both[1])
 
 
 def _attribute(kind: str, name: str, data: list[Any], default: Any) -> Tensor:

@@ -91,15 +91,15 @@ def replace(
     files = {name: folder / f"{name}.{token}.bin" for name in names}
     header = folder / f"{HEADER}.{token}"
     with ExitStack() as until_done:
-        with _locked(folder):  # or another call could take the file for a dead one's
+        with locked(folder):  # or another call could take the file for a dead one's
             header.touch()
-            until_done.enter_context(_locked(header))
+            until_done.enter_context(locked(header))
         try:
             entries = write(files)
             content = {"format": FORMAT, "version": VERSION, **facts, "arrays": entries}
             content["crc32"] = checksum(content)
             write_bytes(header, [json.dumps(content, indent=1).encode()])
-            with _locked(folder) as alone:
+            with locked(folder) as alone:
                 before = _token_of(folder / HEADER)
                 os.replace(header, folder / HEADER)
                 sync_folder(folder)
@@ -126,7 +126,7 @@ def check_free(path: str | os.PathLike[str], overwrite: bool) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[bool]:
+def locked(path: Path) -> Iterator[bool]:
     """Holds the lock of a file or directory; False where the system has none."""
     if fcntl is None:
         yield False

@@ -31,7 +31,12 @@ def edge_weight(adj: CompactAdj) -> Tensor:
 def weight_table(adj: CompactAdj) -> Tensor:
     """Cumulative integer weights [m] of each row."""
     adj, weight = _here(adj), edge_weight(adj)
-    return adj.cached("weight_table", lambda: ops.weight_table(weight, adj.rowptr))
+
+    def add_up() -> Tensor:
+        adj.ensure_inside()
+        return ops.weight_table(weight, adj.rowptr)
+
+    return adj.cached("weight_table", add_up)
 
 
 def has_gaps(adj: CompactAdj) -> bool:
@@ -73,6 +78,7 @@ def reverse_rows(adj: CompactAdj) -> ops.Reverse:
     """
 
     def turn() -> ops.Reverse:
+        adj.ensure_inside()
         row, sizes = _row_of_edge(adj), (adj.num_cols, adj.num_rows)
         rowptr, col, _ = ops.group_by_row(adj.col, row, *sizes)
         col, own = col.to(adj.col.dtype), sorted_col(adj)
@@ -88,7 +94,12 @@ def edge_filter(adj: CompactAdj) -> Tensor | None:
 
     None where the backend has none.
     """
-    return adj.cached("edge_filter", lambda: ops.edge_filter(adj.rowptr, adj.col))
+
+    def fill() -> Tensor | None:
+        adj.ensure_inside()
+        return ops.edge_filter(adj.rowptr, adj.col)
+
+    return adj.cached("edge_filter", fill)
 
 
 def most_copies(adj: CompactAdj) -> int:
@@ -113,18 +124,28 @@ def sorted_time(adj: CompactAdj) -> Tensor:
         cure = "build the CompactAdj with 'edge_time' or 'node_time'"
         _check.fail("bias", "needs edge times", "a graph without them", cure)
 
-    def ascends() -> bool:
-        row = _row_of_edge(adj)
-        return bool(((time[1:] >= time[:-1]) | (row[1:] != row[:-1])).all())
-
-    if not adj.cached("time_ascends", ascends):
+    if not ascends_in_time(adj):
         cure = "build the CompactAdj with sort_by_time=True"
         _check.fail("bias", "needs rows sorted by time", "unsorted rows", cure)
     return time
 
 
+def ascends_in_time(adj: CompactAdj) -> bool:
+    """Whether the times of the edges ascend within every row."""
+    time = adj.edge_time
+
+    def ascends() -> bool:
+        row = _row_of_edge(adj)
+        return time is None or bool(
+            ((time[1:] >= time[:-1]) | (row[1:] != row[:-1])).all()
+        )
+
+    return adj.cached("time_ascends", ascends)
+
+
 def _ascending(adj: CompactAdj) -> Tensor | None:
     """The order [m] that sorts every row, stably; None if they are sorted already."""
+    adj.ensure_inside()
     row, sizes = _row_of_edge(adj), (adj.num_cols, adj.num_rows)
     if bool(((adj.col[1:] >= adj.col[:-1]) | (row[1:] != row[:-1])).all()):
         return None

@@ -2,16 +2,15 @@
 
 import warnings
 from contextlib import contextmanager, nullcontext
-from importlib.util import find_spec
 from types import SimpleNamespace
-from unittest import mock
 
 import pytest
 import torch
 
+import compiled
 from gttf_sampler._backends.streams import set_streams
 from paper import PaperStreams
-from simulated import Accelerator, start_interpreted
+from simulated import Accelerator
 
 
 class Device:
@@ -37,7 +36,7 @@ class Device:
 
 @contextmanager
 def _simulated():
-    with Accelerator() as gpu, _interpreted():
+    with Accelerator() as gpu, _kernels():
         gpu.streams = PaperStreams("cuda", gpu)
         before = set_streams(lambda at: gpu.streams if at.type == "cuda" else None)
         try:
@@ -46,14 +45,9 @@ def _simulated():
             set_streams(before)
 
 
-def _interpreted():
-    """Triton's kernels, where it is installed, in its interpreter."""
-    if find_spec("triton") is None:
-        return nullcontext()
-    import interpreted  # noqa: F401 (for its effect)
-
-    start = "gttf_sampler._backends.triton_launch.start"
-    return mock.patch(start, start_interpreted)
+def _kernels():
+    """Triton's kernels as it compiles them, where that can be run."""
+    return nullcontext() if compiled.why_not() else compiled.kernels()
 
 
 @contextmanager

@@ -11,7 +11,10 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -26,55 +29,84 @@ from gttf_sampler import (
     EdgeWeightBias,
     ExcludeBias,
     FastGCNBias,
+    FractionBias,
+    LABORBias,
     LADIESBias,
     Node2VecBias,
     NoRevisitBias,
     RootedAdjAcc,
+    StratifiedBias,
     TemporalBias,
     sample_rooted,
     traverse,
     use_backend,
 )
-from gttf_sampler.embedding import split_links
+from gttf_sampler.distributed import PartitionedGraph, partition
+from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep, split_links
 from gttf_sampler.objectives import NegativeSampler
-from gttf_sampler.rooted import walk_subgraph
+from gttf_sampler.rooted import sample_budget, walk_subgraph
 
 FILE = Path(__file__).with_name("digests.json")
 BACKENDS = ("numba", "torch") if find_spec("numba") else ("torch",)
 NODES, EDGES = 300, 3000
 PLACE = "cpu"  # where the graphs of `CORE` are
+SIZE = 1  # of the graph and of batches; see `enlarged`
+LARGE = 20  # as many times: batches that several threads draw
 
 
-def _numbers() -> dict[str, Tensor]:
+@cache
+def numbers(size: int = 1) -> dict[str, Tensor]:
     """A graph by Python's own numbers, so that it is the same with every torch."""
-    draw, i = Random(0), torch.arange(EDGES)
-    ends = [[draw.randrange(NODES - 20) for _ in range(EDGES)] for _ in range(2)]
+    nodes, edges = NODES * size, EDGES * size
+    draw, i = Random(0), torch.arange(edges)
+    ends = [[draw.randrange(nodes - 20) for _ in range(edges)] for _ in range(2)]
     ends[0][-200:] = [5] * 200  # a hub; and twenty nodes have no edge
     return {
         "edges": torch.tensor(ends),
         "weight": (i % 17).to(torch.float32) / 16,
         "time": (i * 37) % 101,
-        "node_time": (torch.arange(NODES) * 53) % 97,
-        "seeds": (torch.arange(40) * 19 + 5) % NODES,
+        "node_time": (torch.arange(nodes) * 53) % 97,
+        "seeds": (torch.arange(40 if size == 1 else 200 * size) * 19 + 5) % nodes,
     }
 
 
-GIVEN = _numbers()
+GIVEN = numbers()
 SEEDS = GIVEN["seeds"]
+
+
+@contextmanager
+def enlarged() -> Iterator[None]:
+    """Within it, calls of `CORE` have a graph and a batch that threads share."""
+    global SIZE
+    SIZE = LARGE
+    try:
+        yield
+    finally:
+        SIZE = 1
+
+
+def seeds() -> Tensor:
+    """The seeds of the batch, whose size `enlarged` changes."""
+    return numbers(SIZE)["seeds"]
 
 
 def graph(direction: str = "in", *, typed: bool = False, **changes: Any) -> Any:
     """The graph as rows; three relations of it if `typed`."""
-    given = {"edge_weight": GIVEN["weight"], "edge_time": GIVEN["time"], **changes}
+    found, nodes = numbers(SIZE), NODES * SIZE
     if typed:
         kinds = [("a", "r", "a"), ("a", "to", "b"), ("b", "of", "a")]
-        parts = GIVEN["edges"].chunk(3, dim=1)
+        columns = {"edge_weight": found["weight"], "edge_time": found["time"]}
+        parts = [found["edges"].chunk(3, dim=1)]
+        parts += [columns[name].chunk(3) for name in changes]
         return {
-            kind: CompactAdj.from_edge_index(part, (NODES, NODES)).to(PLACE)
-            for kind, part in zip(kinds, parts, strict=True)
+            kind: CompactAdj.from_edge_index(
+                part, (nodes, nodes), **dict(zip(changes, more, strict=True))
+            ).to(PLACE)
+            for kind, (part, *more) in zip(kinds, zip(*parts, strict=True), strict=True)
         }
+    given = {"edge_weight": found["weight"], "edge_time": found["time"], **changes}
     return CompactAdj.from_edge_index(
-        GIVEN["edges"], NODES, direction=direction, **given
+        found["edges"], nodes, direction=direction, **given
     ).to(PLACE)
 
 
@@ -83,7 +115,7 @@ def forest(fanouts: list[int], bias: Any = None, **how: Any) -> Callable[[], Any
 
     def call() -> Any:
         adj = graph("out", edge_time=None)
-        drawn = traverse(adj, SEEDS, fanouts, bias, generator=11, **how)
+        drawn = traverse(adj, seeds(), fanouts, bias, generator=11, **how)
         return drawn.nodes, drawn.edges
 
     return call
@@ -93,7 +125,7 @@ def rooted(fanouts: Any, bias: Any = None, **how: Any) -> Callable[[], Any]:
     """A call of `sample_rooted`."""
 
     def call() -> Any:
-        return sample_rooted(graph(), SEEDS, fanouts, bias=bias, generator=12, **how)
+        return sample_rooted(graph(), seeds(), fanouts, bias=bias, generator=12, **how)
 
     return call
 
@@ -102,8 +134,8 @@ def typed(fanouts: Any, **how: Any) -> Callable[[], Any]:
     """A call of `sample_rooted` on several relations."""
 
     def call() -> Any:
-        seeds = {"a": SEEDS, "b": SEEDS[:7]}
-        return sample_rooted(graph(typed=True), seeds, fanouts, generator=13, **how)
+        roots = {"a": seeds(), "b": seeds()[:7]}
+        return sample_rooted(graph(typed=True), roots, fanouts, generator=13, **how)
 
     return call
 
@@ -122,26 +154,80 @@ def accumulated() -> Any:
     """A subgraph recorded by an accumulator."""
     record = RootedAdjAcc()
     adj = graph("out", edge_time=None)
-    traverse(adj, SEEDS, [3, 2], NoRevisitBias(), record, generator=14)
+    traverse(adj, seeds(), [3, 2], NoRevisitBias(), record, generator=14)
     return record.result()
 
 
 def hidden() -> Any:
     """Rows without some of their edges."""
     adj = graph(edge_time=None)
-    bias = ExcludeBias(torch.arange(0, EDGES, 3))
-    return sample_rooted(adj, SEEDS, [5, 5], bias=bias, generator=15)
+    bias = ExcludeBias(torch.arange(0, EDGES * SIZE, 3))
+    return sample_rooted(adj, seeds(), [5, 5], bias=bias, generator=15)
 
 
 def negatives() -> Any:
     """Nodes in proportion to a power of their degree."""
     draw = NegativeSampler(graph(), 0.75)
-    return draw.draw((40, 5), generator=16)
+    return draw.draw((40 * SIZE, 5), generator=16)
 
 
-def time_of_seeds(**how: Any) -> TemporalBias:
-    """Times for all seeds."""
-    return TemporalBias(seed_time=SEEDS % 90 + 10, **how)
+def timed(fanouts: list[int], **how: Any) -> Callable[[], Any]:
+    """A call of `sample_rooted` with a time for every seed."""
+
+    def call() -> Any:
+        bias = TemporalBias(seed_time=seeds() % 90 + 10, **how)
+        given = {"bias": bias, "disjoint": True, "generator": 12}
+        return sample_rooted(graph(), seeds(), fanouts, **given)
+
+    return call
+
+
+def of_relations(bias: Callable[[], Any], column: str, **how: Any) -> Callable[[], Any]:
+    """A call of `sample_rooted` with a bias for every relation."""
+
+    def call() -> Any:
+        adjs, roots = graph(typed=True, **{column: True}), {"a": seeds()}
+        given = {"bias": dict.fromkeys(adjs, bias()), "generator": 13, **how}
+        return sample_rooted(adjs, roots, [3, 2], **given)
+
+    return call
+
+
+def budget(**how: Any) -> Callable[[], Any]:
+    """HGT's draws: as many nodes of every type per layer."""
+
+    def call() -> Any:
+        adjs, roots = graph(typed=True), {"a": seeds()}
+        return sample_budget(adjs, roots, [30 * SIZE, 20 * SIZE], generator=19, **how)
+
+    return call
+
+
+def in_parts(**how: Any) -> Callable[[], Any]:
+    """A graph on a disk, as `partition` cuts it."""
+
+    def call() -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            partition(graph(edge_time=None).to("cpu"), Path(folder, "parts"), 1)
+            with PartitionedGraph.open(Path(folder, "parts")) as found:
+                drawn = sample_rooted(found.adj, seeds(), [5, 4], generator=12, **how)
+        return drawn
+
+    return call
+
+
+def fitted(model: Any, **how: Any) -> Callable[[], Any]:
+    """Some coordinates after two epochs, as coarse as the backends round them alike."""
+
+    def call() -> Any:
+        torch.manual_seed(41)
+        adj = graph("out", edge_time=None, edge_weight=None).to("cpu")
+        made = model(adj, 4, **how)
+        epochs = made.fit(2, batch_size=64, lr=0.05, generator=42, progress=False)
+        table = next(made.parameters())[:20].detach()
+        return [(table * 16).round().long(), torch.tensor([e.pairs for e in epochs])]
+
+    return call
 
 
 CORE: dict[str, Callable[[], Any]] = {
@@ -165,22 +251,59 @@ CORE: dict[str, Callable[[], Any]] = {
     "rooted weighted replaced": rooted([5, 4], EdgeWeightBias(), replace=True),
     "rooted attention": rooted([5, 4], AttentionBias(attention)),
     "rooted function": rooted([5, 4], by_degree),
-    "rooted times": rooted([5, 4], time_of_seeds(), disjoint=True),
-    "rooted latest": rooted([5, 4], time_of_seeds(strategy="last"), disjoint=True),
-    "rooted window": rooted([5, 4], time_of_seeds(window=20), disjoint=True),
+    "rooted times": timed([5, 4]),
+    "rooted latest": timed([5, 4], strategy="last"),
+    "rooted window": timed([5, 4], window=20),
     "rooted LADIES": rooted([8, 8], LADIESBias(30)),
     "rooted FastGCN": rooted([8, 8], FastGCNBias(30)),
+    "rooted LABOR": rooted([-1, -1], LABORBias([5, 4])),
+    "rooted LABOR weighted": rooted([-1, -1], LABORBias([5, 4], EdgeWeightBias())),
+    "rooted fraction": rooted([-1, -1], FractionBias([0.4, 0.2])),
+    "rooted stratified": rooted([5, 4], StratifiedBias(), replace=True),
+    "rooted stratified weighted": rooted(
+        [5, 4], StratifiedBias(EdgeWeightBias(), systematic=False), replace=True
+    ),
+    "rooted padded": rooted([5, 4], padded=True),
+    "rooted padded weighted": rooted([5, 4], EdgeWeightBias(), padded=True),
     "rooted hidden": hidden,
     "typed": typed([3, 2]),
     "typed replaced": typed([3, 2], replace=True),
     "typed disjoint": typed([3, 2], disjoint=True),
+    "typed padded": typed([3, 2], padded=True),
+    "typed all": typed([-1, 2]),
+    "typed weighted": of_relations(EdgeWeightBias, "edge_weight"),
+    "typed times": of_relations(
+        lambda: TemporalBias(seed_time=seeds() % 90 + 10), "edge_time", disjoint=True
+    ),
+    "budget": budget(),
+    "budget limited": budget(max_neighbors=3),
     "accumulated": accumulated,
     "visited": lambda: walk_subgraph(
-        traverse(graph("out", edge_time=None), SEEDS, [1] * 4, generator=17)
+        traverse(graph("out", edge_time=None), seeds(), [1] * 4, generator=17)
     ),
     "negatives": negatives,
-    "links": lambda: split_links(GIVEN["edges"], generator=18),
+    "links": lambda: split_links(numbers(SIZE)["edges"], generator=18),
 }
+# What is drawn on the CPU only.
+HERE: dict[str, Callable[[], Any]] = {
+    "parts": in_parts(),
+    "parts weighted": in_parts(bias=EdgeWeightBias()),
+}
+FITS: dict[str, Callable[[], Any]] = {
+    "fit DeepWalk": fitted(DeepWalk, contrast="logistic"),
+    "fit Node2Vec": fitted(Node2Vec, p=0.5, q=2.0, contrast="logistic"),
+    "fit Watch Your Step": fitted(WatchYourStep, fanouts=[1] * 4),
+}
+
+
+def large(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The same call on a graph and a batch that several threads share."""
+
+    def enlarged_call() -> Any:
+        with enlarged():
+            return call()
+
+    return enlarged_call
 
 
 def tensors(value: Any) -> Iterable[Tensor]:
@@ -210,7 +333,9 @@ def digest(value: Any) -> str:
 
 def calls() -> dict[str, Callable[[], Any]]:
     """All calls that can be made here."""
-    found = dict(CORE)
+    drawn = {**CORE, **HERE}
+    found = {**drawn, **FITS}
+    found |= {f"large {name}": large(call) for name, call in drawn.items()}
     if find_spec("torch_geometric"):
         import digests_pyg
 

@@ -1,13 +1,14 @@
 """What batches ask of a GPU, counted without one: launches, host syncs, bytes.
 
-    python tests/core/gpu_work.py
+    TRITON_INTERPRET=1 python tests/core/gpu_work.py
 
 fills in the tables of docs/gpu.md.
 
-Kernels run in Triton's interpreter on the simulated device. Torch's own operations are
-counted, too. Bytes are what the kernels of a batch read and write: every access of
-every program is seen, and the 32-byte sectors it touches are counted, as a GPU moves
-them if nothing is found in a cache.
+Kernels run on the simulated device, as they are compiled, or in Triton's interpreter
+where bytes are counted. Torch's own operations are counted, too. Bytes are what the
+kernels of a batch read and write: every access of every program is seen, and the
+32-byte sectors it touches are counted, as a GPU moves them if nothing is found in a
+cache.
 """
 
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from triton.runtime.interpreter import InterpreterBuilder
 
-import interpreted  # noqa: F401 (for its effect)
+import compiled
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
@@ -43,7 +44,7 @@ class Work(NamedTuple):
         kernels: the names of the kernels, in order.
         operations: torch's own, beside views and allocations.
         syncs: what the host has waited for.
-        bytes: moved by the kernels, in sectors.
+        bytes: moved by the kernels, in sectors; 0 where they were compiled.
     """
 
     kernels: list[str]
@@ -99,14 +100,22 @@ class Traffic:
 def work_of(call) -> Work:
     """What a call on the simulated device asks for, once everything is made."""
     seen = Traffic()
-    there = mock.patch.object(triton_launch, "start", start_interpreted)
-    with there, use_backend("triton"), Accelerator() as gpu:
+    with _kernels(), use_backend("triton"), Accelerator() as gpu:
         ready = call(gpu)
         ready()
         with gpu.counting(), triton_launch.counting() as kernels, seen.counting():
             ready()
         operations, syncs = list(gpu.launches), list(gpu.syncs)
     return Work(kernels, operations, syncs, seen.sectors * SECTOR)
+
+
+def _kernels():
+    """Triton's kernels in its interpreter, if that was chosen, or compiled."""
+    if not triton_launch.interpreted():
+        return compiled.kernels()
+    import interpreted  # noqa: F401 (for its effect)
+
+    return mock.patch.object(triton_launch, "start", start_interpreted)
 
 
 def graph(nodes: int = 30, edges: int = 150) -> CompactAdj:
@@ -244,6 +253,8 @@ def tables() -> dict[str, list[str]]:
 
 def main() -> None:
     """Fills in the tables."""
+    if not triton_launch.interpreted():
+        raise SystemExit("set TRITON_INTERPRET=1, by which bytes are counted")
     page = Path(__file__).parents[2] / "docs" / "gpu.md"
     text = page.read_text()
     for name, rows in tables().items():

@@ -4,10 +4,7 @@ It prepares Triton's language for every call of a function inside a kernel, thou
 has been done for the kernel already; here it is done once per launch.
 """
 
-import os
 from types import SimpleNamespace
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
 
 import triton.language as tl
 from triton.runtime import interpreter

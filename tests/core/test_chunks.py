@@ -140,3 +140,21 @@ def test_from_chunks_validate(tmp_path, chunks, how, error, match):
     with pytest.raises(error, match=match):
         CompactAdj.from_chunks(chunks, tmp_path / "g", **how)
     assert not (tmp_path / "g" / "header.json").exists()
+
+
+@pytest.mark.parametrize("last", [2**63 - 2, 2**63 - 1, 2**60, 2**45])
+def test_id_that_no_row_can_hold_is_refused(tmp_path, last):
+    """With the bytes that it would take, and at once."""
+    chunks = [torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0], [last]])]
+    with pytest.raises(ValueError, match=rf"'chunks' must .*id {last}, .* bytes"):
+        CompactAdj.from_chunks(chunks, tmp_path / "graph")
+    assert not (tmp_path / "graph").exists()
+    with pytest.raises(ValueError, match="'num_nodes' must"):
+        CompactAdj.from_chunks(chunks[:1], tmp_path / "graph", 2**50)
+    with pytest.raises(ValueError, match="'chunks' must hold ids below"):
+        CompactAdj.from_chunks(chunks, tmp_path / "graph", 2)
+
+
+def test_negative_id_of_a_stream_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="'chunks' must not hold negative ids"):
+        CompactAdj.from_chunks([torch.tensor([[0], [-1]])], tmp_path / "graph")

@@ -68,7 +68,7 @@ def test_a_process_that_hangs_or_dies_is_named(tmp_path, cut):
             assert kind == "ok", value
             seconds, said = value
             assert f"rank 1 {did}" in said
-            assert seconds < 3 * TIMEOUT
+            assert seconds < TIMEOUT + 2
         assert "neighbours in hop" in found[0][1][1]
     assert late[0] == "ok", late  # when it comes back it fails as well
     assert "does not answer" in late[1][1]
@@ -123,3 +123,32 @@ def test_scripts_that_end_without_a_word(tmp_path, cut, fails):
     for rank in (0, 2):
         assert "batches made" in told[rank][0]
         assert "rank 1 has failed: KeyError: 'no such key'" in told[rank][1]
+
+
+CLAIM = """
+import sys
+import torch.distributed as dist
+from gttf_sampler.distributed import PartitionedAdj, PeerError
+
+claims, path = int(sys.argv[1]), sys.argv[2]
+store = dist.TCPStore("127.0.0.1", 0, 1, True)
+dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+dist.get_world_size = lambda group=None: 3  # the others never come
+root = dist.distributed_c10d._get_default_store()
+dist.PrefixStore("gttf/0/world/1", root).add("claims of 0", claims)
+try:
+    PartitionedAdj.open(path, timeout=1)
+except PeerError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("claims", "match"),
+    [(1, "rank 0 is taken: two processes"), (0, "rank 1 has not opened the graph")],
+)
+def test_two_jobs_on_one_port(cut, claims, match):
+    """A rank that is taken is told at once, one that never comes within the limit."""
+    words = [sys.executable, "-c", CLAIM, str(claims), str(cut[1])]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert match in done.stdout, done.stderr

@@ -1,7 +1,9 @@
 """Caches of a FeatureFile: the same rows, fewer reads."""
 
 import os
+import signal
 import threading
+from itertools import chain
 
 import pytest
 import torch
@@ -9,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gttf_sampler import CompactAdj, FeatureFile, use_backend
+from gttf_sampler._backends import memory
 from gttf_sampler.features import most_reached, most_sampled
 from gttf_sampler.features.fifo import COST, Fifo
+from interrupted import at_every_line
 
 ROWS = 2000
 
@@ -203,3 +207,89 @@ def test_most_reached_and_most_sampled():
 def test_cache_validate(path, call, match):
     with pytest.raises(ValueError, match=match):
         call(FeatureFile(path))
+
+
+FEATURES = (f"gttf_sampler{os.sep}features",)
+
+
+@pytest.fixture
+def no_longer_than():
+    """Ends a test whose code does not."""
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def ended(*_):
+        raise TimeoutError("a read does not end")
+
+    before = signal.signal(signal.SIGALRM, ended)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+BATCHES = [[0, 1, 2, 0], [1, 3], [0, 1, 5, 6], [8, 9, 10, 11, 12, 13, 14], [5, 1, 20]]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("kind", ["kept", "lately"])
+def test_interrupt_at_every_line_changes_no_row(tmp_path, no_longer_than, kind, error):
+    """Whatever line a read or the making of a cache was interrupted at."""
+    truth = torch.arange(1.0, 65).view(32, 2)
+    FeatureFile.from_array(tmp_path / "x.npy", truth)
+
+    def make():
+        memory.FEATURES.idle.clear()
+        return FeatureFile(tmp_path / "x.npy")
+
+    def cached():
+        file = make().cache(4 * 32 + 6 * (8 + COST), [1, 3] if kind == "kept" else None)
+        for ids in BATCHES[:-1]:
+            file.read(ids)
+        return file
+
+    def ask(file):
+        file.read(BATCHES[-1])
+
+    places = 0
+    for place, file in chain(
+        at_every_line(make, lambda file: file.cache(200, [4, 5]), FEATURES, error),
+        at_every_line(cached, ask, FEATURES, error),
+    ):
+        places += 1
+        for ids in (*BATCHES, range(32), *BATCHES, range(31, -1, -1)):
+            assert torch.equal(file.read(ids), truth[list(ids)]), place
+    assert places > 50
+
+
+@pytest.mark.parametrize(
+    "place", [[0, 9], [-1, 0], [0, 1 << 40], [0, 0], [0], [[0, 1]]]
+)
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+@pytest.mark.parametrize("stored", [None, "int8"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_places_outside_of_the_output(tmp_path, place, stored, backend, cached):
+    values = torch.arange(8.0).view(4, 2)
+    with use_backend(backend):
+        file = FeatureFile.from_array(tmp_path / "x.npy", values, stored=stored)
+        file.cache(1 << 12 if cached else 0)
+        out = torch.full((9, 2), -7.0)
+        with pytest.raises(ValueError, match="'place' must"):
+            file.rows(torch.tensor([2, 1]), out, torch.tensor(place))
+        assert bool((out == -7).all())
+        file.rows(torch.tensor([2, 1]), out, torch.tensor([8, 3]))
+        assert torch.equal(file.read([1, 2]), out[[3, 8]])
+
+
+def test_places_of_another_kind(path):
+    file, ids = FeatureFile(path), torch.tensor([2, 1])
+    out = torch.empty(4, 32)
+    with pytest.raises(TypeError, match="'place' must have dtype int64"):
+        file.rows(ids, out, torch.tensor([0, 1], dtype=torch.int32))
+    with pytest.raises(ValueError, match="'place' must come with 'out'"):
+        file.rows(ids, None, torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match="'ids' must have 1 dimension"):
+        file.rows(ids[None])
+    with pytest.raises(TypeError, match="'ids' must have dtype int64"):
+        file.rows(ids.int())

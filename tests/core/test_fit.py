@@ -1,8 +1,12 @@
 """`fit`: torch's optimizers row by row, on any threads, with breaks or without."""
 
 import copy
+import math
+import os
 import re
+import signal
 import threading
+import time
 from importlib import import_module
 
 import pytest
@@ -181,6 +185,107 @@ def test_fit_refuses_to_go_on_with_something_else(tmp_path):
         make("logistic").fit(2, resume=True)
 
 
+SPLIT = split_links([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]], 8, 0.4, generator=0)
+OTHERS = {
+    "window": lambda adj: DeepWalk(adj, 20, 1, [1, 1], contrast="logistic"),
+    "num_negatives": lambda adj: DeepWalk(adj, 20, 2, None, 3, contrast="logistic"),
+    "negative_power": lambda adj: DeepWalk(
+        adj, 20, 2, contrast="logistic", negative_power=0.5
+    ),
+    "contrast": lambda adj: DeepWalk(adj, 20, 2),
+    "fanouts": lambda adj: DeepWalk(adj, 20, 2, [2, 1], contrast="logistic"),
+    "embedding": lambda adj: DeepWalk(adj, 8, 2, contrast="logistic"),
+    "model": lambda adj: WatchYourStep(adj, 20, [1, 1]),
+    "adj": lambda adj: DeepWalk(graph([[2, 1], *ROWS[1:]]), 20, 2, contrast="logistic"),
+}
+
+
+@pytest.mark.parametrize("name", list(OTHERS))
+def test_fit_goes_on_with_the_same_model_only(name, tmp_path):
+    """The error names the setting, its value then and now; nothing has changed."""
+    file = tmp_path / "run"
+    make("logistic").fit(1, checkpoint=file, generator=0)
+    model = OTHERS[name](graph(ROWS))
+    before = state(model)
+    sentence = rf"'{name}' must be .*, as in the checkpoint \(got .*\)"
+    with pytest.raises(ValueError, match=sentence):
+        model.fit(2, checkpoint=file, resume=True)
+    assert_same(state(model), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "then"),
+    [
+        ("order", "near", "'random'"),
+        ("batch_size", 3, "512"),
+        ("schedule", "linear", "'constant'"),
+        ("optimizer", "sgd", "'adam'"),
+        ("hogwild", True, "False"),
+        ("valid", SPLIT, "None"),
+        ("generator", 1, "0"),
+    ],
+)
+def test_fit_goes_on_with_the_same_arguments_only(name, value, then, tmp_path):
+    file = tmp_path / "run"
+    make("logistic").fit(1, checkpoint=file, generator=0)
+    sentence = rf"'{name}' must be {then}, as in the checkpoint"
+    with pytest.raises(ValueError, match=sentence):
+        make("logistic").fit(2, checkpoint=file, resume=True, **{name: value})
+
+
+def test_fit_goes_on_with_the_same_bias_only(tmp_path):
+    file = tmp_path / "run"
+    make("node2vec").fit(1, checkpoint=file)
+    other = Node2Vec(graph(ROWS), 20, 2, p=0.5, q=3.0)
+    with pytest.raises(ValueError, match=r"'bias' must be 'Node2VecBias\(p=0.5, q=2\)"):
+        other.fit(2, checkpoint=file, resume=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["key", "model", "optimizer", "history", "settings", "generator", "best"]
+)
+@pytest.mark.parametrize("value", [None, "wrong", {"a": torch.zeros(3)}])
+def test_fit_refuses_checkpoints_with_wrong_content(name, value, tmp_path):
+    file, other = tmp_path / "run", tmp_path / "other"
+    make("logistic").fit(1, checkpoint=file, generator=0)
+    content = torch.load(file, weights_only=True)
+    del content[name]
+    if value is not None:
+        content[name] = value
+    if name == "generator" and value is not None:
+        return  # which nobody reads, unless the key is another one
+    torch.save(content, other)
+    model = make("logistic")
+    before = state(model)
+    with pytest.raises(ValueError, match=r"'(checkpoint|adj|a|model)' must be "):
+        model.fit(2, checkpoint=other, resume=True)
+    assert_same(state(model), before)
+    torch.save({**content, "version": 1}, other)
+    with pytest.raises(ValueError, match="'checkpoint' must have version 2"):
+        model.fit(2, checkpoint=other, resume=True)
+
+
+def test_fit_looks_for_the_folder_of_a_checkpoint_first(tmp_path):
+    model = make("logistic")
+    before = state(model)
+    with pytest.raises(ValueError, match="'checkpoint' must be in a directory that is"):
+        model.fit(1, checkpoint=tmp_path / "no" / "run")
+    with pytest.raises(ValueError, match="'checkpoint' must be a file"):
+        model.fit(1, checkpoint=tmp_path)
+    with pytest.raises(TypeError, match="'checkpoint' must be a path"):
+        model.fit(1, checkpoint=3)
+    assert_same(state(model), before)
+
+
+def test_fit_needs_nodes():
+    model = DeepWalk(graph([]), 8, 2)
+    for how in ({}, {"order": "near"}, {"hogwild": True}):
+        with pytest.raises(
+            ValueError, match="'num_nodes' must be at least 1 for 'fit'"
+        ):
+            model.fit(1, **how)
+
+
 def test_fit_stops_when_hidden_edges_are_found_no_better(tmp_path):
     edges = torch.tensor([(u, v) for u, row in enumerate(ROWS) for v in row]).T
     split = split_links(edges, len(ROWS), hide=0.25, generator=0)
@@ -239,6 +344,28 @@ def test_hogwild_leaves_the_number_of_threads_alone():
     thread.start()
     thread.join()
     assert [torch.get_num_threads(), *found] == [before, before]
+
+
+def test_hogwild_ends_with_ctrl_c():
+    """At once, and no thread goes on."""
+    edges = torch.randint(2000, (2, 20_000), generator=torch.Generator().manual_seed(0))
+    adj = CompactAdj.from_edge_index(edges, 2000, direction="out")
+    model = DeepWalk(adj, 16, 2, contrast="logistic")
+    model.fit(1, hogwild=True)
+    began = []
+
+    def press(share, loss, pairs):
+        if not began and share > 0.001:
+            began.append(time.perf_counter())
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(1000, hogwild=True, batch_size=64, progress=press)
+    assert time.perf_counter() - began[0] < 2
+    assert not [t for t in threading.enumerate() if "hogwild" in t.name]
+    before = state(model)
+    time.sleep(0.05)
+    assert_same(state(model), before)
 
 
 def test_hogwild_passes_on_what_goes_wrong(monkeypatch):
@@ -410,6 +537,43 @@ def test_fit_keeps_what_it_does_not_train():
 def test_fit_validate(options, error, sentence):
     with pytest.raises(error, match=sentence):
         make("partition").fit(**{"epochs": 1, **options})
+
+
+@NAMES
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("hogwild", [False, True])
+def test_fit_stops_at_the_first_loss_that_is_none(name, backend, hogwild):
+    """Before a step is taken by it; no row is changed."""
+    model = make(name)
+    table = next(iter(model.children()))
+    torch.nn.init.constant_(table.weight, math.nan)
+    other = state(model)
+    sentence = re.escape("' must hold finite numbers (got others, too)")
+    with use_backend(backend), pytest.raises(ValueError, match=sentence):
+        model.fit(2, batch_size=3, hogwild=hogwild, generator=0)
+    for key, value in state(model).items():
+        torch.testing.assert_close(value, other[key], rtol=0, atol=0, equal_nan=True)
+
+
+def test_fit_stops_when_vectors_leave_the_numbers():
+    """Also in the last step of the last epoch, after which nobody asks for a loss."""
+    model = make("logistic")
+    with pytest.raises(ValueError, match="'lr' must let the loss stay finite"):
+        model.fit(1, optimizer="sgd", lr=1e38, weight_decay=1e4, generator=0)
+    model = make("logistic")
+    torch.nn.init.constant_(model.embedding.weight, 1e30)
+    with pytest.raises(ValueError, match="'embedding' must hold vectors whose prod"):
+        model.fit(1, generator=0)
+
+
+@pytest.mark.parametrize("share", [math.nan, math.inf, "half", None])
+def test_fit_stops_at_a_schedule_that_is_none(share):
+    model = make("logistic")
+    before = state(model)
+    for hogwild in (False, True):
+        with pytest.raises((ValueError, TypeError), match="'schedule' must return a "):
+            model.fit(1, schedule=lambda done: share, hogwild=hogwild)
+    assert_same(state(model), before)
 
 
 def test_fit_refuses_tables_that_do_more_than_hold_vectors():

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import random
+import stat
 import subprocess
 import sys
 from importlib import import_module
@@ -16,10 +17,13 @@ CALL = """
 import sys
 import numpy as np, numba
 from gttf_sampler._backends import kernel_cache
-@numba.njit(cache=True)
+@numba.njit
 def twice(x):
     return 2 * x
-kernel_cache.guard(twice, sys.argv[1])
+try:
+    kernel_cache.guard(twice, sys.argv[1])
+except RuntimeError:
+    pass  # no folder of the user's own, as in `compiled`
 print(twice(21), sum(twice.stats.cache_hits.values()))
 """
 
@@ -56,6 +60,72 @@ def test_damaged_kernel_is_compiled_anew(tmp_path, damage, ending):
     file.write_bytes(damage(file.read_bytes()))
     assert run(tmp_path) == "42 0"
     assert run(tmp_path) == "42 1"  # and kept
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders have no modes")
+def test_folder_is_the_users_own(tmp_path):
+    assert run(tmp_path) == "42 0"
+    (folder,) = (tmp_path / "cache").iterdir()
+    assert folder.name == f"gttf-{os.geteuid()}"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert run(tmp_path) == "42 1"
+    folder.chmod(0o777)  # whoever could write there may have done so
+    assert run(tmp_path) == "42 0"
+    assert run(tmp_path) == "42 0"
+    folder.chmod(0o700)
+    (tmp_path / "cache").chmod(0o777)  # others could put another folder in its place
+    assert run(tmp_path) == "42 0"
+    (tmp_path / "cache").chmod(0o1777)  # as of /tmp
+    assert run(tmp_path) == "42 1"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders have no owners")
+def test_folder_of_another_user_is_not_read(tmp_path, monkeypatch):
+    folder = kernel_cache.private_folder(tmp_path)
+    assert kernel_cache.is_private(folder)
+    lstat = os.lstat
+
+    def of_another(path):
+        found = list(lstat(path))
+        found[stat.ST_UID] += 1
+        return os.stat_result(found)
+
+    monkeypatch.setattr(kernel_cache.os, "lstat", of_another)
+    assert not kernel_cache.is_private(folder)
+    assert kernel_cache.private_folder(tmp_path) is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders have no modes")
+def test_link_in_the_place_of_the_folder_is_not_followed(tmp_path):
+    (tmp_path / "other").mkdir(mode=0o700)
+    (tmp_path / f"gttf-{os.geteuid()}").symlink_to(tmp_path / "other")
+    assert kernel_cache.private_folder(tmp_path) is None
+
+
+def test_home_that_cannot_be_written_has_no_folder(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError
+
+    monkeypatch.setattr(kernel_cache.Path, "mkdir", refuse)
+    assert kernel_cache.private_folder(tmp_path) is None
+    (tmp_path / "file").write_text("")
+    monkeypatch.undo()
+    assert kernel_cache.private_folder(tmp_path / "file") is None
+
+
+def test_kernels_run_where_none_can_be_kept(tmp_path):
+    (tmp_path / "cache").write_text("no folder")
+    code = (
+        "from gttf_sampler._backends.word_kernels import compiled\n"
+        "twice = compiled(lambda x: 2 * x)\n"
+        "print(twice(21), twice._cache.cache_path)\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "42 None", done.stderr
 
 
 def test_kernel_is_compiled_anew_with_another_stamp(tmp_path):

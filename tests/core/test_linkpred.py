@@ -234,3 +234,19 @@ def test_watch_your_step_finds_hidden_edges_of_real_graphs(name, nodes, edges):
             model.loss(forest).backward()
             optimizer.step()
     assert link_auc(model.score, split) > 0.88
+
+
+@pytest.mark.parametrize("turns", [0, 1, 32])
+@pytest.mark.parametrize(("nodes", "gone"), [(4, 1), (60, 1), (60, 5), (400, 3)])
+def test_negatives_of_graphs_that_are_nearly_complete(nodes, gone, turns, monkeypatch):
+    """All pairs without an edge, each as often: χ² with gone − 1 degrees of freedom."""
+    monkeypatch.setattr(links, "TURNS", turns)
+    pairs = torch.combinations(torch.arange(nodes)).T
+    torch.manual_seed(nodes)
+    order = torch.randperm(pairs.shape[1])
+    found = split_links(pairs[:, order[gone:]], nodes, hide=0.3, generator=0).negative
+    code, count = (found[0] * nodes + found[1]).unique(return_counts=True)
+    free = pairs[:, order[:gone]]
+    assert torch.equal(code, (free[0] * nodes + free[1]).sort().values)
+    mean = found.shape[1] / gone
+    assert float(((count - mean) ** 2 / mean).sum()) < 25

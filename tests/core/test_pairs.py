@@ -1,5 +1,7 @@
 """Fused losses: kernels against the reference, in any shape and on any threads."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -207,6 +209,32 @@ def test_one_pass_is_that_of_the_reference(
     torch.testing.assert_close(found.unit, expected.unit)
     given = found.gradients, (pairs, left, right), lambda *_: expected.gradients
     compare(*given, sparse)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", [*KINDS, terms.PARTITION])
+def test_numbers_that_are_none_are_those_of_the_reference(kind, dtype, both):
+    """NaN and both infinities in a table, beside rows that are sound."""
+    nodes = [torch.tensor([[0], [2]]), torch.tensor([[1, 2, 3], [4, 5, 1]])]
+    pairs = of_levels(nodes, [(0, 1)])
+    described = terms.terms(pairs, [kind], ["source"], eps=1e-15)
+    close = {"rtol": 1e-5, "atol": 1e-14, "equal_nan": True}  # of 1 + eps
+    for odd in (math.nan, math.inf, -math.inf):
+        for sign in (1, -1):
+            torch.manual_seed(0)
+            left = sign * torch.rand(6, 3, dtype=dtype)
+            right = left if both else torch.rand(6, 3, dtype=dtype)
+            left[2] = odd
+            how = pairs, described, torch.rand(2, dtype=dtype), left, right, True, True
+            found, expected = numba_pairs.pair_pass(*how), torch_pairs.pair_pass(*how)
+            torch.testing.assert_close(found.value, expected.value, **close)
+            torch.testing.assert_close(found.unit, expected.unit, **close)
+            for own, other in zip(found.gradients, expected.gradients, strict=True):
+                one, two = (
+                    torch_pairs.as_gradient(g, left, False, 1.0) for g in (own, other)
+                )
+                torch.testing.assert_close(one, two, **close)
 
 
 @pytest.mark.parametrize("kind", KINDS)

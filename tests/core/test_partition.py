@@ -1,7 +1,13 @@
 """A partitioned graph on disk: every row is somewhere, with its own edges."""
 
+import errno
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 
 import hypothesis.strategies as st
@@ -10,17 +16,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from gttf_sampler import CompactAdj, FeatureFile
+from gttf_sampler import CompactAdj, FeatureFile, sample_rooted
 from gttf_sampler.bench.inputs import convert
 from gttf_sampler.cli.main import main
-from gttf_sampler.distributed import PartitionedGraph, partition, write
+from gttf_sampler.distributed import PartitionedGraph, layout, partition, write
 from gttf_sampler.distributed.book import Book
 from gttf_sampler.distributed.near import NearRows
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.distributed.source import source_of, wanted_nodes
 from gttf_sampler.features.wanted import largest
-from gttf_sampler.graph import write_graph
+from gttf_sampler.graph import storage, write_graph
 from gttf_sampler.graph.names import unpacked
 from strategies import graphs
 
@@ -32,6 +38,12 @@ def a_graph(nodes=300, edges=2000, seed=0):
     ends = torch.randint(0, nodes, (2, edges), generator=generator)
     weight = torch.rand(edges, generator=generator)
     return CompactAdj.from_edge_index(ends, nodes, edge_weight=weight)
+
+
+def home(path):
+    """The directory of what was cut."""
+    (found,) = path.glob("cut-*")
+    return found
 
 
 def check_part(adj, path, number, values=None):
@@ -119,6 +131,10 @@ def test_metis_cuts_fewer_edges_than_hashes(tmp_path):
     hashed = partition(adj, tmp_path / "hash", 4, method="hash")
     assert metis["cut"] < 0.1 < 0.5 < hashed["cut"]
     assert metis["balance"] < 1.2
+    few = partition(
+        CompactAdj.from_edge_index([[0], [1]], 3), tmp_path / "few", 5, method="metis"
+    )
+    assert few["nodes"] == [1, 1, 1, 0, 0]  # not by METIS, which floods the terminal
     for number in range(4):
         check_part(adj, tmp_path / "metis", number)
 
@@ -168,22 +184,22 @@ def test_damage_is_told(tmp_path):
     for number, (file, byte) in enumerate(files.items()):
         path = tmp_path / f"damaged-{number}"
         shutil.copytree(tmp_path / "a", path)
-        content = bytearray((path / "part-1" / file).read_bytes())
+        content = bytearray((home(path) / "part-1" / file).read_bytes())
         content[byte] ^= 1
-        (path / "part-1" / file).write_bytes(bytes(content))
+        (home(path) / "part-1" / file).write_bytes(bytes(content))
         open_part(path, 0)
         with pytest.raises(ValueError, match="must match the checksum"):
             open_part(path, 1)
-        (path / "part-1" / file).unlink()
+        (home(path) / "part-1" / file).unlink()
         with pytest.raises(ValueError, match="must be there"):
             open_part(path, 1)
     path = tmp_path / "a"
     with pytest.raises(ValueError, match="must be one of the 2 parts"):
         open_part(path, 2)
-    shutil.rmtree(path / "part-1")
+    shutil.rmtree(home(path) / "part-1")
     with pytest.raises(ValueError, match="must be the header of a part"):
         open_part(path, 1)
-    shutil.copytree(path / "part-0", path / "part-1")
+    shutil.copytree(home(path) / "part-0", home(path) / "part-1")
     with pytest.raises(ValueError, match="must be part 1 of the graph"):
         open_part(path, 1)
 
@@ -207,7 +223,7 @@ def test_features_of_parts_are_feature_files(tmp_path, method, stored):
         assert rows.dtype == torch.float32
         assert ((rows[:] - x[own]).abs() <= step[own] * 1.001).all()
         assert part.features["", "y"][:].equal(y[own])
-        found = np.load(tmp_path / "cut" / f"part-{number}" / "feature-1.npy")
+        found = np.load(home(tmp_path / "cut") / f"part-{number}" / "feature-1.npy")
         assert found.tolist() == own.tolist()
     partition(a_graph(), tmp_path / "one", 1, features={"x": given}, stored=stored)
     with PartitionedGraph.open(tmp_path / "one") as graph:
@@ -232,18 +248,20 @@ def test_features_on_a_full_disk_leave_no_part(tmp_path, monkeypatch):
     x = torch.rand(300, 4)
     with pytest.raises(OSError, match="No space left"):
         partition(a_graph(), tmp_path, 2, features={"x": x})
-    assert not (tmp_path / "part-1" / "header.json").exists()
-    (tmp_path / "part-1" / ".gttf-of-a-killed-one").touch()
+    where = home(tmp_path) / "part-1"
+    assert not where.exists()
+    where.mkdir()
+    (where / ".gttf-of-a-killed-one").touch()
     partition(a_graph(), tmp_path, 2, features={"x": x})
     assert [file.parent.name for file in written] == ["part-0", "part-1", "part-1"]
-    assert not list((tmp_path / "part-1").glob(".gttf-*"))
+    assert not list(where.glob(".gttf-*"))
     for number in range(2):
         check_part(a_graph(), tmp_path, number, x)
 
 
 def test_replaced_features_are_told(tmp_path):
     partition(a_graph(), tmp_path, 2, features={"x": torch.rand(300, 4)})
-    file = tmp_path / "part-0" / "feature-0.npy"
+    file = home(tmp_path) / "part-0" / "feature-0.npy"
     part = open_part(tmp_path, 0)
     rows = part.features["", "x"]
     FeatureFile.from_array(file, torch.zeros(len(rows), 4), overwrite=True)
@@ -258,13 +276,14 @@ def test_directory_of_another_version(tmp_path, monkeypatch):
     with monkeypatch.context() as old:
         old.setattr("gttf_sampler.distributed.layout.VERSION", 1)
         partition(a_graph(), tmp_path, 2)
+        (tmp_path / "part-0").mkdir()
         (tmp_path / "part-0" / "feature-0.bin").touch()
-    with pytest.raises(ValueError, match=r"version 2 .*run 'gttf partition' again"):
+    with pytest.raises(ValueError, match=r"version 3 .*run 'gttf partition' again"):
         open_part(tmp_path, 0)
     with pytest.raises(ValueError, match=r"must not hold another.*overwrite=True"):
         partition(a_graph(), tmp_path, 2)
     partition(a_graph(), tmp_path, 2, overwrite=True)
-    assert not (tmp_path / "part-0" / "feature-0.bin").exists()
+    assert not (tmp_path / "part-0").exists()
     check_part(a_graph(), tmp_path, 1)
 
 
@@ -490,7 +509,7 @@ def test_names_of_nodes_are_part_of_what_is_cut(tmp_path):
     with pytest.raises(ValueError, match="must not hold another partitioned graph"):
         partition(a_graph().named(WORDS), tmp_path, 1)
     partition(a_graph().named(WORDS), tmp_path, 1, overwrite=True)
-    file = tmp_path / "name_text-0.bin"
+    file = home(tmp_path) / "name_text-0.bin"
     file.write_bytes(b"?" + file.read_bytes()[1:])
     with pytest.raises(ValueError, match="name_text-0"):
         PartitionedGraph.open(tmp_path)
@@ -555,7 +574,10 @@ def test_nothing_of_another_graph_stays(tmp_path):
     partition(a_graph(seed=1).named(told), tmp_path, 1, overwrite=True)
     assert told[0] == 5  # it can still be read
     partition(a_graph(), tmp_path, 1, overwrite=True)
-    assert sorted(file.name for file in tmp_path.glob("*.bin")) == ["wanted-0.bin"]
+    names = sorted(file.name for file in home(tmp_path).glob("*.bin"))
+    assert names == ["wanted-0.bin"]
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == [home(tmp_path).name, "header.json"]
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "node_id.npy").touch()
     with pytest.raises(ValueError, match="must be an empty directory"):
@@ -574,3 +596,165 @@ def test_bfloat16_features_are_cut(tmp_path, stored):
         assert (rows - right).abs().max() <= (2**-6 if stored == "int8" else 0)
     with pytest.raises(ValueError, match="must not hold another"):  # of other values
         partition(a_graph(), tmp_path, 2, features={"x": x + 1}, stored=stored)
+
+
+def cut_old_and_new(path):
+    """The old graph in `path`, and what cuts the new one over it."""
+    old, new = a_graph(), a_graph(seed=1)
+    x = torch.rand(300, 4)
+    partition(old, path, 2, method="hash", features={"x": x})
+    return old, new, x, {"method": "hash", "features": {"x": -x}, "overwrite": True}
+
+
+def check_old_or_new(path, old, new, x):
+    """One of the two is there, whole; returns which one."""
+    part = open_part(path, 0)
+    (here,) = part.relations.values()
+    is_new = here.adj.edge_weight.equal(
+        new.edge_weight[here.whole_positions(*_all_edges(here))]
+    )
+    for number in range(2):
+        check_part(new if is_new else old, path, number, -x if is_new else x)
+    return is_new
+
+
+def _all_edges(here):
+    rows = torch.arange(here.adj.num_rows)
+    return rows, here.adj.degree, torch.arange(here.adj.num_edges)
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+def test_a_full_disk_leaves_the_old_graph(tmp_path, monkeypatch, call):
+    """At every write there is: then the old one opens, and the next call succeeds."""
+    old, new, x, how = cut_old_and_new(tmp_path)
+    done, left, failed = False, 0, 0
+    real = storage.write_bytes if call == "write" else getattr(os, call)
+
+    def full(*args):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*args)
+
+    while not done:
+        left = failed
+        with monkeypatch.context() as patch:
+            if call == "write":
+                patch.setattr(storage, "write_bytes", full)
+            else:
+                patch.setattr(os, call, full)
+            try:
+                partition(new, tmp_path, 2, **how)
+                done = True
+            except OSError:
+                failed += 1
+        is_new = check_old_or_new(tmp_path, old, new, x)
+        if is_new and not done:  # only the last word of the disk was missing
+            assert call == "fsync"
+            partition(
+                old, tmp_path, 2, method="hash", features={"x": x}, overwrite=True
+            )
+        if not done:  # finished parts would be kept
+            for file in tmp_path.glob("cut-*"):
+                if file.name != layout.read_header(tmp_path, layout.WHOLE)["folder"]:
+                    shutil.rmtree(file)
+    assert is_new
+    assert failed > 5
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+KILLED = """
+import os, signal, sys
+import torch
+from gttf_sampler import CompactAdj
+from gttf_sampler.distributed import partition
+
+left, real = int(sys.argv[1]), os.fsync
+
+def dies(handle):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(handle)
+
+os.fsync = dies
+adj, x = CompactAdj.open(sys.argv[2]), torch.load(sys.argv[3])
+partition(adj, sys.argv[4], 2, method="hash", features={"x": -x}, overwrite=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_killed_call_leaves_the_old_graph(tmp_path):
+    """Killed while it writes a part, then while it writes the last header."""
+    path = tmp_path / "cut"
+    old, new, x, how = cut_old_and_new(path)
+    new.save(tmp_path / "new")
+    torch.save(x, tmp_path / "x")
+    words = tmp_path / "new", tmp_path / "x", path
+    for number in (9, 21):
+        script = [sys.executable, "-c", KILLED, str(number), *map(str, words)]
+        done = subprocess.run(script, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert done.returncode == -signal.SIGKILL
+        assert not check_old_or_new(path, old, new, x)
+        assert len(list(path.glob("cut-*"))) == 2
+    partition(new, path, 2, **how)
+    assert check_old_or_new(path, old, new, x)
+    assert len(list(path.iterdir())) == 2
+
+
+def test_a_reader_keeps_the_graph_that_it_has_opened(tmp_path):
+    old, x = a_graph(), torch.rand(300, 4)
+    partition(old, tmp_path, 1, method="hash", features={"x": x})
+    with PartitionedGraph.open(tmp_path) as graph:
+        new = a_graph(seed=1)
+        partition(new, tmp_path, 1, method="hash", features={"x": -x}, overwrite=True)
+        seeds = torch.arange(300)
+        pair = [sample_rooted(a, seeds, [3], generator=1) for a in (graph.adj, old)]
+        assert pair[0].edge.equal(pair[1].edge)
+        assert pair[0].node.equal(pair[1].node)
+        assert graph.features["", "x"][seeds].equal(x)
+        assert graph.adj.local.col.equal(old.col)
+    with PartitionedGraph.open(tmp_path) as graph:
+        assert graph.features["", "x"][seeds].equal(-x)
+        assert graph.adj.local.col.equal(new.col)
+
+
+def test_directories_of_the_version_before_are_read(tmp_path):
+    adj = a_graph()
+    partition(adj, tmp_path, 2, method="hash")
+    here, header = home(tmp_path), json.loads((tmp_path / "header.json").read_text())
+    for file in here.iterdir():
+        file.rename(tmp_path / file.name)
+    here.rmdir()
+    del header["folder"]
+    header["version"] = 2
+    header["crc32"] = storage.checksum(header)
+    (tmp_path / "header.json").write_text(json.dumps(header))
+    for number in range(2):
+        check_part(adj, tmp_path, number)
+    partition(a_graph(seed=1), tmp_path, 2, overwrite=True)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_files_of_others_stay(tmp_path):
+    partition(a_graph(), tmp_path, 2)
+    (home(tmp_path) / "part-0" / "notes.txt").write_text("mine")
+    kept = home(tmp_path) / "part-0" / "notes.txt"
+    partition(a_graph(seed=1), tmp_path, 2, overwrite=True)
+    assert kept.read_text() == "mine"
+
+
+def test_two_who_cut_the_same(tmp_path):
+    """The second waits for the first, and finds all done."""
+    threads = [
+        threading.Thread(target=partition, args=(a_graph(), tmp_path, 2))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(2):
+        check_part(a_graph(), tmp_path, number)

@@ -478,7 +478,7 @@ def test_state_is_plain():
 
     plain = int | str | bool | torch.Tensor | None
     assert all(isinstance(part, plain) for part in parts(state))
-    assert state["version"] == 1
+    assert state["version"] == 2
 
 
 def test_state_validate():
@@ -497,7 +497,7 @@ def test_state_validate():
         (other(range(8), 2, drop_last=True), "with drop_last False, like this one"),
         (other(range(8), 2, shuffle=True), r"\(got samplers .*'RandomSampler'\]\)"),
         (Other(range(8), 2).state_dict(), r"KeyedLoader, like .* \(got loader Other\)"),
-        ({**state, "version": 2}, r"version 1 \(got version 2\); load it with"),
+        ({**state, "version": 1}, r"version 2 \(got version 1\); load it with"),
         ({"_num_yielded": 3}, r"such a loader has given \(got the keys \['_num_"),
         ({k: v for k, v in state.items() if k != "drawn"}, r"none with 'drawn'"),
         ({k: v for k, v in state.items() if k != "size"}, r"none with 'size'"),

@@ -265,7 +265,7 @@ def test_storage_of_one_who_was_killed_is_cleaned_up(tmp_path):
     busy = folder / f"header.json.{'1' * 12}"
     (folder / f"col.{'1' * 12}.bin").write_bytes(b"half")
     busy.touch()
-    with storage._locked(busy):
+    with storage.locked(busy):
         other_graph().save(folder)
         left = {file.name for file in folder.iterdir()}
     assert not any("0" * 12 in name for name in left)

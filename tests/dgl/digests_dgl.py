@@ -8,10 +8,18 @@ import torch
 
 from digests import GIVEN, NODES, SEEDS
 from gttf_dgl import (
+    DataLoader,
     GTTFSampler,
     GTTFSubgraphSampler,
+    LaborSampler,
+    PinSAGESampler,
+    RandomWalkNeighborSampler,
+    SAINTSampler,
+    ShaDowKHopSampler,
     node2vec_random_walk,
     random_walk,
+    sample_labors,
+    sample_neighbors,
 )
 
 
@@ -79,6 +87,66 @@ def walks() -> Any:
     ]
 
 
+def ours() -> Any:
+    """Two epochs of our own DataLoader."""
+    torch.manual_seed(37)
+    made = DataLoader(graph(), SEEDS, GTTFSampler([4, 5]), batch_size=16)
+    return [[(parts(batch), ids) for _, ids, batch in made] for _ in range(2)]
+
+
+def saint(mode: str, budget: Any) -> Callable[[], Any]:
+    """Subgraphs of GraphSAINT."""
+
+    def call() -> Any:
+        torch.manual_seed(38)
+        return [parts(SAINTSampler(mode, budget).sample(graph(), 0)) for _ in range(3)]
+
+    return call
+
+
+def shadow() -> Any:
+    """All edges among the nodes that were sampled."""
+    torch.manual_seed(39)
+    return parts(ShaDowKHopSampler([3, 2]).sample(graph(), SEEDS)[2])
+
+
+def pinsage() -> Any:
+    """Neighbours by how often walks meet them."""
+    g, visits = several(), {"generator": 40}
+    return [
+        PinSAGESampler(g, "a", "b", 2, 0.2, 10, 3, **visits)(SEEDS).edges(),
+        RandomWalkNeighborSampler(graph(), 2, 0.2, 10, 3, **visits)(SEEDS).edges(),
+    ]
+
+
+def functions() -> Any:
+    """What DGL has as functions."""
+    torch.manual_seed(41)
+    g = graph()
+    drawn = [
+        sample_neighbors(g, SEEDS, 4),
+        sample_neighbors(g, SEEDS, 4, prob="w", replace=True),
+        sample_labors(g, SEEDS, 4, random_seed=42)[0],
+    ]
+    return [found.edata[dgl.EID] for found in drawn]
+
+
+def edges(**options: Any) -> Callable[[], Any]:
+    """Batches around edges, with negatives."""
+
+    def call() -> Any:
+        torch.manual_seed(43)
+        draw = dgl.dataloading.as_edge_prediction_sampler(
+            GTTFSampler([3, 3], seed=44), **options
+        )
+        made = dgl.dataloading.DataLoader(
+            graph(), torch.arange(48), draw, batch_size=16
+        )
+        return [[parts(batch[-1]), batch[0]] for batch in made]
+
+    return call
+
+
 CALLS: dict[str, Callable[[], Any]] = {
     "dgl": blocks([4, 5]),
     "dgl workers": blocks([4, 5], workers=2),
@@ -91,4 +159,14 @@ CALLS: dict[str, Callable[[], Any]] = {
     "dgl typed rooted": typed([3, 2], rooted=True),
     "dgl subgraph": loader(graph, SEEDS, GTTFSubgraphSampler, fanouts=[3, 3]),
     "dgl walks": walks,
+    "dgl DataLoader": ours,
+    "dgl functions": functions,
+    "dgl edges": edges(exclude="self"),
+    "dgl LABOR": loader(graph, SEEDS, LaborSampler, fanouts=[4, 3]),
+    "dgl LABOR weighted": loader(graph, SEEDS, LaborSampler, fanouts=[4, 3], prob="w"),
+    "dgl PinSAGE": pinsage,
+    "dgl SAINT node": saint("node", 60),
+    "dgl SAINT edge": saint("edge", 60),
+    "dgl SAINT walk": saint("walk", (10, 4)),
+    "dgl ShaDow": shadow,
 }

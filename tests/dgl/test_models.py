@@ -76,6 +76,7 @@ def test_full_blocks_give_the_output_of_the_full_graph(kind, rooted):
     torch.testing.assert_close(found, whole[seeds], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::gttf_dgl.BiasedLayerWarning")
 @pytest.mark.parametrize(
     ("kind", "workers"), [*((kind, 0) for kind in KINDS), ("sage", 2)]
 )

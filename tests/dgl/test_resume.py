@@ -212,10 +212,40 @@ def test_state_validate():
     for other, match in cases:
         with pytest.raises(ValueError, match="'state_dict' must be of a .*" + match):
             loader.load_state_dict(other.state_dict())
-    with pytest.raises(ValueError, match="version 1"):
+    with pytest.raises(ValueError, match="version 2"):
         loader.load_state_dict({**state, "version": 0})
     with pytest.raises(ValueError, match="none with 'passes'"):
         loader.load_state_dict({k: v for k, v in state.items() if k != "passes"})
+
+
+@pytest.mark.parametrize("begun", [0, 2])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("fanouts", {"fanouts": [3, 2]}),
+        ("replace", {"replace": True}),
+        ("rooted", {"rooted": True}),
+        ("edge_dir", {"edge_dir": "out"}),
+        ("seeds", {"nodes": torch.arange(1, 13)}),
+        ("graph", {"graph": dgl.rand_graph(NODES, 90)}),
+    ],
+)
+def test_states_are_of_loaders_that_draw_alike(name, how, begun):
+    """In the middle of an epoch and before it; the error has both values."""
+
+    def make(fanouts=(2, 2), nodes=None, graph=GRAPH, **options):
+        nodes = torch.arange(12) if nodes is None else nodes
+        sampler = GTTFSampler(list(fanouts), **options)
+        return DataLoader(graph, nodes, sampler, batch_size=3)
+
+    loader = make()
+    for _, _ in zip(range(begun), loader, strict=False):
+        pass
+    state = through_a_file(loader.state_dict())
+    make().load_state_dict(state)
+    sentence = f"'state_dict' must be of a loader with {name} .* .got {name} "
+    with pytest.raises(ValueError, match=sentence):
+        make(**how).load_state_dict(state)
 
 
 def test_samplers_of_dgl_have_no_state():

@@ -140,10 +140,14 @@ def test_follows_the_seed_for_any_workers(kind):
 
 def test_saint_awkward():
     empty = dgl.graph(([], []), num_nodes=0)
-    assert SAINTSampler("walk", (2, 2)).sample(empty, None).num_nodes() == 0
     lone = dgl.graph(([], []), num_nodes=3)
     assert SAINTSampler("node", 0).sample(lone, None).num_nodes() == 0
-    assert SAINTSampler("edge", 2).sample(lone, None).num_nodes() == 0
+    assert SAINTSampler("edge", 0).sample(lone, None).num_nodes() == 0
+    for mode, budget, g in (("walk", (2, 2), empty), ("node", 2, empty)):
+        with pytest.raises(ValueError, match="'g' must have at least one node to draw"):
+            SAINTSampler(mode, budget).sample(g, None)
+    with pytest.raises(dgl.DGLError, match="'g' must have at least one edge to draw"):
+        SAINTSampler("edge", 2).sample(lone, None)
     small = ring().int()
     assert SAINTSampler("edge", 2).sample(small, None).idtype == torch.int32
 

@@ -8,7 +8,16 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
 from digests import GIVEN, NODES, SEEDS
-from gttf_pyg import DeepWalk, GTTFLinkLoader, GTTFLoader, Node2Vec
+from gttf_pyg import (
+    DeepWalk,
+    GTTFLinkLoader,
+    GTTFLoader,
+    HGTLoader,
+    Node2Vec,
+    ShaDowKHopSampler,
+    adjs,
+)
+from gttf_sampler import LABORBias, StratifiedBias
 
 SEED_TIME = SEEDS % 90 + 10
 
@@ -31,8 +40,9 @@ def several() -> HeteroData:
         made[name].num_nodes = NODES
         made[name].time = GIVEN["node_time"]
     kinds = [("a", "r", "a"), ("a", "to", "b"), ("b", "of", "a")]
-    for kind, part in zip(kinds, GIVEN["edges"].chunk(3, dim=1), strict=True):
-        made[kind].edge_index = part
+    columns = zip(GIVEN["edges"].chunk(3, dim=1), GIVEN["weight"].chunk(3), strict=True)
+    for kind, (part, weight) in zip(kinds, columns, strict=True):
+        made[kind].edge_index, made[kind].w = part, weight
     return made
 
 
@@ -75,6 +85,26 @@ def typed_links(hops: Any, **options: Any) -> Any:
     return loader(GTTFLinkLoader, several, hops, edge_label_index=ends, **options)
 
 
+def mixed() -> Any:
+    """Batches around nodes of several types."""
+    roots = {"a": SEEDS, "b": SEEDS[:9]}
+    return loader(GTTFLoader, several, [3, 2], input_nodes=roots)()
+
+
+def shadow() -> Any:
+    """Subgraphs around nodes, one per seed."""
+    made = ShaDowKHopSampler(data(), 2, 4, SEEDS, seed=21, batch_size=16)
+    return [[batch.edge_index, batch.batch, batch.root_n_id] for batch in made]
+
+
+def bipartite() -> Any:
+    """Layers as PyG's old sampler has them."""
+    made = adjs.NeighborSampler(GIVEN["edges"], [4, 3], SEEDS, seed=21, batch_size=16)
+    return [
+        [n_id, [[a.edge_index, a.e_id] for a in layers]] for _, n_id, layers in made
+    ]
+
+
 def node2vec() -> Any:
     """PyG's model: two epochs of walks and negatives."""
     draw = torch.Generator().manual_seed(22)
@@ -105,11 +135,27 @@ CALLS: dict[str, Callable[[], Any]] = {
     "pyg edge time": nodes([4, 3], time_attr="edge_time", input_time=SEED_TIME),
     "pyg window": nodes([4, 3], time_window=30, **TIMES),
     "pyg hidden": nodes([4, 3], exclude_edges=torch.arange(0, 3000, 4)),
+    "pyg bias": nodes([4, 3], bias=StratifiedBias(), replace=True),
+    "pyg LABOR": nodes([-1, -1], bias=LABORBias([4, 3])),
+    "pyg layerwise": nodes([4, 3], layerwise=True),
+    "pyg max_nodes": nodes([4, 3], max_nodes=60),
+    "pyg max_edges": nodes([4, 3], max_edges=50),
     "pyg links": links([4, 3]),
     "pyg binary": links([4, 3], neg_sampling="binary"),
     "pyg triplet": links([4, 3], neg_sampling=NegativeSampling("triplet", 2)),
     "pyg links hidden": links([4, 3], exclude_edges=True),
+    "pyg links time": links(
+        [4, 3],
+        neg_sampling="binary",
+        time_attr="time",
+        edge_label_time=torch.full((48,), 96),
+    ),
+    "pyg mixed": mixed,
+    "pyg HGT": loader(HGTLoader, several, [20, 10], input_nodes=("a", SEEDS)),
+    "pyg ShaDow": shadow,
+    "pyg adjs": bipartite,
     "pyg typed": typed([3, 2]),
+    "pyg typed weighted": typed([3, 2], weight_attr="w"),
     "pyg typed disjoint": typed([3, 2], disjoint=True),
     "pyg typed time": typed([3, 2], **TIMES),
     "pyg typed latest": typed([3, 2], temporal_strategy="last", **TIMES),

@@ -10,7 +10,7 @@ from torch_geometric import loader as theirs
 from torch_geometric import sampler as their_samplers
 from torch_geometric import seed_everything
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.datasets import FakeDataset, FakeHeteroDataset
+from torch_geometric.datasets import FakeDataset, FakeHeteroDataset, KarateClub
 from torch_geometric.nn import SAGEConv
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 
@@ -320,11 +320,49 @@ def test_clusters_may_have_no_edges():
         assert batch.edge_attr.shape == (batch.num_edges,)
 
 
+def test_clusters_are_never_empty(capfd, tmp_path):
+    """An empty batch has a loss of NaN, and METIS prints a line for every turn."""
+    pytest.importorskip("pymetis", reason="pymetis is not installed")
+    data = homogeneous()
+    size = data.num_nodes
+    for recursive in (False, True):
+        with pytest.raises(ValueError, match=f"'num_parts' must be at most .* {size}"):
+            ClusterData(data, 5 * size, recursive, log=False)
+        every = ClusterData(data, size, recursive, log=False)
+        assert all(batch.num_nodes == 1 for batch in ClusterLoader(every))
+    karate = KarateClub()[0]
+    halves = ClusterData(karate, 20, log=False)  # METIS fills six at once
+    assert min(batch.num_nodes for batch in ClusterLoader(halves)) > 0
+    with pytest.raises(ValueError, match=r"'num_parts' must be as many .* fill 23\);"):
+        ClusterData(karate, 24, True, save_dir=str(tmp_path), log=False)
+    assert not list(tmp_path.rglob("*.pt"))
+    halves.partition.partptr[3] = halves.partition.partptr[2]  # as PyG may have saved
+    with pytest.raises(ValueError, match=r"'cluster_data' must have a node .*1 empty"):
+        ClusterLoader(halves)
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_clusters_cut_edge_features_of_any_name(keep):
+    """PyG leaves those whole that have no "edge" in their name."""
+    pytest.importorskip("pymetis", reason="pymetis is not installed")
+    data = KarateClub()[0]
+    code = data.edge_index[0] * 100 + data.edge_index[1]
+    data = Data(edge_index=data.edge_index, code=code, n_id=torch.arange(34))
+    parts = ClusterData(data, 4, log=False, keep_inter_cluster_edges=keep)
+    assert sum(part.code.numel() == part.num_edges for part in parts) == 4
+    for batch in ClusterLoader(parts, batch_size=2):
+        ends = batch.n_id[batch.edge_index]
+        assert torch.equal(batch.code, ends[0] * 100 + ends[1])
+    assert "num_edges" not in batch
+    assert "num_edges" not in parts.data
+
+
 def test_clusters_say_what_they_lack(monkeypatch):
     from gttf_sampler.distributed import methods
 
     monkeypatch.setattr(methods, "find_spec", lambda name: None)
-    words = r"^parts by METIS need pymetis; .*gttf-sampler\[metis\]"
+    words = "^parts by METIS need pymetis; .*pip install pymetis"
     with pytest.raises(ImportError, match=words):
         ClusterData(homogeneous(), 2, log=False)
     with pytest.raises(ValueError, match="'num_parts' must be"):

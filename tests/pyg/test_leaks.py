@@ -120,6 +120,12 @@ def test_nothing_is_later_than_its_seed_edge(data, fanouts, how, negatives, more
         batch_size=count,
         **how,
     )
+    ends = {None: (), "binary": (kind[0], kind[2]), "triplet": (kind[2],)}[negatives]
+    stores = [data[end] for end in ends]
+    if any("time" in end and int(end.time.min()) > min(times) for end in stores):
+        with pytest.raises(ValueError, match="'neg_sampling' must leave a node that"):
+            next(iter(loader))
+        return
     assert_no_future(next(iter(loader)), time_window=how["time_window"], seeds=False)
 
 

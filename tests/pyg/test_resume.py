@@ -234,3 +234,59 @@ def test_killed_run_ends_like_one_that_was_not(tmp_path):
     assert one.keys() == other.keys()
     for name in one:
         assert torch.equal(one[name], other[name]), name
+
+
+OTHER = Data(x=KARATE.x, edge_index=KARATE.edge_index.roll(1, dims=1).flip(0))
+OTHER.edge_index = torch.cat([OTHER.edge_index[:, 1:], torch.tensor([[0], [9]])], 1)
+NODES = {"input_nodes": torch.arange(20), "batch_size": 4}
+
+
+@pytest.mark.parametrize("begun", [0, 2])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("num_neighbors", lambda: GTTFLoader(KARATE, [3], **NODES)),
+        ("replace", lambda: GTTFLoader(KARATE, [2], replace=True, **NODES)),
+        ("disjoint", lambda: GTTFLoader(KARATE, [2], disjoint=True, **NODES)),
+        (
+            "subgraph_type",
+            lambda: GTTFLoader(KARATE, [2], subgraph_type="induced", **NODES),
+        ),
+        ("max_nodes", lambda: GTTFLoader(KARATE, [2], max_nodes=9, **NODES)),
+        ("graph", lambda: GTTFLoader(OTHER, [2], **NODES)),
+        (
+            "seeds",
+            lambda: GTTFLoader(
+                KARATE, [2], input_nodes=torch.arange(1, 21), batch_size=4
+            ),
+        ),
+    ],
+)
+def test_states_are_of_loaders_that_draw_alike(name, make, begun):
+    """In the middle of an epoch and before it; the error has both values."""
+    loader = GTTFLoader(KARATE, [2], **NODES)
+    for _, _ in zip(range(begun), loader, strict=False):
+        pass
+    state = through_a_file(loader.state_dict())
+    GTTFLoader(KARATE, [2], **NODES).load_state_dict(state)
+    sentence = f"'state_dict' must be of a loader with {name} .* .got {name} "
+    with pytest.raises(ValueError, match=sentence):
+        make().load_state_dict(state)
+
+
+def test_states_of_link_loaders_and_walks_are_of_those_that_draw_alike():
+    links = {"batch_size": 9, "edge_label_index": KARATE.edge_index}
+    state = GTTFLinkLoader(KARATE, [2], neg_sampling="binary", **links).state_dict()
+    with pytest.raises(ValueError, match="with neg_sampling "):
+        GTTFLinkLoader(KARATE, [2], neg_sampling="triplet", **links).load_state_dict(
+            state
+        )
+    walks = Node2Vec(KARATE.edge_index, 8, 4, 2).loader(batch_size=4)
+    other = Node2Vec(KARATE.edge_index, 8, 5, 2).loader(batch_size=4)
+    with pytest.raises(ValueError, match=r"with walk_length 5, .*got walk_length 4"):
+        other.load_state_dict(walks.state_dict())
+    model = DeepWalk(KARATE.edge_index, 8, 4, 2)
+    state = model.loader(batch_size=4).state_dict()
+    other = DeepWalk(KARATE.edge_index, 8, 5, 2)
+    with pytest.raises(ValueError, match=r"with fanouts \[1, 1, 1, 1\], .*got fanouts"):
+        other.loader(batch_size=4).load_state_dict(state)

@@ -422,8 +422,8 @@ def test_validate(data):
         unbiased(nn.GCNConv(8, 4), scale="mean")
     with pytest.raises(ValueError, match=r"got GCNConv\(cached=True\)"):
         unbiased(nn.GCNConv(8, 4, cached=True))
-    with pytest.raises(ValueError, match=r"got a FAConv"):
-        unbiased(nn.FAConv(8))
+    with pytest.raises(ValueError, match=r"got a PDNConv, which has none"):
+        unbiased(nn.PDNConv(8, 4, 2, 2))
     with pytest.raises(ValueError, match=r"add_self_loops=False"):
         unbiased(nn.ClusterGCNConv(8, 4, add_self_loops=False))
     unbiased(nn.EGConv(8, 8, aggregators=["mean"]))

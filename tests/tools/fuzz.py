@@ -35,6 +35,7 @@ import torch
 
 import fuzz_calls
 import fuzz_hosts
+import fuzz_tables
 import fuzz_twists
 import gttf_sampler
 from fuzz_twists import ARRAYS, NUMBERS, OBJECTS, TWISTS
@@ -114,7 +115,7 @@ def words() -> dict[str, Any]:
     """Everything that a line may name."""
     rooms = (embedding, graph, objectives, plot, rooted, gttf_sampler)
     found = {name: getattr(room, name) for room in rooms for name in room.__all__}
-    for module in (fuzz_twists, fuzz_hosts, fuzz_calls):
+    for module in (fuzz_twists, fuzz_hosts, fuzz_tables, fuzz_calls):
         found.update(vars(module))
     own = (array, collections, decimal, fractions, os, random, time, torch)
     return {**found, **{module.__name__: module for module in own}, "np": np}

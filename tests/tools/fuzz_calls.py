@@ -199,6 +199,34 @@ def typed(adj: Any, seeds: Any, fanouts: Any, **how: Any) -> Any:
     return sub
 
 
+def padded(adj: Any, seeds: Any, fanouts: Any, **how: Any) -> Any:
+    """`sample_rooted` in static shapes, checked: the same draws, and dummies after."""
+    found = sample_rooted(adj, seeds, fanouts, padded=True, **how)
+    plain = found.unpadded()
+    if type(how.get("generator")) is int:
+        same = sample_rooted(adj, seeds, fanouts, **how)
+        for name in ("node", "row", "col", "edge", "batch"):
+            pair = getattr(plain, name), getattr(same, name)
+            hold(_equal(*pair), f"other draws of {name} than without padding")
+    typed = isinstance(plain, HeteroSubgraph)
+    for name in ("row", "col"):
+        for kind in adj if typed else [None]:
+            ends = getattr(found, name)[kind] if typed else getattr(found, name)
+            end = kind and kind[0 if name == "row" else 2]
+            node = found.node[end] if typed else found.node
+            left = ~(found.edge_mask[kind] if typed else found.edge_mask)
+            hold(bool((ends[left] == node.numel() - 1).all()), "no edge of the dummy")
+    repr(found)
+    return plain
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether tensors, or mappings of some, are the same."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[k], other[k]) for k in one)
+    return one is other is None or torch.equal(one, other)
+
+
 def split(**arguments: Any) -> Any:
     """`split_links`, checked."""
     found = split_links(**arguments)

@@ -68,7 +68,25 @@ PYG = {
         "gttf_pyg.partition(data=$data, path=fresh('parts'), parts=$count; "
         "weight_attr=$weight, time_attr=$time)",
         "gttf_pyg.FileStore(; graph=$ownrows)",
+        "coded(GTTFLoader(data=stores($layout!, $owner!), num_neighbors=$hops; "
+        "input_nodes=$seeds, input_time=$seedtimes, replace=$flag, "
+        "subgraph_type=$type, disjoint=$flag, time_attr=$time, weight_attr=$weight, "
+        "exclude_edges=$hidden, bias=$bias, seed=$seed, prefetch=$few, "
+        "max_edges=$count, batch_size=$count!, shuffle=$flag!, pin_memory=$flag!))",
+        "coded(GTTFLoader(data=typed_stores($layout!), num_neighbors=$typedhops, "
+        "input_nodes=$typedseeds; input_time=$seedtimes, replace=$flag, "
+        "subgraph_type=$type, disjoint=$flag, time_attr=$time, seed=$seed, "
+        "prefetch=$few, batch_size=$count!, pin_memory=$flag!))",
+        "coded(GTTFLinkLoader(data=stores($layout!, $owner!), num_neighbors=$hops; "
+        "edge_label_index=$labelled, edge_label_time=$seedtimes, time_attr=$time, "
+        "neg_sampling=$negatives, exclude_edges=$hides, batch_size=$count!, "
+        "pin_memory=$flag!))",
+        "coded(gttf_pyg.HGTLoader(data=typed_stores($layout!), num_samples=$budgets, "
+        "input_nodes=$typedseeds; max_neighbors=$count, batch_size=$count!, "
+        "pin_memory=$flag!))",
     ],
+    "layout": ["'coo'", "'csr'", "'csc'", "'sorted'"],
+    "owner": ["None", "(None, None)"],
     "chosen": [
         "None",
         "gttf_pyg.NegativeSampling($mode!; amount=$count!, dst_weight=$masses, "
@@ -129,10 +147,15 @@ METIS = {  # beside PYG, where pymetis is installed
     "metis": [
         "gttf_pyg.ClusterData(data=$data, num_parts=$count; recursive=$flag, "
         "save_dir=$nowhere, keep_inter_cluster_edges=$flag, sparse_format=$form)",
-        "some(gttf_pyg.ClusterLoader(cluster_data=$clusters; seed=$seed, "
-        "batch_size=$count!))",
+        "clustered(gttf_pyg.ClusterLoader(cluster_data=$clusters; seed=$seed, "
+        "batch_size=$count!, shuffle=$flag!, pin_memory=$flag!))",
     ],
-    "clusters": ["gttf_pyg.ClusterData(data(), 2, log=False)"],
+    "clusters": [
+        "gttf_pyg.ClusterData(coded_data(), 2, log=False)",
+        "gttf_pyg.ClusterData(coded_data(), $parts!; recursive=$flag!, log=False, "
+        "keep_inter_cluster_edges=$flag!, sparse_format=$form!)",
+    ],
+    "parts": ["1", "3", "4", "5", "7"],
     "nowhere": ["None"],
     "form": ["'csr'", "'csc'"],
 }

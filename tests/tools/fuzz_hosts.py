@@ -21,6 +21,7 @@ if find_spec("torch_geometric"):
         NegativeSampling,
         NodeSamplerInput,
     )
+    from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
     import gttf_pyg
     from gttf_pyg import (  # noqa: F401
@@ -93,6 +94,103 @@ def batches(loader: Any) -> None:
             ]
         for part, store, source, target in stores:
             _compare(part, store, source.n_id, target.n_id)
+
+
+def _code(index: Tensor) -> Tensor:
+    """A feature of edges that tells their ends."""
+    return index[0] * 1000 + index[1]
+
+
+def _put(pair: Any, kind: Any, group: Any, size: Any, layout: str) -> None:
+    """Edges in one layout, with features in its order."""
+    index = (
+        torch.tensor(ENDS)
+        if kind in (None, ("a", "to", "a"))
+        else several()[kind].edge_index
+    )
+    by = {"csr": 0, "csc": 1, "sorted": 1}.get(layout)
+    if by is not None:
+        index = index[:, index[by].sort(stable=True).indices]
+    ends: Any = list(index)
+    if layout in ("csr", "csc"):
+        ends[by] = torch.bincount(index[by], minlength=size[by]).cumsum(0)
+        ends[by] = torch.cat([torch.zeros(1, dtype=torch.int64), ends[by]])
+    how = {"edge_type": kind, "size": size, "is_sorted": layout == "sorted"}
+    how["layout"] = "coo" if layout == "sorted" else layout
+    pair[1].put_edge_index(tuple(ends), **how)
+    count = index.shape[1]
+    columns = {"code": _code(index), "w": torch.arange(1.0, 1 + count)}
+    for name, rows in {**columns, "t": torch.arange(count)}.items():
+        pair[0].put_tensor(rows, group_name=group, attr_name=name, index=None)
+
+
+def stores(layout: str, group: Any) -> Any:
+    """The toy graph as PyG's stores."""
+    pair = MyFeatureStore(), MyGraphStore()
+    _put(pair, None, group, (5, 5), layout)
+    for name, rows in {"x": torch.arange(5.0), "time": torch.arange(5)}.items():
+        pair[0].put_tensor(rows, group_name=None, attr_name=name, index=None)
+    return pair
+
+
+def typed_stores(layout: str) -> Any:
+    """Two types of nodes and three of edges, as PyG's stores."""
+    pair, whole = (MyFeatureStore(), MyGraphStore()), several()
+    for name in whole.node_types:
+        count = whole[name].num_nodes
+        for key, rows in {
+            "x": torch.arange(float(count)),
+            "time": whole[name].time,
+        }.items():
+            pair[0].put_tensor(rows, group_name=name, attr_name=key, index=None)
+    for kind in whole.edge_types:
+        _put(
+            pair,
+            kind,
+            kind,
+            (whole[kind[0]].num_nodes, whole[kind[2]].num_nodes),
+            layout,
+        )
+    return pair
+
+
+def coded(loader: Any) -> None:
+    """The first batches of a loader of stores: all features are their own rows."""
+    for batch in itertools.islice(loader, BATCHES):
+        typed = isinstance(batch, HeteroData)
+        for store in batch.node_stores:
+            hold(torch.equal(store.x, store.n_id.float()), "features of other nodes")
+        for kind in batch.edge_types if typed else [None]:
+            part = batch[kind] if typed else batch
+            ends = (batch[kind[0]], batch[kind[2]]) if typed else (batch, batch)
+            _own_rows(part, ends[0].n_id, ends[1].n_id)
+
+
+def coded_data() -> "Data":
+    """The toy graph, whose features tell nodes and edges."""
+    return data(n_id=torch.arange(5), code=_code(torch.tensor(ENDS)))
+
+
+def clustered(loader: Any) -> None:
+    """All batches of a `ClusterLoader`: every node once, all features their own."""
+    seen = []
+    for batch in loader:
+        hold(batch.num_nodes > 0, "an empty batch")
+        hold(batch.x.shape[0] == batch.num_nodes, "features of other nodes")
+        _own_rows(batch, batch.n_id, batch.n_id)
+        seen += batch.n_id.tolist()
+    hold(sorted(seen) == list(range(5)), "nodes that are in no batch, or in two")
+
+
+def _own_rows(part: Any, source: Tensor, target: Tensor) -> None:
+    """Features of edges tell the ends that the edges have, in either direction."""
+    if "code" not in part and "e_id" not in part:
+        return  # types whose reverses have no ids, and so no features
+    own = torch.stack([source[part.edge_index[0]], target[part.edge_index[1]]])
+    right = part.code == _code(own)
+    if source is target:  # of a sample that has edges in both directions
+        right |= part.code == _code(own.flip(0))
+    hold(bool(right.all()), "features of other edges")
 
 
 def some(loader: Any) -> None:

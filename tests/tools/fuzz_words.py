@@ -68,7 +68,12 @@ ENGINE = {
         "disjoint=$flag, generator=$generator)",
         "typed(adj=$relations, seeds=$typedids, fanouts=$typedfans; replace=$flag, "
         "bias=$bias, disjoint=$flag, generator=$generator)",
+        "padded(adj=$adj, seeds=$ids, fanouts=$static; replace=$flag, bias=$bias, "
+        "disjoint=$flag, generator=$generator)",
+        "padded(adj=$relations, seeds=$typedids, fanouts=$static; replace=$flag, "
+        "bias=$bias, disjoint=$flag, generator=$generator)",
     ],
+    "static": ["[2, 2]", "[1]", "[0, 3]", "[]", "(2, 1, 1)"],
     "ids": ["[4, 0]", "torch.tensor([0, 1, 1])", "torch.arange(5).int()", "[]"],
     "widths": ["[2, 2]", "[1] * 4", "(3,)", "torch.tensor([2, 1])"],
     "fanouts": ["[2, 2]", "[-1, 1]", "[0]", "[]", "torch.tensor([2, 1])", "(30,)"],
@@ -217,6 +222,10 @@ ENGINE = {
         "edges(text=$text)",
         "edges(text=$text, name='e.txt.gz')",
         "read_edge_list(path=$path)",
+        "table(random.random())",
+        "table(random.random())",
+        "commanded(random.random())",
+        "commanded(random.random())",
         "write_embeddings(path=$file, embedding=$vectors2, node_id=$names)",
     ],
     "text": ["b'0 1\\n1 2 0.5\\n'", "b'a,b\\n1,2\\n'", "b'# no\\nx y z\\n'", "$noise"],

@@ -376,3 +376,23 @@ def test_readme_numbers_are_those_of_the_benchmarks():
 def _rounds_to(cell, time):
     digits = len(time.partition(".")[2])
     return cell.count(".") == 1 and f"{float(cell):.{digits}f}" == time
+
+
+# The site
+
+
+def test_site_is_searched_from_a_disk():
+    """The offline plugin's own script comes from another host, so ours stands in."""
+    config = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert "\n  - offline" in config
+    (script,) = re.findall(r"polyfills:\n    - (\S+)", config)
+    assert "iframe-worker" in script  # by which the plugin knows that there is one
+    assert "IFrameWorker" in (ROOT / "docs" / script).read_text("utf-8")
+
+
+def test_home_page_does_not_say_that_guides_are_elsewhere():
+    about = (ROOT / "docs" / "about.md").read_text("utf-8").splitlines()
+    first = (ROOT / "docs" / "index.md").read_text("utf-8").splitlines()[0]
+    assert first == '--8<-- "about.md::-3"'  # all but a blank line and the last one
+    assert about[-2] == ""
+    assert about[-1].startswith("Guides, the API reference and all measurements are in")

@@ -169,7 +169,7 @@ def test_embed_keeps_what_is_there(karate, tmp_path, capsys, monkeypatch, out, t
     (tmp_path / there).write_text("mine")
     words = ["embed", str(karate), str(tmp_path / out), "--epochs", "1", "--dim", "2"]
     with monkeypatch.context() as patch:
-        patch.setattr(embed, "read_edges", None)
+        patch.setattr(embed.reading, "read_ends", None)
         assert main(words) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
@@ -192,7 +192,7 @@ def test_embed_keeps_its_own_input(tmp_path, capsys, force):
 
 
 def test_embed_refuses_a_place_it_cannot_write(karate, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(embed, "read_edges", None)
+    monkeypatch.setattr(embed.reading, "read_ends", None)
     (tmp_path / "z.npy").mkdir()
     for words in (["--force"], []):
         assert main(["embed", str(karate), str(tmp_path / "z.npy"), *words]) == 2
@@ -258,9 +258,9 @@ def test_embed_walks_along_directed_edges(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["embed", "nowhere.txt", "z.npy"], "gttf embed: 'path' must be a file"),
-        (["embed", "{karate}", "z.csv"], "'path' must end in one of"),
-        (["embed", "{karate}", "no/such/z.npy"], "'path' must be in a directory"),
+        (["embed", "nowhere.txt", "z.npy"], "gttf embed: 'edges' must be a file"),
+        (["embed", "{karate}", "z.csv"], "'out' must end in one of"),
+        (["embed", "{karate}", "no/such/z.npy"], "'out' must be in a directory"),
         (["embed", "{karate}", "z.npy", "--epochs", "0"], "'--epochs' must be at"),
         (["embed", "{karate}", "z.npy", "--hide", "1e-6"], "'--hide' must hide at"),
         (["embed", "{karate}", "z.npy", "--lr", "1e30"], "'lr' must let the loss"),

@@ -79,6 +79,7 @@ def test_fuzz_checks_results(line):
 # Public names of the adapters that no rule calls, and why.
 APART = {
     "SampledDegreeWarning": "a warning",
+    "BiasedLayerWarning": "a warning",
     "LightningNodeData": "hands its arguments to a loader",
     "LightningLinkData": "hands its arguments to a loader",
     "PartitionedLoader": "needs a graph on disk, in a group of processes",
@@ -138,6 +139,8 @@ DeepWalk.test(torch.rand(4, 1), torch.arange(4), torch.rand(4, 2), torch.arange(
 mean_rank(lambda pair: pair[0], split_links(ENDS, 9, 0.5), 2**63 - 1)
 """
 FOUND_IN_PYG = """
+coded(GTTFLinkLoader(stores('csr', None), [2, 2], neg_sampling=()))
+no_future(batch=data(batch=torch.zeros(5)), seeds=torch.full((10,), float('inf')))
 batches(GTTFLinkLoader(data(), [1], edge_label_time=torch.arange(2), time_attr='time'))
 GTTFSampler(data(), [1], time_attr='time').sample_from_nodes(nodes_in(node=[2**62]))
 gttf_pyg.Node2Vec(torch.tensor(ENDS), 2**53, 3, 2)

@@ -12,6 +12,9 @@ import gttf_sampler
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = ("gttf_sampler", "adapters/gttf_pyg", "adapters/gttf_dgl")
 
+SOURCES = (".py", ".md", ".ipynb")
+ASKS_INDEX = "pip install 'gttf-sampler"
+
 # What adapters may use beyond the public names of `gttf_sampler` and of its rooms.
 FOR_ADAPTERS = {
     "gttf_sampler._check": (
@@ -27,7 +30,7 @@ FOR_ADAPTERS = {
     "gttf_sampler._loading.lane": "Lane lane_on lane_under_way",
     "gttf_sampler._loading.order": "Order",
     "gttf_sampler._loading.progress": "Counted Pass",
-    "gttf_sampler._loading.state": "VERSION checked",
+    "gttf_sampler._loading.state": "SPOT VERSION checked described described_graph",
     "gttf_sampler._backends.streams": "streams_of",
     "gttf_sampler._loading.watch": "Watch",
     "gttf_sampler._loading.safe": "safe_biases",
@@ -37,8 +40,9 @@ FOR_ADAPTERS = {
     "gttf_sampler.embedding.fit": "fit",
     "gttf_sampler.embedding.settings": "Options Task",
     "gttf_sampler.embedding.storage": "zeros",
-    "gttf_sampler.estimate": "SampledDegreeWarning share",
+    "gttf_sampler.estimate": "BiasedLayerWarning SampledDegreeWarning share",
     "gttf_sampler.graph.kept": "kept_of",
+    "gttf_sampler.graph.tables": "ascends_in_time",
     "gttf_sampler.objectives.contexts": "node2vec_loss walk_loss",
     "gttf_sampler.gather": "gather_columns gathers_into",
     "gttf_sampler.verdict": "Passes UnbiasedReport evaluating report without",
@@ -70,9 +74,18 @@ MAY_IMPORT = {
     "objectives": WALKS,
     "embedding": {*WALKS, "objectives", "_loading", "_files"},
     "plot": {*BASE, "graph", "forest"},
-    "_loading": {*BASE, "bias", "gather"},
+    "_loading": {*BASE, "bias", "gather", "graph"},
     "distributed": {*WALKS, "rooted", "subgraph", "gather", "features"},
 }
+
+
+def test_no_command_asks_the_index_for_this_package():
+    """The name is on no index yet: commands are for a checkout, or name the library."""
+    files = [*ROOT.glob("*.md"), ROOT / "setup.cfg"]
+    for folder in ("gttf_sampler", "adapters", "docs", "examples"):
+        files += [f for f in (ROOT / folder).rglob("*.*") if f.suffix in SOURCES]
+    asked = [f for f in files if ASKS_INDEX in f.read_text("utf-8")]
+    assert asked == []
 
 
 def modules(package):

@@ -112,8 +112,8 @@ def test_import_of_the_stage_for_graphbolt_without_it():
         "except ImportError as error:\n    print(error)\n"
     )
     assert child.returncode == 0, child.stderr
-    words = r"'gttf_dgl.graphbolt' needs dgl 2\.1\.0 .*gttf-sampler\[graphbolt\]"
-    assert re.match(words, child.stdout), child.stdout
+    assert re.match("'gttf_dgl.graphbolt' needs dgl 2\\.1\\.0 ", child.stdout)
+    assert "from a checkout with: pip install '.[graphbolt]'" in child.stdout
 
 
 @pytest.mark.parametrize(
@@ -138,15 +138,15 @@ def test_import_of_dgl_that_fails(tmp_path, failure, told):
     assert len(child.stdout.splitlines()) == 1
     assert "'gttf_dgl' needs a dgl that can be imported (got " in child.stdout
     assert told in child.stdout
-    assert "gttf-sampler[dgl]" in child.stdout
+    assert "pip install 'dgl<2' packaging" in child.stdout
     assert "Python before 3.12" in child.stdout
 
 
 @pytest.mark.parametrize(
-    ("adapter", "host", "extra"),
-    [("gttf_pyg", "torch_geometric", "pyg"), ("gttf_dgl", "dgl", "dgl")],
+    ("adapter", "host", "package"),
+    [("gttf_pyg", "torch_geometric", "torch-geometric"), ("gttf_dgl", "dgl", "dgl")],
 )
-def test_import_of_an_adapter_without_its_host(adapter, host, extra):
+def test_import_of_an_adapter_without_its_host(adapter, host, package):
     child = run(
         f"import sys\nsys.modules[{host!r}] = None\n"
         f"try:\n    import {adapter}\n"
@@ -154,4 +154,4 @@ def test_import_of_an_adapter_without_its_host(adapter, host, extra):
     )
     assert child.returncode == 0, child.stderr
     assert f"'{adapter}' needs" in child.stdout
-    assert f"gttf-sampler[{extra}]" in child.stdout
+    assert f"pip install '{package}" in child.stdout

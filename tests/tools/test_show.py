@@ -50,6 +50,17 @@ def test_show_tells_hops_by_name(edges, capsys):
     )
 
 
+def test_show_says_why_hops_are_empty(edges, capsys):
+    for words, reason in (
+        (["friend of 1"], "friend of 1 has no in-edges; try --direction out or both"),
+        (["ann", "--direction", "out"], "ann has no out-edges; try --direction in or"),
+    ):
+        assert main(["show", edges, "--seed", *words]) == 0
+        assert reason in capsys.readouterr().out
+    assert main(["show", edges, "--seed", "ann"]) == 0
+    assert "has no" not in capsys.readouterr().out
+
+
 def test_show_refuses(edges, tmp_path, capsys):
     for words, reason in (
         (["--seed", "zoe"], "'--seed' must be ids of the graph, like ann"),

@@ -1,0 +1,399 @@
+"""What takes the place of a layer's `propagate` while it computes a sampled batch."""
+
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import APPNP, MessagePassing, aggr
+from torch_geometric.utils import scatter, softmax
+
+from gttf_pyg._operators import Drawn, chebyshev, gcn
+from gttf_pyg._sampled import SampledEdgeIndex
+from gttf_pyg._table import REPLACED, Rule, leaves
+from gttf_pyg._whole import LOOPS, RECEIVED
+from gttf_sampler._check import shown
+from gttf_sampler.estimate import share
+
+
+class StandIn:
+    """Takes the place of a layer's `propagate` for one call of the layer."""
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
+        self._own: list[tuple[Any, str, Any]] = []
+        self.propagate = layer.propagate
+        self.put(layer, "propagate", self)
+
+    def put(self, module: Any, name: str, value: Any) -> None:
+        """Shadows an attribute of a module until `leave`."""
+        self._own.append((module, name, module.__dict__.get(name, self)))
+        module.__dict__[name] = value
+
+    def leave(self, count: int = 0) -> None:
+        """Gives all places back but the first `count`."""
+        while len(self._own) > count:
+            module, name, value = self._own.pop()
+            module.__dict__.pop(name, None)
+            if value is not self:
+                module.__dict__[name] = value
+
+    def explained(self, first: int, keep: Any, loops: int) -> int:
+        """Fits the mask of an explainer, which has an entry per edge of the batch.
+
+        Returns how many places were taken before, for `leave`.
+        """
+        layer, before = self.layer, len(self._own)
+        mask = layer._edge_mask
+        if not layer.explain or mask is None:
+            return before
+        mask = mask.sigmoid() if layer._apply_sigmoid else mask
+        mask = mask[first : first + keep.numel()][keep]
+        mask = torch.cat([mask, mask.new_ones(loops)])
+        self.put(layer, "_edge_mask", mask)
+        self.put(layer, "_apply_sigmoid", False)
+        return before
+
+
+class Normalised(StandIn):
+    """Propagates along the estimate of a normalised matrix."""
+
+    def __init__(self, layer: Any, rule: Rule, named: dict[str, Any]) -> None:
+        super().__init__(layer)
+        self.operator: Any = rule.matrix
+        self.weight_name = rule.weight
+        self.edges: SampledEdgeIndex = named["edge_index"]
+        self.weight: Tensor | None = named.get("edge_weight")
+        self.name = name_of(self.weight, self.edges)
+        self.how: dict[str, Any] = {}
+        if self.operator is chebyshev:
+            self.how["lambda_max"] = _one_number(named.get("lambda_max"))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
+        x = kwargs["x"]
+        first, count = self.edges.sample.hop(self.edges.shape[1])
+        index, weight = self._entries(
+            x.size(self.layer.node_dim), x.dtype, first, count
+        )
+        if isinstance(self.layer, APPNP) and self.layer.training:
+            weight = torch.nn.functional.dropout(weight, p=self.layer.dropout)
+        kwargs[self.weight_name] = weight
+        every = torch.ones(count, dtype=torch.bool, device=index.device)
+        before = self.explained(first, every, index.shape[1] - count)
+        out = self.propagate(index, size=size, **kwargs)
+        self.leave(before)
+        return out
+
+    def _entries(
+        self, size: int, dtype: torch.dtype, first: int, count: int
+    ) -> tuple[Tensor, Tensor]:
+        """The matrix for the next step; layers that want the same one share it."""
+        sample, edges, weight = self.edges.sample, self.edges.plain, self.weight
+        layer = self.layer
+        alike = (
+            *(getattr(layer, name, None) for name in ("add_self_loops", "improved")),
+            *(getattr(layer, name, None) for name in ("normalization", "diag_lambda")),
+        )
+        asked = self.operator, alike, first, count, size, dtype, edges.device
+        simple = weight is None and not self.how.get("lambda_max")
+        if simple and asked in sample.made:
+            found: tuple[Tensor, Tensor] = sample.made[asked]
+            return found
+        if weight is not None:
+            weight = weight[first : first + count]
+            dtype = weight.dtype
+        edges = edges[:, first : first + count]
+        drawn = Drawn(edges, sample, first, size, weight, self.name, dtype)
+        found = self.operator(layer, drawn, **self.how)
+        if simple:
+            sample.made[asked] = found
+        return found
+
+
+class Weighted(StandIn):
+    """Propagates with messages that stand for as many as were not drawn.
+
+    While the layer runs, `softmax`, `scatter` and `degree` in its methods, and the sums
+    and means of its aggregations, are those of all neighbours, estimated.
+    """
+
+    def __init__(
+        self, layer: Any, rule: Rule, edges: SampledEdgeIndex, first: int, part: Tensor
+    ) -> None:
+        super().__init__(layer)
+        self.rule, self.first, self.part = rule, first, part
+        self.sample, self.loops = edges.sample, rule.loops(layer)
+        self.keep = torch.ones(part.shape[1], dtype=torch.bool, device=part.device)
+        if self.loops == REPLACED:
+            self.keep = part[0] != part[1]
+        self.kept = int(self.keep.sum())
+        self.per_type: Tensor | None = None  # [n, types], if means are over types
+        self.step = 0
+
+    def enter(self, scale: str | None) -> None:
+        """Puts the estimates where the layer will look for them."""
+        layer = self.layer
+        names = {"softmax": self.softmax, "degree": self.degree}
+        self.scales = scale == "sum" and not self.rule.normalised(layer)
+        if "symnorm" in getattr(layer, "aggregators", ()):
+            self.scales = True
+        for name in _methods_with(type(layer), "softmax", "scatter"):
+            known = names | {"scatter": self.scatter} if name == "aggregate" else names
+            method = _with_names(getattr(type(layer), name), known)
+            self.put(layer, name, MethodType(method, layer))
+        if self.rule.relations and "aggregate" in type(layer).__dict__:
+            self.put(layer, "aggregate", self.aggregate_by_type)
+        for part in layer.aggr_module.modules():
+            if isinstance(part, aggr.MultiAggregation):
+                self.put(part, "fused_aggr", None)
+            elif isinstance(
+                part, aggr.SoftmaxAggregation | aggr.DegreeScalerAggregation
+            ):
+                method = _with_names(type(part).forward, names)
+                self.put(part, "forward", MethodType(method, part))
+        for part in leaves(layer):
+            if not isinstance(part, aggr.SoftmaxAggregation):
+                self.put(part, "reduce", _Reduce(self, part.reduce))
+        if hasattr(type(layer), "edge_update"):
+            inner = torch.compiler.disable(layer.edge_updater)
+            self.put(layer, "edge_updater", inner)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
+        if self.rule.degree(self.layer) is not None:
+            edge_index = self.part  # the layer was given others, to count
+        if kwargs.get("symnorm_weight") is not None:
+            kwargs["symnorm_weight"] = self._symmetric(edge_index, kwargs["x"])
+        if kwargs.get("edge_type_ptr") is not None:
+            self.per_type = None  # of all types at once
+        before, count = len(self._own), edge_index.shape[1]
+        if count >= self.kept:
+            before = self.explained(self.first, self.keep, count - self.kept)
+        out = self.propagate(edge_index, size=size, **kwargs)
+        self.leave(before)
+        self.step += 1
+        return out
+
+    def of(self, index: Tensor, dtype: torch.dtype) -> Tensor:
+        """[e]: how many messages each message into `index` stands for."""
+        sample, receiver = self.sample, self.part[self.sample.receiver]
+        total = sample.local(RECEIVED, sample.law, 1, index.device)
+        each = share(total.to(dtype), receiver)
+        if sample.law is None:
+            found = each[index]
+            if self.loops is not None:
+                found[self.kept :] = 1
+            return found
+        likely = sample.weight(sample.law, index.device)[self.first :]
+        found = each[receiver] / likely[: receiver.numel()].to(dtype)
+        found = found[self.keep]
+        if index.numel() < found.numel():
+            raise ValueError(
+                f"'weight_attr' must be None for {type(self.layer).__name__}, which "
+                f"takes its edges by type (got {sample.law!r}); draw uniformly"
+            )
+        return torch.cat([found, found.new_ones(index.numel() - found.numel())])
+
+    def count(self, size: int, dtype: torch.dtype) -> Tensor:
+        """[size]: how many messages arrive in the whole graph."""
+        if self.per_type is not None:
+            return self.per_type[:size, self.step % self.layer.num_relations].to(dtype)
+        found: Tensor = self.sample.local(RECEIVED, None, 1, self.part.device)[
+            :size
+        ].to(dtype)
+        if self.loops is None:
+            return found
+        lost = self.sample.local(LOOPS, None, 1, self.part.device)
+        if self.loops == REPLACED and lost is not None:
+            found = found - lost[:size].to(dtype)
+        return found + 1
+
+    def scatter(
+        self,
+        src: Tensor,
+        index: Tensor,
+        dim: int = 0,
+        dim_size: int | None = None,
+        reduce: str = "sum",
+    ) -> Tensor:
+        """PyG's `scatter`, of all messages."""
+        size = int(index.max()) + 1 if dim_size is None else dim_size
+        how = {"sum": "sum", "add": "sum", "mean": "mean"}.get(reduce)
+        if how is None or (how == "sum" and not self.scales):
+            found: Tensor = scatter(src, index, dim, size, reduce)
+            return found
+        src = src * _along(self.of(index, src.dtype), src, dim)
+        found = scatter(src, index, dim, size, "sum")
+        if how == "mean":
+            count = self.count(size, src.dtype).clamp(min=1)
+            found = found / _along(count, found, dim)
+        return found
+
+    def softmax(
+        self,
+        src: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        num_nodes: int | None = None,
+        dim: int = 0,
+    ) -> Tensor:
+        """PyG's `softmax`, in whose denominator all neighbours are."""
+        if index is None:
+            raise NotImplementedError("'softmax' needs 'index' in a sampled batch")
+        weight = self.of(index, src.dtype).log()
+        found: Tensor = softmax(
+            src + _along(weight, src, dim), index, None, num_nodes, dim
+        )
+        return found
+
+    def degree(self, index: Tensor, num_nodes: Any = None, dtype: Any = None) -> Tensor:
+        """PyG's `degree`, in the whole graph."""
+        size = int(index.max()) + 1 if num_nodes is None else num_nodes
+        return self.count(size, dtype or index.dtype)
+
+    def aggregate_by_type(
+        self, inputs: Tensor, edge_type: Tensor, index: Tensor, dim_size: int
+    ) -> Tensor:
+        """Sums, or means over each type of edges, of FastRGCNConv."""
+        layer = self.layer
+        if self.scales or self.per_type is not None:
+            inputs = inputs * _along(self.of(index, inputs.dtype), inputs, 0)
+        if self.per_type is not None:
+            number = self.per_type[index, edge_type].to(inputs.dtype)
+            inputs = inputs / _along(number.clamp(min=1), inputs, 0)
+        found: Tensor = scatter(inputs, index, layer.node_dim, dim_size)
+        return found
+
+    def _symmetric(self, edge_index: Tensor, x: Tensor) -> Tensor:
+        """[e]: the weights of a GCN in the whole graph, without what `of` will add."""
+        size = x.size(self.layer.node_dim)
+        drawn = Drawn(self.part, self.sample, self.first, size, None, None, x.dtype)
+        weight = gcn(self.layer, drawn)[1]
+        number = self.part.shape[1]
+        weight = torch.cat([weight[:number][self.keep], weight[number:]])
+        return weight / self.of(edge_index[1], x.dtype)
+
+
+class Joined(StandIn):
+    """Propagates along the edges of several relations, each with its own share."""
+
+    def __init__(self, layer: Any, relations: list[SampledEdgeIndex]) -> None:
+        super().__init__(layer)
+        self.relations = relations
+        method = _with_names(type(layer).message, {"softmax": self.softmax})
+        self.put(layer, "message", MethodType(method, layer))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.propagate(*args, **kwargs)
+
+    def softmax(self, src: Tensor, index: Tensor, *args: Any) -> Tensor:
+        """PyG's `softmax`, in whose denominator all neighbours are."""
+        parts = [torch.zeros(0, device=src.device)]
+        for edges in self.relations:
+            total = edges.sample.local(RECEIVED, None, 1, src.device)
+            receiver = edges.plain[edges.sample.receiver]
+            parts.append(share(total.to(src.dtype), receiver)[receiver])
+        weight = torch.cat(parts).to(src.dtype).log()
+        found: Tensor = softmax(src + _along(weight, src, 0), index, *args)
+        return found
+
+
+class _Reduce:
+    """The sums and means of one aggregation."""
+
+    def __init__(self, how: Weighted, own: Any) -> None:
+        self.how, self.own = how, own
+
+    def __call__(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        reduce: str = "sum",
+    ) -> Any:
+        if reduce not in ("sum", "add", "mean") or index is None:
+            return self.own(x, index, ptr, dim_size, dim, reduce)
+        return self.how.scatter(x, index, dim % x.dim(), dim_size, reduce)
+
+
+def counted(edges: SampledEdgeIndex, most: int) -> Tensor:
+    """Edges [2, k] into every node, as many as in the whole graph, up to `most`."""
+    received = edges.sample.local(RECEIVED, None, 1, edges.device)
+    node = torch.arange(received.numel(), device=edges.device)
+    return node.repeat_interleave(received.long().clamp(max=most)).expand(2, -1)
+
+
+def name_of(weight: Tensor | None, edges: SampledEdgeIndex) -> str | None:
+    """What the data calls these edge weights; an error if it has none like them.
+
+    By value, because a batch may have been moved and cast since the weights were read.
+    """
+    sample = edges.sample
+    named = None
+    if weight is not None:
+        for name in sample.names:
+            there = sample.weight(name, weight.device)[: weight.numel()]
+            if torch.equal(there.to(weight.dtype), weight.detach()):
+                named = name
+                break
+        else:
+            raise ValueError(
+                "'edge_weight' must be an attribute of the loader's data, which knows "
+                f"it for all edges (got other weights; there are {sample.names})"
+            )
+    check_law(edges, named)
+    return named
+
+
+def check_law(edges: SampledEdgeIndex, named: str | None = None) -> None:
+    """Refuses draws by weights that keep some edges from being drawn at all."""
+    sample = edges.sample
+    if sample.law not in (None, named) and sample.takes_zero(sample.law):
+        raise ValueError(
+            f"'weight_attr' must name weights above zero, or the layer's own (got "
+            f"{sample.law!r}, which is zero for some edges); they are never drawn"
+        )
+
+
+def _one_number(value: Any) -> Any:
+    """A `lambda_max` for the one graph that batches come from."""
+    if isinstance(value, Tensor) and value.numel() > 1:
+        got = shown(value)
+        raise ValueError(f"'lambda_max' must be one number, of one graph (got {got})")
+    return value
+
+
+def _along(value: Tensor, like: Tensor, dim: int) -> Tensor:
+    """`value` [n] in a shape that multiplies dimension `dim` of `like`."""
+    shape = [1] * like.dim()
+    shape[dim] = -1
+    return value.view(shape)
+
+
+def _methods_with(kind: Any, *names: str) -> list[str]:
+    """The methods of a layer, but `forward`, that call one of PyG's functions."""
+    found = []
+    for base in kind.__mro__[: kind.__mro__.index(MessagePassing)]:
+        for name, value in base.__dict__.items():
+            if not isinstance(value, FunctionType) or name == "forward":
+                continue
+            called = set(names) & set(value.__code__.co_names) & set(value.__globals__)
+            if called and name not in found:
+                found.append(name)
+    return found
+
+
+def _with_names(function: Any, names: dict[str, Any]) -> FunctionType:
+    """A function whose globals of some names are others."""
+    known = {k: v for k, v in names.items() if k in function.__globals__}
+    return FunctionType(
+        function.__code__,
+        {**function.__globals__, **known},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )

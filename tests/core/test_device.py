@@ -17,7 +17,7 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
 )
-from gttf_sampler._backends import torch_ops, torch_second_order
+from gttf_sampler._backends.torch import draw, whole_rows
 from gttf_sampler.bias.node2vec import ROUNDS
 from simulated import CUDA, DeviceMixError
 
@@ -183,7 +183,7 @@ def test_forest_with_node2vec_never_waits(device, moved, fanouts, p, q, weighted
 
 def test_forest_with_node2vec_asks_where_rows_are_too_long(device, moved, monkeypatch):
     """Every eighth round, and for the unlucky; the first step needs no rounds."""
-    monkeypatch.setattr(torch_second_order, "WHOLE_ROWS", 0)
+    monkeypatch.setattr(whole_rows, "WHOLE_ROWS", 0)
     with device.exact() as gpu:
         seeds = SEEDS.to("cuda")
         gpu.syncs.clear()
@@ -198,7 +198,7 @@ def test_weights_of_rows_too_long_to_be_looked_at_whole(
 ):
     options = {"replace": replace, "generator": 5, "bias": EdgeWeightBias()}
     expected = sample_rooted(make_graph(), SEEDS, [3, 2], **options)
-    monkeypatch.setattr(torch_ops, "WHOLE_ROWS", 0)
+    monkeypatch.setattr(draw, "WHOLE_ROWS", 0)
     with device():
         found = sample_rooted(moved, SEEDS, [3, 2], **options).edge.cpu()
     assert found.tolist() == expected.edge.tolist()

@@ -17,7 +17,6 @@ from gttf_sampler._backends.torch import (
     pairs,
     relabel,
     rows,
-    whole_rows,
 )
 from gttf_sampler._backends.torch import gather as features
 from gttf_sampler._backends.torch import rooted as batches
@@ -35,7 +34,6 @@ __all__ = [
     "both_ways",
     "compress",
     "draw_alias",
-    "draw_exact_node2vec",
     "draw_node2vec",
     "draw_uniform",
     "draw_weighted",
@@ -88,7 +86,6 @@ as_gradient = _door(pairs.as_gradient)
 both_ways = _door(csr.both_ways)
 compress = _door(rows.compress)
 draw_alias = _door(pairs.draw_alias)
-draw_exact_node2vec = _door(whole_rows.draw_exact_node2vec)
 draw_node2vec = _door(node2vec.draw_node2vec)
 draw_uniform = _door(draw.draw_uniform)
 draw_weighted = _door(draw.draw_weighted)
@@ -110,7 +107,7 @@ rooted_padded = _door(batches.rooted_padded)
 row_range = _door(rows.row_range)
 step_rows = _door(pairs.step_rows)
 take_or_none = _door(rows.take_or_none)
-walk_node2vec = _door(whole_rows.walk_node2vec)
+walk_node2vec = _door(node2vec.walk_node2vec)
 weigh_node2vec = _door(node2vec.weigh_node2vec)
 upper_bound = _door(rows.upper_bound)
 weight_table = _door(draw.weight_table)

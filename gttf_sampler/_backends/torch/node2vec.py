@@ -1,8 +1,4 @@
-"""node2vec where one can ask who is still waiting: rounds of proposals, then weighing.
-
-The reference of second-order steps. Where asking costs more than arithmetic, the same
-steps are made in `torch.whole_rows`.
-"""
+"""node2vec: rounds of proposals, and exact weights where all of them were refused."""
 
 from collections.abc import Callable
 
@@ -26,7 +22,18 @@ from gttf_sampler._backends.types import (
     Reverse,
     SecondOrder,
 )
-from gttf_sampler.random import below_wide, bits
+from gttf_sampler.random import Key, below_wide, bits
+
+
+def walk_node2vec(
+    graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
+) -> list[tuple[Tensor, Tensor]] | None:
+    """(edges, nodes) [b, 1] of every step of walks, in one call.
+
+    None where a backend has no such call, as here: the walks are taken step by step
+    then, and come out the same.
+    """
+    return None
 
 
 def weigh_node2vec(

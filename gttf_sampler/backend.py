@@ -119,9 +119,9 @@ def _triton_ops() -> ModuleType | None:
     """The Triton backend, imported when it is first needed."""
     if no_triton():
         return None
-    from gttf_sampler._backends import triton_ops
+    from gttf_sampler._backends.triton import ops
 
-    return triton_ops
+    return ops
 
 
 @cache
@@ -153,8 +153,8 @@ def _numba_ops() -> ModuleType | None:
     """The numba backend, imported when it is first needed."""
     if find_spec("numba") is None:
         return None
-    from gttf_sampler._backends import numba_ops, word_kernels
+    from gttf_sampler._backends.numba import ops, rng
 
-    if not word_kernels.cached():
+    if not rng.cached():
         _log.warning("compiling the CPU kernels: half a minute, once on this machine")
-    return numba_ops
+    return ops

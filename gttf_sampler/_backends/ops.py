@@ -1,6 +1,6 @@
 """The single door to the hot code: every module calls `ops`, never a backend.
 
-Each function here has the signature of its namesake in `torch_ops`, the reference, and
+Each function here has the signature of its namesake in `torch`, the reference, and
 calls the one of the fast backend instead if that has one for the tensors at hand.
 """
 
@@ -8,14 +8,19 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from gttf_sampler._backends import (
-    torch_disk,
-    torch_node2vec,
-    torch_ops,
-    torch_pairs,
-    torch_second_order,
+from gttf_sampler._backends.torch import (
+    csr,
+    disk,
+    draw,
+    forest,
+    node2vec,
+    pairs,
+    relabel,
+    rows,
 )
-from gttf_sampler._backends.torch_ops import id_dtype, take
+from gttf_sampler._backends.torch import gather as features
+from gttf_sampler._backends.torch import rooted as batches
+from gttf_sampler._backends.torch.rows import id_dtype, take
 from gttf_sampler._backends.types import REFUSED, Envelope, Reverse, SecondOrder
 from gttf_sampler.backend import fast_backend
 
@@ -29,7 +34,6 @@ __all__ = [
     "both_ways",
     "compress",
     "draw_alias",
-    "draw_exact_node2vec",
     "draw_node2vec",
     "draw_uniform",
     "draw_weighted",
@@ -77,34 +81,33 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-arrive = _door(torch_ops.arrive)
-as_gradient = _door(torch_pairs.as_gradient)
-both_ways = _door(torch_ops.both_ways)
-compress = _door(torch_ops.compress)
-draw_alias = _door(torch_pairs.draw_alias)
-draw_exact_node2vec = _door(torch_second_order.draw_exact_node2vec)
-draw_node2vec = _door(torch_node2vec.draw_node2vec)
-draw_uniform = _door(torch_ops.draw_uniform)
-draw_weighted = _door(torch_ops.draw_weighted)
-edge_filter = _door(torch_ops.edge_filter)
-expand = _door(torch_ops.expand)
-first_position = _door(torch_ops.first_position)
-first_position_sorted = _door(torch_ops.first_position_sorted)
-forest_by_mass = _door(torch_ops.forest_by_mass)
-forest_uniform = _door(torch_ops.forest_uniform)
-gather = _door(torch_ops.gather)
-group_by_row = _door(torch_ops.group_by_row)
-has_edge = _door(torch_ops.has_edge)
-pair_gradients = _door(torch_pairs.pair_gradients)
-pair_pass = _door(torch_pairs.pair_pass)
-pair_scores = _door(torch_pairs.pair_scores)
-read_all = _door(torch_disk.read_all)
-rooted = _door(torch_ops.rooted)
-rooted_padded = _door(torch_ops.rooted_padded)
-row_range = _door(torch_ops.row_range)
-step_rows = _door(torch_pairs.step_rows)
-take_or_none = _door(torch_ops.take_or_none)
-walk_node2vec = _door(torch_second_order.walk_node2vec)
-weigh_node2vec = _door(torch_node2vec.weigh_node2vec)
-upper_bound = _door(torch_ops.upper_bound)
-weight_table = _door(torch_ops.weight_table)
+arrive = _door(forest.arrive)
+as_gradient = _door(pairs.as_gradient)
+both_ways = _door(csr.both_ways)
+compress = _door(rows.compress)
+draw_alias = _door(pairs.draw_alias)
+draw_node2vec = _door(node2vec.draw_node2vec)
+draw_uniform = _door(draw.draw_uniform)
+draw_weighted = _door(draw.draw_weighted)
+edge_filter = _door(rows.edge_filter)
+expand = _door(rows.expand)
+first_position = _door(relabel.first_position)
+first_position_sorted = _door(relabel.first_position_sorted)
+forest_by_mass = _door(forest.forest_by_mass)
+forest_uniform = _door(forest.forest_uniform)
+gather = _door(features.gather)
+group_by_row = _door(csr.group_by_row)
+has_edge = _door(rows.has_edge)
+pair_gradients = _door(pairs.pair_gradients)
+pair_pass = _door(pairs.pair_pass)
+pair_scores = _door(pairs.pair_scores)
+read_all = _door(disk.read_all)
+rooted = _door(batches.rooted)
+rooted_padded = _door(batches.rooted_padded)
+row_range = _door(rows.row_range)
+step_rows = _door(pairs.step_rows)
+take_or_none = _door(rows.take_or_none)
+walk_node2vec = _door(node2vec.walk_node2vec)
+weigh_node2vec = _door(node2vec.weigh_node2vec)
+upper_bound = _door(rows.upper_bound)
+weight_table = _door(draw.weight_table)

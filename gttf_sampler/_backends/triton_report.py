@@ -18,16 +18,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from gttf_sampler import _check
-from gttf_sampler._backends import triton_claims as claims
-from gttf_sampler._backends import triton_hops as hops
-from gttf_sampler._backends import triton_launch as how
-from gttf_sampler._backends import triton_measure as measures
-from gttf_sampler._backends import triton_rows as rows
-from gttf_sampler._backends import triton_settle as ends
-from gttf_sampler._backends import triton_table as table
-from gttf_sampler._backends import triton_walks as walks
-from gttf_sampler._backends.triton_finish import finish, pad
-from gttf_sampler._backends.triton_forest import forest
+from gttf_sampler._backends.triton import columns as table
+from gttf_sampler._backends.triton import gather as rows
+from gttf_sampler._backends.triton import hop as hops
+from gttf_sampler._backends.triton import launch as how
+from gttf_sampler._backends.triton import relabel as ends
+from gttf_sampler._backends.triton import rows as measures
+from gttf_sampler._backends.triton.forest import forest, walk
+from gttf_sampler._backends.triton.node2vec import node2vec
+from gttf_sampler._backends.triton.output import finish, pad
 
 ARCHITECTURES = (80, 90)  # A100, H100
 NUMBERS = {  # arguments that are no arrays
@@ -75,13 +74,13 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
         yield ends.settle, apart | entries
         yield finish, apart | entries
         yield pad, apart | entries
-        yield walks.walk, {"MASS": all_, "B": how.WALKERS}
+        yield walk, {"MASS": all_, "B": how.WALKERS}
         for by_mass in (False, True):
             rows_ = {"ORDERED": not all_, "REVERSED": all_, "MASS": by_mass}
-            yield walks.node2vec, rows_ | {"B": how.WALKERS}
+            yield node2vec, rows_ | {"B": how.WALKERS}
     yield hops.scan, span
     yield ends.number, span
-    yield claims.rehash, entries
+    yield ends.rehash, entries
     yield rows.gather_rows, {"B": how.UNITS}
 
 
@@ -101,7 +100,7 @@ def compiled(kernel: Any, constants: dict[str, Any], architecture: int) -> Taken
 
 def _type(kernel: Any, name: str, constants: dict[str, Any]) -> Any:
     """The type of an argument, as the launcher would find it."""
-    walking = kernel in (forest, walks.walk, walks.node2vec)
+    walking = kernel in (forest, walk, node2vec)
     if name in constants:
         return "constexpr"
     if name == "packed":

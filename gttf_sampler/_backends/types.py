@@ -120,8 +120,6 @@ class SecondOrder(NamedTuple):
         rounds: how often to propose before a walker weighs its neighbours exactly.
         alpha: the weights of the way back, of common neighbours, of the rest.
         longest: no row is longer.
-        codes: says, if asked, row · n + column [m] of all edges, ascending; None where
-            those are beyond 63 bits.
     """
 
     rowptr: Tensor
@@ -136,7 +134,6 @@ class SecondOrder(NamedTuple):
     rounds: int
     alpha: tuple[float, float, float]
     longest: int
-    codes: Callable[[], Tensor] | None = None
 
     @property
     def device(self) -> torch.device:

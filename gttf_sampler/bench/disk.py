@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import FeatureFile, _check
-from gttf_sampler._backends import torch_disk
+from gttf_sampler._backends.torch import disk as torch_disk
 from gttf_sampler._backends.types import Reads
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.bench.children import RefusedError

@@ -98,9 +98,6 @@ class Node2VecBias(Bias):
             walkers.path[:, -1].repeat_interleave(fanout),
             stream,
         )
-        exact = ops.draw_exact_node2vec(*given)
-        if exact is not None:
-            return exact.view(-1, fanout)
         edge = ops.draw_node2vec(*given)
         waiting = (edge == ops.REFUSED).nonzero().view(-1)
         own = bits(stream[waiting], 2 * self._rounds)  # words that no round has used
@@ -120,10 +117,6 @@ class Node2VecBias(Bias):
 
     def _second_order(self, adj: CompactAdj) -> ops.SecondOrder:
         """The graph and the weights of its steps, as backends take them."""
-
-        def codes() -> Tensor:
-            return tables.edge_codes(adj)
-
         return ops.SecondOrder(
             rowptr=adj.rowptr,
             col=adj.col,
@@ -137,7 +130,6 @@ class Node2VecBias(Bias):
             rounds=self._rounds,
             alpha=self._alpha(),
             longest=adj.max_degree,
-            codes=codes if adj.num_rows * adj.num_cols < 1 << 63 else None,
         )
 
     @property

@@ -15,7 +15,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.pairs import Rule
 from gttf_sampler._backends.terms import Rows
-from gttf_sampler._backends.torch_pairs import join
+from gttf_sampler._backends.torch.pairs import join
 from gttf_sampler.objectives.collect import Collector, Owed
 from gttf_sampler.random import fold
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from gttf_sampler import _check
-from gttf_sampler._backends.torch_disk import read_at
+from gttf_sampler._backends.torch.disk import read_at
 from gttf_sampler.features.encoding import ENCODINGS, NAMES, row_dtype
 
 FORMAT, VERSION = "gttf-features", 1

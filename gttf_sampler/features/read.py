@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends import ops, torch_disk
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.torch import disk as torch_disk
 from gttf_sampler._backends.types import Reads
 from gttf_sampler.features.handle import Handle
 from gttf_sampler.features.layout import HEAD

@@ -61,16 +61,6 @@ def sorted_order(adj: CompactAdj) -> Tensor | None:
     return adj.cached("sorted_order", sort)
 
 
-def edge_codes(adj: CompactAdj) -> Tensor:
-    """Row · n + column [m] of all edges, ascending: one search finds any edge."""
-
-    def number() -> Tensor:
-        row = _row_of_edge(adj).to(torch.int64)
-        return row.mul_(adj.num_cols).add_(sorted_col(adj))
-
-    return adj.cached("edge_codes", number)
-
-
 def reverse_rows(adj: CompactAdj) -> ops.Reverse:
     """Row pointer and ascending columns of the reversed graph.
 

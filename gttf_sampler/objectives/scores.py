@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from gttf_sampler import _check
-from gttf_sampler._backends import ops, torch_pairs
+from gttf_sampler._backends import ops
 from gttf_sampler._backends.pairs import Pairs, of_levels
 from gttf_sampler._backends.terms import Rows, Terms
+from gttf_sampler._backends.torch import pairs as torch_pairs
 from gttf_sampler._compat import is_compiling
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.objectives.base import Vectors

@@ -9,7 +9,7 @@ from torch import Tensor
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler._backends.torch_ops import positions
+from gttf_sampler._backends.torch.rows import positions
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import Walkers, all_edges, draw_edges
 from gttf_sampler.graph.compact import CompactAdj

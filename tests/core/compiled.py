@@ -91,7 +91,7 @@ def kernels(seed: int = 1, watch: bool = False):
     import triton
     from triton.backends.nvidia.compiler import CUDABackend
 
-    from gttf_sampler._backends import triton_launch
+    from gttf_sampler._backends.triton import launch as triton_launch
 
     runner = _Runner(seed, watch)
     driver, before = triton.runtime.driver, triton.runtime.driver._active

@@ -31,7 +31,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler._backends import triton_launch
+from gttf_sampler._backends.triton import launch as triton_launch
 from simulated import Accelerator, start_interpreted
 
 SECTOR = 32

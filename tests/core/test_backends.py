@@ -24,16 +24,20 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler._backends import ops, torch_disk, torch_ops
+from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable
+from gttf_sampler._backends.torch import csr as torch_csr
+from gttf_sampler._backends.torch import disk as torch_disk
+from gttf_sampler._backends.torch import draw as torch_draw
 from gttf_sampler._backends.types import Envelope, Move, Moves, Reads, SecondOrder
 from gttf_sampler.graph import tables
 from gttf_sampler.random import FOREST, new_key, stream
 
 pytest.importorskip("numba", reason="there is nothing to compare without numba")
-numba_ops = import_module("gttf_sampler._backends.numba_ops")
-numba_disk = import_module("gttf_sampler._backends.numba_disk")
-numba_rooted = import_module("gttf_sampler._backends.numba_rooted")
+numba_ops = import_module("gttf_sampler._backends.numba.ops")
+numba_disk = import_module("gttf_sampler._backends.numba.disk")
+numba_csr = import_module("gttf_sampler._backends.numba.csr")
+numba_rooted = import_module("gttf_sampler._backends.numba.rooted")
 
 CPU, TOP = torch.device("cpu"), (1 << 63) - 1
 
@@ -249,7 +253,7 @@ def make_arguments(name: str, size: int) -> tuple:
     row_of = torch.arange(size).repeat_interleave(degree)
     bloom = numba_ops.edge_filter(rowptr, ends)
     weight = torch.rand(edges, generator=generator) * (col % 3)
-    table = torch_ops.weight_table(weight, rowptr)
+    table = torch_draw.weight_table(weight, rowptr)
     words = stream(new_key(5, CPU, FOREST), torch.arange(size))
     features = torch.rand(max(size, 1), 6, generator=generator)
     wide = features.double().repeat(1, 100).view(-1, 2, 300)
@@ -266,7 +270,7 @@ def make_arguments(name: str, size: int) -> tuple:
     ahead = node.clamp(min=0)  # where there is somewhere to go
     if edges:
         ahead = standing[ahead % standing.numel()]
-    back = torch_ops.group_by_row(ends, row_of.to(ends.dtype), size, size)[:2]
+    back = torch_csr.group_by_row(ends, row_of.to(ends.dtype), size, size)[:2]
     cell = NodeTable(size, CPU)
     plain = SecondOrder(
         rowptr=rowptr,
@@ -530,12 +534,12 @@ def test_bias_that_draws_astray_is_refused(backend, drawn):
 @pytest.mark.parametrize("bits", [1, 9])
 def test_group_by_row_with_buckets_of_any_width(monkeypatch, bits):
     """Rows count from the start of their bucket, in two bytes if they fit."""
-    monkeypatch.setattr(numba_ops, "BUCKET_BITS", bits)
+    monkeypatch.setattr(numba_csr, "BUCKET_BITS", bits)
     rows, generator = 300_000, torch.Generator().manual_seed(0)
     row = torch.randint(rows, (50_000,), generator=generator)
     col = torch.randint(rows, (50_000,), generator=generator)
     found = numba_ops.group_by_row(row, col, rows, rows)
     for one, other in zip(
-        found, torch_ops.group_by_row(row, col, rows, rows), strict=True
+        found, torch_csr.group_by_row(row, col, rows, rows), strict=True
     ):
         assert torch.equal(one, other)

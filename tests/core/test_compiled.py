@@ -17,7 +17,7 @@ import triton.language as tl
 
 import ptx
 from gttf_sampler import use_backend
-from gttf_sampler._backends.triton_launch import launch
+from gttf_sampler._backends.triton.launch import launch
 from gttf_sampler.verify.cases import CASES, make_world
 from gttf_sampler.verify.checks import SAME, compared, tensors
 from simulated import Accelerator

@@ -17,7 +17,7 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
 )
-from gttf_sampler._backends import torch_ops, torch_second_order
+from gttf_sampler._backends.torch import draw
 from gttf_sampler.bias.node2vec import ROUNDS
 from simulated import CUDA, DeviceMixError
 
@@ -167,23 +167,19 @@ def test_forest_with_a_user_bias_waits_once_per_depth(device, moved):
 @pytest.mark.parametrize("fanouts", [[1, 1, 1], [3, 2, 2]])
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.5, 2), (1e3, 1), (1e-3, 1e3)])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_forest_with_node2vec_never_waits(device, moved, fanouts, p, q, weighted):
+def test_forest_with_node2vec_is_the_same_on_a_device(
+    device, moved, fanouts, p, q, weighted
+):
     bias = Node2VecBias(p, q, weighted=weighted)
     expected = traverse(make_graph(), SEEDS, fanouts, bias, generator=1)
-    with device() as gpu:
-        seeds = SEEDS.to("cuda")
-        traverse(moved, seeds, [1, 1], bias)  # makes what is made once per graph
-        gpu.syncs.clear()
-        found = traverse(moved, seeds, fanouts, bias, generator=1)
-        assert gpu.syncs == []
-        found = found.to("cpu")
+    with device():
+        found = traverse(moved, SEEDS.to("cuda"), fanouts, bias, generator=1).to("cpu")
     assert [x.tolist() for x in found.nodes] == [x.tolist() for x in expected.nodes]
     assert [x.tolist() for x in found.edges] == [x.tolist() for x in expected.edges]
 
 
-def test_forest_with_node2vec_asks_where_rows_are_too_long(device, moved, monkeypatch):
+def test_forest_with_node2vec_asks_who_is_waiting(device, moved):
     """Every eighth round, and for the unlucky; the first step needs no rounds."""
-    monkeypatch.setattr(torch_second_order, "WHOLE_ROWS", 0)
     with device.exact() as gpu:
         seeds = SEEDS.to("cuda")
         gpu.syncs.clear()
@@ -198,7 +194,7 @@ def test_weights_of_rows_too_long_to_be_looked_at_whole(
 ):
     options = {"replace": replace, "generator": 5, "bias": EdgeWeightBias()}
     expected = sample_rooted(make_graph(), SEEDS, [3, 2], **options)
-    monkeypatch.setattr(torch_ops, "WHOLE_ROWS", 0)
+    monkeypatch.setattr(draw, "WHOLE_ROWS", 0)
     with device():
         found = sample_rooted(moved, SEEDS, [3, 2], **options).edge.cpu()
     assert found.tolist() == expected.edge.tolist()

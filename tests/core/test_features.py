@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gttf_sampler import FeatureFile, use_backend
-from gttf_sampler._backends import disk_queue
+from gttf_sampler._backends.numba import disk as disk_queue
 from gttf_sampler.features import encoding, read, warm
 from gttf_sampler.features.layout import is_features
 

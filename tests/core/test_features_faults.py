@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from gttf_sampler import FeatureFile, use_backend
-from gttf_sampler._backends import threads, torch_disk
+from gttf_sampler._backends import threads
+from gttf_sampler._backends.torch import disk as torch_disk
 from gttf_sampler.features import layout
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -242,7 +243,8 @@ def test_interrupt_in_the_middle_of_a_read(tmp_path):
     program = """
     import os, signal, sys, threading, time, torch
     from gttf_sampler import FeatureFile
-    from gttf_sampler._backends import threads, torch_disk
+    from gttf_sampler._backends import threads
+    from gttf_sampler._backends.torch import disk as torch_disk
     from gttf_sampler import set_backend
     set_backend("torch")
     from gttf_sampler.features import warm

@@ -14,9 +14,9 @@ import torch
 
 from exact import graph
 from gttf_sampler import CompactAdj, use_backend
-from gttf_sampler._backends import torch_pairs
 from gttf_sampler._backends.pairs import Rule
 from gttf_sampler._backends.terms import Rows
+from gttf_sampler._backends.torch import pairs as torch_pairs
 from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep, split_links
 from gttf_sampler.embedding import fit as fitting
 from gttf_sampler.embedding.order import in_blocks, near_order
@@ -407,7 +407,7 @@ def test_bfloat16_is_rounded_without_bias():
 @pytest.mark.parametrize("kind", ["sgd", "adagrad", "adam"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_steps_of_the_kernel_are_those_of_the_reference(kind, dtype):
-    numba_pairs = pytest.importorskip("gttf_sampler._backends.numba_pairs")
+    numba_pairs = pytest.importorskip("gttf_sampler._backends.numba.pairs")
     wide, kept = torch.promote_types(dtype, torch.float32), {"sgd": 0, "adagrad": 1}
     row, found = torch.tensor([1, 4, 9, 30]), []
     for backend in (torch_pairs, numba_pairs):

@@ -105,7 +105,7 @@ def test_gather_rows_of_a_negated_index():
 
 
 def test_columns_on_a_device_are_gathered_by_one_kernel(device):
-    how = pytest.importorskip("gttf_sampler._backends.triton_launch")
+    how = pytest.importorskip("gttf_sampler._backends.triton.launch")
     x, y, index = torch.rand(9, 3), torch.arange(9), torch.tensor([4, 0, 8, 4])
     with device(), use_backend("triton"):
         there = [(part.to("cuda"), index.to("cuda")) for part in (x, y)]

@@ -11,12 +11,12 @@ from importlib import import_module
 import pytest
 
 pytest.importorskip("numba")
-kernel_cache = import_module("gttf_sampler._backends.kernel_cache")
+kernel_cache = import_module("gttf_sampler._backends.numba.cache")
 
 CALL = """
 import sys
 import numpy as np, numba
-from gttf_sampler._backends import kernel_cache
+from gttf_sampler._backends.numba import cache as kernel_cache
 @numba.njit
 def twice(x):
     return 2 * x
@@ -116,7 +116,7 @@ def test_home_that_cannot_be_written_has_no_folder(tmp_path, monkeypatch):
 def test_kernels_run_where_none_can_be_kept(tmp_path):
     (tmp_path / "cache").write_text("no folder")
     code = (
-        "from gttf_sampler._backends.word_kernels import compiled\n"
+        "from gttf_sampler._backends.numba.rng import compiled\n"
         "twice = compiled(lambda x: 2 * x)\n"
         "print(twice(21), twice._cache.cache_path)\n"
     )

@@ -8,7 +8,6 @@ from gttf_sampler import (
     CompactAdj,
     DeepWalkAcc,
     EdgeWeightBias,
-    Node2VecBias,
     TemporalBias,
     WYSAcc,
     sample_rooted,
@@ -110,15 +109,6 @@ LIMITS = {  # work: (operations, of so many hops or steps, syncs)
     "forest": (forest(HOPS), 70, len(HOPS), 0),
     "forest, distinct": (forest(HOPS, replace=False), 90, len(HOPS), 0),
     "walk": (forest([1] * STEPS), 60, STEPS, 0),
-    "node2vec": (forest([1] * STEPS, Node2VecBias(0.5, 2.0)), 100, STEPS, 0),
-    "node2vec, often refused": (
-        forest([1] * STEPS, Node2VecBias(1e3, 0.5)),
-        *(100, STEPS, 0),
-    ),
-    "node2vec, by weight": (
-        forest([1] * STEPS, Node2VecBias(0.5, 2.0, weighted=True)),
-        *(100, STEPS, 0),
-    ),
 }
 
 

@@ -16,8 +16,10 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler._backends import numba_pairs, terms, torch_pairs
+from gttf_sampler._backends import terms
+from gttf_sampler._backends.numba import pairs as numba_pairs
 from gttf_sampler._backends.pairs import of_levels, of_windows
+from gttf_sampler._backends.torch import pairs as torch_pairs
 from gttf_sampler.objectives import NegativeSampler, scores
 
 pytest.importorskip("numba")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gttf_sampler import CompactAdj
-from gttf_sampler._backends.numba_small import MOST_EDGES
+from gttf_sampler._backends.numba.small import MOST_EDGES
 from gttf_sampler._backends.scratch import Workspace
 from gttf_sampler.bias import UNIFORM
 from gttf_sampler.rooted import RootedSampler

@@ -117,13 +117,14 @@ def test_interpreter_may_exit_in_the_middle():
         PROGRAM
         + """
     import threading, time
-    from gttf_sampler._backends import group_kernels, threads
+    from gttf_sampler._backends import threads
+    from gttf_sampler._backends.numba import csr
     ids = torch.zeros(10**9, dtype=torch.int8).expand(10**9).numpy()
     counts = torch.zeros(1, dtype=torch.int64).numpy()
     import numpy as np
     def busy(lo, hi):
         for _ in range(3):
-            group_kernels.count_buckets(lo, hi, ids, np.uint64(0), counts)
+            csr.count_buckets(lo, hi, ids, np.uint64(0), counts)
     sample_rooted(adj, torch.arange(3000), [10, 10])
     work = lambda: threads.parallel(busy, 10**9, 10**9)
     threading.Thread(target=work, daemon=True).start()
@@ -168,7 +169,7 @@ def test_missing_cache_directory_only_means_compiling(tmp_path):
     frozen = tmp_path / "site"
     package, python = frozen / "gttf_sampler", shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "gttf_sampler", package, ignore=python)
-    nowhere = package / "_backends" / "__pycache__"
+    nowhere = package / "_backends" / "numba" / "__pycache__"
     nowhere.write_text("not a directory")
     program = """
     from gttf_sampler import backend_info, CompactAdj, traverse
@@ -273,7 +274,7 @@ def test_child_of_a_process_that_compiles_can_compile():
     code = """if True:
         import os, threading, time
         from numba.core.compiler_lock import global_compiler_lock as lock
-        import gttf_sampler._backends.word_kernels
+        import gttf_sampler._backends.numba.rng
 
         def hold():
             with lock:

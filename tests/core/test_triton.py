@@ -34,8 +34,8 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler._backends import triton_launch as how
-from gttf_sampler._backends import triton_run
+from gttf_sampler._backends.triton import launch as how
+from gttf_sampler._backends.triton import rooted as triton_run
 from gttf_sampler.cli.main import main
 from gttf_sampler.gather import gather_columns
 from gttf_sampler.objectives.scores import table_of

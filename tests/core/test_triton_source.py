@@ -13,7 +13,7 @@ import pytest
 
 from gttf_sampler import _backends
 
-FILES = sorted(Path(*_backends.__path__).glob("triton_*.py"))
+FILES = sorted(Path(*_backends.__path__).glob("triton/*.py"))
 SAME = {
     "to",
     "cast",

@@ -1,0 +1,1 @@
+"""The CPU backend: kernels compiled by numba, run by threads; `ops` lists them."""

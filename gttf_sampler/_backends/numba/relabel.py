@@ -1,0 +1,260 @@
+"""Global ids to local ones, in the order of first occurrence."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import int64, uint64
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler._backends.numba.hop import (
+    BY,
+    CELL,
+    FIRST,
+    FLOOR,
+    IDS,
+    LIMIT,
+    NODE_COLUMNS,
+    RELATION,
+    RELATION_COLUMNS,
+    ROOTS,
+    SIZE,
+    STOP,
+    TO,
+    WIDE_CELL,
+    WIDTHS,
+)
+from gttf_sampler._backends.numba.rng import AHEAD, GOLDEN, ONE, compiled, prefetch
+from gttf_sampler._backends.numba.rows import ints, longs
+from gttf_sampler._backends.scratch import NO_TREES, NodeTable
+
+_TREES_AHEAD = np.uint64(16)  # how many slots ahead memory is asked for those of trees
+
+
+@compiled
+def relabel_edges(lo, hi, relations, segments, nodes, slots, base, known, end, to, by):
+    """Gives what walkers lo to hi have reached local ids, in `by`; counts in `known`.
+
+    With `slots`, nodes are looked up in that hash table, (tree, node) pairs where nodes
+    have roots, as trees are apart; else in a table with a cell per node.
+    """
+    for s in range(segments.shape[0]):
+        first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
+        if first >= stop:
+            continue
+        own = relations[segments[s, RELATION]]
+        head, tail = end[first - 1] if first else 0, end[stop - 1]
+        kind = own[BY]
+        there, ids = nodes[kind], longs(nodes[kind, IDS])
+        new = by[head:tail]
+        table = nodes.shape[0], kind, slots, base, known[kind]
+        if slots.size and there[ROOTS]:
+            trees = longs(nodes[own[TO], ROOTS]), longs(there[ROOTS]), there[SIZE]
+            known[kind] = _number_trees(new, to[head:tail], ids, *trees, *table)
+        elif slots.size:
+            known[kind] = _number_hashed(new, ids, *table)
+        elif there[WIDE_CELL]:
+            how = there[FLOOR], there[LIMIT], known[kind], ids
+            known[kind] = _number_nodes(new, longs(there[CELL]), *how)
+        else:
+            how = there[FLOOR], there[LIMIT], known[kind], ids
+            known[kind] = _number_nodes(new, ints(there[CELL]), *how)
+
+
+@compiled
+def _number_nodes(ids, cell, floor, limit, known, nodes):
+    """Replaces ids by local ones in place, appends new nodes; returns their number.
+
+    A cell holds floor + local id if it is below `limit`, else something old. There is
+    no branch on whether a node is new, which nobody could predict.
+    """
+    count, last = int64(known), uint64(ids.size - 1)
+    for e in range(uint64(ids.size)):
+        prefetch(cell, uint64(ids[min(e + AHEAD, last)]))
+        cell_of = uint64(ids[e])
+        value = int64(cell[cell_of])
+        new = int64(value >= limit)
+        value += (floor + count - value) * new
+        cell[cell_of] = value
+        nodes[uint64(count)] = int64(cell_of)
+        count += new
+        ids[e] = value - floor
+    return count
+
+
+@compiled
+def _slot_of(code, slots):
+    """Where to look first for a code: slots are pairs, a power of two in all."""
+    spread = code * GOLDEN
+    return ((spread ^ (spread >> uint64(32))) << ONE) & uint64(slots.size - 1)
+
+
+@compiled
+def _enter(code, value, slots, base):
+    """The value of a code in an open-addressing table; `value` if it is new there.
+
+    Values below `base` are of earlier batches and count as empty.
+    """
+    at, last = _slot_of(code, slots), uint64(slots.size - 1)
+    while slots[at + ONE] >= base:
+        if uint64(slots[at]) == code:
+            return slots[at + ONE]
+        at = (at + uint64(2)) & last
+    slots[at], slots[at + ONE] = int64(code), value
+    return value
+
+
+@compiled
+def _number_hashed(ids, nodes, kinds, kind, slots, base, known):
+    """`_number_nodes` with a hash table for the nodes of all types."""
+    count, last = int64(known), uint64(ids.size - 1)
+    for e in range(uint64(ids.size)):
+        ahead = uint64(ids[min(e + _TREES_AHEAD, last)]) * uint64(kinds)
+        prefetch(slots, _slot_of(ahead + uint64(kind), slots))
+        id_ = ids[e]
+        code = uint64(id_) * uint64(kinds) + uint64(kind)
+        value = _enter(code, base + count, slots, base) - base
+        nodes[uint64(count)] = id_
+        count += int64(value == count)
+        ids[e] = value
+    return count
+
+
+@compiled
+def _number_trees(
+    ids, to, nodes, root_of, roots, size, kinds, kind, slots, base, known
+):
+    """`_number_hashed` where a node is another one in every tree."""
+    count, last = int64(known), uint64(ids.size - 1)
+    for e in range(uint64(ids.size)):
+        soon = min(e + _TREES_AHEAD, last)
+        root = root_of[uint64(to[soon])]
+        ahead = uint64(root * size + ids[soon]) * uint64(kinds) + uint64(kind)
+        prefetch(slots, _slot_of(ahead, slots))
+        root, id_ = root_of[uint64(to[e])], ids[e]
+        code = uint64(root * size + id_) * uint64(kinds) + uint64(kind)
+        value = _enter(code, base + count, slots, base) - base
+        nodes[uint64(count)], roots[uint64(count)] = id_, root
+        count += int64(value == count)
+        ids[e] = value
+    return count
+
+
+@compiled
+def insert_nodes(nodes, known, slots, base):
+    """Enters all nodes that are known into their tables; of equal ones the first."""
+    kinds = nodes.shape[0]
+    for kind in range(kinds):
+        own, ids = nodes[kind], longs(nodes[kind, IDS])
+        if slots.size:
+            roots = longs(own[ROOTS])
+            for i in range(known[kind]):
+                code = uint64(ids[i])
+                if own[ROOTS]:
+                    code += uint64(roots[i] * own[SIZE])
+                code = code * uint64(kinds) + uint64(kind)
+                _enter(code, base + i, slots, base)
+        elif own[WIDE_CELL]:
+            cells = longs(own[CELL])
+            for i in range(known[kind] - 1, -1, -1):
+                cells[uint64(ids[i])] = own[FLOOR] + i
+        else:
+            narrow = ints(own[CELL])
+            for i in range(known[kind] - 1, -1, -1):
+                narrow[uint64(ids[i])] = own[FLOOR] + i
+
+
+@compiled
+def first_position_kernel(ids, cell, floor, out):
+    """See `torch.relabel`; False if an id has no cell."""
+    limit, last = floor + ids.size, cell.size - 1
+    sound = True
+    for i in range(ids.size):
+        at = uint64(ids[i]) if ids[i] >= 0 else uint64(last)
+        if at > uint64(last):
+            at, sound = uint64(last), False
+        value = int64(cell[at])
+        if value >= limit:
+            value = floor + i
+            cell[at] = value
+        out[i] = value - floor
+    return sound
+
+
+@compiled
+def compress_kernel(mask, out):
+    count = 0
+    for i in range(uint64(mask.size)):
+        out[uint64(count)] = int64(i)
+        count += mask[i]
+
+
+def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
+    """Where each id stands first; see `torch.relabel`."""
+    out = torch.empty_like(ids)
+    if not first_position_kernel(ids.numpy(), table.numpy(), floor, out.numpy()):
+        _check.changed()
+    return out
+
+
+def compress(mask: Tensor, size: int) -> Tensor:
+    """The positions where `mask` holds; see `torch.relabel`."""
+    out = torch.empty(size + 1, dtype=torch.int64, device="cpu")
+    compress_kernel(mask.numpy(), out.numpy())
+    return out[:size]
+
+
+class Numbers:
+    """Local ids of the nodes of one type, in the order of their discovery.
+
+    Args:
+        seeds: [b], the first ones; of equal ones the first counts.
+        table: scratch with a cell per node.
+        size: how many nodes there are.
+        most: no more than so many others will be reached.
+    """
+
+    def __init__(self, seeds: Tensor, table: NodeTable, size: int, most: int) -> None:
+        count = seeds.numel()
+        numbers = count + min(size, most + 1)
+        self.known = np.array([count], np.int64)
+        self.ids = np.empty(max(2 * count, 1 << 10), np.int64)
+        self.ids[:count] = seeds.numpy()
+        self.cell = table.cell
+        floor = table.reserve(numbers)
+        self.row = np.zeros((1, NODE_COLUMNS), np.int64)
+        self.row[0, SIZE], self.row[0, FLOOR] = size, floor
+        self.row[0, LIMIT] = floor + numbers
+        self.row[0, CELL] = self.cell.data_ptr()
+        self.row[0, WIDE_CELL] = WIDTHS[self.cell.dtype]
+        self._note()
+        insert_nodes(self.row, self.known, NO_TREES.slots, 0)
+
+    def _note(self) -> None:
+        """Writes down where the ids are now."""
+        self.row[0, IDS] = self.ids.__array_interface__["data"][0]
+
+    def number(self, reached: Tensor) -> Tensor:
+        """Local ids of nodes [e], written over them; new ones are appended."""
+        known, by = int(self.known[0]), reached.numpy()
+        needed = known + by.size + 1
+        if self.ids.size < needed:
+            larger = np.empty(needed + needed // 2, np.int64)
+            larger[:known] = self.ids[:known]
+            self.ids = larger
+        self._note()
+        relations = np.zeros((1, RELATION_COLUMNS), np.int64)
+        segments = np.array([[0, 0, 1, 0, 1]], np.int64)  # one walker took all of them
+        table = relations, segments, self.row, NO_TREES.slots, 0
+        relabel_edges(0, 1, *table, self.known, np.array([by.size]), by, by)
+        return reached
+
+    @property
+    def count(self) -> int:
+        """How many nodes are known."""
+        return int(self.known[0])
+
+    def nodes(self) -> Tensor:
+        """All nodes that are known."""
+        return torch.from_numpy(self.ids[: self.count])

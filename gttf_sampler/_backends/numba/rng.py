@@ -1,0 +1,106 @@
+"""Random words, memory asked ahead, and how kernels are compiled: what all others use.
+
+Every kernel works on the range [lo, hi) of its outermost dimension, so that threads can
+share it, releases the GIL, and computes what the function of the same purpose in
+`torch.rng` computes, bit for bit. Indices are unsigned: numba then leaves out the test
+for negative ones, and the loops over random words become vector instructions.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.extending import intrinsic
+
+from gttf_sampler import random
+from gttf_sampler._backends.numba.cache import guard, stamp_of
+
+GOLDEN = np.uint64(random.GOLDEN & random.WORD)
+ONE, HALF = np.uint64(1), np.uint64(32)
+AHEAD = np.uint64(48)  # how many entries ahead memory is asked for what it holds
+_FIRST, _SECOND = (np.uint64(each & random.WORD) for each in random.MULTIPLIERS)
+_LOW32 = np.uint64(random.LOW32)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+# A process that forks while one of its threads compiles would leave the child a lock
+# that nobody opens, and the child's first kernel would wait for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
+
+
+_STAMP = stamp_of(Path(__file__).parent.glob("*.py"))
+
+
+def compiled(function, **how):
+    """The function as machine code, kept on disk where there is a place to keep it."""
+    try:
+        return guard(numba.njit(nogil=True, **how)(function), _STAMP)
+    except RuntimeError:  # no folder of the user's own: compile anew in every process
+        return numba.njit(nogil=True, **how)(function)
+
+
+def cached() -> bool:
+    """Whether an earlier process has left machine code on disk."""
+    where = mix.stats.cache_path
+    return where is not None and any(Path(where).glob("*.nbi"))
+
+
+@intrinsic
+def prefetch(_, array, index):
+    """Asks memory for array[index], which is read soon, and does not wait for it."""
+
+    def emit(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        call = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        where = builder.bitcast(builder.gep(data, [args[1]]), byte)
+        builder.call(call, [where, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, index), emit
+
+
+@compiled
+def mix(word):
+    word = (word ^ (word >> _30)) * _FIRST
+    word = (word ^ (word >> _27)) * _SECOND
+    return word ^ (word >> _31)
+
+
+@compiled
+def bits(stream, draw):
+    return mix(stream + (draw + ONE) * GOLDEN)
+
+
+@compiled
+def below(word, bound):
+    return (((word & _LOW32) * bound >> HALF) + (word >> HALF) * bound) >> HALF
+
+
+@intrinsic
+def below_wide(_, word, bound):
+    """⌊word · bound / 2⁶⁴⌋ of unsigned numbers: the upper half of one product."""
+
+    def emit(context, builder, signature, args):
+        wide = ir.IntType(128)
+        left, right = (builder.zext(arg, wide) for arg in args)
+        upper = builder.lshr(builder.mul(left, right), wide(64))
+        return builder.trunc(upper, ir.IntType(64))
+
+    return types.uint64(word, bound), emit
+
+
+def word(key: random.Key) -> Any:
+    """A key as the unsigned number that kernels take."""
+    return np.uint64(int(key) & random.WORD)

@@ -1,0 +1,441 @@
+"""Rooted sampling of the fast CPU backend: draws shared by threads, numbers by one.
+
+A hop is drawn in parts; while the nodes of one part get their numbers, which has to be
+done in order, the next ones are drawn. Relations without a frontier take no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler._backends.memory import Array, borrow, give_back, lend
+from gttf_sampler._backends.numba import hop as columns
+from gttf_sampler._backends.numba.hop import draw, gather, measure, translate
+from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
+from gttf_sampler._backends.numba.rng import word
+from gttf_sampler._backends.numba.small import FEW_EDGES, sample_small
+from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.scratch import NO_TREES, TREES
+from gttf_sampler._backends.threads import Parts, parallel
+from gttf_sampler.random import fold
+
+PARTS, PART = 8, 1 << 13  # how finely drawing and numbering a hop are interleaved
+REALS = columns.FLOAT32, columns.FLOAT64
+
+
+def rooted(plan: Plan, batch: Batch) -> Rooted | None:
+    """Rooted sampling by laws; None where one has none; see `torch.rooted`."""
+    found = _relations(plan, batch)
+    if found is None:
+        return None
+    relations, kept = found
+    expected = plan.usual.get("edges")
+    if expected is None:
+        expected = plan.most_edges(batch.seeds)
+    if expected < FEW_EDGES:
+        small = sample_small(plan, batch, relations)
+        if small is not None:
+            return small
+    plan.ensure_nodes(batch)
+    tables = _Tables(plan, batch)
+    reached, taken = _Reached(plan, batch, tables), _Taken(plan)
+    owners = plan, batch, kept, tables, reached
+    for hop in range(plan.depth):
+        _sample_hop(plan, batch, hop, relations, reached, taken, owners)
+    check_relations(relations)
+    tables.give_back()
+    ends = taken.result(relations, owners)
+    return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
+
+
+def check_relations(relations: Array) -> None:
+    """Refuses a batch of a graph that was edited to lead out of itself."""
+    if relations[:, columns.CHANGED].any():
+        _check.changed()
+
+
+def _ends(index: Tensor, sizes: list[int]) -> tuple[list[Tensor], list[Tensor]]:
+    """Senders and receivers of every relation, as `rooted_kernels.gather` made them."""
+    both = index.split([size for size in sizes for _ in range(2)])
+    return list(both[::2]), list(both[1::2])
+
+
+class _Tables:
+    """Scratch tables of a batch, which are lost if it ends in an error.
+
+    Attributes:
+        rows: a row per node type for the kernels.
+        trees: the table of trees, empty if they are not apart.
+    """
+
+    def __init__(self, plan: Plan, batch: Batch) -> None:
+        self.plan, self.cells = plan, []
+        self.rows = np.zeros((len(plan.sizes), columns.NODE_COLUMNS), np.int64)
+        self.rows[:, columns.SIZE] = plan.sizes
+        self.trees = NO_TREES
+        if batch.apart:
+            self.trees = plan.pools[0].take_trees()
+            return
+        self.cells = plan.take_tables()
+        most = plan.most_edges(batch.seeds) + 1
+        for row, seeds, own in zip(self.rows, batch.seeds, self.cells, strict=True):
+            numbers = seeds.numel() + min(int(row[columns.SIZE]), most)
+            floor = own.reserve(numbers)
+            row[columns.CELL] = own.cell.data_ptr()
+            row[columns.WIDE_CELL] = columns.WIDTHS[own.cell.dtype]
+            row[columns.FLOOR], row[columns.LIMIT] = floor, floor + numbers
+
+    def tree(self) -> tuple[Array, int]:
+        """The slots of the table of trees, and a base for this batch."""
+        return self.trees.begin() if self.trees is not NO_TREES else (NO_TREES.slots, 0)
+
+    def give_back(self) -> None:
+        """Lets others have the tables."""
+        if self.cells:
+            self.plan.give_back(self.cells)
+        elif self.trees is not NO_TREES:
+            self.plan.pools[0].give_back(TREES, self.trees)
+
+
+def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
+    """The table that kernels read, and tensors that must outlive it.
+
+    None if there is a relation that they cannot read.
+    """
+    rows: list[tuple[int, ...]] = []
+    held = _Held()
+    for (adj, to, by, _), law in zip(plan.relations, batch.laws, strict=True):
+        col, rowptr = adj.col, adj.rowptr
+        if law is None or col.dtype not in columns.WIDTHS or not col.is_contiguous():
+            return None
+        if rowptr.dtype != torch.int64 or not rowptr.is_contiguous():
+            return None
+        edges = col.numel()
+        names, wide = 0, 0
+        if batch.original and adj.edge_id is not None:
+            names, wide = adj.edge_id.data_ptr(), columns.WIDTHS[adj.edge_id.dtype]
+            edges = min(edges, adj.edge_id.numel())
+        mass, time, kind, latest, before, hidden, hides = 0, 0, 0, 0, 0, 0, 0
+        if law.mass is not None:
+            mass = law.mass.data_ptr()
+            edges = min(edges, law.mass.numel())
+        if law.time is not None:
+            kind = columns.KINDS.get(law.time.dtype, 0)
+            if not kind or not law.time.is_contiguous():
+                return None
+            time = law.time.data_ptr()
+            edges = min(edges, law.time.numel())
+            dtype = torch.float64 if kind in REALS else torch.int64
+            latest = held.address(law.latest, dtype)
+            before = held.address(law.before, dtype)
+        if law.hidden is not None:
+            hidden, hides = held.address(law.hidden, torch.int64), law.hidden.numel()
+        rows.append(
+            (
+                *(rowptr.data_ptr(), col.data_ptr(), columns.WIDTHS[col.dtype]),
+                *(mass, law.gaps, time, kind, latest, before, law.last),
+                *(hidden, hides, to, by, names, wide),
+                *(rowptr.numel() - 1, edges, adj.num_cols, False),
+            )
+        )
+    shape = (len(rows), columns.RELATION_COLUMNS)
+    return np.array(rows, np.int64).reshape(shape), held.tensors
+
+
+class _Held:
+    """Tensors that kernels read by their addresses, as numbers they understand."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self._known: dict[tuple[int, torch.dtype], int] = {}
+
+    def address(self, values: Tensor | None, dtype: torch.dtype) -> int:
+        """Where values of that type are; 0 if there are none."""
+        if values is None:
+            return 0
+        known = self._known.get((id(values), dtype))
+        if known is None:
+            own = values.to("cpu", dtype).contiguous()
+            self.tensors += [values, own]  # the first, so that no other gets its id
+            known = self._known[id(values), dtype] = own.data_ptr()
+        return known
+
+
+def _sample_hop(
+    plan: Plan,
+    batch: Batch,
+    hop: int,
+    relations: Array,
+    reached: _Reached,
+    taken: _Taken,
+    owners: Any,
+) -> None:
+    """Draws for all frontiers and numbers what they reach.
+
+    `owners` have the memory that is read by its address.
+    """
+    segments, width = reached.segments(plan, hop)
+    if width == 0:
+        reached.close_hop()
+        taken.close_hop([])
+        return
+    scratch = [borrow(width) for _ in range(3)]
+    rows = [array[:width] for array in scratch]  # start, count, end
+    end = rows[2]
+    table = relations, segments, reached.table
+    searches = 4 if relations[:, columns.KIND].any() else 1
+    how_much = width, searches * width
+    measured = *table, plan.replace, *rows
+    parallel(measure, *how_much, *measured, owners=owners)
+    np.cumsum(end, out=end)
+    drawn = int(end[-1])
+    _check.fits("fanouts", 24 * drawn)
+    ends = end[segments[:, columns.STOP] - 1].tolist()
+    sizes = [last - first for first, last in zip([0, *ends], ends, strict=False)]
+    reached.make_room(segments, relations, sizes)
+    new = taken.room(drawn)  # edge, to, by
+    parts = max(1, min(PARTS, drawn // PART))
+    bounds = [width * part // parts for part in range(parts + 1)]
+    how = word(fold(batch.key, hop)), plan.replace, batch.apart
+    args = *table, *how, *rows, *new
+    with Parts(draw, bounds, *args, owners=owners) as drawing:
+        for part, (lo, hi) in enumerate(pairwise(bounds)):
+            drawing.wait(part)  # the next ones are drawn while it is numbered
+            relabel_edges(lo, hi, *table, *reached.tree, reached.known, end, *new[1:])
+    for array in scratch:
+        give_back(array)
+    reached.close_hop()
+    taken.close_hop(list(zip(segments[:, 0].tolist(), sizes, strict=True)))
+
+
+class _Reached:
+    """The nodes of every type, in the order of their discovery.
+
+    Attributes:
+        table: a row per node type for the kernels.
+        known: how many nodes of each type there are.
+        tree: the slots of the table of trees, empty if they share nodes, and its base.
+        hops: per node type, how many were new in each hop.
+    """
+
+    def __init__(self, plan: Plan, batch: Batch, tables: _Tables) -> None:
+        self.apart, self.table, self.trees = batch.apart, tables.rows, tables.trees
+        counts = [seeds.numel() for seeds in batch.seeds]
+        self.known = np.array(counts, np.int64)
+        self.hops = [[count] for count in counts]
+        self.begin = [0] * len(counts)
+        self.ids: list[Array] = []
+        self.roots: list[Array] = []
+        self.usual = plan.usual.setdefault("nodes", [0] * len(counts))
+        for kind, (seeds, count) in enumerate(zip(batch.seeds, counts, strict=True)):
+            expected = max(count + 1, self.usual[kind])
+            self.ids.append(borrow(expected))
+            self.ids[kind][:count] = seeds.numpy()
+            if batch.apart:
+                first = batch.first_root[kind]
+                self.roots.append(borrow(expected))
+                self.roots[kind][:count] = np.arange(first, first + count)
+            self._note(kind)
+        self.tree = tables.tree()
+        self._enter(sum(counts), anew=True)
+
+    def _note(self, kind: int) -> None:
+        """Writes down where the arrays of a type are now."""
+        self.table[kind, columns.IDS] = _address(self.ids[kind])
+        if self.apart:
+            self.table[kind, columns.ROOTS] = _address(self.roots[kind])
+
+    def _enter(self, needed: int, anew: bool = False) -> None:
+        """Enters the nodes; for trees, wherever their table has to be larger."""
+        if self.apart and self.trees.make_room(needed):
+            self.tree, anew = self.trees.begin(), True
+        if anew:
+            insert_nodes(self.table, self.known, *self.tree)
+
+    def segments(self, plan: Plan, hop: int) -> tuple[Array, int]:
+        """The walkers of a hop: a row per relation that has any, and their number."""
+        rows, width, known = [], 0, self.known.tolist()
+        for number, relation in enumerate(plan.relations):
+            fanout = relation.fanouts[hop]
+            begin = self.begin[relation.to]
+            count = known[relation.to] - begin
+            if count and fanout:
+                rows.append((number, width, width + count, begin, fanout))
+                width += count
+        shape = (len(rows), columns.SEGMENT_COLUMNS)
+        return np.array(rows, np.int64).reshape(shape), width
+
+    def make_room(self, segments: Array, relations: Array, sizes: list[int]) -> None:
+        """Makes room for as many new nodes as there are edges."""
+        more: dict[int, int] = {}
+        kinds = relations[segments[:, columns.RELATION], columns.BY].tolist()
+        for kind, size in zip(kinds, sizes, strict=True):
+            more[kind] = more.get(kind, 0) + size
+        known = self.known.tolist()
+        for kind, size in more.items():
+            needed = known[kind] + size + 1
+            self.ids[kind] = _with_room(self.ids[kind], known[kind], needed)
+            if self.apart:
+                self.roots[kind] = _with_room(self.roots[kind], known[kind], needed)
+            self._note(kind)
+        self._enter(sum(known) + sum(sizes))
+
+    def close_hop(self) -> None:
+        """Counts the new nodes, which are the next frontier."""
+        known = self.known.tolist()
+        for kind, hops in enumerate(self.hops):
+            self.begin[kind] += hops[-1]
+            hops.append(known[kind] - self.begin[kind])
+
+    def result(self) -> tuple[list[Tensor], list[Tensor] | None]:
+        """Node ids and, if trees are apart, their numbers, per type."""
+        known = self.known.tolist()
+        self.usual[:] = [count + count // 8 for count in known]
+        nodes = [lend(ids, count) for ids, count in zip(self.ids, known, strict=True)]
+        if not self.apart:
+            return nodes, None
+        pairs = zip(self.roots, known, strict=True)
+        return nodes, [lend(roots, count) for roots, count in pairs]
+
+
+class _Taken:
+    """The edges of all relations, hop after hop, in three arrays.
+
+    Attributes:
+        hops: per relation, how many were taken in each hop.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.used, self.usual = 0, plan.usual
+        self.moves: list[tuple[int, int, int]] = []
+        self.hops: list[list[int]] = [[] for _ in plan.relations]
+        expected = plan.usual.get("edges", 0)
+        self.arrays = tuple(borrow(expected) for _ in range(3))
+
+    def room(self, count: int) -> tuple[Array, ...]:
+        """Room for `count` more edges: edge, to, by."""
+        needed = self.used + count
+        self.arrays = tuple(_with_room(x, self.used, needed) for x in self.arrays)
+        return tuple(x[self.used : needed] for x in self.arrays)
+
+    def close_hop(self, sizes: list[tuple[int, int]]) -> None:
+        """Notes what a hop has taken: (relation, edges) in order."""
+        for hops in self.hops:
+            hops.append(0)
+        for relation, size in sizes:
+            self.hops[relation][-1] = size
+            self.moves.append((relation, self.used, size))
+            self.used += size
+
+    def result(
+        self, relations: Array, owners: Any
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Row, col and edge of every relation."""
+        used, sizes = self.used, [sum(hops) for hops in self.hops]
+        self.usual["edges"] = used + used // 8
+        if len(sizes) == 1:  # it is in order already
+            names = relations[0, columns.EDGE_ID], relations[0, columns.WIDE_ID]
+            edge, to, by = self.arrays
+            if names[0]:
+                parallel(translate, used, used, *names, edge, owners=owners)
+            return [lend(by, used)], [lend(to, used)], [lend(edge, used)]
+        index, edge = borrow(2 * used), borrow(used)
+        moves = np.array(self.moves, np.int64).reshape(len(self.moves), 3)
+        gather(moves, relations, *self.arrays, index, edge)
+        for array in self.arrays:
+            give_back(array)
+        rows, cols = _ends(lend(index, 2 * used), sizes)
+        return rows, cols, list(lend(edge, used).split(sizes))
+
+
+def _address(array: Array) -> int:
+    """Where the cells of an array are."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _with_room(array: Array, used: int, needed: int) -> Array:
+    """`array` with at least `needed` cells, of which the first `used` are kept."""
+    if array.size >= needed:
+        return array
+    larger = borrow(max(needed, array.size + array.size // 2))
+    larger[:used] = array[:used]
+    return larger
+
+
+class Walkers(Protocol):
+    """Walkers on local rows, in trees, and what their streams depend on; all [w]."""
+
+    @property
+    def row(self) -> Tensor:
+        """The numbers of their rows."""
+
+    @property
+    def root(self) -> Tensor:
+        """Their trees; empty if no law asks."""
+
+    @property
+    def who(self) -> Tensor:
+        """What tells each from all others."""
+
+
+def asked(
+    plan: Plan, batch: Batch, walkers: Sequence[Walkers]
+) -> list[tuple[Tensor, Tensor, Tensor] | None] | None:
+    """Per relation how many edges each walker takes, these, and where they lead.
+
+    None for a relation that takes nothing; None in all if kernels cannot read a law.
+    """
+    found = _relations(plan, batch)
+    if found is None:
+        return None
+    relations, kept = found
+    segments, width = _asked_segments(plan, walkers)
+    start, count, end = (np.empty(width, np.int64) for _ in range(3))
+    nodes = np.zeros((len(walkers), columns.NODE_COLUMNS), np.int64)
+    for own, some in zip(nodes, walkers, strict=True):
+        own[columns.IDS] = some.row.data_ptr()
+        own[columns.ROOTS] = some.root.data_ptr()
+    owners = plan, batch, kept, list(walkers)
+    how = relations, segments, nodes, plan.replace, start, count, end
+    parallel(measure, width, 4 * width, *how, owners=owners)
+    sizes = end.copy()
+    np.cumsum(end, out=end)
+    drawn = int(end[-1]) if width else 0
+    edge, to, by = (np.empty(drawn, np.int64) for _ in range(3))
+    # kernels give walker i the stream of ids[i] + roots[i] · SIZE, which is to be `who`
+    nodes, rest = nodes.copy(), [some.who - some.row for some in walkers]
+    nodes[:, columns.SIZE] = 1
+    for own, shift in zip(nodes, rest, strict=True):
+        own[columns.ROOTS] = shift.data_ptr()
+    key = word(batch.key)
+    args = relations, segments, nodes, key, plan.replace, True, start, count, end
+    out, owned = (edge, to, by), (owners, rest)
+    parallel(draw, width, drawn, *args, *out, owners=owned)
+    check_relations(relations)
+    taken: list[tuple[Tensor, Tensor, Tensor] | None] = [None] * len(plan.relations)
+    for number, first, stop, _, _ in segments.tolist():
+        head, tail = int(end[first - 1]) if first else 0, int(end[stop - 1])
+        parts = sizes[first:stop], edge[head:tail], by[head:tail]
+        counted, edges, nodes_reached = (torch.from_numpy(x) for x in parts)
+        taken[number] = counted, edges, nodes_reached
+    return taken
+
+
+def _asked_segments(plan: Plan, walkers: Sequence[Walkers]) -> tuple[Array, int]:
+    """A row for each relation that takes anything, and how many walkers there are."""
+    rows, width = [], 0
+    for number, relation in enumerate(plan.relations):
+        count, (fanout,) = walkers[relation.to].row.numel(), relation.fanouts
+        if count and fanout:
+            rows.append((number, width, width + count, 0, fanout))
+            width += count
+    shape = (len(rows), columns.SEGMENT_COLUMNS)
+    return np.array(rows, np.int64).reshape(shape), width

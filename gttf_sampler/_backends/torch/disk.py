@@ -1,0 +1,80 @@
+"""Rows from files without compiled code: the reference of the kernels."""
+
+import mmap
+import os
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gttf_sampler._backends.threads import READERS, READS, held, run
+from gttf_sampler._backends.types import Reads
+
+FEWEST, MOST = 4, 512  # runs that a thread takes at a time
+_seeking = Lock()  # on Windows, where files are read from where the last one stopped
+
+
+def read_all(reads: Reads, owner: Any) -> None:
+    """Reads all runs into where they belong; notes which of them failed.
+
+    `owner` is that of the open file, which must live as long as somebody reads.
+    """
+    spread(read_runs, reads, owner)
+
+
+def spread(read: Callable[[Reads, int, int], None], reads: Reads, owner: Any) -> None:
+    """Has so many threads read that the disk is busy while each of them waits."""
+    count = reads.runs
+    step = min(MOST, max(FEWEST, count // (4 * READS)))
+    calls = [
+        partial(held, (owner, reads), read, reads, lo, min(lo + step, count))
+        for lo in range(0, count, step)
+    ]
+    run(calls, READERS)
+
+
+def read_runs(reads: Reads, lo: int, hi: int) -> None:
+    """Reads runs lo to hi, one after the other."""
+    out = reads.out
+    for number in range(lo, hi):
+        a, b = int(reads.start[number]), int(reads.start[number + 1])
+        ids = torch.from_numpy(reads.ids[a:b])
+        try:
+            rows = run_at(reads, int(ids[0]), int(ids[-1]))
+        except OSError:
+            rows = None
+        if rows is None:
+            reads.failed[number] = 1
+        else:
+            out[torch.from_numpy(reads.place[a:b])] = rows[ids - ids[0]]
+
+
+def run_at(reads: Reads, first: int, last: int) -> Tensor | None:
+    """uint8 [last - first + 1, stride], all rows between; None if the file is short."""
+    begin = reads.base + first * reads.stride
+    end = reads.base + (last + 1) * reads.stride
+    start = begin // reads.align * reads.align
+    size = -(-(end - start) // reads.align) * reads.align
+    buffer: Any = mmap.mmap(-1, size) if reads.align > 1 else bytearray(size)
+    got = 0
+    while got < end - start:
+        more = read_at(reads.handle, memoryview(buffer)[got:], start + got)
+        if more == 0:
+            return None
+        got += more
+    flat = torch.frombuffer(buffer, dtype=torch.uint8)
+    return flat[begin - start : end - start].view(-1, reads.stride)
+
+
+def read_at(handle: int, into: memoryview, offset: int) -> int:
+    """Reads as much as comes at once; returns how much that was, 0 at the end."""
+    if hasattr(os, "preadv"):
+        return os.preadv(handle, [into], offset)
+    with _seeking:
+        os.lseek(handle, offset, os.SEEK_SET)
+        data = os.read(handle, into.nbytes)
+    into[: len(data)] = data
+    return len(data)

@@ -1,0 +1,31 @@
+"""First occurrences of ids: what local ids are counted by."""
+
+import torch
+from torch import Tensor
+
+from gttf_sampler._backends.torch.rows import take
+
+
+def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
+    """Where the id of each entry stands first in `ids` [e].
+
+    `table` [n + 1] holds nothing below `floor` + e on entry: its cells are won by
+    the smallest position, and what an earlier call left there is larger. The last cell
+    takes the entries that are -1.
+    """
+    cell = ids.masked_fill(ids < 0, table.numel() - 1)
+    position = torch.arange(
+        floor, floor + ids.numel(), dtype=table.dtype, device=ids.device
+    )
+    table.scatter_reduce_(0, cell, position, "amin")
+    return take(table, cell).to(torch.int64).sub_(floor)
+
+
+def first_position_sorted(ids: Tensor) -> Tensor:
+    """Where the id of each entry stands first, by sorting: for ids of any size."""
+    ordered, order = ids.sort(stable=True)
+    position = torch.arange(ids.numel(), device=ids.device)
+    starts = torch.ones_like(ids, dtype=torch.bool)
+    starts[1:] = ordered[1:] != ordered[:-1]
+    group = position.where(starts, 0).cummax(0).values
+    return torch.empty_like(ids).scatter_(0, order, take(order, group))

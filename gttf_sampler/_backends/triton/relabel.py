@@ -1,0 +1,284 @@
+"""First occurrences of nodes, and the local ids of those that a hop has found.
+
+    enter     the seeds are level 0, and claim their nodes
+    mark      which edges of a hop have claimed a node that is new
+    number    how many are new before each block, per node type
+    settle    the new nodes, in order of discovery
+
+A node is claimed in a cell that the smallest position wins. A cell belongs to a node,
+and what earlier batches have left there is larger than all positions of this one. Where
+trees are apart, it belongs to a (tree, node) pair that is found in an open-addressing
+hash table: all codes first, then all positions. Which slot a code gets may depend on
+who comes first; the smallest position in it does not.
+"""
+
+import triton
+import triton.language as tl
+
+from gttf_sampler._backends.triton import columns as tt
+from gttf_sampler._backends.triton.rng import any_of, longs, mix
+
+SPARE = tl.constexpr(256)  # slots behind the table, for lanes that have no code
+EMPTY = tl.constexpr((1 << 63) - 1)  # as a code, and as a position
+
+
+@triton.jit
+def _top(wide):
+    """The largest number that a cell can hold."""
+    return tl.where(wide != 0, 0x7FFFFFFFFFFFFFFF, 0x7FFFFFFF)
+
+
+@triton.jit
+def find_slot(keys, slots, code, lane, mask):
+    """The slot of every code, which is entered where it is new."""
+    last = slots - 1
+    slot = mix(code.to(tl.uint64)).to(tl.int64) & last
+    slot = tl.where(mask, slot, slots + (lane & (SPARE - 1)))
+    waiting = mask
+    empty = tl.zeros_like(code) + EMPTY
+    while any_of(waiting):
+        found = tl.atomic_cas(keys + slot, empty, code)
+        waiting = waiting & (found != EMPTY) & (found != code)
+        slot = tl.where(waiting, (slot + 1) & last, slot)
+    return slot
+
+
+@triton.jit
+def claim(kind, node, code, position, mask, slots, APART: tl.constexpr):
+    """Claims nodes of a type for positions; returns the place of each one's cell."""
+    cells, wide = tl.load(kind + tt.CELLS), tl.load(kind + tt.WIDE_CELLS)
+    if APART:
+        place = find_slot(longs(cells), slots, code, position, mask)
+        tl.atomic_min(longs(cells) + slots + SPARE + place, position, mask=mask)
+    else:
+        place = node
+        value = position + (_top(wide) + tl.load(kind + tt.FLOOR))
+        if wide != 0:
+            tl.atomic_min(longs(cells) + place, value, mask=mask)
+        else:
+            narrow = cells.to(tl.pointer_type(tl.int32))
+            tl.atomic_min(narrow + place, value.to(tl.int32), mask=mask)
+    return place
+
+
+@triton.jit
+def claimed(kind, place, mask, slots, APART: tl.constexpr):
+    """The smallest position that has claimed a cell."""
+    cells, wide = tl.load(kind + tt.CELLS), tl.load(kind + tt.WIDE_CELLS)
+    if APART:
+        found = tl.load(longs(cells) + slots + SPARE + place, mask=mask, other=0)
+    else:
+        floor = _top(wide) + tl.load(kind + tt.FLOOR)
+        if wide != 0:
+            found = tl.load(longs(cells) + place, mask=mask, other=0) - floor
+        else:
+            narrow = cells.to(tl.pointer_type(tl.int32))
+            found = tl.load(narrow + place, mask=mask, other=0).to(tl.int64) - floor
+    return found
+
+
+@triton.jit
+def release(kind, place, mask):
+    """Leaves cells as if nobody had ever claimed them."""
+    cells, wide = tl.load(kind + tt.CELLS), tl.load(kind + tt.WIDE_CELLS)
+    top = tl.zeros_like(place) + _top(wide)
+    if wide != 0:
+        tl.store(longs(cells) + place, top, mask=mask)
+    else:
+        narrow = cells.to(tl.pointer_type(tl.int32))
+        tl.store(narrow + place, top.to(tl.int32), mask=mask)
+
+
+@triton.jit(do_not_specialize=["old_slots", "slots"])
+def rehash(old, old_slots, keys, slots, B: tl.constexpr):
+    """Moves the entries of a hash table into a larger one."""
+    at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    code = tl.load(old + at, mask=at < old_slots, other=EMPTY)
+    mask = code != EMPTY
+    value = tl.load(old + old_slots + SPARE + at, mask=mask, other=0)
+    place = find_slot(keys, slots.to(tl.int64), code, at, mask)
+    tl.store(keys + slots + SPARE + place, value, mask=mask)
+
+
+@triton.jit
+def _look_ahead(words, row, hop, types, relations, depth, by, node, new):
+    """Adds up the edges in front of new nodes, where all of them will be taken."""
+    if hop < depth:
+        for relation in range(relations):
+            own = tt.relation_row(words, relation, types, depth)
+            fanout = tl.load(own + tt.FANOUTS + hop)
+            if (tl.load(own + tt.TO) == by) & (fanout < 0):
+                rowptr = longs(tl.load(own + tt.ROWPTR))
+                begin = tl.load(rowptr + node, mask=new, other=0)
+                count = tl.load(rowptr + node + 1, mask=new, other=0) - begin
+                tl.atomic_add(row + types + relations + relation, tl.sum(count, 0))
+
+
+@triton.jit(do_not_specialize=["types", "relations", "depth", "slots"])
+def enter(
+    words,
+    levels,
+    types,
+    relations,
+    depth,
+    seeds,
+    roots,
+    slots,
+    APART: tl.constexpr,
+    B: tl.constexpr,
+):
+    """Level 0: the seeds of every type; of equal ones the first claims the node."""
+    kind = words + tl.program_id(1) * tt.TYPE_COLUMNS
+    here = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    count, first = tl.load(kind + tt.SEEDS), tl.load(kind + tt.FIRST_SEED)
+    level = tt.level_row(levels, 0, types, relations)
+    if tl.program_id(0) == 0:
+        by = tl.program_id(1)
+        start = tt.node_start(level, types, relations) + by
+        tl.store(level + by, count)
+        tl.store(start, first)
+        tl.store(start + types, tl.zeros_like(first))
+        place = tt.address(level, types, relations, 0)
+        tl.store(place + tt.IDS, seeds.to(tl.int64))
+        tl.store(place + tt.ROOTS, roots.to(tl.int64))
+    mask = here < count
+    node = tl.load(seeds + first + here, mask=mask, other=0)
+    code = node
+    if APART:
+        root = tl.load(kind + tt.FIRST_ROOT) + here
+        tl.store(roots + first + here, root, mask=mask)
+        code = (root * tl.load(kind + tt.SIZE) + node) * types + tl.program_id(1)
+    claim(kind, node, code, first + here, mask, slots.to(tl.int64), APART)
+    by = tl.program_id(1)
+    _look_ahead(words, level, 0, types, relations, depth, by, node, mask)
+
+
+@triton.jit
+def _hop_edges(level, types, relations, relation, block, B: tl.constexpr):
+    """The edges of a block of a relation: places in the hop, and which are there."""
+    here = block * B + tl.arange(0, B).to(tl.int64)
+    mask = here < tl.load(level + types + relation)
+    return tl.load(tt.edge_start(level, types, relations) + relation) + here, mask
+
+
+@triton.jit(
+    do_not_specialize=["hop", "types", "relations", "depth", "position", "slots"]
+)
+def mark(
+    words,
+    levels,
+    hop,
+    types,
+    relations,
+    depth,
+    reached,
+    position,
+    slots,
+    sums,
+    APART: tl.constexpr,
+    B: tl.constexpr,
+):
+    """How many edges of every block have claimed a node that is new."""
+    block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    level = tt.level_row(levels, hop + 1, types, relations)
+    at, mask = _hop_edges(level, types, relations, relation, block, B)
+    by = tl.load(tt.relation_row(words, relation, types, depth) + tt.BY)
+    kind = words + by * tt.TYPE_COLUMNS
+    place = tl.load(reached + at, mask=mask, other=0)
+    found = claimed(kind, place, mask, slots.to(tl.int64), APART)
+    new = mask & (found == position + at)
+    tl.store(sums + relation * tl.num_programs(0) + block, tl.sum(new.to(tl.int64), 0))
+
+
+@triton.jit(do_not_specialize=["hop", "types", "relations", "depth", "blocks"])
+def number(
+    words,
+    levels,
+    hop,
+    types,
+    relations,
+    depth,
+    sums,
+    blocks,
+    ids,
+    roots,
+    local,
+    S: tl.constexpr,
+):
+    """Where the new nodes of every block start, and how many there are of each type."""
+    before = tt.level_row(levels, hop, types, relations)
+    level = tt.level_row(levels, hop + 1, types, relations)
+    total = tl.full((), 0, tl.int64)
+    for by in range(types):
+        begin = total
+        first = tt.node_start(level, types, relations) + by
+        old = tt.node_start(before, types, relations) + types + by
+        tl.store(first, begin)
+        tl.store(first + types, tl.load(old) + tl.load(before + by))
+        for relation in range(relations):
+            own = tt.relation_row(words, relation, types, depth)
+            if tl.load(own + tt.BY) == by:
+                for some in range(0, blocks, S):
+                    at = some + tl.arange(0, S).to(tl.int64)
+                    cell = sums + tl.cast(relation, tl.int64) * blocks + at
+                    size = tl.load(cell, mask=at < blocks, other=0)
+                    ends = total + tl.cumsum(size, 0)
+                    tl.store(cell, ends - size, mask=at < blocks)
+                    total += tl.sum(size, 0)
+        tl.store(level + by, total - begin)
+    place = tt.address(level, types, relations, 0)
+    tl.store(place + tt.IDS, ids.to(tl.int64))
+    tl.store(place + tt.ROOTS, roots.to(tl.int64))
+    tl.store(place + tt.LOCAL, local.to(tl.int64))
+
+
+@triton.jit(
+    do_not_specialize=["hop", "types", "relations", "depth", "position", "slots"]
+)
+def settle(
+    words,
+    levels,
+    hop,
+    types,
+    relations,
+    depth,
+    receiver,
+    landed,
+    reached,
+    position,
+    slots,
+    sums,
+    ids,
+    roots,
+    local,
+    APART: tl.constexpr,
+    B: tl.constexpr,
+):
+    """Writes new nodes, their roots and local ids; `reached` turns into positions."""
+    block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    before = tt.level_row(levels, hop, types, relations)
+    level = tt.level_row(levels, hop + 1, types, relations)
+    at, mask = _hop_edges(level, types, relations, relation, block, B)
+    own = tt.relation_row(words, relation, types, depth)
+    by, to = tl.load(own + tt.BY), tl.load(own + tt.TO)
+    kind = words + by * tt.TYPE_COLUMNS
+    place = tl.load(reached + at, mask=mask, other=0)
+    node = place
+    if APART:
+        node = tl.load(landed + at, mask=mask, other=0)
+    found = claimed(kind, place, mask, slots.to(tl.int64), APART)
+    new = mask & (found == position + at)
+    rank = tl.load(sums + relation * tl.num_programs(0) + block)
+    rank += tl.cumsum(new.to(tl.int64), 0) - 1
+    first = tt.node_start(level, types, relations) + by
+    name = tl.load(first + types) + rank - tl.load(first)
+    tl.store(ids + rank, node, mask=new)
+    tl.store(local + at, name, mask=new)
+    tl.store(reached + at, found, mask=mask)
+    if APART:
+        here = tt.node_start(before, types, relations) + to
+        parent = tl.load(receiver + at, mask=new, other=0) - tl.load(here + types)
+        others = longs(tl.load(tt.address(before, types, relations, tt.ROOTS)))
+        root = tl.load(others + tl.load(here) + parent, mask=new, other=0)
+        tl.store(roots + rank, root, mask=new)
+    _look_ahead(words, level, hop + 1, types, relations, depth, by, node, new)

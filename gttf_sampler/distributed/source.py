@@ -13,8 +13,8 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler.distributed.book import Book
 from gttf_sampler.features import FeatureFile
+from gttf_sampler.features.access import count_reached, largest
 from gttf_sampler.features.encoding import ENCODINGS
-from gttf_sampler.features.wanted import count_reached, largest
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.names import packed
 from gttf_sampler.subgraph import EdgeType

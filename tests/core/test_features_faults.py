@@ -245,8 +245,8 @@ def test_interrupt_in_the_middle_of_a_read(tmp_path):
     from gttf_sampler._backends import threads, torch_disk
     from gttf_sampler import set_backend
     set_backend("torch")
-    from gttf_sampler.features import warm
-    warm.AT_ONCE = 0
+    from gttf_sampler.features import read
+    read.NOWAIT = 0
     file = FeatureFile(sys.argv[1])
     plain, began = torch_disk.read_at, threading.Event()
     busy = set()

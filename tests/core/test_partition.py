@@ -25,7 +25,7 @@ from gttf_sampler.distributed.near import NearRows
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.distributed.source import source_of, wanted_nodes
-from gttf_sampler.features.wanted import largest
+from gttf_sampler.features.access import largest
 from gttf_sampler.graph import storage, write_graph
 from gttf_sampler.graph.names import unpacked
 from strategies import graphs

@@ -12,9 +12,9 @@ from gttf_sampler import _check, random
 from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.bias.base import LawBias
+from gttf_sampler.distributed.messages import narrow, need, need_ids
 from gttf_sampler.distributed.part import LocalRows, Part
 from gttf_sampler.distributed.request import NOBODY, Request
-from gttf_sampler.distributed.wire import narrow, need, need_ids
 from gttf_sampler.graph import tables
 from gttf_sampler.rooted.hop import draw_relation
 

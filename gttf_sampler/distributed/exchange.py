@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gttf_sampler.distributed.link import BYE, DONE, FAILED, Link, Slot
-from gttf_sampler.distributed.wire import unpack
+from gttf_sampler.distributed.messages import unpack
 
 Arrays = Sequence[Tensor]
 Handler = Callable[[list[Tensor]], Arrays | Tensor]

@@ -11,9 +11,9 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import empty_rows
 from gttf_sampler._backends.types import Move, Moves
+from gttf_sampler.distributed.book import RowIndex
+from gttf_sampler.distributed.messages import blank, narrow, need
 from gttf_sampler.distributed.near import NearRows
-from gttf_sampler.distributed.rowset import RowSet
-from gttf_sampler.distributed.wire import blank, narrow, need
 from gttf_sampler.features import FeatureFile
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class PartitionedFeatures:
         of = f"{kind}.{name}".strip(".")
         self._service = graph.exchange.serve(f"rows of feature {of!r}", self._answer)
 
-    def _rows_of(self, rank: int) -> RowSet:
+    def _rows_of(self, rank: int) -> RowIndex:
         """Where the nodes of a near part stand among its own nodes."""
         part = self.graph.near[rank]
         if part.header["replicate"]:  # then a part has rows of other nodes, too

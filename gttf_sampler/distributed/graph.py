@@ -20,11 +20,11 @@ from gttf_sampler.distributed.features import PartitionedFeatures
 from gttf_sampler.distributed.hops import Route
 from gttf_sampler.distributed.layout import whereabouts
 from gttf_sampler.distributed.meet import meet
+from gttf_sampler.distributed.messages import need, need_ids
 from gttf_sampler.distributed.part import Part, open_part
 from gttf_sampler.distributed.request import NOBODY, Request
 from gttf_sampler.distributed.source import ONLY
 from gttf_sampler.distributed.walk import answer_walk, steps_of
-from gttf_sampler.distributed.wire import need, need_ids
 from gttf_sampler.graph import names
 from gttf_sampler.subgraph import EdgeType
 

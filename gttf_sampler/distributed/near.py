@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from gttf_sampler.distributed.book import Book
+from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.distributed.hops import Route
-from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.features import FeatureFile
 
 
@@ -38,13 +37,13 @@ class NearRows:
 
     def __init__(
         self,
-        book: Book,
+        book: PartitionBook,
         near: Mapping[int, FeatureFile],
-        rows_of: Callable[[int], RowSet],
+        rows_of: Callable[[int], RowIndex],
     ) -> None:
         self.book, self.near = book, dict(near)
         self._rows = {part: rows_of(part) for part in near if book.bounds is None}
-        self._kept: tuple[RowSet, Tensor] | None = None  # set at once
+        self._kept: tuple[RowIndex, Tensor] | None = None  # set at once
 
     @property
     def cached(self) -> int:
@@ -53,7 +52,7 @@ class NearRows:
 
     def keep(self, nodes: Tensor, rows: Tensor) -> None:
         """Caches rows of some nodes, which are ascending."""
-        self._kept = RowSet(nodes, self.book.num_nodes), rows
+        self._kept = RowIndex(nodes, self.book.num_nodes), rows
 
     def forget(self) -> None:
         """Caches nothing any more."""

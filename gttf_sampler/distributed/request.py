@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler._backends.plan import Law
-from gttf_sampler.distributed.wire import narrow
+from gttf_sampler.distributed.messages import narrow
 from gttf_sampler.random import WORD, Key
 
 NOBODY = -1  # stands for a relation, or an array, that there is none of

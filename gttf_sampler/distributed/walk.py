@@ -12,8 +12,8 @@ from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler.bias import EdgeWeightBias
 from gttf_sampler.distributed.hops import Route
+from gttf_sampler.distributed.messages import narrow, need, need_ids
 from gttf_sampler.distributed.part import Part
-from gttf_sampler.distributed.wire import narrow, need, need_ids
 from gttf_sampler.draw import Walkers, draw_edges
 from gttf_sampler.random import WORD, Key
 

@@ -11,8 +11,8 @@ import torch
 from forged import forge, forged_answers, home, mutate, write_array
 from gttf_sampler import CompactAdj, sample_rooted
 from gttf_sampler.distributed import PartitionedGraph, partition
+from gttf_sampler.distributed.messages import pack, unpack
 from gttf_sampler.distributed.part import open_part
-from gttf_sampler.distributed.wire import pack, unpack
 from worlds import World
 
 

@@ -31,12 +31,16 @@ class LocalRows:
             stand together there.
         edge_id: [m], the caller's number of every edge; None if it is the position in
             the whole graph.
+        whole_edges, whole_degree: how many edges the whole graph has, and its longest
+            row.
     """
 
     adj: CompactAdj
     rows: RowIndex
     first: Tensor | int
     edge_id: Tensor | None
+    whole_edges: int
+    whole_degree: int
 
     def whole_positions(self, row: Tensor, count: Tensor, edge: Tensor) -> Tensor:
         """Positions in the whole graph of edges [e], `count` [w] of each row [w]."""
@@ -89,6 +93,10 @@ class Part:
             many = len(self.relations)
             raise ValueError(f"a relation must be one of {many} (got {number})")
         return list(self.relations.values())[number]
+
+    def row_type(self, number: int) -> str:
+        """The node type of the rows of a relation."""
+        return list(self.relations)[number][2]
 
 
 def open_part(
@@ -246,13 +254,14 @@ class _Files(NamedTuple):
         edge_id = None
         if f"edge_id-{kind}" in self.told:
             edge_id = self.array(f"edge_id-{kind}")
-        found = LocalRows(adj, rows, first, edge_id)
-        self._check_edges(kind, entry, found)
+        whole = entry["num_edges"], entry["max_degree"]
+        found = LocalRows(adj, rows, first, edge_id, *whole)
+        self._check_edges(kind, found)
         return found
 
-    def _check_edges(self, kind: int, entry: dict[str, Any], here: LocalRows) -> None:
+    def _check_edges(self, kind: int, here: LocalRows) -> None:
         """Refuses rows that are no rows of the whole graph, by their edges."""
-        adj, edges, name = here.adj, entry["num_edges"], f"relation-{kind}"
+        adj, edges, name = here.adj, here.whole_edges, f"relation-{kind}"
         if adj.num_edges > edges:
             self._refuse(name, f"must have at most {edges} edges", adj.num_edges)
         if here.edge_id is not None and here.edge_id.numel() != adj.num_edges:
@@ -267,8 +276,8 @@ class _Files(NamedTuple):
             self._refuse(f"first-{kind}.bin", rule, here.first.numel())
         if not self.verify or not adj.num_rows:
             return
-        if adj.max_degree > entry["max_degree"]:
-            rule = f"must have rows of at most {entry['max_degree']} edges"
+        if adj.max_degree > here.whole_degree:
+            rule = f"must have rows of at most {here.whole_degree} edges"
             self._refuse(name, rule, adj.max_degree)
         if here.edge_id is not None:
             _within(self.where / f"edge_id-{kind}.bin", here.edge_id, edges, "edges")

@@ -21,7 +21,7 @@ from gttf_sampler.bench.inputs import convert
 from gttf_sampler.cli.main import main
 from gttf_sampler.distributed import PartitionedGraph, layout, partition, write
 from gttf_sampler.distributed.book import PartitionBook, RowIndex
-from gttf_sampler.distributed.near import NearRows
+from gttf_sampler.distributed.features import RowLocator
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.source import source_of, wanted_nodes
 from gttf_sampler.features.access import largest
@@ -324,7 +324,7 @@ def test_near_rows_are_those_of_one_moment(tmp_path):
     """Who has located rows reads them, whatever is cached meanwhile."""
     book = PartitionBook.of_owners(np.array([0, 1]), 2)
     file = FeatureFile.from_array(tmp_path / "x.npy", torch.zeros(1, 2))
-    near = NearRows(book, {0: file}, book.rows_of)
+    near = RowLocator(book, {0: file}, book.rows_of)
     near.keep(torch.tensor([1]), torch.ones(1, 2))
     nodes = torch.tensor([1, 0])
     found = near.find(nodes)

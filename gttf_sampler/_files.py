@@ -1,4 +1,4 @@
-"""Files of the user's choice: nothing is lost there, and nothing is half written."""
+"""Files that are replaced as a whole: nothing is lost, and nothing half written."""
 
 import os
 import shutil
@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import IO
 
 from gttf_sampler import _check
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def check_free(
@@ -73,3 +78,46 @@ def replacing(*paths: str | os.PathLike[str]) -> Iterator[list[IO[bytes]]]:
 def _is_stream(file: Path) -> bool:
     """Whether this is a pipe, a terminal or the like, which cannot be replaced."""
     return file.exists() and not file.is_file() and not file.is_dir()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Holds the lock of a file or directory; False where the system has none."""
+    if fcntl is None:
+        yield False
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:  # some network file systems
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process that lives holds the lock of a file."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames in a directory durable, where the system can sync a directory."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

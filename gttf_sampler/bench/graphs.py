@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gttf_sampler import _check
+from gttf_sampler._arrays import Pieces
 from gttf_sampler.graph import storage
 
 PIECE = 1 << 22  # edges made at a time
@@ -80,9 +81,9 @@ def make(
     """Writes a power-law graph of about `edges` edges as a CompactAdj directory."""
     law = Law(nodes, edges, seed)
     tick = tick or (lambda share: None)
-    rows = storage.Pieces(np.dtype(np.int64), nodes + 1, law.rowptr())
+    rows = Pieces(np.dtype(np.int64), nodes + 1, law.rowptr())
     name = np.int32 if nodes < 1 << 31 else np.int64
-    col = storage.Pieces(np.dtype(name), law.count(), law.col(tick))
+    col = Pieces(np.dtype(name), law.count(), law.col(tick))
     facts = {"num_cols": nodes, "direction": "in"}
     storage.save(Path(folder), {"rowptr": rows, "col": col}, facts)
 

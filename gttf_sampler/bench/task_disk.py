@@ -10,7 +10,7 @@ from gttf_sampler._backends.memory import room as free_memory
 from gttf_sampler.bench import disk, disk_rows, peers
 from gttf_sampler.bench.disk_loaders import Loaders, Way, batches_of, epochs_of
 from gttf_sampler.bench.measure import Report, draw_seeds
-from gttf_sampler.features import wanted
+from gttf_sampler.features import access
 
 HALF = "float16"
 CACHED = 0.2  # of the rows, at most
@@ -81,8 +81,8 @@ def run(
 
 def _ranked(adj: CompactAdj) -> torch.Tensor:
     """The rows to cache, those first that most edges lead to."""
-    counts = wanted.count_reached([adj], adj.num_cols)
-    return wanted.largest(counts, max(1, round(CACHED * adj.num_cols)))
+    counts = access.count_reached([adj], adj.num_cols)
+    return access.largest(counts, max(1, round(CACHED * adj.num_cols)))
 
 
 def _that_fit(

@@ -13,7 +13,7 @@ from gttf_sampler.backend import no_triton
 from gttf_sampler.bench import inputs, machine, peers
 from gttf_sampler.cli import reading
 from gttf_sampler.cli.features import describe
-from gttf_sampler.distributed import layout
+from gttf_sampler.distributed.layout import WHOLE
 from gttf_sampler.distributed.partition import facts_of
 from gttf_sampler.features.layout import is_features
 from gttf_sampler.graph.files import is_table, read_table
@@ -80,8 +80,8 @@ def _of_graph(args: argparse.Namespace) -> dict[str, Any]:
     path = args.graph
     if is_features(path):
         return describe(FeatureFile(path))
-    if layout.is_partitioned(path):
-        return facts_of(layout.read_header(Path(path), layout.WHOLE))
+    if WHOLE.is_in(Path(path)):
+        return facts_of(WHOLE.read_header(Path(path)))
     adj, told = _read(args)
     degree = adj.degree.sort().values
     places = [round(share * (degree.numel() - 1)) for share in (0.25, 0.5, 0.75)]

@@ -12,7 +12,7 @@ from gttf_sampler import CompactAdj, _check
 from gttf_sampler.cli import reading
 from gttf_sampler.cli.progress import progress
 from gttf_sampler.distributed import partition
-from gttf_sampler.distributed.layout import is_partitioned
+from gttf_sampler.distributed.layout import WHOLE
 from gttf_sampler.distributed.methods import METHODS
 from gttf_sampler.distributed.part import open_part
 from gttf_sampler.distributed.source import ONLY
@@ -112,7 +112,7 @@ def read(args: argparse.Namespace) -> tuple[Any, dict[Any, Any], list[str]]:
         if value is not None:
             rule = "must be left out where GRAPH is .npz or a directory, which keep "
             _check.fail(name, f"{rule}theirs", path)
-    if not is_partitioned(path):
+    if not WHOLE.is_in(Path(path)):
         if os.path.isdir(path):
             return CompactAdj.open(path, verify=False), {}, []
         return reading.read(args, path, "graph")[0], {}, []

@@ -15,6 +15,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
 from gttf_sampler._backends.scratch import ScratchPool
 from gttf_sampler.distributed.hops import sample_hops
+from gttf_sampler.distributed.query import edges_between
 from gttf_sampler.distributed.walk import walk
 from gttf_sampler.graph import names, tables
 from gttf_sampler.graph.compact import CompactAdj
@@ -94,11 +95,11 @@ class PartitionedAdj(RemoteRows):
         here, there = (x.reshape(-1).to(torch.int64) for x in (here, there))
         _check.within("node", here, self.num_rows)
         _check.within("neighbor", there, self.num_cols)
-        return self.graph.ask_between(self, here, there)
+        return edges_between(self.graph, self.graph.number(self), here, there)
 
     @property
     def node_id(self) -> names.Array | None:
-        """What the nodes of the rows are called, all [n]; None if by their numbers."""
+        """The ids [n] that nodes of the rows have elsewhere; None if they have none."""
         return self.graph.node_id(self.edge_type[2])
 
     @property
@@ -154,7 +155,8 @@ class PartitionedAdj(RemoteRows):
             if law != Law(mass=law.mass, gaps=law.gaps):
                 rule = "must be None or EdgeWeightBias() in 'traverse' on this graph"
                 _check.fail("bias", rule, bias, "'sample_rooted' takes it")
-        return walk(self, seeds, fanouts, weighted, replace, key, stays)
+        how = weighted, replace, key, stays
+        return walk(self.graph, self.graph.number(self), seeds, fanouts, *how)
 
     def __repr__(self) -> str:
         """Says what a person wants to know first."""

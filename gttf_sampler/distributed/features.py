@@ -1,8 +1,9 @@
-"""PartitionedFeatures: rows of values by node, wherever they are."""
+"""PartitionedFeatures: rows of values by node, read here or asked for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,15 +12,89 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import empty_rows
 from gttf_sampler._backends.types import Move, Moves
-from gttf_sampler.distributed.near import NearRows
-from gttf_sampler.distributed.rowset import RowSet
-from gttf_sampler.distributed.wire import blank, narrow, need
+from gttf_sampler.distributed.book import PartitionBook, RowIndex
+from gttf_sampler.distributed.messages import blank, narrow, need
+from gttf_sampler.distributed.query import Route
 from gttf_sampler.features import FeatureFile
 
 if TYPE_CHECKING:
     from gttf_sampler.distributed.graph import PartitionedGraph
 
 CPU = torch.device("cpu")
+
+
+class Located(NamedTuple):
+    """Rows in one place.
+
+    Attributes:
+        source: the file or the cache that they are in; None if others have them.
+        row: int64 [k], which rows of it; nodes if others have them.
+        to: int64 [k], which rows of the answer they become; None for all, in order.
+    """
+
+    source: FeatureFile | Tensor | None
+    row: Tensor
+    to: Tensor | None
+
+
+class RowLocator:
+    """Locates rows of values: in files that are read here, in a cache, or elsewhere.
+
+    Args:
+        book: which part a node belongs to.
+        local: per part that is read here, the rows of its nodes, in their order.
+        rows_of: part → the index of its rows, asked if parts are no ranges.
+    """
+
+    def __init__(
+        self,
+        book: PartitionBook,
+        local: Mapping[int, FeatureFile],
+        rows_of: Callable[[int], RowIndex],
+    ) -> None:
+        self.book, self.local = book, dict(local)
+        self._rows = {part: rows_of(part) for part in local if book.bounds is None}
+        self._cached: tuple[RowIndex, Tensor] | None = None  # set at once
+
+    @property
+    def cached(self) -> int:
+        """The number of rows in the cache."""
+        return 0 if self._cached is None else self._cached[0].size
+
+    def keep(self, nodes: Tensor, rows: Tensor) -> None:
+        """Caches rows of some nodes, which are ascending."""
+        self._cached = RowIndex(nodes, self.book.num_nodes), rows
+
+    def forget(self) -> None:
+        """Ends the cache."""
+        self._cached = None
+
+    def find(self, node: Tensor) -> dict[int, Located]:
+        """The places of the rows of nodes [k], by part; those in the cache under -1."""
+        found: dict[int, Located] = {}
+        cached = self._cached
+        to: Tensor | None = None
+        if cached is not None:
+            here, place = cached[0].locate(node)
+            found[-1] = Located(cached[1], place[here], here.nonzero().view(-1))
+            to = here.logical_not().nonzero().view(-1)
+            node = node.index_select(0, to)
+        route = Route.of(self.book.part_of(node), self.book.parts)
+        if route.order is not None:
+            to = route.order if to is None else to.index_select(0, route.order)
+        places = [None] * self.book.parts if to is None else to.split(route.counts)
+        for part, some in enumerate(route.split(node)):
+            if some.numel():
+                own = self.local.get(part)
+                row = some if own is None else self._row(part, some)
+                found[part] = Located(own, row, places[part])
+        return found
+
+    def _row(self, part: int, node: Tensor) -> Tensor:
+        """The rows of nodes among those of their part."""
+        if self.book.bounds is not None:
+            return node - int(self.book.bounds[part])
+        return self._rows[part].locate(node)[1]
 
 
 class PartitionedFeatures:
@@ -52,14 +127,14 @@ class PartitionedFeatures:
         self.own: FeatureFile = graph.part.features[kind, name]
         self.hits = self.misses = 0
         self._book = book = graph.part.books[kind]
-        near = {rank: part.features[kind, name] for rank, part in graph.near.items()}
-        self._near = NearRows(book, near, self._rows_of)
+        local = {rank: part.features[kind, name] for rank, part in graph.near.items()}
+        self._places = RowLocator(book, local, self._rows_of)
         self._rows = self._rows_of(graph.part.number)
         of = f"{kind}.{name}".strip(".")
         self._service = graph.exchange.serve(f"rows of feature {of!r}", self._answer)
 
-    def _rows_of(self, rank: int) -> RowSet:
-        """Where the nodes of a near part stand among its own nodes."""
+    def _rows_of(self, rank: int) -> RowIndex:
+        """The index of a part's own rows, a part that is read here."""
         part = self.graph.near[rank]
         if part.header["replicate"]:  # then a part has rows of other nodes, too
             return self._book.rows_of(rank)
@@ -88,7 +163,7 @@ class PartitionedFeatures:
     def rows(self, ids: Tensor) -> Tensor:
         """The rows of ids, int64 [k], that are known to be sound."""
         found = empty_rows((ids.numel(), *self.own.shape[1:]), self.dtype)
-        places = self._near.find(ids)
+        places = self._places.find(ids)
         away = {part: some for part, some in places.items() if some.source is None}
         self.misses += sum(some.row.numel() for some in away.values())
         messages = {part: [narrow(some.row, len(self))] for part, some in away.items()}
@@ -121,14 +196,14 @@ class PartitionedFeatures:
         `own.cache` keeps some of these in memory.
         """
         nbytes = _check.size("nbytes", nbytes)
-        self._near.forget()
+        self._places.forget()
         wanted = self.graph.part.wanted[self.kind]
-        near = torch.tensor(sorted(self._near.near))
-        wanted = wanted[~torch.isin(self._book.part_of(wanted), near)]
+        local = torch.tensor(sorted(self._places.local))
+        wanted = wanted[~torch.isin(self._book.part_of(wanted), local)]
         row = self.own.shape[1:].numel() * self.dtype.itemsize
         nodes = wanted[: nbytes // max(row, 1)].sort().values
         if nodes.numel():
-            self._near.keep(nodes, self.rows(nodes).clone())
+            self._places.keep(nodes, self.rows(nodes).clone())
         self.hits = self.misses = 0
         return self
 
@@ -146,7 +221,7 @@ class PartitionedFeatures:
         rate = (
             f", {self.hits / asked:.0%} of others' rows in the cache" if asked else ""
         )
-        cached = self._near.cached
+        cached = self._places.cached
         kept = f", {cached:,} rows cached" if cached else ""
         about = f"{self.name!r}, {list(self.shape)}, {self.own.shape[0]:,} rows here"
         return f"PartitionedFeatures({about}{kept}{rate})"

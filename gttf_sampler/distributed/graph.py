@@ -1,4 +1,4 @@
-"""PartitionedGraph: all that a process needs of a graph of which it has a part."""
+"""PartitionedGraph: a graph of which every process has a part, and asks the others."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends.plan import Plan
 from gttf_sampler.distributed.adj import PartitionedAdj
-from gttf_sampler.distributed.answer import Drawn, answer, check_request, drawn_of
-from gttf_sampler.distributed.exchange import Exchange
+from gttf_sampler.distributed.exchange import Exchange, rendezvous
 from gttf_sampler.distributed.features import PartitionedFeatures
-from gttf_sampler.distributed.hops import Route
+from gttf_sampler.distributed.hop import NOBODY, HopQuery
 from gttf_sampler.distributed.layout import whereabouts
-from gttf_sampler.distributed.meet import meet
 from gttf_sampler.distributed.part import Part, open_part
-from gttf_sampler.distributed.request import NOBODY, Request
+from gttf_sampler.distributed.query import BetweenQuery, Query, Route
 from gttf_sampler.distributed.source import ONLY
-from gttf_sampler.distributed.walk import answer_walk, steps_of
-from gttf_sampler.distributed.wire import need, need_ids
+from gttf_sampler.distributed.walk import StepQuery
 from gttf_sampler.graph import names
 from gttf_sampler.subgraph import EdgeType
 
 TIMEOUT = 60.0
+QUERIES: tuple[type[Query], ...] = (HopQuery, StepQuery, BetweenQuery)
 
 
 class PartitionedGraph:
@@ -53,10 +51,7 @@ class PartitionedGraph:
             kind: PartitionedAdj(self, kind) for kind in part.relations
         }
         self._kinds = {name: number for number, name in enumerate(part.books)}
-        self._sizes = [book.num_nodes for book in part.books.values()]
-        self._rows = exchange.serve("neighbours in hop {}", self._answer_rows)
-        self._walks = exchange.serve("steps of walkers", self._answer_walk)
-        self._between = exchange.serve("edges between nodes", self._answer_between)
+        self._services = {kind: self._serve(kind) for kind in QUERIES}
         self.features: dict[tuple[str, str], PartitionedFeatures] = {
             key: PartitionedFeatures(self, *key) for key in part.features
         }
@@ -97,7 +92,7 @@ class PartitionedGraph:
             note = whereabouts(folder, rank)
             return part, str(part.header["crc32"]), note
 
-        exchange, part, notes = meet(group, timeout, prepare)
+        exchange, part, notes = rendezvous(group, timeout, prepare)
         try:
             near = {
                 rank: open_part(path, rank, False, like=part)
@@ -123,9 +118,9 @@ class PartitionedGraph:
         return self.part.books[kind].nodes_of(self.part.number)
 
     def node_id(self, kind: str = "") -> names.Array | None:
-        """What the nodes [n] of a type are called; None if these are their numbers.
+        """The ids [n] that nodes of a type have elsewhere; None if they have none.
 
-        Names are read when they are asked for first, all of the graph's, not only those
+        They are read when they are asked for first, all of the graph's, not only those
         of this part: batches have nodes of any part.
         """
         _check.known_types("kind", [kind], list(self.part.books), "node types")
@@ -172,8 +167,12 @@ class PartitionedGraph:
                 found[relation.to] = self._kinds[to]
         return found
 
+    def row_type(self, relation: int) -> int:
+        """The number of the node type of a relation's rows."""
+        return self._kinds[self.part.row_type(relation)]
+
     def owner(self, kind: int, node: Tensor) -> Tensor:
-        """Whom to ask about each node [w]: this process itself if it has the row."""
+        """The process to ask about each node [w]: this one itself if it has the row."""
         if kind == NOBODY or self.exchange.size == 1:
             return torch.full(node.shape, self.exchange.rank, dtype=torch.int32)
         name = list(self.part.books)[kind]
@@ -182,112 +181,50 @@ class PartitionedGraph:
             owner[self.part.rows[name].locate(node)[0]] = self.exchange.rank
         return owner
 
-    def ask_rows(
-        self, requests: Mapping[int, Request], hop: int
-    ) -> dict[int, list[Drawn | None]]:
-        """What each process has drawn; this one draws while the others do."""
-        near = {
-            rank: part
-            for rank, request in requests.items()
-            if (part := self._read(rank, request.needs_tables)) is not None
-        }
-        messages = {
-            rank: request.arrays(self._sizes)
-            for rank, request in requests.items()
-            if rank not in near
-        }
-        pending = self.exchange.ask(self._rows, messages, hop + 1)
-        found = {rank: answer(part, requests[rank]) for rank, part in near.items()}
+    def route(self, kind: int, node: Tensor) -> Route:
+        """The route to the owners of nodes [w] of a type."""
+        return Route.of(self.owner(kind, node), self.exchange.size)
 
-        def read(rank: int, arrays: list[Tensor]) -> list[Drawn | None]:
-            return drawn_of(arrays, requests[rank], list(self.adjs.values()))
+    def ask(
+        self, kind: type[Query], queries: Mapping[int, Query], detail: int = 0
+    ) -> dict[int, list[Tensor]]:
+        """The answers of all processes; this one answers while the others do.
 
-        return {**found, **pending.answers(read)}
-
-    def _read(self, rank: int, tables: bool) -> Part | None:
-        """The part of a process, if it is read from here and not asked for.
-
-        Whoever has a part makes its tables of weights and times, once.
+        Parts that are read from here are not asked for, unless it takes tables of
+        weights or times: whoever has a part makes these, once.
         """
-        return None if tables and rank != self.exchange.rank else self.near.get(rank)
-
-    def ask_steps(
-        self, messages: Mapping[int, list[Tensor]], weighted: bool
-    ) -> dict[int, list[Any]]:
-        """What walkers have drawn, wherever they are."""
-        near = {
-            rank: part
-            for rank in messages
-            if (part := self._read(rank, weighted)) is not None
+        here = self.exchange.rank
+        local = {
+            rank: self.near[rank]
+            for rank, query in queries.items()
+            if rank == here or (rank in self.near and not query.needs_tables)
         }
-        others = {rank: arrays for rank, arrays in messages.items() if rank not in near}
-        pending = self.exchange.ask(self._walks, others)
-        found = {rank: answer_walk(part, messages[rank]) for rank, part in near.items()}
-        adjs = list(self.adjs.values())
-
-        def read(rank: int, arrays: list[Tensor]) -> list[Tensor]:
-            return steps_of(arrays, messages[rank], adjs)
-
-        return {**found, **pending.answers(read)}
-
-    def ask_between(
-        self, adj: PartitionedAdj, node: Tensor, neighbor: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Which pairs (node, neighbor) have edges, and these; see `edges_between`."""
-        number, own = torch.tensor([self.number(adj)]), self.exchange.rank
-        kind = self._kinds[adj.edge_type[2]]
-        route = Route.of(self.owner(kind, node), self.exchange.size)
-        parts = [route.split(x) for x in (node, neighbor)]
         messages = {
-            rank: [number, parts[0][rank], parts[1][rank]]
-            for rank, count in enumerate(route.counts)
-            if count
+            rank: query.arrays(self.part)
+            for rank, query in queries.items()
+            if rank not in local
         }
-        mine = messages.pop(own, None)
-        pending = self.exchange.ask(self._between, messages)
-        found = {own: self._answer_between(mine)} if mine is not None else {}
+        pending = self.exchange.ask(self._services[kind], messages, detail)
+        found = {rank: queries[rank].answer(part) for rank, part in local.items()}
 
-        def read(rank: int, arrays: list[Tensor]) -> list[Tensor]:
-            size, edge = need(arrays, 2)
-            pairs = messages[rank][1].numel()
-            size = need_ids("counts", size, 0, edge.numel() + 1, pairs)
-            return [size, need_ids("edges", edge, 0, adj.num_edges, int(size.sum()))]
+        def checked(rank: int, arrays: list[Tensor]) -> list[Tensor]:
+            return queries[rank].checked(arrays, self.part)
 
-        found.update(pending.answers(read))
-        drawn = []
-        for rank in sorted(found):
-            size, edge = found[rank]
-            drawn.append(Drawn(size, edge, edge))
-        if not drawn:
-            return node[:0], node[:0]
-        size, edge, _ = route.join(drawn)
-        return torch.arange(node.numel()).repeat_interleave(size), edge
+        return {**found, **pending.answers(checked)}
 
-    def _answer_between(self, arrays: list[Tensor]) -> list[Tensor]:
-        """How many edges each pair has, and these, by their positions."""
-        number, node, neighbor = need(arrays, 3)
-        here = self.part.relation(int(number))
-        row = here.rows.find(node)
-        need_ids("neighbours", neighbor, 0, here.adj.num_cols, row.numel())
-        which, edge = here.adj.edges_between(row, neighbor)
-        size = torch.bincount(which, minlength=row.numel())
-        return [size, here.whole_positions(row, size, edge)]
+    def _serve(self, kind: type[Query]) -> int:
+        """Takes on to answer the queries of one kind; the number of the service."""
 
-    def _answer_rows(self, arrays: list[Tensor]) -> list[Tensor]:
-        """Draws for another process."""
-        request = Request.of_arrays(arrays)
-        check_request(self.part, request)
-        drawn = answer(self.part, request)
-        there = torch.tensor([each is not None for each in drawn])
-        return [there, *(array for each in drawn if each is not None for array in each)]
+        def answer(arrays: list[Tensor]) -> list[Tensor]:
+            query = kind.of_arrays(arrays)
+            query.check(self.part)
+            return query.answer(self.part)
 
-    def _answer_walk(self, arrays: list[Tensor]) -> list[Tensor]:
-        """Draws steps for another process."""
-        return answer_walk(self.part, arrays)
+        return self.exchange.serve(kind.service, answer)
 
     def __repr__(self) -> str:
         """Says what a person wants to know first."""
-        nodes = sum(self._sizes)
+        nodes = sum(book.num_nodes for book in self.part.books.values())
         edges = sum(adj.num_edges for adj in self.adjs.values())
         part = f"part {self.part.number} of {self.part.header['parts']}"
         return f"PartitionedGraph({nodes:,} nodes, {edges:,} edges, {part})"

@@ -1,187 +1,211 @@
-"""Rooted sampling where rows are in several processes, hop by hop.
+"""The hop loop of rooted sampling where rows are in several processes.
 
-In a hop the walkers of all relations go out in one request per process and come back in
-one answer. What they have reached is numbered here, in the order of one machine.
+In a hop the walkers of all relations go out in one query per process and come back in
+one answer. The nodes that they reach are relabelled here, in the order of one machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gttf_sampler import random
-from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Rooted
-from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler.distributed.answer import Drawn
-from gttf_sampler.distributed.reached import Reached
-from gttf_sampler.distributed.request import NOBODY, Request, Wanted
+from gttf_sampler._backends.plan import UNIFORM, Batch, Plan, Rooted
+from gttf_sampler._backends.scratch import NodeTable, relabel
+from gttf_sampler.backend import fast_backend
+from gttf_sampler.distributed.hop import NOBODY, Drawn, HopQuery, Wanted
 
 if TYPE_CHECKING:
     from gttf_sampler.distributed.graph import PartitionedGraph
 
+NONE = torch.empty(0, dtype=torch.int64)
 
-class Route(NamedTuple):
-    """Which process is asked about which walker.
+
+class Frontier(NamedTuple):
+    """The nodes that were new in the last hop.
 
     Attributes:
-        order: [w], the walkers process by process; None if one process has them all.
-        counts: how many are asked of each process.
+        first: the local id of the first one.
+        node: [w], global ids.
+        root: [w], their trees.
     """
 
-    order: Tensor | None
-    counts: list[int]
+    first: int
+    node: Tensor
+    root: Tensor
 
-    @classmethod
-    def of(cls, owner: Tensor, size: int) -> Route:
-        """The route to the owners [w] of the walkers' rows."""
-        counts: list[int] = torch.bincount(owner, minlength=size).tolist()
-        if max(counts) == owner.numel():
-            return cls(None, counts)
-        return cls(owner.argsort(stable=True), counts)
 
-    def split(self, values: Tensor) -> Sequence[Tensor]:
-        """The values [w] that go to each process."""
-        if self.order is not None:
-            values = values.index_select(0, self.order)
-        parts: Sequence[Tensor] = values.split(self.counts)
-        return parts
+class NodeIds:
+    """The nodes of one type in order of first occurrence: a position is a local id.
 
-    def join(self, parts: Sequence[Drawn]) -> Drawn:
-        """What came back from all processes, in the order of the walkers."""
-        if len(parts) == 1 and self.order is None:
-            return Drawn(*(array.to(torch.int64) for array in parts[0]))
-        count, edge, node = (
-            torch.cat(arrays).to(torch.int64) for arrays in zip(*parts, strict=True)
-        )
-        if self.order is None:
-            return Drawn(count, edge, node)
-        own = torch.empty_like(count).index_copy_(0, self.order, count)
-        start = (own.cumsum(0) - own).index_select(0, self.order)
-        _, place = ops.expand(start, count, edge.numel())
-        edge = torch.empty_like(edge).index_copy_(0, place, edge)
-        return Drawn(own, edge, torch.empty_like(node).index_copy_(0, place, node))
+    Attributes:
+        root: [n], the trees of the nodes, where trees are disjoint.
+        hops: how many nodes were new at each hop, seeds first.
+    """
+
+    def __init__(
+        self, plan: Plan, batch: Batch, kind: int, table: NodeTable | None
+    ) -> None:
+        seeds, first = batch.seeds[kind], batch.first_root[kind]
+        self.size, self.table = plan.sizes[kind], table
+        self.hops = [seeds.numel()]
+        self.root = torch.arange(first, first + seeds.numel())
+        self._node = seeds
+        self._fast: Any = None
+        fast = getattr(fast_backend(seeds.device), "Numbers", None)
+        if table is not None and fast is not None:
+            self._fast = fast(seeds, table, self.size, plan.most_edges(batch.seeds))
+
+    @property
+    def node(self) -> Tensor:
+        """[n], the nodes by their ids in the whole graph."""
+        return self._node if self._fast is None else self._fast.nodes()
+
+    def frontier(self) -> Frontier:
+        """The nodes that were new in the last hop."""
+        stop = sum(self.hops)
+        first = stop - self.hops[-1]
+        return Frontier(first, self.node[first:stop], self.root[first:stop])
+
+    def relabel(self, reached: Tensor, trees: Tensor) -> Tensor:
+        """Local ids of nodes [e] in trees [e], which a hop has reached in this order.
+
+        They are written over `reached` if that saves time.
+        """
+        before = sum(self.hops)
+        if self._fast is not None:
+            local: Tensor = self._fast.number(reached)
+            self.hops.append(self._fast.count - before)
+            return local
+        known = self._identity(self._node, self.root)
+        local, new = relabel(known, self._identity(reached, trees), self.table)
+        self._node = torch.cat([self._node, reached[new]])
+        if self.table is None:
+            self.root = torch.cat([self.root, trees[new]])
+        self.hops.append(self._node.numel() - before)
+        return local
+
+    def _identity(self, node: Tensor, root: Tensor) -> Tensor:
+        """The number that makes two nodes the same: with the tree where disjoint."""
+        return node if self.table is not None else root * self.size + node
+
+
+class _Edges(NamedTuple):
+    """The edges of one relation that a hop has taken: local ids, and their numbers."""
+
+    row: Tensor
+    col: Tensor
+    edge: Tensor
 
 
 def sample_hops(graph: PartitionedGraph, plan: Plan, batch: Batch) -> Rooted:
     """A batch, bit for bit the one that a machine with all rows draws."""
-    kinds = graph.numbers(plan)
-    edges: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in plan.relations]
+    edges: list[list[_Edges]] = [[] for _ in plan.relations]
     with ExitStack() as stack:
         tables: Sequence[NodeTable | None] = [None] * len(plan.sizes)
         if not batch.apart:
             tables = stack.enter_context(plan.borrow_tables())
-        nodes = [Reached(plan, batch, kind, table) for kind, table in enumerate(tables)]
+        nodes = [NodeIds(plan, batch, kind, table) for kind, table in enumerate(tables)]
         for hop in range(plan.depth):
-            _sample_hop(graph, plan, batch, kinds, hop, nodes, edges)
-    none = torch.empty(0, dtype=torch.int64)
+            frontiers = [ids.frontier() for ids in nodes]
+            draws = _draw(graph, plan, batch, hop, frontiers)
+            found = _relabel(plan, batch, nodes, frontiers, draws)
+            for taken, own in zip(edges, found, strict=True):
+                taken.append(own)
     row, col, edge = (
-        [torch.cat([none, *(hop[which] for hop in some)]) for some in edges]
-        for which in range(3)
+        [torch.cat([NONE, *(getattr(hop, name) for hop in hops)]) for hops in edges]
+        for name in _Edges._fields
     )
     return Rooted(
-        node=[some.node for some in nodes],
-        root=[some.root for some in nodes] if batch.apart else None,
+        node=[ids.node for ids in nodes],
+        root=[ids.root for ids in nodes] if batch.apart else None,
         row=row,
         col=col,
         edge=edge,
-        num_nodes=[some.hops for some in nodes],
-        num_edges=[[hop[2].numel() for hop in some] for some in edges],
+        num_nodes=[ids.hops for ids in nodes],
+        num_edges=[[hop.edge.numel() for hop in hops] for hops in edges],
     )
 
 
-def _sample_hop(
-    graph: PartitionedGraph,
+def _relabel(
     plan: Plan,
     batch: Batch,
-    kinds: list[int],
-    hop: int,
-    nodes: list[Reached],
-    edges: list[list[tuple[Tensor, Tensor, Tensor]]],
-) -> None:
-    """Asks for one hop, numbers what was reached and notes it."""
-    draws = _ask(graph, plan, batch, kinds, hop, nodes)
-    numbered: dict[int, Tensor] = {}
-    none = torch.empty(0, dtype=torch.int64)
-    frontiers = [some.frontier() for some in nodes]
-    for kind, some in enumerate(nodes):
+    nodes: list[NodeIds],
+    frontiers: list[Frontier],
+    draws: list[Drawn],
+) -> list[_Edges]:
+    """The edges of a hop by local ids, with those of the nodes that are new."""
+    walkers = [frontiers[relation.to] for relation in plan.relations]
+    local: dict[int, Tensor] = {}
+    for kind, ids in enumerate(nodes):
         own = [n for n, relation in enumerate(plan.relations) if relation.by == kind]
-        reached = torch.cat([draws[n].node for n in own] or [none])
-        trees = reached
+        reached = trees = torch.cat([NONE, *(draws[n].node for n in own)])
         if batch.apart:
-            trees = torch.cat(
-                [
-                    frontiers[plan.relations[n].to][2].repeat_interleave(draws[n].size)
-                    for n in own
-                ]
-                or [reached]
-            )
-        local = some.number(reached, trees)
-        parts = local.split([draws[n].node.numel() for n in own])
-        numbered.update(zip(own, parts, strict=True))
-    for number, (relation, draw) in enumerate(zip(plan.relations, draws, strict=True)):
-        first, width = frontiers[relation.to][0], draw.size.numel()
-        walker = torch.arange(first, first + width)
+            roots = (walkers[n].root.repeat_interleave(draws[n].size) for n in own)
+            trees = torch.cat([NONE, *roots])
+        sizes = [draws[n].node.numel() for n in own]
+        parts = ids.relabel(reached, trees).split(sizes)
+        local.update(zip(own, parts, strict=True))
+    found = []
+    for number, (here, draw) in enumerate(zip(walkers, draws, strict=True)):
+        walker = torch.arange(here.first, here.first + draw.size.numel())
         to = walker.repeat_interleave(draw.size, output_size=draw.edge.numel())
-        edges[number].append((numbered[number], to, draw.edge))
+        found.append(_Edges(local[number], to, draw.edge))
+    return found
 
 
-def _ask(
+def _draw(
     graph: PartitionedGraph,
     plan: Plan,
     batch: Batch,
-    kinds: list[int],
     hop: int,
-    nodes: list[Reached],
+    frontiers: list[Frontier],
 ) -> list[Drawn]:
-    """What all relations draw in a hop, wherever their rows are."""
-    exchange = graph.exchange
-    frontiers = [some.frontier() for some in nodes]
+    """The edges that all relations take in a hop, wherever their rows are."""
+    kinds, ranks = graph.numbers(plan), range(graph.exchange.size)
     routes = [
-        Route.of(graph.owner(kind, node), exchange.size)
-        for kind, (_, node, _) in zip(kinds, frontiers, strict=True)
+        graph.route(kind, here.node)
+        for kind, here in zip(kinds, frontiers, strict=True)
     ]
-    ids = [r.split(f[1]) for r, f in zip(routes, frontiers, strict=True)]
-    none = torch.empty(0, dtype=torch.int64)
-    roots: list[Sequence[Tensor]] = [[none] * exchange.size for _ in nodes]
+    pairs = list(zip(routes, frontiers, strict=True))
+    nodes = [route.split(here.node) for route, here in pairs]
+    roots: list[Sequence[Tensor]] = [[NONE for _ in ranks] for _ in pairs]
     if batch.apart:
-        roots = [r.split(f[2]) for r, f in zip(routes, frontiers, strict=True)]
+        roots = [route.split(here.root) for route, here in pairs]
+    laws = (UNIFORM if law is None else law for law in batch.laws)
     wanted = [
         Wanted(graph.number(relation.adj), relation.to, relation.fanouts[hop], law)
-        for relation, law in zip(plan.relations, _laws(batch), strict=True)
+        for relation, law in zip(plan.relations, laws, strict=True)
     ]
-    asks = {
-        relation.to
-        for relation, want in zip(plan.relations, wanted, strict=True)
-        if want.relation != NOBODY and want.fanout
-    }
+    asked = {w.nodes for w in wanted if w.relation != NOBODY and w.fanout}
     key = random.fold(batch.key, hop)
-    how = key, plan.replace, batch.apart, batch.original, kinds
-    requests = {
-        rank: Request(
-            *how, [each[rank] for each in ids], [each[rank] for each in roots], wanted
+    queries = {
+        rank: HopQuery(
+            key=key,
+            replace=plan.replace,
+            disjoint=batch.apart,
+            original=batch.original,
+            kinds=kinds,
+            nodes=[each[rank] for each in nodes],
+            roots=[each[rank] for each in roots],
+            wanted=wanted,
         )
-        for rank in range(exchange.size)
-        if any(routes[kind].counts[rank] for kind in asks)
+        for rank in ranks
+        if any(routes[kind].counts[rank] for kind in asked)
     }
-    found = graph.ask_rows(requests, hop)
-    empty = Drawn(none, none, none)
+    answers = graph.ask(HopQuery, queries, hop + 1)
+    found = [queries[rank].drawn(answers[rank]) for rank in sorted(answers)]
     draws = []
     for number, want in enumerate(wanted):
-        came = (found[rank][number] for rank in sorted(found))
-        parts = [each for each in came if each is not None]
-        if parts:
-            draws.append(routes[want.nodes].join(parts))
-            continue
-        walkers = frontiers[want.nodes][1].numel()
-        draws.append(empty._replace(size=none.new_zeros(walkers)))
+        parts = [drawn[number] for drawn in found]
+        there = [drawn for drawn in parts if drawn is not None]
+        if there:
+            draws.append(Drawn(*routes[want.nodes].join(there)))
+        else:
+            walkers = frontiers[want.nodes].node.numel()
+            draws.append(Drawn(NONE.new_zeros(walkers), NONE, NONE))
     return draws
-
-
-def _laws(batch: Batch) -> list[Law]:
-    """The law of every relation, which there must be."""
-    return [UNIFORM if law is None else law for law in batch.laws]

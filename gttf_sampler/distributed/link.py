@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler._backends.memory import FEATURES
-from gttf_sampler.distributed.wire import pack, unpack
+from gttf_sampler.distributed.messages import pack, unpack
 
 if TYPE_CHECKING:
     from gttf_sampler.distributed.exchange import Arrays, Exchange

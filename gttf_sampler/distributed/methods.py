@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
-from gttf_sampler.distributed.book import Book
+from gttf_sampler.distributed.book import PartitionBook
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import EdgeType
 
@@ -23,8 +23,8 @@ Adjs = Mapping[EdgeType, CompactAdj]
 
 def books_of(
     method: Any, adjs: Adjs, sizes: Mapping[str, int], parts: int
-) -> dict[str, Book]:
-    """The book of every node type.
+) -> dict[str, PartitionBook]:
+    """The partition book of every node type.
 
     Args:
         method: a word of METHODS, a part per node, or that for every node type.
@@ -42,7 +42,7 @@ def books_of(
     for name, size in sizes.items():
         if name not in given:
             _check.fail("method", "must have parts for every node type", f"no {name!r}")
-        book = Book.of_owners(given[name], parts)
+        book = PartitionBook.of_owners(given[name], parts)
         if book.num_nodes != size:
             rule = f"must have one part per node, {size} in all"
             _check.fail("method", rule, book.num_nodes)
@@ -50,7 +50,9 @@ def books_of(
     return books
 
 
-def _ranges(adjs: Adjs, sizes: Mapping[str, int], parts: int) -> dict[str, Book]:
+def _ranges(
+    adjs: Adjs, sizes: Mapping[str, int], parts: int
+) -> dict[str, PartitionBook]:
     """Ranges of ids with as many rows and edges in each, as far as rows allow it."""
     books = {}
     for name, size in sizes.items():
@@ -62,11 +64,13 @@ def _ranges(adjs: Adjs, sizes: Mapping[str, int], parts: int) -> dict[str, Book]
         aims = (share * int(work[-1])).to(torch.int64)
         bounds = torch.searchsorted(work, aims)
         ends = torch.tensor([0]), bounds, torch.tensor([size])
-        books[name] = Book.of_bounds(torch.cat(ends))
+        books[name] = PartitionBook.of_bounds(torch.cat(ends))
     return books
 
 
-def _hashes(adjs: Adjs, sizes: Mapping[str, int], parts: int) -> dict[str, Book]:
+def _hashes(
+    adjs: Adjs, sizes: Mapping[str, int], parts: int
+) -> dict[str, PartitionBook]:
     """Parts drawn by the bits of the ids: equal sizes, whatever the order of ids."""
     books = {}
     for number, (name, size) in enumerate(sizes.items()):
@@ -77,14 +81,18 @@ def _hashes(adjs: Adjs, sizes: Mapping[str, int], parts: int) -> dict[str, Book]
             drawn = random.below(words, torch.tensor(parts)).numpy()
             pieces.append(drawn.astype(np.uint16))
         owner = np.concatenate(pieces) if pieces else np.empty(0, np.uint16)
-        books[name] = Book.of_owners(owner, parts)
+        books[name] = PartitionBook.of_owners(owner, parts)
     return books
 
 
-def _metis(adjs: Adjs, sizes: Mapping[str, int], parts: int) -> dict[str, Book]:
+def _metis(
+    adjs: Adjs, sizes: Mapping[str, int], parts: int
+) -> dict[str, PartitionBook]:
     """Few edges between parts of equal sizes; all types of nodes are shared at once."""
     owners = _owners(adjs, sizes, parts, False)
-    return {name: Book.of_owners(owners[name].numpy(), parts) for name in sizes}
+    return {
+        name: PartitionBook.of_owners(owners[name].numpy(), parts) for name in sizes
+    }
 
 
 def metis_parts(

@@ -1,4 +1,4 @@
-"""Part: the rows and features that one process holds, opened by memory map."""
+"""Part: the rows and features that one process holds, memory-mapped."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._arrays import HEADER, GoneError
 from gttf_sampler.distributed import layout
-from gttf_sampler.distributed.book import Book
-from gttf_sampler.distributed.rowset import RowSet
+from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
@@ -32,12 +31,16 @@ class LocalRows:
             stand together there.
         edge_id: [m], the caller's number of every edge; None if it is the position in
             the whole graph.
+        whole_edges, whole_degree: how many edges the whole graph has, and its longest
+            row.
     """
 
     adj: CompactAdj
-    rows: RowSet
+    rows: RowIndex
     first: Tensor | int
     edge_id: Tensor | None
+    whole_edges: int
+    whole_degree: int
 
     def whole_positions(self, row: Tensor, count: Tensor, edge: Tensor) -> Tensor:
         """Positions in the whole graph of edges [e], `count` [w] of each row [w]."""
@@ -61,24 +64,24 @@ class LocalRows:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one process holds of a partitioned graph.
+    """The share of a partitioned graph that one process holds.
 
     Attributes:
         header: that of the whole graph.
         number: of this part.
-        books: who has what, per node type.
-        rows: which rows are here, per node type: own ones and replicated ones.
+        books: the part of every node, per node type.
+        rows: the rows that are here, per node type: own ones and replicated ones.
         relations: the rows of every relation.
         features: own rows [k, ...] by (node type, name), in the order of own nodes,
             which stay on disk.
         wanted: per node type, the nodes that most edges lead to, most first.
-        names: per node type, what nodes are called, as `graph.names` packs it.
+        names: per node type, the ids that nodes have elsewhere, as `graph.names` packs.
     """
 
     header: dict[str, Any]
     number: int
-    books: dict[str, Book]
-    rows: dict[str, RowSet]
+    books: dict[str, PartitionBook]
+    rows: dict[str, RowIndex]
     relations: dict[EdgeType, LocalRows]
     features: dict[tuple[str, str], FeatureFile]
     wanted: dict[str, Tensor]
@@ -90,6 +93,10 @@ class Part:
             many = len(self.relations)
             raise ValueError(f"a relation must be one of {many} (got {number})")
         return list(self.relations.values())[number]
+
+    def row_type(self, number: int) -> str:
+        """The node type of the rows of a relation."""
+        return list(self.relations)[number][2]
 
 
 def open_part(
@@ -104,13 +111,11 @@ def open_part(
     """
     folder = _check.path("path", path)
     while True:
-        header = (
-            layout.read_header(folder, layout.WHOLE) if like is None else like.header
-        )
+        header = layout.WHOLE.read_header(folder) if like is None else like.header
         try:
             return _open(folder, header, number, verify, like)
         except ValueError:
-            now = layout.sound_header(folder, layout.WHOLE)
+            now = layout.WHOLE.sound_header(folder)
             if like is not None or now is None or now["crc32"] == header["crc32"]:
                 raise
             # else it has been replaced meanwhile, and there is a new one to open
@@ -125,7 +130,7 @@ def _open(
         _check.fail("part", rule, number, "start as many processes as there are parts")
     home = layout.home_of(folder, header)
     where = layout.part_folder(home, number)
-    own = layout.read_header(where, layout.PART)
+    own = layout.PART.read_header(where)
     if (own["part"], own["crc32"]) != (number, header["checks"][number]):
         rule = f"must be part {number} of the graph in {str(folder)!r}"
         _check.fail(str(where), rule, f"part {own['part']} of another one")
@@ -159,37 +164,33 @@ def _open(
     return Part(header, number, books, rows, relations, features, wanted, names)
 
 
-def _book(folder: Path, parts: int, entry: dict[str, Any], verify: bool) -> Book:
-    """The book of one node type."""
+def _book(
+    folder: Path, parts: int, entry: dict[str, Any], verify: bool
+) -> PartitionBook:
+    """The partition book of one node type."""
     if "bounds" in entry:
-        return Book.of_bounds(torch.tensor(entry["bounds"]))
-    about = entry["book"]
-    dtype = np.dtype(about["dtype"])
-    as_bytes = {**about, "dtype": "|u1", "length": about["length"] * dtype.itemsize}
-    plain = layout.read_array(folder, as_bytes, verify).numpy().view(dtype)
+        return PartitionBook.of_bounds(torch.tensor(entry["bounds"]))
+    try:
+        owner = layout.WHOLE.numpy(folder, entry["book"], verify)
+    except GoneError as gone:
+        layout.WHOLE.missing(gone.args[0])
     if not verify:
-        return Book(parts, entry["num_nodes"], owner=plain)
-    return Book.of_owners(plain, parts, about["file"])
+        return PartitionBook(parts, entry["num_nodes"], owner=owner)
+    return PartitionBook.of_owners(owner, parts, entry["book"]["file"])
 
 
 def _wanted(folder: Path, entry: dict[str, Any], verify: bool) -> Tensor:
     """The nodes of one type that most edges lead to."""
-    found = layout.read_array(folder, entry["wanted"], verify)
+    found = layout.WHOLE.array(folder, entry["wanted"], verify)
     if verify:
         _within(folder / entry["wanted"]["file"], found, entry["num_nodes"], "nodes")
     return found
 
 
 def _names(folder: Path, entry: dict[str, Any], verify: bool) -> dict[str, Tensor]:
-    """What the nodes of one type are called, as it was packed; nothing if by number."""
+    """The packed ids that nodes of one type have elsewhere; none if they have none."""
     told = entry.get("names", {})
-    found = {name: layout.read_array(folder, told[name], verify) for name in told}
-    for name in ("node_id", "name_end"):
-        if name in found and found[name].numel() != entry["num_nodes"]:
-            rule = f"must hold one entry per node, {entry['num_nodes']}"
-            file = str(folder / told[name]["file"])
-            _check.fail(file, rule, found[name].numel(), "run 'gttf partition' again")
-    return found
+    return {name: layout.WHOLE.array(folder, told[name], verify) for name in told}
 
 
 class _Files(NamedTuple):
@@ -207,33 +208,33 @@ class _Files(NamedTuple):
 
     def array(self, name: str) -> Tensor:
         """One of the arrays."""
-        return layout.read_array(self.where, self._entry(name), self.verify)
+        return layout.PART.array(self.where, self._entry(name), self.verify)
 
-    def rows(self, kind: int, num_nodes: int, own: Tensor) -> RowSet:
+    def rows(self, kind: int, num_nodes: int, own: Tensor) -> RowIndex:
         """The nodes of one type whose rows are in the part, `own` ones among them."""
         name = f"nodes-{kind}"
         if name not in self.told:
             first, stop = self.told.get(f"range-{kind}", (0, 0))
             if stop > num_nodes:
                 self._refuse(name, f"must be nodes of {num_nodes}", (first, stop))
-            found = RowSet(torch.arange(first, stop), num_nodes)
+            found = RowIndex(torch.arange(first, stop), num_nodes)
         else:
             nodes = self.array(name)
             if self.verify:
                 _within(self.where / f"{name}.bin", nodes, num_nodes, "nodes")
                 if bool((nodes.diff() <= 0).any()):
                     self._refuse(f"{name}.bin", "must hold ascending nodes", "others")
-            found = RowSet(nodes, num_nodes)
+            found = RowIndex(nodes, num_nodes)
         if self.verify and not bool(found.locate(own)[0].all()):
             self._refuse(name, "must hold all nodes of the part", "fewer")
         return found
 
     def relation(
-        self, kind: int, entry: dict[str, Any], rows: RowSet, num_cols: int
+        self, kind: int, entry: dict[str, Any], rows: RowIndex, num_cols: int
     ) -> LocalRows:
         """The rows of one relation, whose columns are nodes of `num_cols`."""
         folder = self.where / f"relation-{kind}"
-        if storage.header_of(folder)["crc32"] != self._entry(folder.name):
+        if storage.GRAPH.read_header(folder)["crc32"] != self._entry(folder.name):
             rule = "must be the rows that this part was written with"
             self._refuse(folder.name, rule, "others")
         adj = CompactAdj.open(folder, verify=self.verify)
@@ -253,13 +254,14 @@ class _Files(NamedTuple):
         edge_id = None
         if f"edge_id-{kind}" in self.told:
             edge_id = self.array(f"edge_id-{kind}")
-        found = LocalRows(adj, rows, first, edge_id)
-        self._check_edges(kind, entry, found)
+        whole = entry["num_edges"], entry["max_degree"]
+        found = LocalRows(adj, rows, first, edge_id, *whole)
+        self._check_edges(kind, found)
         return found
 
-    def _check_edges(self, kind: int, entry: dict[str, Any], here: LocalRows) -> None:
+    def _check_edges(self, kind: int, here: LocalRows) -> None:
         """Refuses rows that are no rows of the whole graph, by their edges."""
-        adj, edges, name = here.adj, entry["num_edges"], f"relation-{kind}"
+        adj, edges, name = here.adj, here.whole_edges, f"relation-{kind}"
         if adj.num_edges > edges:
             self._refuse(name, f"must have at most {edges} edges", adj.num_edges)
         if here.edge_id is not None and here.edge_id.numel() != adj.num_edges:
@@ -274,8 +276,8 @@ class _Files(NamedTuple):
             self._refuse(f"first-{kind}.bin", rule, here.first.numel())
         if not self.verify or not adj.num_rows:
             return
-        if adj.max_degree > entry["max_degree"]:
-            rule = f"must have rows of at most {entry['max_degree']} edges"
+        if adj.max_degree > here.whole_degree:
+            rule = f"must have rows of at most {here.whole_degree} edges"
             self._refuse(name, rule, adj.max_degree)
         if here.edge_id is not None:
             _within(self.where / f"edge_id-{kind}.bin", here.edge_id, edges, "edges")
@@ -290,7 +292,7 @@ class _Files(NamedTuple):
         """The `size` own rows of one feature."""
         told = self._entry(f"feature-{kind}")
         path = self.where / told["file"]
-        rows = FeatureFile(path) if path.is_file() else layout.missing(path)
+        rows = FeatureFile(path) if path.is_file() else layout.PART.missing(path)
         if rows.seal != told["seal"] or list(rows.shape) != [size, *entry["shape"]]:
             rule = "must hold the rows that this part was written with"
             self._refuse(path.name, rule, "others")
@@ -299,12 +301,12 @@ class _Files(NamedTuple):
     def _entry(self, name: str) -> Any:
         """What the header says of a file, which it must."""
         if name not in self.told:
-            self._refuse(layout.HEADER, "must name all files of the part", f"no {name}")
+            self._refuse(HEADER, "must name all files of the part", f"no {name}")
         return self.told[name]
 
     def _refuse(self, name: str, rule: str, got: object) -> NoReturn:
         """Raises the ValueError that names the file."""
-        _check.fail(str(self.where / name), rule, got, "run 'gttf partition' again")
+        layout.PART.refuse(self.where / name, rule, got)
 
 
 def _within(file: Path, ids: Tensor, upper: int, what: str) -> None:
@@ -312,4 +314,4 @@ def _within(file: Path, ids: Tensor, upper: int, what: str) -> None:
     try:
         _check.within(str(file), ids, upper, what)
     except ValueError as error:
-        raise ValueError(f"{error}; run 'gttf partition' again") from None
+        raise ValueError(f"{error}; {layout.PART.cure}") from None

@@ -9,20 +9,19 @@ from typing import Any
 
 from torch import Tensor
 
-from gttf_sampler import _check
+from gttf_sampler import _check, _files
+from gttf_sampler._arrays import HEADER, write_array
 from gttf_sampler.distributed import layout
-from gttf_sampler.distributed.book import Book
+from gttf_sampler.distributed.book import PartitionBook
 from gttf_sampler.distributed.methods import METHODS, books_of
 from gttf_sampler.distributed.source import (
-    Report,
     Source,
-    Values,
     fingerprint,
     source_of,
     wanted_nodes,
 )
 from gttf_sampler.distributed.write import Cut, write_part
-from gttf_sampler.graph import storage
+from gttf_sampler.features.write import Report
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import EdgeType
 
@@ -90,12 +89,12 @@ def partition(
     facts = {"parts": parts, "method": told, "replicate": replicate, "mark": mark}
     _check_free(folder, mark, overwrite)
     folder.mkdir(parents=True, exist_ok=True)
-    with storage.locked(folder):  # whoever cuts the same graph meanwhile finds it done
+    with _files.locked(folder):  # whoever cuts the same graph meanwhile finds it done
         if (done := _check_free(folder, mark, overwrite)) is None:
             _check_apart(folder, source)
             done = _cut(folder, source, books, facts, tick)
         for file in folder.iterdir() if done.get("folder") else ():
-            if file.name not in (layout.HEADER, done["folder"]):
+            if file.name not in (HEADER, done["folder"]):
                 layout.remove(file)  # it was there before
     return facts_of(done)
 
@@ -103,7 +102,7 @@ def partition(
 def _cut(
     folder: Path,
     source: Source,
-    books: Mapping[str, Book],
+    books: Mapping[str, PartitionBook],
     facts: dict[str, Any],
     tick: Report,
 ) -> dict[str, Any]:
@@ -129,16 +128,19 @@ def _cut(
         **facts,
         "node_types": _typed_nodes(home, source, books, wanted, everywhere),
         "relations": _relations(source, counts),
-        "features": [_feature(*each) for each in source.features],
+        "features": [
+            {"type": kind, "name": name, "shape": list(values.shape[1:])}
+            for kind, name, values in source.features
+        ],
         "checks": checks,
     }
-    storage.sync_folder(home)
-    layout.write_header(folder, layout.WHOLE, header)
+    _files.sync_folder(home)
+    layout.WHOLE.write_header(folder, header)
     return header
 
 
 def facts_of(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What a person asks of a partitioned graph, from its header."""
+    """Sizes, balance and cut of a partitioned graph, from its header."""
     kinds, relations = header["node_types"], header["relations"]
     nodes = [sum(own) for own in zip(*(kind["own"] for kind in kinds), strict=True)]
     edges = [sum(own) for own in zip(*(r["own"] for r in relations), strict=True)]
@@ -161,8 +163,8 @@ def _check_free(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | No
         _check.fail("path", "must name a directory", f"{str(folder)!r}, a file")
     if not folder.exists():
         return None
-    if layout.is_partitioned(folder):
-        header = layout.sound_header(folder, layout.WHOLE)
+    if layout.WHOLE.is_in(folder):
+        header = layout.WHOLE.sound_header(folder)
         if header is not None and header["mark"] == mark:
             return header
         if not overwrite:
@@ -177,7 +179,8 @@ def _check_free(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | No
 
 def _check_apart(folder: Path, source: Source) -> None:
     """Refuses to write over the files that are being cut."""
-    for _, _, values in source.features:
+    for feature in source.features:
+        values = feature.values
         file = getattr(values, "path", getattr(values, "filename", None))
         if file and folder.resolve() in Path(file).resolve().parents:
             rule = "must not hold what is being cut"
@@ -187,11 +190,11 @@ def _check_apart(folder: Path, source: Source) -> None:
 def _typed_nodes(
     folder: Path,
     source: Source,
-    books: Mapping[str, Book],
+    books: Mapping[str, PartitionBook],
     wanted: Mapping[str, Tensor],
     everywhere: Mapping[str, Tensor],
 ) -> list[dict[str, Any]]:
-    """What the header says about node types; writes what is too long for it."""
+    """Node types as the header declares them; writes the arrays that it names."""
     for name in layout.SHARED:  # of somebody who was killed; maps stay as they are
         for file in folder.glob(f"{name}-*.bin"):
             file.unlink()
@@ -204,11 +207,11 @@ def _typed_nodes(
             entry["bounds"] = book.bounds.tolist()
         elif book.owner is not None:
             file = folder / f"book-{number}.bin"
-            entry["book"] = storage.write_array(file, book.owner)
+            entry["book"] = write_array(file, book.owner)
         file = folder / f"wanted-{number}.bin"
-        entry["wanted"] = storage.write_array(file, wanted[name].numpy())
+        entry["wanted"] = write_array(file, wanted[name].numpy())
         entry["names"] = {
-            array: storage.write_array(folder / f"{array}-{number}.bin", told.numpy())
+            array: write_array(folder / f"{array}-{number}.bin", told.numpy())
             for array, told in source.names[name].items()
         }
         entries.append(entry)
@@ -218,7 +221,7 @@ def _typed_nodes(
 def _relations(
     source: Source, counts: list[list[tuple[int, int]]]
 ) -> list[dict[str, Any]]:
-    """What the header says about relations; `counts` are edges and cut ones by part."""
+    """Relations as the header declares them; `counts` are (edges, cut ones) by part."""
     return [
         {
             "type": list(kind),
@@ -231,8 +234,3 @@ def _relations(
         }
         for number, (kind, adj) in enumerate(source.adjs.items())
     ]
-
-
-def _feature(kind: str, name: str, values: Values) -> dict[str, Any]:
-    """What the header says about a feature; its file says the rest."""
-    return {"type": kind, "name": name, "shape": list(values.shape[1:])}

@@ -1,9 +1,9 @@
-"""Source: a graph with everything that is to be cut, and what is known of it."""
+"""Source: a graph and its features before they are cut, with their fingerprint."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,21 +11,29 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.distributed.book import Book
+from gttf_sampler.distributed.book import PartitionBook
 from gttf_sampler.features import FeatureFile
+from gttf_sampler.features.access import count_reached, largest
 from gttf_sampler.features.encoding import ENCODINGS
-from gttf_sampler.features.wanted import count_reached, largest
+from gttf_sampler.features.write import Report
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.names import packed
 from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
 Values = Array | FeatureFile | Tensor  # a tensor only where numpy has no such numbers
-Report = Callable[[str, int], None]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
 LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}  # bytes of a number
 WANTED = 0.1  # of all nodes; a cache of features has no use for more
 PIECE = 1 << 24
+
+
+class Feature(NamedTuple):
+    """Values [n, ...] of the nodes of one type."""
+
+    kind: str
+    name: str
+    values: Values
 
 
 class Source(NamedTuple):
@@ -34,19 +42,19 @@ class Source(NamedTuple):
     Attributes:
         adjs: the rows of every relation.
         sizes: how many nodes of each type there are.
-        features: (node type, name, values [n, ...]).
+        features: values of nodes, by type and name.
         stored: how floats are stored: "float16", "bfloat16", "int8"; None as they are.
-        names: what the nodes of each type are called, as `names.packed` writes it.
+        names: per node type, the ids that nodes have elsewhere, as `graph.names` packs.
     """
 
     adjs: dict[EdgeType, CompactAdj]
     sizes: dict[str, int]
-    features: list[tuple[str, str, Values]]
+    features: list[Feature]
     stored: str | None
     names: dict[str, dict[str, Tensor]]
 
     def stored_as(self, values: Values) -> str | None:
-        """How the rows of one feature are stored."""
+        """The encoding of one feature's rows; None as they are."""
         dtype = rows_at(values, torch.empty(0, dtype=torch.int64)).dtype
         if not dtype.is_floating_point:
             return None
@@ -66,7 +74,7 @@ def rows_at(values: Values, ids: Tensor) -> Tensor:
 
 
 def source_of(graph: Any, features: Mapping[Any, Any], stored: Any = None) -> Source:
-    """What is to be cut, checked."""
+    """Checks a graph and its features, and puts them together."""
     if isinstance(graph, Mapping):
         sizes, adjs = _check.node_types(graph), dict(graph)
     else:
@@ -87,17 +95,14 @@ def source_of(graph: Any, features: Mapping[Any, Any], stored: Any = None) -> So
         if (kind, name) in found:
             _check.fail("features", "must name every feature once", (kind, name))
         found[kind, name] = array
-    listed = [(*key, array) for key, array in found.items()]
+    listed = [Feature(*key, values) for key, values in found.items()]
     return Source(adjs, sizes, listed, stored, _names(adjs, sizes))
 
 
 def _names(
     adjs: Mapping[EdgeType, CompactAdj], sizes: Mapping[str, int]
 ) -> dict[str, dict[str, Tensor]]:
-    """What the nodes of each type are called: as relations to it say that name them.
-
-    Those that do must agree.
-    """
+    """Packed ids of each node type: those of relations to it, which must agree."""
     found: dict[str, Any] = {}
     for (_, _, kind), adj in adjs.items():
         if adj.node_id is not None:
@@ -151,7 +156,11 @@ def _pieces(array: Array) -> Iterator[bytes]:
 
 
 def fingerprint(
-    source: Source, books: Mapping[str, Book], parts: int, share: float, tick: Report
+    source: Source,
+    books: Mapping[str, PartitionBook],
+    parts: int,
+    share: float,
+    tick: Report,
 ) -> int:
     """A checksum of all that the parts are made of."""
     facts = [sorted(source.sizes.items()), list(source.adjs), parts, share]

@@ -1,9 +1,10 @@
-"""Forests on a partitioned graph: whoever has a row takes the walkers' steps there."""
+"""Forests on a partitioned graph: whoever has a row takes the steps of walkers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,21 +12,103 @@ from torch import Tensor
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler.bias import EdgeWeightBias
-from gttf_sampler.distributed.hops import Route
+from gttf_sampler.distributed.messages import narrow, need, need_ids
 from gttf_sampler.distributed.part import Part
-from gttf_sampler.distributed.wire import narrow, need, need_ids
 from gttf_sampler.draw import Walkers, draw_edges
 from gttf_sampler.random import WORD, Key
 
 if TYPE_CHECKING:
-    from gttf_sampler.distributed.adj import PartitionedAdj
+    from gttf_sampler.distributed.graph import PartitionedGraph
 
-FACTS = 6  # how many numbers a message begins with
+FACTS = 6  # numbers that a message begins with
 MOST = 1 << 46  # walkers, and edges of one
 
 
+@dataclass(frozen=True, eq=False)
+class StepQuery:
+    """One step of walkers: the edges [w · f] that they take, and where these lead.
+
+    Attributes:
+        relation: the number of the relation.
+        key: of the depth.
+        fanout: how many edges a walker takes.
+        replace: whether a neighbour can be drawn twice.
+        stays: whether walkers without neighbours stay where they are.
+        weighted: whether edges are drawn by their weights.
+        node: [w], where walkers stand.
+        slot: [w], their places in the forest, which their random streams depend on.
+    """
+
+    service: ClassVar[str] = "steps of walkers"
+    relation: int
+    key: Key
+    fanout: int
+    replace: bool
+    stays: bool
+    weighted: bool
+    node: Tensor
+    slot: Tensor
+
+    @property
+    def needs_tables(self) -> bool:
+        """Whether it is drawn by tables that are made of the rows."""
+        return self.weighted
+
+    def arrays(self, part: Part) -> list[Tensor]:
+        """The query as a message."""
+        facts = [self.relation, random.signed(int(self.key)), self.fanout]
+        facts += [self.replace, self.stays, self.weighted]
+        size = part.books[part.row_type(self.relation)].num_nodes
+        return [torch.tensor(facts), narrow(self.node, size), narrow(self.slot, 1)]
+
+    @classmethod
+    def of_arrays(cls, arrays: list[Tensor]) -> StepQuery:
+        """The query that a message holds."""
+        facts, node, slot = need(arrays, 3)
+        if facts.dtype != torch.int64 or facts.numel() != FACTS:
+            raise ValueError(f"a message must begin with {FACTS} numbers")
+        number, key, fanout, replace, stays, weighted = facts.tolist()
+        how = bool(replace), bool(stays), bool(weighted)
+        return cls(number, key & WORD, fanout, *how, node, slot)
+
+    def check(self, part: Part) -> None:
+        """Raises a ValueError for walkers whose rows are not here."""
+        here = part.relation(self.relation)
+        if not 0 < self.fanout < MOST:
+            raise ValueError(f"a fanout must be above 0 (got {self.fanout})")
+        _check.fits("fanout", 16 * self.fanout * self.node.numel())
+        here.rows.find(self.node)
+        need_ids("walkers", self.slot, 0, MOST, self.node.numel())
+
+    def answer(self, part: Part) -> list[Tensor]:
+        """The steps, as a machine with all rows takes them."""
+        here = part.relation(self.relation)
+        node, slot = (x.to(torch.int64) for x in (self.node, self.slot))
+        row = here.rows.locate(node)[1]
+        stream = random.stream(self.key, slot)
+        none = row.new_empty(row.numel(), 0)
+        walkers = Walkers(here.adj, none, row, row, stream, self.key)
+        bias = EdgeWeightBias() if self.weighted else None
+        edge = draw_edges(walkers, bias, self.fanout, self.replace)
+        degree = here.adj.row_range(row)[1]
+        how = self.replace, self.stays
+        reached = ops.arrive(here.adj.col, node, degree, edge, *how).view(-1)
+        edge = edge.view(-1)
+        whole = here.whole_positions(row, torch.full_like(row, self.fanout), edge)
+        whole = whole.masked_fill_(edge < 0, -1)
+        return [narrow(whole, here.whole_edges), narrow(reached, here.adj.num_cols)]
+
+    def checked(self, answer: list[Tensor], part: Part) -> list[Tensor]:
+        """As many edges as walkers take, and as many nodes."""
+        here, size = part.relation(self.relation), self.node.numel() * self.fanout
+        edge, node = need(answer, 2)
+        edge = need_ids("edges", edge, -1, here.whole_edges, size)
+        return [edge, need_ids("nodes", node, -1, here.adj.num_cols, size)]
+
+
 def walk(
-    adj: PartitionedAdj,
+    graph: PartitionedGraph,
+    relation: int,
     seeds: Tensor,
     fanouts: Sequence[int],
     weighted: bool,
@@ -34,72 +117,24 @@ def walk(
     stays: bool,
 ) -> list[tuple[Tensor, Tensor]]:
     """(edges, nodes) [w, f] of every depth, as a machine with all rows draws them."""
-    graph, levels, node = adj.graph, [], seeds
-    number = graph.number(adj)
-    kind = list(graph.part.books).index(adj.edge_type[2])
+    levels, node = [], seeds
     for depth, fanout in enumerate(fanouts):
-        word = int(random.fold(key, depth)) & WORD
-        signed = word - (1 << 64) if word >> 63 else word
-        facts = torch.tensor([number, signed, fanout, replace, stays, weighted])
         walker = (node >= 0).nonzero().view(-1)  # the others have stopped
         here = node.index_select(0, walker)
-        route = Route.of(graph.owner(kind, here), graph.exchange.size)
+        route = graph.route(graph.row_type(relation), here)
         ids, slots = (route.split(x) for x in (here, walker))
-        messages = {
-            rank: [facts, narrow(ids[rank], adj.num_rows), narrow(slots[rank], 1)]
+        own = int(random.fold(key, depth)) & WORD
+        how = relation, own, fanout, replace, stays, weighted
+        queries = {
+            rank: StepQuery(*how, ids[rank], slots[rank])
             for rank, count in enumerate(route.counts)
             if count
         }
-        found = graph.ask_steps(messages, weighted)
+        found = graph.ask(StepQuery, queries)
         edge, reached = (node.new_full((node.numel(), fanout), -1) for _ in range(2))
         for rank, (edges, nodes) in found.items():
-            place = slots[rank]
-            edge[place] = edges.to(torch.int64).view(-1, fanout)
-            reached[place] = nodes.to(torch.int64).view(-1, fanout)
+            edge[slots[rank]] = edges.to(torch.int64).view(-1, fanout)
+            reached[slots[rank]] = nodes.to(torch.int64).view(-1, fanout)
         levels.append((edge, reached))
         node = reached.view(-1)
     return levels
-
-
-def steps_of(
-    arrays: list[Tensor], message: list[Tensor], adjs: Sequence[PartitionedAdj]
-) -> list[Tensor]:
-    """The answer of another process to a message, checked."""
-    number, _, fanout, *_ = _facts(message[0])
-    size, adj = message[1].numel() * fanout, adjs[number]
-    edge, node = need(arrays, 2)
-    edge = need_ids("edges", edge, -1, adj.num_edges, size)
-    return [edge, need_ids("nodes", node, -1, adj.num_cols, size)]
-
-
-def _facts(array: Tensor) -> list[int]:
-    """The numbers in front of a message."""
-    if array.dtype != torch.int64 or array.numel() != FACTS:
-        raise ValueError(f"a message must begin with {FACTS} numbers")
-    numbers: list[int] = array.tolist()
-    return numbers
-
-
-def answer_walk(part: Part, arrays: list[Tensor]) -> list[Tensor]:
-    """The steps [w · f] of walkers on rows of this part, and where they lead."""
-    facts, node, slot = need(arrays, 3)
-    number, signed, fanout, replace, stays, weighted = _facts(facts)
-    here = part.relation(number)
-    if not 0 < fanout < MOST:
-        raise ValueError(f"a fanout must be above 0 (got {fanout})")
-    _check.fits("fanout", 16 * fanout * node.numel())
-    row, node = here.rows.find(node), node.to(torch.int64)
-    slot = need_ids("walkers", slot, 0, MOST, row.numel())
-    key = signed & WORD
-    stream = random.stream(key, slot)
-    walkers = Walkers(here.adj, row.new_empty(row.numel(), 0), row, row, stream, key)
-    bias = EdgeWeightBias() if weighted else None
-    edge = draw_edges(walkers, bias, fanout, bool(replace))
-    degree = here.adj.row_range(row)[1]
-    how = bool(replace), bool(stays)
-    reached = ops.arrive(here.adj.col, node, degree, edge, *how)
-    count = torch.full_like(row, fanout)
-    whole = here.whole_positions(row, count, edge.view(-1))
-    whole = whole.masked_fill_(edge.view(-1) < 0, -1)
-    every = part.header["relations"][number]["num_edges"]
-    return [narrow(whole, every), narrow(reached.view(-1), here.adj.num_cols)]

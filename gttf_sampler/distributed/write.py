@@ -1,8 +1,8 @@
-"""One part of a partitioned graph, written piece by piece."""
+"""Writes one part of a partitioned graph, piece by piece."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,22 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_sampler._arrays import Pieces, as_numpy, write_array
 from gttf_sampler._backends import ops
 from gttf_sampler.distributed import layout
-from gttf_sampler.distributed.book import Book
+from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.distributed.source import Source, Values, rows_at
 from gttf_sampler.features.layout import seal
-from gttf_sampler.features.write import write
+from gttf_sampler.features.write import Report, write
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
 
 Array = np.ndarray[Any, Any]
-Report = Callable[[str, int], None]
 EDGES, ROWS = 1 << 21, 1 << 24  # how many edges, how many bytes of features at a time
 
 
 class Cut(NamedTuple):
-    """What all parts are cut from.
+    """Everything that parts are cut from.
 
     Attributes:
         source: the graph and its features.
@@ -35,7 +35,7 @@ class Cut(NamedTuple):
     """
 
     source: Source
-    books: Mapping[str, Book]
+    books: Mapping[str, PartitionBook]
     everywhere: Mapping[str, Tensor]
     mark: int
 
@@ -48,7 +48,7 @@ def write_part(
     Returns the checksum of its header, and per relation how many edges its own nodes
     have and how many of those lead to other parts.
     """
-    header = layout.sound_header(folder, layout.PART)
+    header = layout.PART.sound_header(folder)
     if header is not None and (header["mark"], header["part"]) == (cut.mark, part):
         return int(header["crc32"]), [tuple(count) for count in header["counts"]]
     layout.remove(folder)  # of somebody who was killed; maps of it stay as they are
@@ -65,83 +65,83 @@ def _write(
 ) -> tuple[int, list[tuple[int, int]]]:
     """Writes all files of a part, the header last."""
     files: dict[str, Any] = {}
-    rows: dict[str, Tensor] = {}
+    rows: dict[str, RowIndex] = {}
     for number, (name, book) in enumerate(cut.books.items()):
-        own = book.nodes_of(part)
-        rows[name] = own
+        nodes = book.nodes_of(part)
         if cut.everywhere[name].numel():
-            rows[name] = torch.cat([own, cut.everywhere[name]]).unique()
-        nodes = rows[name]
-        if not _is_range(nodes):
+            nodes = torch.cat([nodes, cut.everywhere[name]]).unique()
+        rows[name] = RowIndex(nodes, book.num_nodes)
+        if not rows[name].is_range:
             file = folder / f"nodes-{number}.bin"
-            files[file.stem] = storage.write_array(file, nodes.numpy())
+            files[file.stem] = write_array(file, nodes.numpy())
         elif nodes.numel():
             files[f"range-{number}"] = [int(nodes[0]), int(nodes[-1]) + 1]
     counts = []
-    kinds = list(cut.books)
     for number, ((by, _, to), adj) in enumerate(cut.source.adjs.items()):
         some = _Rows(adj, rows[to], part, cut.books[to], tick)
-        where = folder, number, kinds.index(to)
-        counts.append(some.write(*where, cut.books[by], files))
-    for number, (name, _, values) in enumerate(cut.source.features):
+        counts.append(some.write(folder, number, cut.books[by], files))
+    for number, feature in enumerate(cut.source.features):
         file = folder / f"feature-{number}.npy"
-        chunks = _feature_rows(values, cut.books[name].nodes_of(part), tick)
-        about = write(file, chunks, cut.source.stored_as(values))
+        own = cut.books[feature.kind].nodes_of(part)
+        chunks = _feature_rows(feature.values, own, tick)
+        about = write(file, chunks, cut.source.stored_as(feature.values))
         files[file.stem] = {"file": file.name, "seal": seal(about)}
     content = {"part": part, "mark": cut.mark, "counts": counts, "files": files}
-    return layout.write_header(folder, layout.PART, content), counts
+    return layout.PART.write_header(folder, content), counts
 
 
 class _Rows:
     """Some rows of a graph, to be copied in pieces of a bounded size."""
 
     def __init__(
-        self, adj: CompactAdj, nodes: Tensor, part: int, book: Book, tick: Report
+        self,
+        adj: CompactAdj,
+        rows: RowIndex,
+        part: int,
+        book: PartitionBook,
+        tick: Report,
     ) -> None:
-        self.adj, self.nodes, self.part, self.tick = adj, nodes, part, tick
-        self.start, self.count = adj.row_range(nodes)
+        self.adj, self.rows, self.part, self.tick = adj, rows, part, tick
+        self.start, self.count = adj.row_range(rows.nodes)
         ends = torch.cat([self.count.new_zeros(1), self.count.cumsum(0)])
         self.rowptr, self.total = ends, int(ends[-1])
-        away = book.lies_elsewhere(nodes, part)
+        away = book.lies_elsewhere(rows.nodes, part)
         self.own = ~away if bool(away.any()) else None  # None: all of them
-        self.together = _is_range(nodes)
 
     def write(
-        self, folder: Path, number: int, kind: int, by: Book, files: dict[str, Any]
+        self, folder: Path, number: int, by: PartitionBook, files: dict[str, Any]
     ) -> tuple[int, int]:
-        """Writes all arrays; returns how many own edges there are, and are cut.
-
-        `kind` is the number of the type that the rows are nodes of.
-        """
-        arrays: dict[str, Tensor | storage.Pieces] = {"rowptr": self.rowptr}
+        """Writes all arrays; returns how many own edges there are, and are cut."""
+        arrays: dict[str, Tensor | Pieces] = {"rowptr": self.rowptr}
         cut: list[int] = []
         for name, array in self.adj.arrays().items():
             if name == "rowptr":
                 continue
             counted = (by, cut) if name == "col" else None
-            pieces = self._pieces(array, counted)
-            arrays[name] = storage.Pieces(_numpy(array[:0]).dtype, self.total, pieces)
+            dtype, pieces = (
+                as_numpy(name, array[:0]).dtype,
+                self._pieces(array, counted),
+            )
+            arrays[name] = Pieces(dtype, self.total, pieces)
         names = arrays.pop("edge_id", None)
         facts = {"num_cols": self.adj.num_cols, "direction": self.adj.direction}
         where = folder / f"relation-{number}"
-        storage.save(where, arrays, facts)
-        files[where.name] = storage.header_of(where)["crc32"]
-        if f"nodes-{kind}" in files:
-            file = folder / f"first-{number}.bin"
-            files[file.stem] = storage.write_array(file, self.start.numpy())
+        files[where.name] = storage.save(where, arrays, facts)
+        first = folder / f"first-{number}.bin"
+        if not self.rows.is_range:
+            files[first.stem] = write_array(first, self.start.numpy())
         else:  # rows that stand together begin where the first one does
-            first = int(self.start[0]) if self.start.numel() else 0
-            files[f"first-{number}"] = first
-        if isinstance(names, storage.Pieces):
+            files[first.stem] = int(self.start[0]) if self.start.numel() else 0
+        if isinstance(names, Pieces):
             file = folder / f"edge_id-{number}.bin"
-            files[file.stem] = storage.write_array(file, names)
+            files[file.stem] = write_array(file, names)
         own = self.count if self.own is None else self.count[self.own]
         return int(own.sum()), sum(cut)
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
         """Ranges of rows, each with a bounded number of edges, or one row."""
         first = 0
-        while first < self.nodes.numel():
+        while first < self.rows.size:
             limit = int(self.rowptr[first]) + EDGES
             stop = int(torch.searchsorted(self.rowptr, limit, right=True)) - 1
             stop = max(stop, first + 1)
@@ -149,13 +149,13 @@ class _Rows:
             first = stop
 
     def _pieces(
-        self, array: Tensor, counted: tuple[Book, list[int]] | None
+        self, array: Tensor, counted: tuple[PartitionBook, list[int]] | None
     ) -> Iterator[Array]:
         """The entries of the rows, in order; counts those that lead elsewhere."""
         for first, stop in self._bounds():
             count = self.count[first:stop]
             size = int(self.rowptr[stop] - self.rowptr[first])
-            if self.together:
+            if self.rows.is_range:
                 start = int(self.start[first])
                 piece = array[start : start + size]
             else:
@@ -168,18 +168,7 @@ class _Rows:
                     away &= own.repeat_interleave(count, output_size=size)
                 counted[1].append(int(away.count_nonzero()))
             self.tick("writing", piece.numel() * piece.element_size())
-            yield _numpy(piece)
-
-
-def _is_range(nodes: Tensor) -> bool:
-    """Whether ascending nodes follow each other without gaps."""
-    return nodes.numel() == 0 or int(nodes[-1] - nodes[0]) + 1 == nodes.numel()
-
-
-def _numpy(array: Tensor) -> Array:
-    """The tensor as numpy sees it."""
-    found: Array = array.numpy()
-    return found
+            yield piece.numpy()
 
 
 def _feature_rows(values: Values, nodes: Tensor, tick: Report) -> Iterator[Tensor]:

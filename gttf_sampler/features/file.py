@@ -1,10 +1,10 @@
-"""FeatureFile: rows of values on disk, read by id."""
+"""FeatureFile: rows of values on disk, read by id; RowSource, its protocol."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,9 +13,30 @@ from gttf_sampler import _check
 from gttf_sampler.features import layout as layouts
 from gttf_sampler.features.encoding import NAMES, SAME
 from gttf_sampler.features.handle import Handle, State
-from gttf_sampler.features.room import check_index, check_places, check_room, room_for
-from gttf_sampler.features.stored import StoredRows
+from gttf_sampler.features.rows import RowReader
 from gttf_sampler.features.write import Report, chunks_of, write
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """Values [n, ...] whose rows are fetched when a batch needs them.
+
+    `FeatureFile` is one, and so is `PartitionedFeatures`; loaders take any.
+    """
+
+    @property
+    def shape(self) -> torch.Size:
+        """[n, ...]."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the values."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    def rows(self, ids: Tensor, /) -> Tensor:
+        """The rows [k, ...] of ids, int64 [k] on the CPU, which are all there."""
 
 
 class FeatureFile:
@@ -57,8 +78,8 @@ class FeatureFile:
         self.pin_memory = _check.yes_or_no("pin_memory", pin_memory)
         if self.pin_memory and not torch.cuda.is_available():
             _check.fail("pin_memory", "must be False where there is no GPU", True)
-        self._wanted = direct
-        self._rows = StoredRows(Handle(self.path, direct))
+        self._direct = direct  # as it was asked for
+        self._rows = RowReader(Handle(self.path, direct))
         handle = self._rows.handle
         self._layout, self._state = handle.layout, handle.state
         self.direct = handle.align > 1
@@ -177,20 +198,7 @@ class FeatureFile:
         `place` int64 [k] are the rows of `out` that they become, each of them once; the
         first k if none.
         """
-        ids = check_index("ids", ids)
-        place = None if place is None else check_places(place, ids.numel(), out)
-        shape = torch.Size([ids.numel(), *self._layout.shape])
-        if out is None:
-            out = room_for(shape, self.dtype, self.pin_memory)
-        elif place is None:
-            check_room(out, shape, self.dtype)
-        else:
-            check_room(out, out.shape[:1] + shape[1:], self.dtype)
-        if not out.numel():
-            _check.within("ids", ids, len(self), "rows")
-            return out
-        self._rows.write_to(out, ids, place)
-        return out
+        return self._rows.read(ids, out, place, self.pin_memory)
 
     def cache(self, nbytes: int, rows: Any = None) -> FeatureFile:
         """Keeps rows in memory, in no more than `nbytes`; returns itself.
@@ -198,8 +206,8 @@ class FeatureFile:
         What is read stays the same, bit for bit. Rows are kept as they are stored, with
         4 bytes for every row of the file. `rows` [k] are the ids of those to keep, the
         most wanted first, as `most_reached` (of a graph) and `most_sampled` (of some
-        batches) tell. Without them, rows come and go by what is asked for (S3-FIFO). 0
-        bytes end the cache. A copy in another process begins without.
+        batches) tell. Without them, those that the next 20 reads ask for most. 0 bytes
+        end the cache. A copy in another process begins without.
         """
         nbytes = _check.size("nbytes", nbytes)
         if rows is not None:
@@ -226,7 +234,7 @@ class FeatureFile:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the file itself; it must be the same one."""
-        how = self._wanted, self.pin_memory
+        how = self._direct, self.pin_memory
         return _opened, (self.path, *how, self._state)
 
     def __repr__(self) -> str:
@@ -234,8 +242,8 @@ class FeatureFile:
         own = f", stored as {self.stored}" if self._layout.stored != SAME else ""
         size = _check.readable(self.nbytes)
         about = f"{list(self.shape)}, {NAMES[self.dtype]}{own}, {size} on disk"
-        if self._rows.kept:
-            about += f", {self._rows.kept:,} rows in memory"
+        if self._rows.cached:
+            about += f", {self._rows.cached:,} rows in memory"
         if self.hit_rate == self.hit_rate:
             about += f" for {self.hit_rate:.1%} of those asked for"
         if self.reads:

@@ -1,4 +1,4 @@
-"""An open file: closed when nobody reads from it any more, noticed when it changes."""
+"""Handle: an open feature file, closed with its last reader; notices changes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import memory
-from gttf_sampler.features.layout import HEAD, Layout, damaged, read_layout
+from gttf_sampler.features.layout import FILE, HEAD, Layout, read_layout
 
 DIRECT = getattr(os, "O_DIRECT", 0)
 SECTORS = 512, 4096  # what places and sizes of reads around the cache may have to fit
 
 
 class State(NamedTuple):
-    """What changes when somebody writes to a file, or puts another in its place."""
+    """Size and time of a file: they change when somebody writes to it."""
 
     size: int
     modified: int
@@ -118,9 +118,9 @@ class Handle:
         _check.fail(self.path, "must not change while it is open", how, "open it again")
 
     def short(self) -> NoReturn:
-        """Raises what a file without some of its rows deserves."""
+        """Raises the ValueError for a file without some of its rows."""
         self.check()
-        damaged(self.path, f"must have {self.layout.rows} rows", "fewer")
+        FILE.refuse(self.path, f"must have {self.layout.rows} rows", "fewer")
 
     def __del__(self) -> None:
         if self.number >= 0:

@@ -1,4 +1,4 @@
-"""How a feature file lies on disk: a .npy file, and behind its rows what we know of it.
+"""A feature file on disk: an .npy file, and behind its rows a header of our own.
 
     .npy header, padded to 4096 bytes | rows, end to end | facts as JSON | tail
 
@@ -15,16 +15,16 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from gttf_sampler import _check
+from gttf_sampler._arrays import Format, are_counts, is_count
 from gttf_sampler._backends.torch.disk import read_at
-from gttf_sampler.features.encoding import ENCODINGS, NAMES, row_dtype
+from gttf_sampler.features.encoding import ENCODINGS, NAMES, SAME, row_dtype
 
-FORMAT, VERSION = "gttf-features", 1
 HEAD = 4096  # bytes in front of the rows, so that pages of rows are pages of the file
 BLOCK = 1 << 24  # bytes of rows that share a checksum
 MAGIC = b"GTTFROWS"
@@ -32,7 +32,7 @@ TAIL = struct.Struct("<QI4x8s")  # where the facts begin, their checksum, MAGIC
 
 
 class Layout(NamedTuple):
-    """What the rows of a file are.
+    """The rows of a file: how many, of what shape, dtype and encoding.
 
     Attributes:
         rows: how many there are.
@@ -50,22 +50,22 @@ class Layout(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """How many numbers a row has."""
+        """The numbers of a row."""
         return math.prod(self.shape)
 
     @property
     def stride(self) -> int:
-        """How many bytes a row takes on disk."""
+        """The bytes of a row on disk."""
         return row_dtype(self.stored, self.dtype, self.shape).itemsize
 
     @property
     def nbytes(self) -> int:
-        """How many bytes all rows take on disk."""
+        """The bytes of all rows on disk."""
         return self.rows * self.stride
 
     @property
     def blocks(self) -> int:
-        """How many checksums there are."""
+        """The number of checksums."""
         return -(-self.nbytes // BLOCK)
 
 
@@ -87,10 +87,10 @@ def head(layout: Layout) -> bytes:
 
 
 def foot(layout: Layout) -> bytes:
-    """What stands behind the rows."""
+    """The facts and the tail, which stand behind the rows."""
     facts = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": FILE.name,
+        "version": FILE.version,
         "rows": layout.rows,
         "shape": list(layout.shape),
         "dtype": NAMES[layout.dtype],
@@ -122,48 +122,55 @@ def read_layout(handle: int, path: str) -> Layout:
     """The layout of an open file, after checks of all but its rows."""
     size = os.fstat(handle).st_size
     if size < HEAD + TAIL.size:
-        damaged(path, "must be a feature file", f"{size} bytes")
+        FILE.refuse(path, "must be a feature file", f"{size} bytes")
     begin, crc, magic = TAIL.unpack(_bytes_at(handle, size - TAIL.size, TAIL.size))
     if magic != MAGIC:
-        damaged(path, "must end as a feature file does", "another end")
+        FILE.refuse(path, "must end as a feature file does", "another end")
     length = size - TAIL.size - begin
     if begin < HEAD or length < 0:
-        damaged(path, "must have its rows in front of their facts", f"{size} bytes")
+        FILE.refuse(path, "must have its rows in front of their facts", f"{size} bytes")
     text = _bytes_at(handle, begin, length)
     if zlib.crc32(text) != crc:
-        damaged(path, "must match the checksum of its facts", "other content")
-    layout = _parsed(path, text)
+        FILE.refuse(path, "must match the checksum of its facts", "other content")
+    layout = _layout_of(FILE.parse(path, text))
     if begin != HEAD + layout.nbytes:
         wanted = f"must have {layout.nbytes} bytes of rows"
-        damaged(path, wanted, f"{begin - HEAD} bytes")
+        FILE.refuse(path, wanted, f"{begin - HEAD} bytes")
     if _bytes_at(handle, 0, HEAD) != head(layout):
-        damaged(path, "must begin with the header that was written", "another")
+        FILE.refuse(path, "must begin with the header that was written", "another")
     return layout
 
 
-def _parsed(path: str, text: bytes) -> Layout:
-    """The facts, if they are what `foot` says."""
-    try:
-        facts = json.loads(text)
-        found = facts["format"], facts["version"], facts["block"]
-        if found != (FORMAT, VERSION, BLOCK):
-            rule = f"must have format {FORMAT!r} version {VERSION}, blocks of {BLOCK}"
-            damaged(path, rule, found)
-        dtypes = {name: dtype for dtype, name in NAMES.items()}
-        layout = Layout(
-            int(facts["rows"]),
-            tuple(int(size) for size in facts["shape"]),
-            dtypes[facts["dtype"]],
-            str(facts["stored"]),
-            tuple(int(crc) for crc in facts["crc32"]),
-        )
-        sound = layout.stored in ("same", *ENCODINGS)
-        sound &= layout.rows >= 0 and all(size >= 0 for size in layout.shape)
-        if not sound or layout.blocks != len(layout.crcs):
-            damaged(path, "must have sound facts", "others")
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-        damaged(path, "must have sound facts", repr(error)[:80])
-    return layout
+def _layout_of(facts: dict[str, Any]) -> Layout:
+    """The layout that facts describe."""
+    dtypes = {name: dtype for dtype, name in NAMES.items()}
+    shape, crcs = tuple(facts["shape"]), tuple(facts["crc32"])
+    dtype = dtypes[facts["dtype"]]
+    return Layout(facts["rows"], shape, dtype, facts["stored"], crcs)
+
+
+def _odd(facts: dict[str, Any]) -> str:
+    """What facts say that `foot` never does; "" if nothing."""
+    if facts["block"] != BLOCK:
+        return f"blocks of {facts['block']}"
+    if not (is_count(facts["rows"]) and are_counts(facts["shape"])):
+        return f"{facts['rows']!r} rows of shape {facts['shape']!r}"
+    if facts["stored"] not in (SAME, *ENCODINGS):
+        return f"stored {facts['stored']!r}"
+    sound = are_counts(facts["crc32"])
+    sound &= _layout_of(facts).blocks == len(facts["crc32"])
+    return "" if sound else "other checksums than of its blocks"
+
+
+FILE = Format(
+    name="gttf-features",
+    version=1,
+    holds="a feature file",
+    content="the rows that were written",
+    cure="write it again",
+    odd=_odd,
+    sealed=False,  # the tail has the checksum
+)
 
 
 def _bytes_at(handle: int, offset: int, length: int) -> bytes:
@@ -177,11 +184,6 @@ def _bytes_at(handle: int, offset: int, length: int) -> bytes:
     return bytes(buffer[:got])
 
 
-def damaged(path: str, rule: str, got: object) -> NoReturn:
-    """Raises the ValueError that names the damaged file."""
-    _check.fail(path, rule, got, "write it again")
-
-
 def verify(path: str, layout: Layout) -> None:
     """Compares all rows with their checksums."""
     with open(path, "rb") as file:
@@ -192,4 +194,6 @@ def verify(path: str, layout: Layout) -> None:
             if len(part) < length or zlib.crc32(part) != crc:
                 last = (begin + length - 1) // layout.stride
                 rule = "must match the checksum of its rows"
-                damaged(path, f"{rule} {begin // layout.stride} to {last}", "others")
+                FILE.refuse(
+                    path, f"{rule} {begin // layout.stride} to {last}", "others"
+                )

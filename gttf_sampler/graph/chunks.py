@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from gttf_sampler import _check
+from gttf_sampler._arrays import Entry
 from gttf_sampler._backends import memory
 from gttf_sampler.graph import build, storage
 from gttf_sampler.graph.buckets import (
@@ -72,7 +73,7 @@ def build_rows(
         rows = SortedRows(num_rows, num_cols, total, kinds, edge_ids, sort_by_time)
         facts = {"num_cols": num_cols, "direction": direction}
 
-        def write(files: Mapping[str, Path]) -> dict[str, Any]:
+        def write(files: Mapping[str, Path]) -> dict[str, Entry]:
             return rows.write(files, _small_enough(buckets, most), tick)
 
         storage.replace(path, rows.names, facts, overwrite, write)

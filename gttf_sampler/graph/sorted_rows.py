@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from gttf_sampler import _check
+from gttf_sampler._arrays import ArrayWriter, Entry
 from gttf_sampler._backends import ops
 from gttf_sampler.graph import build
 from gttf_sampler.graph.buckets import Bucket
@@ -48,11 +47,11 @@ class SortedRows:
 
     def write(
         self, files: Mapping[str, Path], buckets: Iterator[Bucket], tick: Report
-    ) -> dict[str, Any]:
+    ) -> dict[str, Entry]:
         """Sorts the buckets one by one; returns what the header says of the arrays."""
         with ExitStack() as stack:
             outs = {
-                name: _Out(stack.enter_context(open(file, "wb")), self.kinds[name])
+                name: stack.enter_context(ArrayWriter(file, self.kinds[name]))
                 for name, file in files.items()
             }
             outs["rowptr"].add(np.zeros(1, np.int64))
@@ -63,9 +62,7 @@ class SortedRows:
                 done += bucket.count
                 bucket.remove()
                 tick("sorting rows", bucket.count)
-            for out in outs.values():
-                out.sync()
-        entries = {name: out.entry(files[name].name) for name, out in outs.items()}
+        entries = {name: out.entry() for name, out in outs.items()}
         if self.in_order and "edge_id" in entries:  # as in memory: nothing to tell
             files["edge_id"].unlink()
             del entries["edge_id"]
@@ -104,6 +101,7 @@ class SortedRows:
 
 
 def _array(values: Any) -> Array:
+    """The values as numpy has them."""
     plain: Array = values.numpy() if isinstance(values, torch.Tensor) else values
     return plain
 
@@ -111,28 +109,3 @@ def _array(values: Any) -> Array:
 def _plain(dtype: torch.dtype) -> np.dtype[Any]:
     """What numpy calls a dtype of ids."""
     return np.dtype("<i4" if dtype == torch.int32 else "<i8")
-
-
-class _Out:
-    """A file of one array, with its checksum."""
-
-    def __init__(self, file: IO[bytes], kind: np.dtype[Any]) -> None:
-        self._file, self._kind = file, kind.newbyteorder("<")
-        self._crc = self._size = 0
-
-    def add(self, values: Array) -> None:
-        """Appends numbers."""
-        data = np.ascontiguousarray(values, self._kind).data.cast("B")
-        self._crc = zlib.crc32(data, self._crc)
-        self._size += values.size
-        self._file.write(data)
-
-    def sync(self) -> None:
-        """Waits until everything is on disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def entry(self, name: str) -> dict[str, Any]:
-        """What the header says of the array."""
-        kind, length = self._kind.str, self._size
-        return {"file": name, "dtype": kind, "length": length, "crc32": self._crc}

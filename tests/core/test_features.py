@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gttf_sampler import FeatureFile, use_backend
 from gttf_sampler._backends.numba import disk as disk_queue
-from gttf_sampler.features import encoding, read, warm
+from gttf_sampler.features import encoding, read
 from gttf_sampler.features.layout import is_features
 
 BACKENDS = ("numba", "torch")
@@ -32,7 +32,7 @@ def direct(request, monkeypatch):
     What was just written is there.
     """
     if request.param == "cold":
-        monkeypatch.setattr(warm, "AT_ONCE", 0)
+        monkeypatch.setattr(read, "NOWAIT", 0)
     return request.param == "direct"
 
 
@@ -108,15 +108,15 @@ def test_rows_in_memory_are_copied_and_others_read(tmp_path, monkeypatch):
     file = FeatureFile.from_array(tmp_path / "x.npy", values)
     ids = torch.randperm(20_000)
     assert torch.equal(file.read(ids), values[ids])
-    if not warm.is_warm(file._rows.handle, ids):
+    if not read.in_page_cache(file._rows.handle, ids):
         pytest.skip("the system does not tell what it has in memory")
     assert file.reads == 0
-    monkeypatch.setattr(warm, "PIECE", 3000)
-    monkeypatch.setattr(warm, "SLOW", -1.0)  # so the first piece is slow
+    monkeypatch.setattr(read, "PIECE", 3000)
+    monkeypatch.setattr(read, "SLOW", -1.0)  # so the first piece is slow
     assert torch.equal(file.read(ids), values[ids])
     assert file.reads > 0
-    monkeypatch.setattr(warm.os, "preadv", lambda *how: 1 / 0)
-    assert torch.equal(file.read(ids[: warm.FEW - 1]), values[ids[: warm.FEW - 1]])
+    monkeypatch.setattr(read.os, "preadv", lambda *how: 1 / 0)
+    assert torch.equal(file.read(ids[: read.FEW - 1]), values[ids[: read.FEW - 1]])
 
 
 def test_queues_are_used_again_and_not_inherited(tmp_path):

@@ -7,13 +7,11 @@ from itertools import chain
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gttf_sampler import CompactAdj, FeatureFile, use_backend
 from gttf_sampler._backends import memory
 from gttf_sampler.features import most_reached, most_sampled
-from gttf_sampler.features.fifo import COST, Fifo
+from gttf_sampler.features.rows import PROFILED
 from interrupted import at_every_line
 
 ROWS = 2000
@@ -22,7 +20,7 @@ ROWS = 2000
 @pytest.fixture(autouse=True)
 def cold(monkeypatch):
     """What was just written is in the system's cache, and would be copied from it."""
-    monkeypatch.setattr("gttf_sampler.features.warm.AT_ONCE", 0)
+    monkeypatch.setattr("gttf_sampler.features.read.NOWAIT", 0)
 
 
 @pytest.fixture
@@ -46,12 +44,12 @@ def skewed(batches, size, seed=0):
 
 @pytest.mark.parametrize("backend", ["numba", "torch"])
 @pytest.mark.parametrize("stored", [None, "float16", "int8"])
-@pytest.mark.parametrize("kind", ["kept", "lately"])
+@pytest.mark.parametrize("kind", ["named", "profiled"])
 def test_cache_changes_no_bit(tmp_path, values, kind, stored, backend):
     with use_backend(backend):
         file = FeatureFile.from_array(tmp_path / "x.npy", values / 7, stored=stored)
         plain = FeatureFile(tmp_path / "x.npy")
-        rows = torch.arange(150) if kind == "kept" else None
+        rows = torch.arange(150) if kind == "named" else None
         file.cache(4 * ROWS + 200 * 170, rows)
         for ids in skewed(40, 300):
             ids = torch.cat([ids, ids[:50]])
@@ -73,80 +71,38 @@ def test_kept_rows_are_not_read_again(path, values):
 
 def test_cache_takes_no_more_than_it_may(path):
     for rows in (None, torch.arange(ROWS)):
-        file = FeatureFile(path).cache(4 * ROWS + 100 * (128 + COST), rows)
-        for ids in skewed(10, 300):
+        file = FeatureFile(path).cache(4 * ROWS + 100 * 128, rows)
+        for ids in skewed(PROFILED, 300):
             file.read(ids)
-        assert 90 <= file._rows.kept <= 150
-    whole = FeatureFile(path).cache(1 << 28)
-    whole.read(torch.arange(ROWS))
+        assert file._rows.cached == 100
+    whole = FeatureFile(path).cache(1 << 28, range(ROWS))
     whole._rows.reads = 0
     whole.read(torch.arange(ROWS))
     assert whole.reads == 0
-    assert whole.cache(0)._rows.kept == 0
+    assert whole.cache(0)._rows.cached == 0
 
 
-@pytest.mark.parametrize("room", [64, 65, 100, 1000])
-def test_fifo_takes_what_it_counts(room):
-    """All arrays but the cells of all ids, which are counted elsewhere."""
-    fifo = Fifo(2000, room)
-    rings = [ring._cells for ring in (fifo._small, fifo._main, fifo._left)]
-    arrays = [fifo._id, fifo._often, fifo._free, fifo._gone, *rings]
-    assert sum(array.nbytes for array in arrays) <= COST * room
+def test_profiled_cache_keeps_what_is_read_most(path, values):
+    """As good as a cache of the rows that another profile has named."""
+    file, named = (FeatureFile(path) for _ in range(2))
+    nbytes = 4 * ROWS + ROWS // 10 * 128
+    file.cache(nbytes)
+    for number, ids in enumerate(skewed(PROFILED, 300)):
+        assert file._rows.cached == 0, number
+        assert torch.equal(file.read(ids), values[ids])
+    assert file._rows.cached == ROWS // 10
+    assert file.hit_rate != file.hit_rate  # nan: nothing was asked of it yet
+    named.cache(nbytes, most_sampled(skewed(PROFILED, 300, seed=1)))
+    for ids in skewed(50, 300, seed=2):
+        assert torch.equal(file.read(ids), named.read(ids))
+    assert file.hit_rate > 0.9 * named.hit_rate > 0.3
 
 
 def test_cache_that_ends_while_it_is_asked(path, values, monkeypatch):
     """As when another thread ends it."""
-    file = FeatureFile(path).cache(1 << 20)
+    file = FeatureFile(path).cache(1 << 20, [1, 2])
     monkeypatch.setattr(file._rows.handle, "check", lambda: file.cache(0))
     assert torch.equal(file.read([3, 1]), values[[3, 1]])
-
-
-def test_fifo_resists_scans():
-    """A pass over everything pushes out nothing that was asked for twice."""
-    fifo, hot = Fifo(10_000, 100), torch.arange(50)
-    for _ in range(2):
-        fifo.admit(hot[fifo.touch(hot) < 0])
-    for start in range(1000, 10_000, 70):
-        fifo.admit(torch.arange(start, min(start + 70, 10_000)))
-    assert fifo.size == 100
-    assert bool((fifo.touch(hot) >= 0).all())
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 60), max_size=40), max_size=30), st.data())
-def test_fifo_keeps_its_books(batches, data):
-    """Every place has one id at most, and every id that has a place is its only one."""
-    room = data.draw(st.integers(1, 30))
-    fifo, rows = Fifo(61, room), torch.full((room,), -1)
-    for batch in batches:
-        ids = torch.tensor(batch, dtype=torch.int64)
-        slot = fifo.touch(ids)
-        here = slot >= 0
-        assert torch.equal(rows[slot[here].long()], ids[here])
-        which, slots = fifo.admit(ids[~here])
-        assert slots.unique().numel() == slots.numel()
-        rows[slots] = ids[~here][which]
-        assert fifo.size <= room
-        taken = fifo._slot[fifo._slot >= 0]
-        assert len(set(taken.tolist())) == taken.size == fifo.size
-        assert fifo._small.size + fifo._main.size == fifo.size
-
-
-def test_fifo_beats_nothing_at_skewed_ids():
-    """A tenth of the places serve far more than a tenth of the asked."""
-    fifo, hits, asked = Fifo(ROWS, ROWS // 10), 0, 0
-    for number, ids in enumerate(skewed(200, 100)):
-        slot = fifo.touch(ids)
-        fifo.admit(ids[slot < 0])
-        if number >= 100:
-            hits, asked = hits + int((slot >= 0).sum()), asked + 100
-    best = torch.arange(1, ROWS // 10 + 1)
-    weight = 1 / torch.arange(1, ROWS + 1.0)
-    ideal = 0.0
-    for ids in skewed(50, 100, seed=1):
-        ideal += (ids < best.numel()).double().mean().item() / 50
-    assert weight[: ROWS // 10].sum() / weight.sum() > 0.6
-    assert hits / asked > 0.8 * ideal
 
 
 def test_cache_from_many_threads(path, values):
@@ -166,14 +122,15 @@ def test_cache_from_many_threads(path, values):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_forked_child_of_a_busy_parent(path, values):
-    """The child has a lock that nobody will release: it starts with an empty cache."""
-    file = FeatureFile(path).cache(4 * ROWS + 200 * 170)
-    file.read([1, 2, 3])
-    file._rows._cache._turn.acquire()
+@pytest.mark.parametrize("rows", [None, [2]])
+def test_forked_child_has_the_cache(path, values, rows):
+    file = FeatureFile(path).cache(4 * ROWS + 200 * 170, rows)
+    for _ in range(PROFILED - 1):
+        file.read([1, 2, 3])
     child = os.fork()
     if child == 0:
-        os._exit(0 if torch.equal(file.read([2, 5]), values[[2, 5]]) else 1)
+        right = [torch.equal(file.read([2, 5]), values[[2, 5]]) for _ in range(3)]
+        os._exit(0 if all(right) and file.hit_rate > 0 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -233,7 +190,7 @@ BATCHES = [[0, 1, 2, 0], [1, 3], [0, 1, 5, 6], [8, 9, 10, 11, 12, 13, 14], [5, 1
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("kind", ["kept", "lately"])
+@pytest.mark.parametrize("kind", ["named", "profiled"])
 def test_interrupt_at_every_line_changes_no_row(tmp_path, no_longer_than, kind, error):
     """Whatever line a read or the making of a cache was interrupted at."""
     truth = torch.arange(1.0, 65).view(32, 2)
@@ -244,9 +201,9 @@ def test_interrupt_at_every_line_changes_no_row(tmp_path, no_longer_than, kind, 
         return FeatureFile(tmp_path / "x.npy")
 
     def cached():
-        file = make().cache(4 * 32 + 6 * (8 + COST), [1, 3] if kind == "kept" else None)
-        for ids in BATCHES[:-1]:
-            file.read(ids)
+        file = make().cache(4 * 32 + 6 * 8, [1, 3] if kind == "named" else None)
+        for number in range(PROFILED - 1):  # the next read chooses what is kept
+            file.read(BATCHES[number % 4])
         return file
 
     def ask(file):

@@ -2,6 +2,7 @@
 that are stuck."""
 
 import errno
+import json
 import os
 import pathlib
 import pickle
@@ -11,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -63,15 +65,39 @@ def test_open_notices_altered_head_and_facts(path):
 
 
 def test_forged_facts_are_refused(path, monkeypatch):
-    for name, value in [("VERSION", 2), ("BLOCK", 7)]:
+    forgeries = [
+        ("FILE", layout.FILE._replace(version=2), "must have format"),
+        ("FILE", layout.FILE._replace(name="other"), "must have format"),
+        ("BLOCK", 7, "must describe the rows that were written .*blocks of 7"),
+    ]
+    for name, value, match in forgeries:
         with monkeypatch.context() as patch:
             patch.setattr(layout, name, value)
             forged = path.with_name("y.npy")
             layout_now = layout.Layout(1, (1,), torch.uint8, "same", (0,))
             foot = layout.foot(layout_now)
             forged.write_bytes(layout.head(layout_now) + b"\0" + foot)
-        with pytest.raises(ValueError, match="must have format"):
+        with pytest.raises(ValueError, match=match):
             FeatureFile(forged)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("rows", 1.0), ("rows", -1), ("rows", 1 << 70), ("rows", "5000")),
+        *(("shape", [-1]), ("shape", [True]), ("shape", [1 << 40]), ("shape", 16)),
+        *(("dtype", "object"), ("stored", "pickle"), ("crc32", []), ("crc32", ["0"])),
+    ],
+)
+def test_odd_facts_with_a_sound_checksum_are_refused(path, name, value):
+    whole = path.read_bytes()
+    begin, _, magic = layout.TAIL.unpack(whole[-layout.TAIL.size :])
+    facts = json.loads(whole[begin : -layout.TAIL.size])
+    text = json.dumps({**facts, name: value}).encode()
+    tail = layout.TAIL.pack(begin, zlib.crc32(text), magic)
+    path.write_bytes(whole[:begin] + text + tail)
+    with pytest.raises(ValueError, match=r"x\.npy' must .*write it again"):
+        FeatureFile(path)
 
 
 @pytest.mark.parametrize("direct", [False, True])
@@ -247,8 +273,8 @@ def test_interrupt_in_the_middle_of_a_read(tmp_path):
     from gttf_sampler._backends.torch import disk as torch_disk
     from gttf_sampler import set_backend
     set_backend("torch")
-    from gttf_sampler.features import warm
-    warm.AT_ONCE = 0
+    from gttf_sampler.features import read
+    read.NOWAIT = 0
     file = FeatureFile(sys.argv[1])
     plain, began = torch_disk.read_at, threading.Event()
     busy = set()

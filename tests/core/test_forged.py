@@ -11,8 +11,8 @@ import torch
 from forged import forge, forged_answers, home, mutate, write_array
 from gttf_sampler import CompactAdj, sample_rooted
 from gttf_sampler.distributed import PartitionedGraph, partition
+from gttf_sampler.distributed.messages import pack, unpack
 from gttf_sampler.distributed.part import open_part
-from gttf_sampler.distributed.wire import pack, unpack
 from worlds import World
 
 
@@ -168,19 +168,19 @@ def answer_of_rank_1(rank, groups, path, node):
     from unittest import mock
 
     from gttf_sampler.distributed import PeerError
-    from gttf_sampler.distributed import graph as graphs
+    from gttf_sampler.distributed.hop import HopQuery
 
-    real = graphs.answer
+    real = HopQuery.answer
 
-    def lie(part, request):
-        found = real(part, request)
-        for drawn in filter(None, found):
-            drawn.node.fill_(node)
+    def lie(self, part):
+        found = real(self, part)
+        for reached in found[2::3]:
+            reached.fill_(node)
         return found
 
     try:
         with (
-            mock.patch.object(graphs, "answer", lie if rank else real),
+            mock.patch.object(HopQuery, "answer", lie if rank else real),
             PartitionedGraph.open(path, groups[2], timeout=20, direct=False) as graph,
         ):
             if not rank:

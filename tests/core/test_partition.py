@@ -16,17 +16,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from gttf_sampler import CompactAdj, FeatureFile, sample_rooted
+from gttf_sampler import CompactAdj, FeatureFile, _arrays, sample_rooted
 from gttf_sampler.bench.inputs import convert
 from gttf_sampler.cli.main import main
 from gttf_sampler.distributed import PartitionedGraph, layout, partition, write
-from gttf_sampler.distributed.book import Book
-from gttf_sampler.distributed.near import NearRows
+from gttf_sampler.distributed.book import PartitionBook, RowIndex
+from gttf_sampler.distributed.features import RowLocator
 from gttf_sampler.distributed.part import open_part
-from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.distributed.source import source_of, wanted_nodes
-from gttf_sampler.features.wanted import largest
-from gttf_sampler.graph import storage, write_graph
+from gttf_sampler.features.access import largest
+from gttf_sampler.graph import write_graph
 from gttf_sampler.graph.names import unpacked
 from strategies import graphs
 
@@ -274,7 +273,7 @@ def test_replaced_features_are_told(tmp_path):
 def test_directory_of_another_version(tmp_path, monkeypatch):
     """One clear sentence, and a call that cuts anew."""
     with monkeypatch.context() as old:
-        old.setattr("gttf_sampler.distributed.layout.VERSION", 1)
+        old.setattr(layout, "WHOLE", layout.WHOLE._replace(version=1))
         partition(a_graph(), tmp_path, 2)
         (tmp_path / "part-0").mkdir()
         (tmp_path / "part-0" / "feature-0.bin").touch()
@@ -323,9 +322,9 @@ def test_largest_is_what_a_stable_sort_finds(numbers, data):
 
 def test_near_rows_are_those_of_one_moment(tmp_path):
     """Who has located rows reads them, whatever is cached meanwhile."""
-    book = Book.of_owners(np.array([0, 1]), 2)
+    book = PartitionBook.of_owners(np.array([0, 1]), 2)
     file = FeatureFile.from_array(tmp_path / "x.npy", torch.zeros(1, 2))
-    near = NearRows(book, {0: file}, book.rows_of)
+    near = RowLocator(book, {0: file}, book.rows_of)
     near.keep(torch.tensor([1]), torch.ones(1, 2))
     nodes = torch.tensor([1, 0])
     found = near.find(nodes)
@@ -357,7 +356,7 @@ def test_row_set_counts_bits():
     generator = torch.Generator().manual_seed(0)
     for size in (1, 64, 65, 1000):
         nodes = torch.randperm(size, generator=generator)[: size // 2].sort().values
-        rows, ids = RowSet(nodes, size), torch.arange(size)
+        rows, ids = RowIndex(nodes, size), torch.arange(size)
         found, position = rows.locate(ids)
         assert ids[found].equal(nodes)
         assert position[found].equal(torch.arange(nodes.numel()))
@@ -366,10 +365,10 @@ def test_row_set_counts_bits():
 
 def test_book_of_many_parts():
     owner = np.arange(1000) % 300
-    book = Book.of_owners(owner, 300)
+    book = PartitionBook.of_owners(owner, 300)
     assert book.owner.dtype == np.uint16
     assert book.part_of(torch.arange(1000)).equal(torch.from_numpy(owner))
-    assert Book.of_owners(owner % 200, 200).owner.dtype == np.uint8
+    assert PartitionBook.of_owners(owner % 200, 200).owner.dtype == np.uint8
 
 
 def test_command(tmp_path, capsys):
@@ -628,7 +627,8 @@ def test_a_full_disk_leaves_the_old_graph(tmp_path, monkeypatch, call):
     """At every write there is: then the old one opens, and the next call succeeds."""
     old, new, x, how = cut_old_and_new(tmp_path)
     done, left, failed = False, 0, 0
-    real = storage.write_bytes if call == "write" else getattr(os, call)
+    where, name = (os, call) if call != "write" else (_arrays.ArrayWriter, "__init__")
+    real = getattr(where, name)
 
     def full(*args):
         nonlocal left
@@ -640,10 +640,7 @@ def test_a_full_disk_leaves_the_old_graph(tmp_path, monkeypatch, call):
     while not done:
         left = failed
         with monkeypatch.context() as patch:
-            if call == "write":
-                patch.setattr(storage, "write_bytes", full)
-            else:
-                patch.setattr(os, call, full)
+            patch.setattr(where, name, full)
             try:
                 partition(new, tmp_path, 2, **how)
                 done = True
@@ -657,7 +654,7 @@ def test_a_full_disk_leaves_the_old_graph(tmp_path, monkeypatch, call):
             )
         if not done:  # finished parts would be kept
             for file in tmp_path.glob("cut-*"):
-                if file.name != layout.read_header(tmp_path, layout.WHOLE)["folder"]:
+                if file.name != layout.WHOLE.read_header(tmp_path)["folder"]:
                     shutil.rmtree(file)
     assert is_new
     assert failed > 5
@@ -730,7 +727,7 @@ def test_directories_of_the_version_before_are_read(tmp_path):
     here.rmdir()
     del header["folder"]
     header["version"] = 2
-    header["crc32"] = storage.checksum(header)
+    header["crc32"] = _arrays.checksum(header)
     (tmp_path / "header.json").write_text(json.dumps(header))
     for number in range(2):
         check_part(adj, tmp_path, number)

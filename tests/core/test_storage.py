@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gttf_sampler import CompactAdj, EdgeWeightBias, sample_rooted
+from gttf_sampler import CompactAdj, EdgeWeightBias, _arrays, _files, sample_rooted
 from gttf_sampler.graph import storage
 from strategies import graphs
 from test_compact import same, with_everything
@@ -33,7 +33,7 @@ def stored(folder: pathlib.Path) -> dict:
 def rewrite(folder: pathlib.Path, **changes: object) -> None:
     """Replaces entries of the header, and its checksum: a forged one, not a damaged."""
     content = {**stored(folder), **changes}
-    content["crc32"] = storage.checksum(content)
+    content["crc32"] = _arrays.checksum(content)
     (folder / HEADER).write_text(json.dumps(content))
 
 
@@ -123,10 +123,10 @@ def test_storage_keeps_int64_columns(tmp_path, mmap):
 
 
 def test_storage_of_arrays_made_piece_by_piece(tmp_path):
-    rowptr = storage.Pieces(
+    rowptr = _arrays.Pieces(
         np.dtype(np.int64), 4, (np.array(part) for part in ([0, 2], [3, 5]))
     )
-    col = storage.Pieces(
+    col = _arrays.Pieces(
         np.dtype(np.int32), 5, (np.array(part) for part in ([1, 2, 0], [], [1, 2]))
     )
     facts = {"num_cols": 3, "direction": "in"}
@@ -138,7 +138,7 @@ def test_storage_of_arrays_made_piece_by_piece(tmp_path):
 
 
 def test_storage_of_too_few_pieces_leaves_nothing(tmp_path):
-    col = storage.Pieces(np.dtype(np.int32), 3, iter([np.array([0, 1], np.int32)]))
+    col = _arrays.Pieces(np.dtype(np.int32), 3, iter([np.array([0, 1], np.int32)]))
     arrays = {"rowptr": torch.tensor([0, 3]), "col": col}
     with pytest.raises(ValueError, match="'pieces' must hold 3 numbers in all"):
         storage.save(tmp_path / "g", arrays, {"num_cols": 3, "direction": "in"})
@@ -265,7 +265,7 @@ def test_storage_of_one_who_was_killed_is_cleaned_up(tmp_path):
     busy = folder / f"header.json.{'1' * 12}"
     (folder / f"col.{'1' * 12}.bin").write_bytes(b"half")
     busy.touch()
-    with storage.locked(busy):
+    with _files.locked(busy):
         other_graph().save(folder)
         left = {file.name for file in folder.iterdir()}
     assert not any("0" * 12 in name for name in left)
@@ -539,11 +539,11 @@ def fail_at(patch, step: str, number: int, error: BaseException) -> None:
 
     target = {
         "mkdir": (pathlib.Path, "mkdir", False),
-        "write": (storage, "write_bytes", False),
+        "write": (_arrays.ArrayWriter, "__init__", False),
         "fsync": (os, "fsync", False),
         "replace": (os, "replace", False),
         "replaced": (os, "replace", True),
-        "sync_folder": (storage, "sync_folder", False),
+        "sync_folder": (_files, "sync_folder", False),
         "unlink": (pathlib.Path, "unlink", False),
     }[step]
     owner, name, after = target
@@ -568,12 +568,12 @@ def test_storage_interrupted_save(folder, step, number, left, error):
 
 @pytest.mark.parametrize("error", [DiskError(), KeyboardInterrupt()])
 def test_storage_interrupted_half_way_through_a_file(folder, monkeypatch, error):
-    def half(array):
-        yield array.tobytes()[: array.nbytes // 2]
+    def half(self, values):
+        self._out.write(values.tobytes()[: values.nbytes // 2])
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "_chunks", half)
+        patch.setattr(_arrays.ArrayWriter, "add", half)
         with pytest.raises(type(error)):
             other_graph().save(folder)
     assert same(CompactAdj.open(folder), with_everything())

@@ -276,7 +276,7 @@ def test_profile_of_a_loader(pair):
     plain, files = pair
     loader = GTTFLoader(plain, [5, 5], batch_size=10, shuffle=True)
     files.x.cache(1 << 14, most_sampled(loader, n=5))
-    assert files.x._rows.kept > 100
+    assert files.x._rows.cached > 100
 
 
 def test_data_with_files_validate(pair, tmp_path):

@@ -56,11 +56,12 @@ MAY_IMPORT = {
     "random": {"_compat"},
     "_check": {"_backends", "_compat"},
     "_files": {"_check"},
+    "_arrays": {"_check", "_files"},
     "_backends": BASE,
     "backend": BASE,
-    "graph": {*BASE, "_files"},
+    "graph": {*BASE, "_arrays", "_files"},
     "gather": BASE,
-    "features": {*BASE, "_files", "graph"},
+    "features": {*BASE, "_arrays", "_files", "graph"},
     "draw": {*BASE, "graph"},
     "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
     "bias": {*BASE, "estimate", "graph", "draw", "subgraph"},
@@ -75,7 +76,10 @@ MAY_IMPORT = {
     "embedding": {*WALKS, "objectives", "_loading", "_files"},
     "plot": {*BASE, "graph", "forest"},
     "_loading": {*BASE, "bias", "gather", "graph"},
-    "distributed": {*WALKS, "rooted", "subgraph", "gather", "features"},
+    "distributed": {
+        *(*WALKS, "_arrays", "_files"),
+        *("rooted", "subgraph", "gather", "features"),
+    },
 }
 
 

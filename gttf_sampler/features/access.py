@@ -1,4 +1,4 @@
-"""Which rows to keep in memory: those that batches ask for most."""
+"""Access statistics: the rows that batches ask for most, to be kept in a cache."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def count_reached(
 
 
 def largest(counts: Tensor, most: int) -> Tensor:
-    """Where the `most` largest numbers are, largest first, ties in order.
+    """Positions of the `most` largest numbers, largest first, ties in order.
 
     All of them are not sorted: that would take five times their memory, this three.
     """

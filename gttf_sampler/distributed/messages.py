@@ -1,4 +1,4 @@
-"""Messages: some arrays of numbers end to end, as one array of bytes."""
+"""Serialisation: a message is some arrays of numbers end to end, as one of bytes."""
 
 from collections.abc import Sequence
 

@@ -1,0 +1,353 @@
+"""HopQuery: one hop of rooted sampling, drawn by the process that holds the rows.
+
+A draw depends on the key, the hop and the node alone: whoever draws, it is the draw of
+one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check, random
+from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation
+from gttf_sampler.backend import fast_backend
+from gttf_sampler.bias.base import LawBias
+from gttf_sampler.distributed.messages import narrow, need, need_ids
+from gttf_sampler.distributed.part import LocalRows, Part
+from gttf_sampler.graph import tables
+from gttf_sampler.random import WORD, Key
+from gttf_sampler.rooted.hop import draw_relation
+
+CPU = torch.device("cpu")
+NOBODY = -1  # stands for a relation, a node type or an array that there is none of
+FACTS = 6  # numbers that a message begins with
+HELD = ("mass", "time")  # of a law: tables that the holder of the rows has of these
+
+
+class Drawn(NamedTuple):
+    """The edges that walkers of one relation took.
+
+    Attributes:
+        size: [w], how many edges each walker took.
+        edge: [e], by the numbers of the whole graph, walker after walker.
+        node: [e], where they lead.
+    """
+
+    size: Tensor
+    edge: Tensor
+    node: Tensor
+
+
+class Wanted(NamedTuple):
+    """What is drawn of one relation.
+
+    Attributes:
+        relation: its number in the partitioned graph, NOBODY if it has no edges there.
+        nodes: which of the query's arrays of nodes have walkers on them.
+        fanout: how many edges a walker takes; -1 for all, 0 for none.
+        law: which ones. Of tables that the holder of the rows has it is only told
+            whether they matter.
+    """
+
+    relation: int
+    nodes: int
+    fanout: int
+    law: Law
+
+
+class _Walkers(NamedTuple):
+    """Walkers on rows that are here; what `draw_relation` calls a frontier.
+
+    Attributes:
+        row: [w], the local rows of their nodes.
+        root: [w], their trees.
+        who: [w], what tells a walker from others all over the graph.
+    """
+
+    row: Tensor
+    root: Tensor
+    who: Tensor
+
+    @property
+    def path(self) -> Tensor:
+        """[w, 0]: nobody asks how they came."""
+        return self.row.new_empty(self.row.numel(), 0)
+
+    def frontier(self) -> tuple[int, Tensor, Tensor]:
+        """All of them."""
+        return 0, self.row, self.root
+
+    def identity(self, node: Tensor, root: Tensor) -> Tensor:
+        """The numbers that their random streams depend on."""
+        return self.who
+
+
+@dataclass(frozen=True, eq=False)
+class HopQuery:
+    """The edges that walkers of some relations take: size, edge and node of each.
+
+    Attributes:
+        key: of the hop.
+        replace: whether a neighbour can be drawn twice.
+        disjoint: whether trees are disjoint.
+        original: whether edges are to be named as the caller of the graph has.
+        kinds: the numbers of the node types of `nodes`.
+        nodes: [w] per node type.
+        roots: [w] per node type, the tree of every walker; empty if nobody asks.
+        wanted: per relation, in the order in which the sampler has them.
+    """
+
+    service: ClassVar[str] = "neighbours in hop {}"
+    key: Key
+    replace: bool
+    disjoint: bool
+    original: bool
+    kinds: list[int]
+    nodes: list[Tensor]
+    roots: list[Tensor]
+    wanted: list[Wanted]
+
+    @property
+    def needs_tables(self) -> bool:
+        """Whether it is drawn by tables that are made of the rows."""
+        laws = [want.law for want in self.wanted]
+        return any(getattr(law, name) is not None for law in laws for name in HELD)
+
+    def takes(self, want: Wanted) -> bool:
+        """Whether anything can be drawn of a relation; the answer has no others."""
+        some = want.relation != NOBODY and want.fanout != 0
+        return some and self.nodes[want.nodes].numel() > 0
+
+    def arrays(self, part: Part) -> list[Tensor]:
+        """The query as a message: numbers, and arrays by their places in it."""
+        arrays: list[Tensor] = []
+        places: dict[int, int] = {}
+
+        def place(array: Tensor | None) -> int:
+            if array is None:
+                return NOBODY
+            if id(array) not in places:  # relations share times
+                places[id(array)] = len(arrays) + 1
+                arrays.append(array)
+            return places[id(array)]
+
+        sizes = [book.num_nodes for book in part.books.values()]
+        facts = [
+            random.signed(int(self.key)),
+            self.replace,
+            self.disjoint,
+            self.original,
+        ]
+        facts += [len(self.kinds), len(self.wanted)]
+        for kind, nodes, roots in zip(self.kinds, self.nodes, self.roots, strict=True):
+            ids = narrow(nodes, sizes[kind])
+            facts += [kind, place(ids), place(narrow(roots, 1))]
+        for want in self.wanted:
+            facts += [want.relation, want.nodes, want.fanout]
+            facts += _law_facts(want.law, place)
+        return [torch.tensor(facts), *arrays]
+
+    @classmethod
+    def of_arrays(cls, arrays: list[Tensor]) -> HopQuery:
+        """The query that a message holds."""
+        try:
+            return cls._of_arrays(arrays)
+        except (StopIteration, IndexError, AttributeError, RuntimeError) as error:
+            raise ValueError(f"a request that breaks off: {error!r}") from None
+
+    @classmethod
+    def _of_arrays(cls, arrays: list[Tensor]) -> HopQuery:
+        """The query, if all arrays are there that its numbers name."""
+        facts = iter(arrays[0].tolist())
+        key, replace, disjoint, original, kinds, relations = (
+            next(facts) for _ in range(FACTS)
+        )
+
+        def array() -> Any:
+            place = next(facts)
+            if not NOBODY <= place < len(arrays):
+                raise IndexError(place)
+            return None if place == NOBODY else arrays[place]
+
+        numbers, nodes, roots, wanted = [], [], [], []
+        for _ in range(kinds):
+            numbers.append(next(facts))
+            nodes.append(array().to(torch.int64))
+            roots.append(array().to(torch.int64))
+        for _ in range(relations):
+            relation, where, fanout = (next(facts) for _ in range(3))
+            law = _law_of(lambda: next(facts), array)
+            wanted.append(Wanted(relation, where, fanout, law))
+        how = bool(replace), bool(disjoint), bool(original)
+        return cls(key & WORD, *how, numbers, nodes, roots, wanted)
+
+    def check(self, part: Part) -> None:
+        """Raises a ValueError for a query that compiled code must not follow."""
+        kinds = list(part.books)
+        for kind, node, root in zip(self.kinds, self.nodes, self.roots, strict=True):
+            if not NOBODY <= kind < len(kinds) or (kind == NOBODY and node.numel()):
+                many = len(kinds)
+                raise ValueError(f"a node type must be one of {many} (got {kind})")
+            if kind != NOBODY:
+                part.rows[kinds[kind]].find(node)
+            if root.numel() or self.disjoint:
+                need_ids("trees", root, 0, _check.MAX_NODES, node.numel())
+        for want in self.wanted:
+            if not 0 <= want.nodes < len(self.kinds):
+                raise ValueError(f"nodes must be of the request (got {want.nodes})")
+            if not -1 <= want.fanout < 1 << 62:
+                raise ValueError(f"a fanout must be -1 or above (got {want.fanout})")
+            node, root = self.nodes[want.nodes], self.roots[want.nodes]
+            if self.replace:
+                _check.fits("fanout", 24 * want.fanout * node.numel())
+            if want.relation != NOBODY:
+                here = part.relation(want.relation)
+                to = part.row_type(want.relation)
+                if self.kinds[want.nodes] not in (NOBODY, kinds.index(to)):
+                    raise ValueError(f"nodes of a relation must be of type {to!r}")
+                _check_law(want.law, here, node, root)
+
+    def answer(self, part: Part) -> list[Tensor]:
+        """Size, edge and node of every relation of which anything can be drawn."""
+        relations = list(part.relations.values())
+        walkers = self._walkers(part)
+        rows, laws = [], []
+        for want in self.wanted:
+            if want.relation == NOBODY:  # another one stands in, of which none is taken
+                laws.append(UNIFORM)
+                rows.append(Relation(relations[0].adj, want.nodes, 0, [0]))
+            else:
+                here = relations[want.relation]
+                laws.append(_own_law(here, want.law))
+                rows.append(Relation(here.adj, want.nodes, 0, [want.fanout]))
+        plan = Plan(tuple(rows), (), (), 1, self.replace, CPU)
+        none: list[Any] = [None] * len(rows)
+        batch = Batch([], [], self.disjoint, list(laws), none, self.key)
+        fast = getattr(fast_backend(CPU), "asked", None)
+        taken = None if fast is None else fast(plan, batch, walkers)
+        if taken is None:
+            taken = [_by_reference(plan, batch, walkers, n) for n in range(len(rows))]
+        found: list[Tensor] = []
+        for want, own in zip(self.wanted, taken, strict=True):
+            if own is not None:
+                here, (size, edge, node) = relations[want.relation], own
+                if self.original and here.edge_id is not None:
+                    name = here.edge_id.index_select(0, edge)
+                else:
+                    name = here.whole_positions(walkers[want.nodes].row, size, edge)
+                found += [narrow(size, 1), narrow(name, here.whole_edges)]
+                found.append(narrow(node, here.adj.num_cols))
+        return found
+
+    def _walkers(self, part: Part) -> list[_Walkers]:
+        """The walkers of every node type, on local rows."""
+        found, kinds = [], list(part.books)
+        for kind, node, root in zip(self.kinds, self.nodes, self.roots, strict=True):
+            row = node if kind == NOBODY else part.rows[kinds[kind]].locate(node)[1]
+            who = node
+            if self.disjoint:
+                who = node + root * part.books[kinds[kind]].num_nodes
+            found.append(_Walkers(row, root if root.numel() else row, who))
+        return found
+
+    def checked(self, answer: list[Tensor], part: Part) -> list[Tensor]:
+        """Three arrays for every relation of which anything can be drawn."""
+        takes = [want for want in self.wanted if self.takes(want)]
+        parts, found = iter(need(answer, 3 * len(takes))), list[Tensor]()
+        for want in takes:
+            size, edge, node = (next(parts) for _ in range(3))
+            here, count = part.relation(want.relation), edge.numel()
+            most = here.whole_degree if want.fanout < 0 else want.fanout
+            walkers = self.nodes[want.nodes].numel()
+            size = need_ids("counts", size, 0, most + 1, walkers)
+            if (total := int(size.sum())) != count:
+                raise ValueError(f"edges must be {total} in all (got {count})")
+            edge = need_ids("edges", edge, 0, here.whole_edges, count)
+            found += [size, edge, need_ids("nodes", node, 0, here.adj.num_cols, count)]
+        return found
+
+    def drawn(self, answer: list[Tensor]) -> list[Drawn | None]:
+        """An answer by relation; None for those of which nothing can be drawn."""
+        parts = iter(answer)
+        return [
+            Drawn(next(parts), next(parts), next(parts)) if self.takes(want) else None
+            for want in self.wanted
+        ]
+
+
+def _law_facts(law: Law, place: Callable[[Tensor | None], int]) -> list[int]:
+    """A law as numbers: a flag, or the place of an array, per field."""
+    facts = []
+    for name, value in law._asdict().items():
+        if name in HELD or isinstance(value, bool):
+            facts.append(int(value is not None and value is not False))
+        else:
+            facts.append(place(value))
+    return facts
+
+
+def _law_of(flag: Callable[[], int], array: Callable[[], Any]) -> Law:
+    """The law that `_law_facts` has told."""
+    there, fields = torch.empty(0), dict[str, Any]()
+    for name, default in UNIFORM._asdict().items():
+        if name in HELD:
+            fields[name] = there if flag() else None
+        else:
+            fields[name] = bool(flag()) if isinstance(default, bool) else array()
+    return Law(**fields)
+
+
+def _check_law(law: Law, here: LocalRows, node: Tensor, root: Tensor) -> None:
+    """Refuses a law of another process whose arrays do not fit rows and trees."""
+    if law.time is not None and here.adj.edge_time is None:
+        raise ValueError("times must be asked of edges that have some")
+    if law.mass is not None and here.adj.edge_weight is None:
+        raise ValueError("weights must be asked of edges that have some")
+    if law.hidden is not None and law.hidden.dtype != torch.int64:
+        raise ValueError(f"hidden edges must be int64 (got {law.hidden.dtype})")
+    _check.law(Law(hidden=law.hidden), here.whole_edges, 0)
+    if (law.time is None) != (law.latest is None):
+        raise ValueError("times must be given where edges are drawn by time")
+    if law.latest is not None:
+        trees = law.latest.numel()
+        if law.before is not None and law.before.numel() != trees:
+            raise ValueError(f"times must be {trees} (got {law.before.numel()})")
+        need_ids("trees", root, 0, trees, node.numel())
+
+
+def _own_law(here: LocalRows, law: Law) -> Law:
+    """A law with the masses and times of these rows, and local hidden edges."""
+    if law == UNIFORM:
+        return UNIFORM
+    own = law._replace(gaps=False)
+    if law.mass is not None:
+        gaps = tables.has_gaps(here.adj)
+        own = own._replace(mass=tables.weight_table(here.adj), gaps=gaps)
+    if law.time is not None:
+        own = own._replace(time=tables.sorted_time(here.adj))
+    if law.hidden is not None:
+        hidden = here.local_positions(law.hidden)
+        own = own._replace(hidden=hidden if hidden.numel() else None)
+    return own
+
+
+def _by_reference(
+    plan: Plan, batch: Batch, walkers: list[_Walkers], number: int
+) -> Drawn | None:
+    """The draw of one relation, as `rooted.hops` makes it."""
+    relation, law = plan.relations[number], batch.laws[number]
+    here, (fanout,) = walkers[relation.to], relation.fanouts
+    if fanout == 0 or here.row.numel() == 0:
+        return None
+    total = int(relation.adj.row_range(here.row)[1].sum()) if fanout < 0 else 0
+    bias = None if law is None or law == UNIFORM else LawBias(law)
+    key = random.fold(batch.key, number)
+    drawn = draw_relation(relation.adj, bias, here, fanout, plan.replace, key, total)
+    taken = drawn.edge >= 0
+    to, edge, node = (x[taken] for x in (drawn.to, drawn.edge, drawn.node))
+    return Drawn(torch.bincount(to, minlength=here.row.numel()), edge, node)

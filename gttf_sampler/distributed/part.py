@@ -18,6 +18,7 @@ from gttf_sampler.distributed.rowset import RowSet
 from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph.names import check_one_per_node
 from gttf_sampler.subgraph import EdgeType
 
 
@@ -185,10 +186,9 @@ def _names(folder: Path, entry: dict[str, Any], verify: bool) -> dict[str, Tenso
     told = entry.get("names", {})
     found = {name: layout.read_array(folder, told[name], verify) for name in told}
     for name in ("node_id", "name_end"):
-        if name in found and found[name].numel() != entry["num_nodes"]:
-            rule = f"must hold one entry per node, {entry['num_nodes']}"
-            file = str(folder / told[name]["file"])
-            _check.fail(file, rule, found[name].numel(), "run 'gttf partition' again")
+        if name in found:
+            file, cure = str(folder / told[name]["file"]), "run 'gttf partition' again"
+            check_one_per_node(found[name].numel(), entry["num_nodes"], file, cure)
     return found
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from gttf_sampler.cli import reading
 from gttf_sampler.cli.progress import progress
 from gttf_sampler.graph.cells import OtherCellError, integers
 from gttf_sampler.graph.compact import DIRECTIONS
-from gttf_sampler.graph.edgelist import TextTable
-from gttf_sampler.graph.text import BLOCK, Asked, at, find_line, layout_of
+from gttf_sampler.graph.edgelist import BLOCK, TextTable
+from gttf_sampler.graph.headings import layout_of
 
 PIECE = 1 << 22  # edges that are read at a time
 
@@ -67,7 +67,11 @@ class Files:
         with reading.called(args, "edges"):
             for name in args.edges:
                 if not name.endswith(".npy"):
-                    self.tables[name] = _table(Path(name), reading.asked(args))
+                    options = reading.asked(args)
+                    layout = layout_of(Path(name), options)
+                    columns = layout.columns.without_guess()  # no weights by chance
+                    layout = layout._replace(columns=columns)
+                    self.tables[name] = TextTable(Path(name), layout, options.dates)
 
     def __iter__(self) -> Iterator[Any]:
         for name in self.args.edges:
@@ -86,11 +90,13 @@ class Files:
                 while some := list(islice(blocks, PIECE // BLOCK)):
                     yield _joined(some)
             except OtherCellError:
-                _refuse_words(table)
+                rule = "must have two integers in every line"
+                cure = f"'gttf convert {table.file} OUT' takes words, if memory holds "
+                table.refuse_ids(integers, "edges", rule, f"{cure}all edges")
 
     def told(self) -> list[str]:
         """The headings that were read."""
-        found = (table.columns() for table in self.tables.values())
+        found = (table.names() for table in self.tables.values())
         return [reading.heading(columns) for columns in found if columns]
 
 
@@ -102,33 +108,6 @@ def _joined(blocks: list[tuple[list[Any], dict[str, Any]]]) -> tuple[Any, Any]:
         for name in blocks[0][1]
     }
     return np.stack(ends), values
-
-
-def _table(file: Path, asked: Asked) -> TextTable:
-    """A text file, whose third column is left alone unless something names it."""
-    layout = layout_of(file, asked)
-    if layout.roles.guessed:
-        roles = layout.roles._replace(weight=None, guessed=False)
-        layout = layout._replace(roles=roles)
-    return TextTable(file, layout, asked.dates, values=True)
-
-
-def _refuse_words(table: TextTable) -> NoReturn:
-    """Names the first line whose ids are not integers."""
-    ends = table.layout.roles.ends
-
-    def bad(row: list[str]) -> bool:
-        try:
-            integers(at(row, ends))
-        except OtherCellError:
-            return True
-        return False
-
-    line, row = find_line(table.file, table.layout, bad)
-    rule = "must have two integers in every line"
-    got = f"{at(row, ends)} in line {line} of {table.file}"
-    cure = f"'gttf convert {table.file} OUT' takes words, if memory holds all edges"
-    _check.fail("edges", rule, got, cure)
 
 
 def _of_npy(name: str) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gttf_sampler import _check, _files
 from gttf_sampler.cli import reading
-from gttf_sampler.graph.files import WRITTEN, write_graph
+from gttf_sampler.graph.write import WRITTEN, write_graph
 
 FOLDER = "a directory"
 

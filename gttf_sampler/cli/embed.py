@@ -15,7 +15,7 @@ from gttf_sampler.embedding.models import DeepWalk, Node2Vec
 from gttf_sampler.embedding.settings import SCHEDULES
 from gttf_sampler.embedding.watch_your_step import WatchYourStep
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.edgelist import embedding_files, write_embeddings
+from gttf_sampler.graph.write import embedding_files, write_embeddings
 
 METHODS = ("deepwalk", "node2vec", "wys")
 

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gttf_sampler import CompactAdj, _check
+from gttf_sampler.graph.cells import SEPARATORS, SPACE
 from gttf_sampler.graph.edgelist import EdgeList
 from gttf_sampler.graph.files import is_table, read_edges, read_graph, read_table
-from gttf_sampler.graph.text import NONE, SEPARATORS, SPACE, Asked
+from gttf_sampler.graph.headings import NONE, TableOptions
 
 KINDS = "edge list (text, also .gz), .parquet, .npz, CompactAdj directory"
 
@@ -35,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dates", metavar="FORMAT", help=what)
 
 
-def asked(args: argparse.Namespace) -> Asked:
+def asked(args: argparse.Namespace) -> TableOptions:
     """What these options say."""
-    return Asked(args.columns, args.header, args.separator, args.dates)
+    return TableOptions(args.columns, args.header, args.separator, args.dates)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph.names import check_one_per_node
 from gttf_sampler.subgraph import EdgeType
 
 
@@ -190,7 +191,12 @@ def _wanted(folder: Path, entry: dict[str, Any], verify: bool) -> Tensor:
 def _names(folder: Path, entry: dict[str, Any], verify: bool) -> dict[str, Tensor]:
     """The packed ids that nodes of one type have elsewhere; none if they have none."""
     told = entry.get("names", {})
-    return {name: layout.WHOLE.array(folder, told[name], verify) for name in told}
+    found = {name: layout.WHOLE.array(folder, told[name], verify) for name in told}
+    for name in ("node_id", "name_end"):
+        if name in found:
+            file, cure = str(folder / told[name]["file"]), "run 'gttf partition' again"
+            check_one_per_node(found[name].numel(), entry["num_nodes"], file, cure)
+    return found
 
 
 class _Files(NamedTuple):

@@ -17,7 +17,7 @@ from gttf_sampler.features.access import count_reached, largest
 from gttf_sampler.features.encoding import ENCODINGS
 from gttf_sampler.features.write import Report
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.names import packed
+from gttf_sampler.graph.names import check_one_per_node, packed
 from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
@@ -106,9 +106,7 @@ def _names(
     found: dict[str, Any] = {}
     for (_, _, kind), adj in adjs.items():
         if adj.node_id is not None:
-            if len(adj.node_id) != adj.num_rows:
-                rule = f"must have one entry per node, {adj.num_rows}"
-                _check.fail("node_id", rule, len(adj.node_id))
+            check_one_per_node(len(adj.node_id), adj.num_rows)
             known = found.setdefault(kind, adj.node_id)
             if known is not adj.node_id and not np.array_equal(known, adj.node_id):
                 rule = "must be the same in all relations to one node type"

@@ -1,21 +1,36 @@
-"""Cells of text: numbers, ISO dates, ids of nodes, and what stands for none."""
+"""Splits text files into rows of cells, and parses numbers, dates and ids in them.
+
+Python's csv module splits the lines. pandas would need its own copy of all that comes
+before and after (comments, headings, the line of a bad cell), and be one more library
+to install.
+"""
 
 from __future__ import annotations
 
+import csv
 import datetime
+import gzip
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gttf_sampler import _check
+
 Array = np.ndarray[Any, Any]
 
+COMMENTS = ("#", "%")
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+SPACE = "space"  # any number of spaces and tabs
 MISSING = frozenset(
     ("", "nan", "na", "n/a", "#n/a", "<na>", "none", "null", "nat", "-", "?")
 )
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.I | re.A)
-MOMENT = re.compile(
+DATE = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?))?"
     r" ?(Z|UTC|[+-]\d\d(?::?\d\d)?)?",
     re.A | re.I,
@@ -24,46 +39,131 @@ EXACT = 2**53  # below which every integer is a float
 
 
 class OtherCellError(ValueError):
-    """A cell of another kind is among those that are read."""
+    """Raised for a cell that is no number at all, unlike nan or inf."""
+
+
+def rows_of(file: Path, separator: str | None) -> Iterator[tuple[int, list[str]]]:
+    """Yields line number and cells of every line that is no comment and not blank.
+
+    Below the first row, a line with a separator that begins as a comment is a row if it
+    has as many cells: #cats,ann.
+    """
+    line = 0
+
+    def content(lines: Iterable[str]) -> Iterator[str]:
+        nonlocal line
+        quoted, width = False, 0
+        for text in lines:
+            line += 1
+            plain = text.strip()
+            if not quoted:  # in quotes all lines are cells, whatever they hold
+                if not plain:
+                    continue
+                if plain.startswith(COMMENTS) and _width(plain, separator) != width:
+                    continue
+            yield text
+            if separator is not None:
+                width = width or _width(plain, separator)
+                quoted ^= bool(plain.count('"') % 2)
+
+    opened = gzip.open if file.suffix == ".gz" else open
+    try:
+        with opened(file, "rt", encoding="utf-8-sig") as lines:
+            if separator is None:
+                yield from ((line, text.split()) for text in content(lines))
+                return
+            for row in csv.reader(content(lines), delimiter=separator, strict=True):
+                if "".join(row).strip():
+                    yield line, row
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        _check.fail("path", "must be a whole file", f"{file}: {error}")
+    except UnicodeDecodeError:
+        _check.fail("path", "must be a text file in UTF-8", str(file))
+    except csv.Error as error:
+        where = f"{error} in line {line} of {file}"
+        _check.fail("path", "must have cells that are quoted as in csv", where)
+
+
+def _width(line: str, separator: str | None) -> int:
+    """Counts the cells of a line; -1 where any space separates them."""
+    if separator is None:
+        return -1
+    return len(next(csv.reader([line], delimiter=separator)))
+
+
+def separator_of(file: Path, asked: str | None) -> str | None:
+    """Returns the character between cells, None for any space."""
+    if asked is not None:
+        found = SEPARATORS.get(asked, asked)
+        if found == SPACE or (isinstance(found, str) and found == " "):
+            return None
+        if not isinstance(found, str) or len(found) != 1 or found in '"\r\n':
+            rule = f"must be one character or one of {', '.join((*SEPARATORS, SPACE))}"
+            _check.fail("separator", rule, _check.shown(asked))
+        return found
+    words = [len(row) for _, row in islice(rows_of(file, None), 20)]
+    if not words:
+        return None
+    if ".tsv" in file.suffixes and _widths(file, "\t")[1] > 1:
+        return "\t"
+    known = [","]
+    if ".csv" in file.suffixes:
+        known += [";", "|", "\t"]
+    elif min(words) < 2:
+        known += [";", "|"]
+    best = max(known, key=lambda each: _widths(file, each))
+    return best if _widths(file, best)[1] > 1 else None
+
+
+def _widths(file: Path, separator: str) -> tuple[bool, int]:
+    """Tells whether lines have equally many cells, and how many the first one has."""
+    widths: list[int] = []
+    try:
+        widths.extend(len(row) for _, row in islice(rows_of(file, separator), 20))
+    except ValueError:  # quotes that are none, with this separator
+        return False, max(widths, default=1)
+    if not widths:  # blank cells alone
+        return True, 2
+    return min(widths) == max(widths) > 1, widths[0]
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell stands for no value, as pandas understands it."""
+    """True if a cell stands for no value, as pandas understands it."""
     return cell.lower() in MISSING
 
 
+def is_date(cell: str) -> bool:
+    """True for an ISO 8601 date, with or without time and zone."""
+    return DATE.fullmatch(cell.strip()) is not None
+
+
 def is_value(cell: str) -> bool:
-    """Whether a cell is a number or an ISO date."""
-    return bool(NUMBER.fullmatch(cell) or MOMENT.fullmatch(cell))
-
-
-def is_moment(cell: str) -> bool:
-    """Whether a cell is an ISO date, with or without time and zone."""
-    return MOMENT.fullmatch(cell.strip()) is not None
+    """True for a number or an ISO 8601 date."""
+    return bool(NUMBER.fullmatch(cell) or DATE.fullmatch(cell))
 
 
 def is_word(cell: str) -> bool:
-    """Whether a cell is neither a number nor a date, and not missing."""
+    """True for a cell that is neither a number nor a date, and not missing."""
     return not is_missing(cell) and not is_value(cell)
 
 
-def integers(some: Sequence[str]) -> Array:
-    """Integers of 64 bits."""
-    _only_ascii(some)
+def integers(cells: Sequence[str]) -> Array:
+    """Parses integers of 64 bits."""
+    _refuse_other_digits(cells)
     try:
-        return np.array(list(map(int, some)), dtype=np.int64)
+        return np.array(list(map(int, cells)), dtype=np.int64)
     except (OverflowError, ValueError) as error:
         raise OtherCellError(*error.args) from error
 
 
-def numbers(some: Sequence[str]) -> Array:
-    """Integers, or finite floats."""
+def numbers(cells: Sequence[str]) -> Array:
+    """Parses integers, or finite floats if one of them is no integer."""
     try:
-        return integers(some)
+        return integers(cells)
     except OtherCellError:
-        _only_ascii(some)
+        _refuse_other_digits(cells)
     try:
-        found = np.array(list(map(float, some)), dtype=np.float64)
+        found = np.array(list(map(float, cells)), dtype=np.float64)
     except ValueError as error:
         raise OtherCellError(*error.args) from error
     if not np.isfinite(found).all():
@@ -71,18 +171,31 @@ def numbers(some: Sequence[str]) -> Array:
     return found
 
 
-def moments(some: Sequence[str], dates: str) -> Array:
-    """Dates in `strptime`'s format as seconds since 1970; without a zone in UTC."""
-    return seconds_of(
-        [datetime.datetime.strptime(cell.strip(), dates) for cell in some]
-    )
+def whole_numbers(cells: Sequence[str]) -> Array | None:
+    """Parses ids as integers if all of them are, also 1.0 and 1e5; None otherwise."""
+    if any(NUMBER.fullmatch(cell) is None for cell in cells):
+        return None
+    try:
+        return integers(cells)
+    except OtherCellError:
+        found = np.array(list(map(float, cells)))
+    exact = np.isfinite(found) & (found == np.floor(found)) & (np.abs(found) < EXACT)
+    return found.astype(np.int64) if exact.all() else None
 
 
-def iso_seconds(some: Sequence[str]) -> Array:
-    """ISO 8601 dates as seconds since 1970; those without a zone are in UTC."""
+def dates(cells: Sequence[str], form: str | None = None) -> Array:
+    """Parses dates as seconds since 1970; those without a zone are in UTC.
+
+    Args:
+        cells: text.
+        form: `strptime`'s format; None for ISO 8601.
+    """
+    if form is not None:
+        parse = datetime.datetime.strptime
+        return seconds_of([parse(cell.strip(), form) for cell in cells])
     plain, zones = [], []
-    for cell in some:
-        match = MOMENT.fullmatch(cell.strip())
+    for cell in cells:
+        match = DATE.fullmatch(cell.strip())
         if match is None:
             raise ValueError(cell)
         day, time, zone = match.groups()
@@ -93,7 +206,7 @@ def iso_seconds(some: Sequence[str]) -> Array:
 
 
 def seconds_of(moments: Any, offset: Any = 0) -> Array:
-    """Moments as seconds since 1970: integers, or floats if they have fractions.
+    """Converts dates to seconds since 1970: integers, or floats if there are fractions.
 
     Args:
         moments: anything that numpy takes for datetime64, or dates of Python.
@@ -112,7 +225,7 @@ def seconds_of(moments: Any, offset: Any = 0) -> Array:
 
 
 def _offset(zone: str | None) -> int:
-    """Seconds that a zone is ahead of UTC."""
+    """Returns the seconds that a zone is ahead of UTC."""
     if zone is None or zone.upper() in ("Z", "UTC"):
         return 0
     digits = zone[1:].replace(":", "").ljust(4, "0")
@@ -121,29 +234,14 @@ def _offset(zone: str | None) -> int:
 
 
 def _naive(moment: Any) -> Any:
-    """A moment of Python in UTC, without its zone."""
+    """Converts a date of Python to UTC, without its zone."""
     if getattr(moment, "tzinfo", None) is None:
         return moment
     return moment.astimezone(datetime.timezone.utc).replace(tzinfo=None)
 
 
-def whole_numbers(words: Sequence[str]) -> Array | None:
-    """Ids as integers if all of them are, also 1.0 and 1e5; None otherwise."""
-    if any(NUMBER.fullmatch(word) is None for word in words):
-        return None
-    try:
-        return integers(words)
-    except OtherCellError:
-        found = np.array(list(map(float, words)))
-    if not (np.isfinite(found) & (found == np.floor(found))).all():
-        return None
-    if (np.abs(found) >= EXACT).any():
-        return None
-    return found.astype(np.int64)
-
-
-def _only_ascii(some: Sequence[str]) -> None:
+def _refuse_other_digits(cells: Sequence[str]) -> None:
     """Refuses digits of other scripts and underscores, which Python reads."""
-    text = " ".join(some)
+    text = " ".join(cells)
     if not text.isascii() or "_" in text:
         raise OtherCellError("not plain digits")

@@ -15,7 +15,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable, ScratchPool
 from gttf_sampler._compat import is_compiling
-from gttf_sampler.graph import build, frames, names, networks, storage, tables
+from gttf_sampler.graph import build, exchange, names, storage, tables
 from gttf_sampler.graph import chunks as chunked
 from gttf_sampler.graph.edgelist import EdgeList
 
@@ -237,7 +237,7 @@ class CompactAdj:
         Also of polars, pyarrow or cuDF, or a dict of columns. Ids are integers or
         words, numbered in their order; dates become seconds since 1970.
         """
-        edges = frames.edges_of_frame(frame, source, target, weight, time)
+        edges = exchange.edges_of_frame(frame, source, target, weight, time)
         return cls.from_edges(edges, direction=direction)
 
     from_polars = from_pandas
@@ -256,7 +256,7 @@ class CompactAdj:
         Nodes stay in their order, and `node_id` has them; `weight` and `time` name
         attributes of edges.
         """
-        edges = networks.edges_of_networkx(graph, weight, time)
+        edges = exchange.edges_of_networkx(graph, weight, time)
         return cls.from_edges(edges, direction=direction)
 
     @classmethod
@@ -269,21 +269,15 @@ class CompactAdj:
         direction: str = "in",
     ) -> CompactAdj:
         """Takes an igraph Graph like `from_networkx`; ids are the attribute `name`."""
-        edges = networks.edges_of_igraph(graph, weight, time)
+        edges = exchange.edges_of_igraph(graph, weight, time)
         return cls.from_edges(edges, direction=direction)
 
     def named(self, node_id: Any) -> CompactAdj:
         """The same rows, whose nodes are called `node_id` [n]; None forgets that."""
         if node_id is not None:
             _check.one_node_set("adj", self.num_rows, self.num_cols)
-            kind = getattr(getattr(node_id, "dtype", None), "kind", "")
-            if kind != "O":  # networkx has nodes of any kind
-                node_id = names.ids_of("node_id", node_id)
-            if len(node_id) != self.num_rows:
-                rule = f"must have one entry per node, {self.num_rows}"
-                _check.fail("node_id", rule, len(node_id))
-        ids = names.telling(node_id, self.num_rows)
-        found = replace(self, node_id=ids)
+            node_id = names.node_ids(node_id, self.num_rows)
+        found = replace(self, node_id=node_id)
         found._cache.update(self._cache)
         return found
 
@@ -420,21 +414,21 @@ class CompactAdj:
 
     def to_pandas(self, source: str = "source", target: str = "target") -> Any:
         """A pandas frame with an edge per row, and what weights and times there are."""
-        columns = frames.columns_of(self, source, target)
+        columns = exchange.columns_of(self, source, target)
         return _check.library("pandas", "to_pandas").DataFrame(columns)
 
     def to_polars(self, source: str = "source", target: str = "target") -> Any:
         """A polars frame with an edge per row, and what weights and times there are."""
-        columns = frames.columns_of(self, source, target)
+        columns = exchange.columns_of(self, source, target)
         return _check.library("polars", "to_polars").DataFrame(columns)
 
     def to_networkx(self) -> Any:
         """A networkx DiGraph with the ids of the nodes, a multi-graph if need be."""
-        return networks.networkx_of(self)
+        return exchange.to_networkx(self)
 
     def to_igraph(self) -> Any:
         """A directed igraph Graph, with ids as the attribute `name`."""
-        return networks.igraph_of(self)
+        return exchange.to_igraph(self)
 
     def arrays(self) -> dict[str, Tensor]:
         """The arrays that are there, by name."""
@@ -549,9 +543,9 @@ class CompactAdj:
         arrays, header = storage.load(path, mmap, verify)
         size, direction = header["num_cols"], header["direction"]
         node_id = names.unpacked(arrays)
-        if node_id is not None and len(node_id) != arrays["rowptr"].numel() - 1:
-            rule = "must hold one id per node"
-            _check.fail(str(path), rule, len(node_id), "save it again")
+        if node_id is not None:
+            nodes = arrays["rowptr"].numel() - 1
+            names.check_one_per_node(len(node_id), nodes, str(path), "save it again")
         adj = cls(num_cols=size, direction=direction, node_id=node_id, **arrays)
         if verify:
             try:

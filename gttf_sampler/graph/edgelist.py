@@ -1,23 +1,25 @@
-"""Edge lists in text files, and embeddings with the ids that were in them."""
+"""Edge lists in text files: ids, weights and times by column, errors by line."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check, _files
-from gttf_sampler.graph import cells, text
+from gttf_sampler import _check
+from gttf_sampler.graph import cells
 from gttf_sampler.graph.cells import Array
+from gttf_sampler.graph.headings import Layout, TableOptions, layout_of
 
-TEXTS = (".txt", ".tsv", ".emb")
-FORMATS = (".npy", ".npz", *TEXTS)
-Reader = Callable[[Sequence[str]], Array]
+BLOCK = 512  # rows at a time: Python looks for garbage among more of them
+Parser = Callable[[Sequence[str]], Array]
 
 
 class EdgeList(NamedTuple):
@@ -40,7 +42,7 @@ class EdgeList(NamedTuple):
 
     @property
     def num_nodes(self) -> int:
-        """How many different ids there are."""
+        """The number of different ids."""
         return len(self.node_id)
 
 
@@ -72,211 +74,178 @@ def read_edge_list(
         separator: a character, or comma, semicolon, tab, pipe or space.
         dates: the format of times for `strptime`, if they are not numbers or ISO 8601.
     """
-    asked = text.Asked(columns, header, separator, dates)
-    return read_text(_check.path("path", path), asked)
+    options = TableOptions(columns, header, separator, dates)
+    return read_text(_check.path("path", path), options)
 
 
-def read_text(file: Path, asked: text.Asked, values: bool = True) -> EdgeList:
-    """The edges of a text file; without weights and times if nobody wants them."""
+def read_text(file: Path, options: TableOptions, values: bool = True) -> EdgeList:
+    """Reads the edges of a text file; without weights and times if not `values`."""
     if not file.is_file():
         _check.fail("path", "must be a file with edges", str(file))
-    layout = text.layout_of(file, asked)
-    table = TextTable(file, layout, asked.dates, values)
+    table = TextTable(file, layout_of(file, options), options.dates, values)
     try:
-        ends, read = table.all(cells.integers)
+        ends, read = table.read(cells.integers)
         node_id, number = np.unique(ends, return_inverse=True)
     except cells.OtherCellError:
-        ends, read = table.all(table.words)
-        node_id, number = table.numbered(ends)
-    columns = table.columns()
-    if columns and not layout.sure:
+        ends, read = table.read(table.words)
+        node_id, number = table.number_words(ends)
+    columns = table.names()
+    if columns and not table.layout.sure:
         names = np.array([columns["source"], columns["target"]])
         if np.isin(names, node_id).any():  # the first line was an edge
-            return read_text(file, asked._replace(header=False), values)
+            return read_text(file, options._replace(header=False), values)
     edge_index = torch.from_numpy(number.reshape(2, -1).astype(np.int64))
-    return EdgeList(edge_index, node_id, read[0], read[1], columns)
+    return EdgeList(edge_index, node_id, read.get("weight"), read.get("time"), columns)
 
 
 class TextTable:
-    """The columns of a text file, read block by block."""
+    """A text file whose columns are parsed some rows at a time."""
 
     def __init__(
-        self, file: Path, layout: text.Layout, dates: str | None, values: bool
+        self, file: Path, layout: Layout, dates: str | None, values: bool = True
     ) -> None:
         self.file, self.layout = file, layout
-        roles = layout.roles
-        places = {"weight": roles.weight, "time": roles.time}
-        self.places = {name: at for name, at in places.items() if at is not None}
-        self.wanted = list(self.places) if values else []
-        self.readers: dict[str, Reader | None] = {"weight": cells.numbers, "time": None}
+        places = layout.columns.places
+        roles = ("weight", "time") if values else ()
+        self.wanted = {role: places[role] for role in roles if role in places}
+        self.parsers: dict[str, Parser] = {"weight": cells.numbers}
         if dates is not None:
-            self.readers["time"] = lambda some: cells.moments(some, dates)
+            self.parsers["time"] = lambda column: cells.dates(column, dates)
 
-    def blocks(self, kind: Reader) -> Iterator[tuple[list[Array], dict[str, Array]]]:
-        """Ids of one kind, sources and targets, and values beside them."""
-        for block in text.blocks(self.file, self.layout):
-            ends = [kind(text.column(block, at)) for at in self.layout.roles.ends]
+    def blocks(self, parse: Parser) -> Iterator[tuple[list[Array], dict[str, Array]]]:
+        """Yields sources and targets as `parse` reads them, and values beside them."""
+        names = self.layout.names
+        rows = self._rows()
+        while block := [row for _, row in islice(rows, BLOCK)]:
+            if names is not None and max(map(len, block)) > len(names):
+                self._check_width(len(names))
+            ends = [parse(_column(block, at)) for at in self.layout.columns.ends]
             read = {
-                name: self._read(name, text.column(block, self.places[name]))
-                for name in list(self.wanted)
+                role: self._values(role, _column(block, at))
+                for role, at in list(self.wanted.items())
             }
-            yield ends, {name: read[name] for name in self.wanted}
+            yield ends, {role: read[role] for role in self.wanted}
 
-    def all(self, kind: Reader) -> tuple[Array, list[Tensor | None]]:
-        """Ids [2, m] of one kind; weights and times, or None for those not there."""
-        blocks = list(self.blocks(kind))
-        ends = np.stack(
-            [np.concatenate([e[side] for e, _ in blocks]) for side in (0, 1)]
-        )
-        values = [
-            torch.from_numpy(np.concatenate([read[name] for _, read in blocks]))
-            if name in self.wanted
-            else None
-            for name in ("weight", "time")
-        ]
-        return ends, values
+    def read(self, parse: Parser) -> tuple[Array, dict[str, Tensor]]:
+        """Reads all ids [2, m] as `parse` does; weights and times that are there."""
+        blocks = list(self.blocks(parse))
+        ends = [np.concatenate([ends[side] for ends, _ in blocks]) for side in (0, 1)]
+        values = {
+            role: torch.from_numpy(np.concatenate([read[role] for _, read in blocks]))
+            for role in self.wanted
+        }
+        return np.stack(ends), values
 
-    def words(self, some: Sequence[str]) -> Array:
-        """Ids as words, none of them blank."""
-        found = [cell.strip() for cell in some]
+    def words(self, column: Sequence[str]) -> Array:
+        """Parses ids as words, none of them blank."""
+        found = [cell.strip() for cell in column]
         if "" in found:
-            self._missing(lambda cell: not cell)
+            self._refuse_missing(lambda cell: not cell)
         return np.array(found, dtype=np.str_)
 
-    def numbered(self, ends: Array) -> tuple[Array, Array]:
-        """The different ids, as integers if all of them are whole, and their places."""
+    def number_words(self, ends: Array) -> tuple[Array, Array]:
+        """Numbers the different ids, which become integers if all of them are whole."""
         node_id, number = np.unique(ends, return_inverse=True)
         known = [word for word in node_id.tolist() if not cells.is_missing(word)]
         whole = cells.whole_numbers(known)
         if whole is None or not len(whole):
             return node_id, number
         if len(known) < len(node_id):
-            self._missing(cells.is_missing)
+            self._refuse_missing(cells.is_missing)
         again, place = np.unique(whole, return_inverse=True)
         return again, place[number]
 
-    def _missing(self, none: Callable[[str], bool]) -> None:
-        """Refuses an id that stands for none."""
-        places = self.layout.roles.ends
+    def names(self) -> dict[str, str] | None:
+        """Returns the names of the columns by role, if the file has a heading."""
+        columns = self.layout.columns
+        if self.layout.names is None:
+            return None
+        if columns.guessed and "weight" not in self.wanted:
+            columns = columns.without_guess()
+        return columns.named(self.layout.names)
 
-        def bad(row: list[str]) -> bool:
-            return any(map(none, text.at(row, places)))
+    def find_line(self, bad: Callable[[list[str]], bool]) -> tuple[int, list[str]]:
+        """Returns number and cells of the first line below the heading that is bad."""
+        return next((line, row) for line, row in self._rows() if bad(row))
 
-        line, row = text.find_line(self.file, self.layout, bad)
-        rule, got = "must have two columns in every line", "fewer"
-        if len(row) > max(places):
-            rule, got = f"{rule}, none of them blank", f"{text.at(row, places)}"
-        _check.fail("path", rule, f"{got} in line {line} of {self.file}")
+    def refuse_ids(self, parse: Parser, name: str, rule: str, cure: str) -> NoReturn:
+        """Names the first line whose ids cannot be parsed."""
+        ends = self.layout.columns.ends
+        line, row = self.find_line(lambda row: not _parses(parse, _pick(row, ends)))
+        got = f"{_pick(row, ends)} in line {line} of {self.file}"
+        _check.fail(name, rule, got, cure)
 
-    def _read(self, name: str, some: list[str]) -> Array:
-        """A block of weights or times; a guessed column with words is given up."""
-        reader = self.readers[name] or self._reader_of_times(some)
-        self.readers[name] = reader
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yields line number and cells of every row below the heading."""
+        headed = self.layout.names is not None
+        return islice(
+            cells.rows_of(self.file, self.layout.separator), int(headed), None
+        )
+
+    def _values(self, role: str, column: list[str]) -> Array:
+        """Parses weights or times of a block; gives up a guessed column with words."""
+        if role not in self.parsers:  # as the first block tells
+            dated = cells.is_date(column[0])
+            self.parsers[role] = cells.dates if dated else cells.numbers
         try:
-            found = reader(some)
+            found = self.parsers[role](column)
         except ValueError as error:
-            roles, other = self.layout.roles, isinstance(error, cells.OtherCellError)
+            other = isinstance(error, cells.OtherCellError)
             other = other or self.layout.names is not None
-            if not (name == "weight" and roles.guessed and other):
-                self._refuse(name, reader)
-            self.wanted.remove(name)
+            if not (role == "weight" and self.layout.columns.guessed and other):
+                self._refuse_value(role)
+            del self.wanted[role]
             return np.empty(0)
-        return found.astype(np.float64) if name == "weight" else found
+        return found.astype(np.float64) if role == "weight" else found
 
-    def _reader_of_times(self, some: list[str]) -> Reader:
-        """Numbers or ISO dates, as the first block tells."""
-        return cells.iso_seconds if cells.is_moment(some[0]) else cells.numbers
-
-    def _refuse(self, name: str, reader: Reader) -> None:
-        """Names the first cell that cannot be read."""
-        place = self.places[name]
-
-        def bad(row: list[str]) -> bool:
-            try:
-                reader(text.at(row, [place]))
-            except ValueError:
-                return True
-            return False
-
-        line, row = text.find_line(self.file, self.layout, bad)
-        what = "a number" if name == "weight" else "a number or a date"
+    def _refuse_value(self, role: str) -> NoReturn:
+        """Names the first cell of a column that cannot be parsed."""
+        place, parse = self.wanted[role], self.parsers[role]
+        line, row = self.find_line(lambda row: not _parses(parse, _pick(row, [place])))
+        what = "a number" if role == "weight" else "a number or a date"
         rule = f"must have {what} in column {place + 1} of every line"
         rule += "" if self.layout.names is None else ", by its name"
-        cure = "name other columns" + (
-            "" if name == "weight" else ", or the format of dates"
-        )
-        got = f"{text.at(row, [place])[0]!r} in line {line} of {self.file}"
+        cure = "name other columns"
+        cure += "" if role == "weight" else ", or the format of dates"
+        got = f"{_pick(row, [place])[0]!r} in line {line} of {self.file}"
         _check.fail("path", rule, got, cure)
 
-    def columns(self) -> dict[str, str] | None:
-        """What the columns are called, if the file says it."""
-        names, roles = self.layout.names, self.layout.roles
-        if names is None:
-            return None
-        ends = zip(("source", "target"), roles.ends, strict=True)
-        there = {**dict(ends), **self.places}
-        if roles.guessed and "weight" not in self.wanted:
-            there.pop("weight", None)
-        return {
-            role: text.at(names, [place])[0] or f"column {place + 1}"
-            for role, place in there.items()
-        }
+    def _refuse_missing(self, missing: Callable[[str], bool]) -> NoReturn:
+        """Names the first line with an id that stands for none."""
+        ends = self.layout.columns.ends
+        line, row = self.find_line(lambda row: any(map(missing, _pick(row, ends))))
+        rule, got = "must have two columns in every line", "fewer"
+        if len(row) > max(ends):
+            rule, got = f"{rule}, none of them blank", f"{_pick(row, ends)}"
+        _check.fail("path", rule, f"{got} in line {line} of {self.file}")
+
+    def _check_width(self, most: int) -> None:
+        """Refuses lines with more cells than the heading has names; blank ones pass."""
+        with contextlib.suppress(StopIteration):
+            line, row = self.find_line(lambda row: any(map(str.strip, row[most:])))
+            rule = "must have no more cells in a line than its heading has names"
+            cure = "quote cells that hold the separator, or name all columns"
+            got = f"{len(row)} in line {line} of {self.file}"
+            _check.fail("path", f"{rule}, {most}", got, cure)
 
 
-def embedding_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files that `write_embeddings` writes for a name, whose end must say how."""
-    file = _check.path("path", path)
-    if file.suffix not in FORMATS:
-        _check.fail("path", f"must end in one of {', '.join(FORMATS)}", repr(file.name))
-    if not file.absolute().parent.is_dir():
-        _check.fail("path", "must be in a directory that is there", str(file))
-    return [file, file.with_suffix(".ids.txt")] if file.suffix == ".npy" else [file]
+def _column(block: list[list[str]], place: int) -> list[str]:
+    """Returns the cells of one column; blank where a row is too short."""
+    try:
+        return [row[place] for row in block]
+    except IndexError:
+        return [row[place] if len(row) > place else "" for row in block]
 
 
-def write_embeddings(
-    path: str | os.PathLike[str], embedding: Tensor, node_id: Array
-) -> list[Path]:
-    """Writes vectors [n, d] with the ids [n] of their nodes; returns the files.
-
-    The end of the name says how: `.npy` is the matrix alone, with the ids in a file
-    `.ids.txt` beside it, line by line; `.npz` holds the arrays `embedding` and
-    `node_id`; `.txt`, `.tsv` and `.emb` are word2vec's text, a line `n d` and then
-    `id x₁ … x_d` per node. What was there before stays until the new file is whole.
-    """
-    files = embedding_files(path)
-    file = files[0]
-    vectors = _matrix(embedding)
-    if not isinstance(node_id, np.ndarray | list | tuple | range):
-        rule = "must be an array or a list of ids"
-        _check.mistyped("node_id", rule, _check.kind_of(node_id))
-    if np.ndim(node_id) != 1 or len(node_id) != len(vectors):
-        rule = f"must have one entry per row, {len(vectors)}"
-        _check.fail("node_id", rule, f"shape {list(np.shape(node_id))}")
-    if not np.isfinite(vectors).all():
-        cure = "learn with a smaller rate"
-        _check.fail("embedding", "must hold finite numbers", "others, too", cure)
-    if file.suffix in TEXTS and any(len(str(name).split()) != 1 for name in node_id):
-        rule = f"must be words without spaces in {file.suffix}"
-        _check.fail("node_id", rule, "others, too", "write .npz or .npy")
-    with _files.replacing(*files) as (out, *beside):
-        if file.suffix == ".npy":
-            np.save(out, vectors)
-            beside[0].write("".join(f"{name}\n" for name in node_id).encode())
-        elif file.suffix == ".npz":
-            np.savez(out, embedding=vectors, node_id=node_id)
-        else:
-            out.write(f"{vectors.shape[0]} {vectors.shape[1]}\n".encode())
-            for name, vector in zip(node_id, vectors, strict=True):
-                line = f"{name} {' '.join(f'{x:.6g}' for x in vector)}\n"
-                out.write(line.encode())
-    return files
+def _pick(row: list[str], places: Iterable[int]) -> list[str]:
+    """Returns some cells of a row, stripped; blank where it is too short."""
+    return [row[place].strip() if len(row) > place else "" for place in places]
 
 
-def _matrix(embedding: Tensor) -> Array:
-    """The vectors [n, d] as numpy has them."""
-    _check.real("embedding", _check.dense("embedding", embedding))
-    vectors = _check.tensor("embedding", embedding, rank=2).cpu()
-    if vectors.dtype == torch.bfloat16:  # which numpy lacks
-        vectors = vectors.float()
-    found: Array = vectors.numpy()
-    return found
+def _parses(parse: Parser, some: list[str]) -> bool:
+    """True if `parse` takes these cells."""
+    try:
+        parse(some)
+    except ValueError:
+        return False
+    return True

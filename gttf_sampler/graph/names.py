@@ -1,9 +1,9 @@
-"""Ids that nodes have elsewhere: words or integers, in the place of 0 … n - 1."""
+"""Node ids: the integers or words that nodes have outside of this package."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 def ids_of(name: str, values: Any) -> Array:
-    """Ids as an array of integers or of words; whatever is missing is refused."""
+    """Converts ids to an array of integers or of words; refuses missing ones."""
     if isinstance(values, Tensor):
         values = _check.dense(name, values).tolist()
     try:
@@ -58,7 +58,7 @@ def _too_large(name: str, value: Any) -> NoReturn:
 
 
 def numbered(source: Array, target: Array) -> tuple[Tensor, Array]:
-    """Edges int64 [2, m] among nodes 0 … n - 1, and the id [n] of each, in order."""
+    """Returns edges int64 [2, m] among nodes 0 … n - 1, and the id [n] of each."""
     if source.dtype.kind != target.dtype.kind:
         rule = "must be of one kind, integers or words"
         _check.mistyped("source and target", rule, f"{source.dtype}, {target.dtype}")
@@ -66,34 +66,43 @@ def numbered(source: Array, target: Array) -> tuple[Tensor, Array]:
     return torch.from_numpy(number.reshape(2, -1).astype(np.int64)), node_id
 
 
-def telling(node_id: Array | None, nodes: int) -> Array | None:
-    """The ids, or None where they say no more than the numbers do."""
-    if node_id is None:
+def node_ids(values: Any, nodes: int) -> Array | None:
+    """Checks ids [n] of all nodes; None where they say no more than the numbers do."""
+    if getattr(getattr(values, "dtype", None), "kind", "") != "O":
+        values = ids_of("node_id", values)  # networkx has nodes of any kind
+    check_one_per_node(len(values), nodes)
+    if values.dtype.kind == "i" and np.array_equal(values, np.arange(nodes)):
         return None
-    if node_id.dtype.kind == "i" and np.array_equal(node_id, np.arange(nodes)):
-        return None
-    return node_id
+    found: Array = values
+    return found
+
+
+def check_one_per_node(
+    ids: int, nodes: int, name: str = "node_id", cure: str = ""
+) -> None:
+    """Refuses more or fewer ids than there are nodes."""
+    if ids != nodes:
+        _check.fail(name, f"must have one entry per node, {nodes}", ids, cure)
 
 
 def places(
     name: str, wanted: Iterable[Any], node_id: Array | None, nodes: int
 ) -> list[int]:
-    """The numbers of nodes, from their ids, which may be given as words."""
-    known = {
-        str(entry): i
-        for i, entry in enumerate(range(nodes) if node_id is None else node_id)
-    }
+    """Returns the numbers of nodes from their ids, which may be given as words."""
+    ids = range(nodes) if node_id is None else node_id
+    known = {str(entry): i for i, entry in enumerate(ids)}
     found = []
     for entry in wanted:
         if str(entry) not in known:
-            some = ", ".join(list(known)[:3])
-            _check.fail(name, f"must be ids of the graph, like {some}", repr(entry))
+            some = (word if word.isprintable() else repr(word) for word in known)
+            rule = f"must be ids of the graph, like {', '.join(islice(some, 3))}"
+            _check.fail(name, rule, repr(entry))
         found.append(known[str(entry)])
     return found
 
 
 def packed(node_id: Array | None) -> dict[str, Tensor]:
-    """Ids as arrays of numbers: integers as they are, words as their UTF-8 and ends."""
+    """Packs ids as arrays of numbers: integers, or the UTF-8 of words and its ends."""
     if node_id is None:
         return {}
     if node_id.dtype.kind == "i":
@@ -111,7 +120,7 @@ def packed(node_id: Array | None) -> dict[str, Tensor]:
 
 
 def unpacked(arrays: dict[str, Tensor]) -> Array | None:
-    """The ids among the arrays of a saved graph, which are taken out."""
+    """Takes the ids out of the arrays of a saved graph."""
     plain, text, ends = (
         arrays.pop(name, None) for name in ("node_id", "name_text", "name_end")
     )

@@ -233,7 +233,7 @@ def test_named_columns_of_text(tmp_path):
     )
     adj = read_graph(tmp_path / "t.parquet", ["a", "b"])
     assert said(adj) == [("p", "q")]
-    with pytest.raises(ValueError, match="'source' must be one of the columns"):
+    with pytest.raises(ValueError, match="'columns' must be two to four of the names"):
         read_graph(tmp_path / "t.parquet", ["c", "b"])
 
 

@@ -10,9 +10,9 @@ from gttf_sampler import CompactAdj
 from gttf_sampler.graph import read_edges, read_graph
 from gttf_sampler.graph.buckets import Bucket, Edges
 from gttf_sampler.graph.edgelist import read_edge_list
-from gttf_sampler.graph.files import write_graph
-from gttf_sampler.graph.names import ids_of
-from gttf_sampler.graph.text import SAMPLE
+from gttf_sampler.graph.headings import SAMPLE
+from gttf_sampler.graph.names import ids_of, places
+from gttf_sampler.graph.write import write_graph
 
 RING = CompactAdj.from_edge_index([[0, 1, 2], [1, 2, 0]])
 
@@ -205,7 +205,7 @@ def test_text_that_is_refused(tmp_path, text, match):
 @pytest.mark.parametrize(
     ("how", "match"),
     [
-        ({"columns": ["a", "b"]}, "'columns' must be names that the first line has on"),
+        ({"columns": ["a", "b"]}, "'columns' must be names that one column has alo"),
         ({"columns": ["b", "d"]}, "'columns' must be two to four of the names"),
         ({"columns": "ab"}, "'columns' must be a list of names"),
         ({"separator": "::"}, "'separator' must be one character or one of comma"),
@@ -282,6 +282,13 @@ def test_named_takes_what_ids_are():
     for ids in (7, [5.0, 6.0, 7.0], [1, "a", "b"], [[1], [2, 3]], torch.rand(3)):
         with pytest.raises((TypeError, ValueError), match="'node_id' must"):
             RING.named(ids)
+
+
+def test_places_are_refused_in_one_line():
+    ids = np.array(["a\nb", "c"])
+    assert places("--seed", ["c", "a\nb"], ids, 2) == [1, 0]
+    with pytest.raises(ValueError, match=r"^'--seed' must be ids .*, like 'a\\nb', c"):
+        places("--seed", ["d"], ids, 2)
 
 
 def test_bucket_tells_positions_far_apart(tmp_path):

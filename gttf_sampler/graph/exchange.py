@@ -1,0 +1,228 @@
+"""Converts graphs from and to other libraries: tables, networkx and igraph.
+
+Nothing is imported to read them: every library's columns have `to_numpy`. networkx is
+read edge by edge; its `to_scipy_sparse_array` would add up parallel edges, sort rows
+and lose times.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gttf_sampler import _check
+from gttf_sampler.graph import cells
+from gttf_sampler.graph.edgelist import EdgeList
+from gttf_sampler.graph.names import Array, ids_of, numbered
+
+if TYPE_CHECKING:
+    from gttf_sampler.graph.compact import CompactAdj
+
+
+def edges_of_frame(
+    frame: Any,
+    source: str,
+    target: str,
+    weight: str | None = None,
+    time: str | None = None,
+    dates: str | None = None,
+) -> EdgeList:
+    """Reads a table with an edge per row; nodes are numbered in the order of their ids.
+
+    Args:
+        frame: of pandas, polars, pyarrow or cuDF, or a dict of columns.
+        source: name of the column of senders.
+        target: name of the column of receivers.
+        weight: name of the column of weights, or None.
+        time: name of the column of times, or None.
+        dates: the format of times that are words; None for ISO 8601.
+    """
+    senders = ids_of("source", _column(frame, "source", source))
+    receivers = ids_of("target", _column(frame, "target", target))
+    if len(senders) != len(receivers):
+        rule = "must have as many entries as 'source'"
+        _check.fail("target", rule, f"{len(receivers)} and {len(senders)}")
+    edge_index, node_id = numbered(senders, receivers)
+    edges = EdgeList(edge_index, node_id)
+    if weight is not None:
+        values = _column(frame, "weight", weight)
+        edges = edges._replace(weight=_numbers("weight", values, None))
+    if time is not None:
+        values = _column(frame, "time", time)
+        edges = edges._replace(time=_numbers("time", values, dates))
+    return edges
+
+
+def _column(frame: Any, name: str, column: str) -> Array:
+    """Returns one column as a numpy array."""
+    if not isinstance(column, str):
+        _check.mistyped(name, "must name a column", _check.kind_of(column))
+    try:
+        found = frame[column]
+    except Exception:  # every library has errors of its own for a missing column
+        known = getattr(frame, "column_names", None)
+        known = list(frame) if known is None and isinstance(frame, dict) else known
+        known = list(getattr(frame, "columns", ())) if known is None else list(known)
+        _check.fail(name, f"must be one of the columns {known}", repr(column))
+    if isinstance(found, Tensor):
+        found = found.cpu()
+    if hasattr(found, "to_numpy"):
+        found = found.to_numpy()
+    return np.asarray(found)
+
+
+def _numbers(name: str, values: Array, dates: str | None) -> Tensor:
+    """Converts a column to numbers; dates, also those in words, to seconds."""
+    if values.dtype.kind == "O" and _are_numbers(values):
+        values = values.astype(np.float64)
+    elif values.dtype.kind in ("M" if name == "weight" else "OMTU"):
+        values = _seconds(name, values, dates)
+    if values.dtype.kind not in "iufb":
+        _check.mistyped(name, "must be a column of numbers", values.dtype)
+    kind = np.int64 if values.dtype.kind in "iub" else np.float64
+    return torch.from_numpy(np.ascontiguousarray(values.astype(kind)))
+
+
+def _are_numbers(values: Array) -> bool:
+    """True if entries are decimals, or numbers of several kinds."""
+    return bool(len(values)) and all(
+        isinstance(entry, int | float | decimal.Decimal) for entry in values.tolist()
+    )
+
+
+def _seconds(name: str, values: Array, dates: str | None) -> Array:
+    """Converts dates of numpy or Python, or words that are dates, to seconds."""
+    entries = values.tolist()
+    moments = values.dtype.kind == "M"
+    if moments or (entries and all(isinstance(e, datetime.date) for e in entries)):
+        none = np.isnat(values) if moments else [e != e for e in entries]
+        if any(none):  # NaT of numpy or pandas
+            _check.fail(name, "must have a date in every row", "none in one")
+        return cells.seconds_of(values if moments else entries)
+    if not entries or not all(isinstance(entry, str) for entry in entries):
+        kinds = sorted({type(entry).__name__ for entry in entries})
+        _check.mistyped(name, "must be a column of numbers or of dates", kinds)
+    try:
+        return cells.dates(entries, dates)
+    except ValueError as error:
+        cure = "name their format" if dates is None else ""
+        _check.fail(name, "must hold numbers or dates", error, cure)
+
+
+def columns_of(adj: CompactAdj, source: str, target: str) -> dict[str, Array]:
+    """Returns the edges as named columns, in the caller's order, with ids of nodes."""
+    ends = adj.to_edge_index().cpu().numpy()
+    named: dict[str, Array] = {}
+    for name, number in ((source, ends[0]), (target, ends[1])):
+        named[name] = number if adj.node_id is None else adj.node_id[number]
+    return {**named, **values_of(adj)}
+
+
+def values_of(adj: CompactAdj) -> dict[str, Array]:
+    """Returns weights and times that are there, in the caller's order of edges."""
+    found = {"weight": adj.edge_weight, "time": adj.edge_time}
+    return {
+        name: adj.in_caller_order(values).cpu().numpy()
+        for name, values in found.items()
+        if values is not None
+    }
+
+
+def edges_of_networkx(graph: Any, weight: str | None, time: str | None) -> EdgeList:
+    """Reads all edges, those of an undirected graph in both directions.
+
+    A weight that an edge lacks is one, as in networkx; a time must not be missing.
+    """
+    if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
+        _check.mistyped("graph", "must be a networkx graph", _check.kind_of(graph))
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    edges = list(graph.edges(data=True))
+    columns = []
+    for kind, name, default in (("weight", weight, 1), ("time", time, None)):
+        values = [data.get(name, default) for *_, data in edges]
+        if name is not None and any(value is None for value in values):
+            _check.fail(kind, "must be an attribute of every edge", repr(name))
+        columns.append(None if name is None else _tensor(kind, values))
+    pairs = [(number[source], number[target]) for source, target, _ in edges]
+    return _directed(pairs, list(number), columns, graph.is_directed())
+
+
+def edges_of_igraph(graph: Any, weight: str | None, time: str | None) -> EdgeList:
+    """Reads all edges like `edges_of_networkx`; ids are the attribute `name`."""
+    if not all(hasattr(graph, name) for name in ("vs", "es", "get_edgelist")):
+        _check.mistyped("graph", "must be an igraph Graph", _check.kind_of(graph))
+    named, known = "name" in graph.vs.attributes(), graph.es.attributes()
+    columns = []
+    for kind, name in (("weight", weight), ("time", time)):
+        if name is not None and name not in known:
+            _check.fail(kind, f"must be one of the edge attributes {known}", repr(name))
+        columns.append(None if name is None else _tensor(kind, graph.es[name]))
+    ids = list(graph.vs["name"] if named else range(graph.vcount()))
+    return _directed(graph.get_edgelist(), ids, columns, graph.is_directed())
+
+
+def to_networkx(adj: CompactAdj) -> Any:
+    """Makes a networkx DiGraph of the rows, a MultiDiGraph if edges are parallel."""
+    networkx = _check.library("networkx", "to_networkx")
+    ends = adj.to_edge_index().t().tolist()
+    parallel = len(set(map(tuple, ends))) < len(ends)
+    graph = networkx.MultiDiGraph() if parallel else networkx.DiGraph()
+    _check.one_node_set("adj", adj.num_rows, adj.num_cols)
+    ids = range(adj.num_rows) if adj.node_id is None else adj.node_id.tolist()
+    graph.add_nodes_from(ids)
+    values = {name: column.tolist() for name, column in values_of(adj).items()}
+    for edge, (source, target) in enumerate(ends):
+        attributes = {name: column[edge] for name, column in values.items()}
+        graph.add_edge(ids[source], ids[target], **attributes)
+    return graph
+
+
+def to_igraph(adj: CompactAdj) -> Any:
+    """Makes a directed igraph Graph; ids of nodes are its attribute `name`."""
+    igraph = _check.library("igraph", "to_igraph")
+    edges = adj.to_edge_index().t().tolist()
+    graph = igraph.Graph(n=adj.num_rows, edges=edges, directed=True)
+    if adj.node_id is not None:
+        _check.one_node_set("adj", adj.num_rows, adj.num_cols)
+        graph.vs["name"] = adj.node_id.tolist()
+    for name, values in values_of(adj).items():
+        graph.es[name] = values.tolist()
+    return graph
+
+
+def _directed(
+    pairs: Sequence[Any], ids: list[Any], columns: list[Tensor | None], directed: bool
+) -> EdgeList:
+    """Makes an edge list in which an undirected edge counts both ways, a loop once."""
+    ends = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).t().contiguous()
+    if not directed:
+        back = (ends[0] != ends[1]).nonzero().view(-1)
+        ends = torch.cat([ends, ends[:, back].flip(0)], dim=1)
+        columns = [None if x is None else torch.cat([x, x[back]]) for x in columns]
+    weight, time = columns
+    return EdgeList(ends, _hashable_ids(ids), weight, time)
+
+
+def _tensor(kind: str, values: Sequence[Any]) -> Tensor:
+    """Converts numbers to a tensor."""
+    try:
+        found = torch.as_tensor(np.asarray(values))
+    except TypeError:
+        _check.mistyped(kind, "must hold numbers", _check.shown(values))
+    return found
+
+
+def _hashable_ids(nodes: list[Any]) -> Array:
+    """Makes an array of integers, of words, or of anything that can be hashed."""
+    for kind, dtype in ((int, np.int64), (str, np.str_)):
+        if all(type(node) is kind for node in nodes):
+            return np.array(nodes, dtype=dtype)
+    found = np.empty(len(nodes), dtype=object)
+    found[:] = nodes
+    return found

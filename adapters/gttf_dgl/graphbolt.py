@@ -23,11 +23,11 @@ except (ImportError, OSError) as err:
 
 from gttf_dgl import _check, _fused
 from gttf_dgl._fused import Layer
+from gttf_dgl._keys import BatchKeys
 from gttf_dgl._source import named_edges
 from gttf_sampler import BiasFn, EdgeWeightBias, random
-from gttf_sampler._loading.keys import BatchKeys
 from gttf_sampler.graph.kept import kept_of
-from gttf_sampler.rooted import RootedSampler, laws_of
+from gttf_sampler.rooted import RootedSampler
 
 
 @functional_datapipe("sample_gttf")
@@ -35,9 +35,9 @@ class GTTFNeighborSampler(SubgraphSampler):
     """Samples subgraphs in a GraphBolt pipeline, in place of `sample_neighbor`.
 
     Takes the arguments of `dgl.graphbolt.NeighborSampler` and gives what that gives, a
-    fresh sample for every layer. Batches follow `torch.manual_seed`, and are the same
-    for any number of threads and workers. Seeds with timestamps are refused, as the
-    draws do not look at times.
+    fresh sample for every layer. Batches follow `torch.manual_seed` and the seed of
+    the worker, counted by calls, and are the same for any number of threads. Seeds with
+    timestamps are refused, as the draws do not look at times.
 
     Args:
         datapipe: the stage before.
@@ -77,7 +77,7 @@ class GTTFNeighborSampler(SubgraphSampler):
         self.graph, self.prob_name, self.replace = graph, prob_name, bool(replace)
         self.fanouts = _fused.fanouts(graph, fanouts)
         self.bias = _check.bias(bias, False, prob_name)
-        self._keys = BatchKeys(None, seed, None)
+        self._keys = BatchKeys(None, seed)
 
     def sample_subgraphs(
         self, seeds: Any, seeds_timestamp: Any = None
@@ -87,7 +87,7 @@ class GTTFNeighborSampler(SubgraphSampler):
             rule = "must be absent, as the draws do not look at times"
             _check.fail("timestamp", rule, "timestamps of the seeds")
         frontier = _fused.joined(self.graph, seeds)
-        key = self._keys.next([frontier])
+        key = self._keys.next()
         root = random.new_key(key, frontier.device, random.BATCH)
         subgraphs: list[Any] = []
         for hop, fanouts in enumerate(reversed(self.fanouts)):
@@ -106,17 +106,11 @@ class GTTFNeighborSampler(SubgraphSampler):
             return RootedSampler(rows, hops, replace=self.replace)
 
         rooted = kept.get(("rooted", self.replace, fanouts), make)
-        laws = kept.get("laws", lambda: laws_of(rows, {}))
-        if self.bias is None and laws is not None:
-            batch = rooted.batch({"": frontier}, laws, False, key)
-            found: Any = rooted.named(rooted.draw(batch))
-            edges = found.edge
-        else:
-            bias: Any = self.bias
-            if self.prob_name is not None:
-                bias = EdgeWeightBias() if bias is None else EdgeWeightBias() * bias
-            how = dict.fromkeys(rows, bias)
-            found = rooted({"": frontier}, bias=how, generator=key)
-            edges = named_edges(rows, found.edge)
+        bias: Any = self.bias
+        if self.prob_name is not None:
+            bias = EdgeWeightBias() if bias is None else EdgeWeightBias() * bias
+        how = dict.fromkeys(rows, bias)
+        found: Any = rooted({"": frontier}, bias=how, generator=key)
+        edges = named_edges(rows, found.edge)
         whole = (torch.cat([*part.values()]) for part in (found.row, found.col, edges))
         return Layer(len(frontier), found.node[""], *whole)

@@ -12,13 +12,11 @@ from torch import Tensor
 from gttf_dgl import _check
 from gttf_dgl._blocks import block_of, frontier_of
 from gttf_dgl._check import Nodes
-from gttf_dgl._keys import number_of_batch
+from gttf_dgl._keys import BatchKeys
 from gttf_dgl._shared import Variates, draw_shared, variates_of
 from gttf_dgl._source import Choice, Source
-from gttf_dgl._warn import FirstBatch
 from gttf_dgl.sampler import GTTFSampler
 from gttf_sampler import LABORBias, random
-from gttf_sampler._loading.keys import BatchKeys
 
 COLUMN = "edge_weights"
 
@@ -97,25 +95,24 @@ class LaborSampler(GTTFSampler):
         self.layer_dependency = bool(layer_dependency)
         self.batch_dependency = _check.integer("batch_dependency", batch_dependency)
         self._lasting = random.draw(None) if self.batch_dependency <= 0 else 0
-        self._first = FirstBatch([-1])  # which would name a cure that is none here
 
     def set_seed(self, random_seed: int | None = None) -> None:
         """Has the next batches follow this number; None has them follow torch again.
 
         Samplers with the same number, for parts of one batch, share its variates.
         """
-        self._keys = BatchKeys(None, random_seed, number_of_batch)
+        self._keys = BatchKeys(None, random_seed)
         if self.batch_dependency <= 0:
             self._lasting = random.draw(None)
 
-    def _next_key(self, seeds: Nodes) -> Variates:
+    def _next_key(self) -> Variates:
         """The numbers of the next batch."""
         if self.batch_dependency == 1:
-            return variates_of(self._keys.next(seeds.values()))
+            return variates_of(self._keys.next())
         if self.batch_dependency <= 0:
             given = self._keys.seed
             return variates_of(self._lasting if given is None else given)
-        run = self._keys.next_run(seeds.values(), self.batch_dependency)
+        run = self._keys.next_run(self.batch_dependency)
         return Variates(variates_of(run[0]).key, variates_of(run[1]).key, run[2])
 
     def _layered_blocks(

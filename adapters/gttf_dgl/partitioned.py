@@ -32,8 +32,8 @@ class PartitionedLoader(DataLoader):
     >>> input_nodes.tolist(), output_nodes.tolist(), blocks[0].srcdata["x"].shape
     ([0, 1, 3, 2], [0, 1], torch.Size([4, 4]))
 
-    With the same nodes, `torch.manual_seed` and `np.random.seed`, they are bit for bit
-    those of one machine with the whole graph, whatever is made ahead. The nodes that
+    With the same nodes and `torch.manual_seed` they are bit for bit those of one
+    machine with the whole graph, whatever is made ahead. The nodes that
     the first block reads, and those that the last one writes, have all features of the
     graph as their data. `state_dict` and `load_state_dict` are those of `DataLoader`.
 
@@ -82,7 +82,7 @@ class PartitionedLoader(DataLoader):
 
     def threaded(self) -> Any:
         """An iterator whose batches a thread makes, in their order."""
-        return self.made_ahead(self.prefetch, 1)
+        return self.made_ahead(self.prefetch)
 
 
 class _Sampler(GTTFSampler):

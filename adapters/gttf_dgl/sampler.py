@@ -7,27 +7,23 @@ from typing import Any
 
 from dgl import NID, DGLGraph
 from dgl.dataloading import BlockSampler
-from dgl.dataloading.base import (
+from dgl.heterograph import DGLBlock
+
+from gttf_dgl import _blocks, _check, _features
+from gttf_dgl._blocks import block_of, output_device
+from gttf_dgl._check import Nodes
+from gttf_dgl._compat import (
     set_dst_lazy_features,
     set_edge_lazy_features,
     set_src_lazy_features,
 )
-from dgl.heterograph import DGLBlock
-
-from gttf_dgl import _blocks, _check, _features, _frames, _keys
-from gttf_dgl._blocks import block_of, output_device
-from gttf_dgl._check import Nodes
 from gttf_dgl._degrees import Wanted
-from gttf_dgl._keys import load_kernels, number_of_batch
+from gttf_dgl._keys import KeyedSampler, load_kernels
 from gttf_dgl._source import Choice, Source
-from gttf_dgl._warn import FirstBatch
-from gttf_dgl.loader import seen_by_loaders
 from gttf_sampler import BiasFn, random
-from gttf_sampler._loading.apart import is_postponed
-from gttf_sampler._loading.keys import BatchKeys
 
 
-class GTTFSampler(_features.FromFiles, BlockSampler):
+class GTTFSampler(_features.FromFiles, KeyedSampler, BlockSampler):
     """Samples blocks for multi-layer message passing, in place of NeighborSampler.
 
     >>> import dgl, torch
@@ -111,11 +107,8 @@ class GTTFSampler(_features.FromFiles, BlockSampler):
         self.fused = fused
         self.rooted = bool(rooted)
         self.normalize = _blocks.check(normalize, choice.uniform, prefetch_edge_feats)
-        if thread_workers is not None:
-            _check.yes_or_no("thread_workers", thread_workers)
-        self.thread_workers = thread_workers
-        self._keys = BatchKeys(generator, seed, number_of_batch)
-        self._wanted, self._first = Wanted(), FirstBatch(self.fanouts)
+        self.use_keys(generator, seed, thread_workers)
+        self._wanted = Wanted()
         load_kernels(bool(self.replace))
 
     def assign_lazy_features(self, result: Any) -> Any:
@@ -133,21 +126,17 @@ class GTTFSampler(_features.FromFiles, BlockSampler):
                 set_edge_lazy_features(block, self.prefetch_edge_feats)
         return result
 
-    @seen_by_loaders
     def sample(
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, list[DGLBlock]]:
         """(input_nodes, output_nodes, blocks), with marks where DGL will prefetch.
 
-        If nobody else is there to do it, the features are fetched here.
+        Rows of files are fetched here, unless a loader of this package does it.
         """
         result: tuple[Any, Any, list[DGLBlock]]
         result = super().sample(g, seed_nodes, exclude_eids)
-        if _keys.gathers_here():
-            _frames.fetch_marked(g, result[2])
-        if self.fetches and not is_postponed():
+        if self.fetches and not self._in_loader:
             self.fetch(result)
-        self._first.watch(result[2])
         return result
 
     def sample_blocks(
@@ -167,7 +156,7 @@ class GTTFSampler(_features.FromFiles, BlockSampler):
         g = source.g
         seeds = _check.seeds(g, seed_nodes, device=source.device)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
-        key = self._next_key(seeds)
+        key = self._next_key()
         make_blocks = self._rooted_blocks if self.rooted else self._layered_blocks
         blocks = make_blocks(source, seeds, hops, key)
         device = output_device(self.output_device, seed_nodes, g)
@@ -175,9 +164,9 @@ class GTTFSampler(_features.FromFiles, BlockSampler):
             blocks = [block.to(device) for block in blocks]
         return blocks[0].srcdata[NID], seed_nodes, blocks
 
-    def _next_key(self, seeds: Nodes) -> Any:
+    def _next_key(self) -> Any:
         """What the draws of the next batch depend on, beside the graph."""
-        return self._keys.next(seeds.values())
+        return self._keys.next()
 
     def _layered_blocks(
         self, source: Source, seeds: Nodes, hops: list[list[int]], key: Any

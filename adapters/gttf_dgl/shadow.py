@@ -40,9 +40,7 @@ class ShaDowKHopSampler(GTTFSubgraphSampler):
 
     def _batch(self, source: Source, seeds: Nodes, hops: list[list[int]]) -> DGLGraph:
         """The graph of one batch."""
-        root = random.new_key(
-            self._keys.next(seeds.values()), source.device, random.BATCH
-        )
+        root = random.new_key(self._keys.next(), source.device, random.BATCH)
         nodes = seeds
         for layer, fanouts in enumerate(hops):
             drawn = source.draw(nodes, [fanouts], int(random.fold(root, layer)))

@@ -8,21 +8,18 @@ from typing import Any
 
 from dgl import NID, DGLGraph
 from dgl.dataloading import Sampler
-from dgl.dataloading.base import set_edge_lazy_features, set_node_lazy_features
 
-from gttf_dgl import _blocks, _check, _frames, _keys
+from gttf_dgl import _blocks, _check
 from gttf_dgl._blocks import graph_of, output_device
 from gttf_dgl._check import Nodes
+from gttf_dgl._compat import set_edge_lazy_features, set_node_lazy_features
 from gttf_dgl._degrees import Wanted
-from gttf_dgl._keys import load_kernels, number_of_batch
+from gttf_dgl._keys import KeyedSampler, load_kernels
 from gttf_dgl._source import Choice, Source, named_edges, typed
-from gttf_dgl._warn import FirstBatch
-from gttf_dgl.loader import seen_by_loaders
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph
-from gttf_sampler._loading.keys import BatchKeys
 
 
-class GTTFSubgraphSampler(Sampler):
+class GTTFSubgraphSampler(KeyedSampler, Sampler):
     """Samples one graph that all layers of a deep model share; the paper's Ã.
 
     >>> import dgl, torch
@@ -83,14 +80,10 @@ class GTTFSubgraphSampler(Sampler):
         self.prefetch_labels = columns("prefetch_labels", prefetch_labels)
         self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
         self.output_device = _check.device_or_none("output_device", output_device)
-        if thread_workers is not None:
-            _check.yes_or_no("thread_workers", thread_workers)
-        self.thread_workers = thread_workers
-        self._keys = BatchKeys(generator, seed, number_of_batch)
-        self._wanted, self._first = Wanted(), FirstBatch(self.fanouts)
+        self.use_keys(generator, seed, thread_workers)
+        self._wanted = Wanted()
         load_kernels(bool(self.replace))
 
-    @seen_by_loaders
     def sample(
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, DGLGraph]:
@@ -109,14 +102,11 @@ class GTTFSubgraphSampler(Sampler):
         set_node_lazy_features(batch, self.prefetch_labels)
         if self.edge_dir == "in" or len(batch.ntypes) == 1:  # see `GTTFSampler`
             set_edge_lazy_features(batch, self.prefetch_edge_feats)
-        if _keys.gathers_here():
-            _frames.fetch_marked(g, [batch])
-        self._first.watch(batch)
         return input_nodes, seed_nodes, batch
 
     def _batch(self, source: Source, seeds: Nodes, hops: list[list[int]]) -> DGLGraph:
         """The graph of one batch."""
-        drawn = source.draw(seeds, hops, self._keys.next(seeds.values()))
+        drawn = source.draw(seeds, hops, self._keys.next())
         return graph_of(source, drawn, self.normalize)
 
 

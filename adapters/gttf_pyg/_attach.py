@@ -10,10 +10,8 @@ from gttf_pyg._layers import CURES
 from gttf_pyg._rows import ONLY
 from gttf_pyg._sample import Sample
 from gttf_pyg._sampled import SampledEdgeIndex
-from gttf_pyg._warn import watch
 from gttf_pyg._whole import Whole
 from gttf_pyg.sampler import GTTFSampler
-from gttf_sampler._loading.watch import Watch
 
 
 class Handed(Iterator[Any]):
@@ -47,25 +45,11 @@ class Origin:
         self.data, self.sampler = data, sampler
         self.weighted = weighted  # by the loader's `normalize`, with loops among edges
         self._whole: dict[Any, Whole] = {}
-        self._watched = False
 
     def mark(self, batch: Any) -> Any:
-        """`batch`, whose edges carry their samples if anybody wants them.
-
-        The first batch of a loader is watched: if it goes into a layer that divides by
-        the degrees of the sample, its user is told so.
-        """
+        """`batch`, whose edges carry their samples if anybody wants them."""
         if self.weighted:
             return batch
-        if not self._watched and isinstance(batch, Data | HeteroData):
-            self._watched = True
-            # where all neighbours are taken, the user may have added a hop for degrees
-            if not isinstance(self.sampler, GTTFSampler) or not _takes_all(
-                self.sampler
-            ):
-                watch(batch)
-        else:
-            Watch.end()
         wanted = bool(CURES) or getattr(self.sampler, "layerwise", False)
         if wanted and isinstance(self.sampler, GTTFSampler):
             if isinstance(batch, Data):

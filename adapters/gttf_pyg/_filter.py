@@ -21,7 +21,7 @@ from torch_geometric.sampler import SamplerOutput
 from gttf_pyg._sources import fetch, is_source, of_edges
 from gttf_pyg._stores import NodeColumns, edge_features
 from gttf_sampler._backends.memory import IDS
-from gttf_sampler._loading.lane import Lane, lane_under_way
+from gttf_sampler._loading.streams import StreamPipeline
 from gttf_sampler.gather import gather_columns, gathers_into
 
 
@@ -36,7 +36,11 @@ def can_join(data: Any) -> bool:
 
 
 def join(
-    data: Any, out: Any, device: torch.device | None = None, uva: bool = False
+    data: Any,
+    out: Any,
+    device: torch.device | None = None,
+    uva: bool = False,
+    pipeline: StreamPipeline | None = None,
 ) -> Any:
     """The part of `data` that was sampled, without what only a loader knows.
 
@@ -45,8 +49,9 @@ def join(
         out: what was sampled.
         device: where the batch is wanted; None leaves each part where it is.
         uva: whether the device reads features of the host where they are.
+        pipeline: the streams on which the batch is being made, if there are some.
     """
-    made, wanted = copy.copy(data), _Wanted(lane_under_way(), device, uva)
+    made, wanted = copy.copy(data), _Wanted(pipeline, device, uva)
     if isinstance(out, SamplerOutput):
         store, told = data._store, made._store._mapping
         _nodes(data, store, told, out.node, wanted)
@@ -147,29 +152,29 @@ class _Wanted:
     """
 
     def __init__(
-        self, lane: Lane | None, device: torch.device | None, uva: bool
+        self, pipeline: StreamPipeline | None, device: torch.device | None, uva: bool
     ) -> None:
-        self.lane, self.device, self.uva = lane, device, uva
+        self.pipeline, self.device, self.uva = pipeline, device, uva
         self.here: list[tuple[Tensor, Tensor, Place]] = []
         self.there: list[tuple[Tensor, Tensor, Place]] = []
         self.fetched: list[tuple[Any, Tensor, Place]] = []
 
     def add(self, values: Tensor, index: Tensor, place: Place) -> bool:
         """Notes rows of `values`; False if they have to be selected otherwise."""
-        lane = self.lane
+        pipeline = self.pipeline
         if values.device == index.device:
-            if lane is not None and values.device.type == lane.device.type:
-                lane.reads([values])
+            if pipeline is not None and values.device.type == pipeline.device.type:
+                pipeline.reads([values])
             self.here.append((values, index, place))
         elif (
-            lane is None
+            pipeline is None
             or self.device is None
             or not gathers_into(values)
-            or index.device.type != lane.device.type
+            or index.device.type != pipeline.device.type
         ):
             return False
         elif self.uva:
-            self.here.append((lane.mapped(values), index, place))
+            self.here.append((pipeline.mapped(values), index, place))
         else:
             self.there.append((values, index, place))
         return True
@@ -181,13 +186,13 @@ class _Wanted:
             told[key] = rows if self.device is None else rows.to(self.device)
         columns = [(values, index) for values, index, _ in self.here]
         self._put(self.here, gather_columns(columns))
-        if self.lane is not None and self.there:
+        if self.pipeline is not None and self.there:
             known: dict[int, Tensor] = {}  # nodes may index many columns
             for _, index, _ in self.there:
                 if id(index) not in known:
                     known[id(index)] = index.cpu()
             columns = [(values, known[id(i)]) for values, i, _ in self.there]
-            self._put(self.there, self.lane.upload(columns))
+            self._put(self.there, self.pipeline.upload(columns))
 
     @staticmethod
     def _put(wanted: list[tuple[Tensor, Tensor, Place]], rows: list[Tensor]) -> None:

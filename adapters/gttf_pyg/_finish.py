@@ -10,7 +10,7 @@ from gttf_pyg._check import SCHEMES, not_uniform
 from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import fail, one_of
-from gttf_sampler._loading.lane import lane_under_way
+from gttf_sampler._loading.streams import StreamPipeline
 
 
 class Finish:
@@ -27,13 +27,12 @@ class Finish:
         self.weights, self.transform = weights, transform
         self.device = None if device is None else torch.device(device)
 
-    def __call__(self, data: Any) -> Any:
-        """The finished batch."""
+    def __call__(self, data: Any, pipeline: StreamPipeline | None = None) -> Any:
+        """The finished batch, on the streams of a pipeline if there is one."""
         if self.device is not None:
             data = data.to(self.device, non_blocking=True)
-        lane = lane_under_way()
-        if lane is not None and (self.weights or self.transform) is not None:
-            lane.settle(data)
+        if pipeline is not None and (self.weights or self.transform) is not None:
+            pipeline.settle(data)
         if self.weights is not None:
             data = self.weights(data)
         if self.index_dtype is not None:

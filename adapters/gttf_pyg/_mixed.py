@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch_geometric.sampler import NodeSamplerInput
 
+from gttf_pyg._keys import key_of, with_key
+
 
 class MixedNodes(NodeSamplerInput):
     """Seeds of several node types; positions run through one type after another.
@@ -29,7 +31,8 @@ class MixedNodes(NodeSamplerInput):
             own = at[(at >= first) & (at < first + size)] - first
             found[name] = part[own]
             first += size
-        return MixedNodes(found)
+        picked: MixedNodes = with_key(MixedNodes(found), key_of(self))
+        return picked
 
 
 def sample_mixed(inputs: MixedNodes, sample: Any) -> Any:

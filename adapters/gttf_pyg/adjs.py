@@ -11,9 +11,9 @@ from torch_geometric.typing import SparseTensor
 
 from gttf_pyg._arguments import input_nodes_of, seeded
 from gttf_pyg._check import as_pairs
-from gttf_pyg._keyed_loader import SeededLoader
-from gttf_pyg._keys import batch_key
+from gttf_pyg._keys import key_of
 from gttf_pyg._layerwise import sample_layers
+from gttf_pyg._seeded import SeededLoader
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import as_dense, mistyped, shown, size
 
@@ -83,7 +83,7 @@ class NeighborSampler(theirs.NeighborSampler, SeededLoader):
     def sample(self, batch: Any) -> Any:
         """The batch of some nodes: (batch_size, n_id, adjs)."""
         seeds = torch.as_tensor(batch)
-        found = sample_layers(self.adj, seeds, self.fanouts, None, False, batch_key())
+        found = sample_layers(self.adj, seeds, self.fanouts, None, False, key_of(self))
         counts: Any = found.num_sampled_edges
         parts = (part.split(counts) for part in (found.row, found.col, found.edge))
         adjs, known = [], seeds.numel()

@@ -13,8 +13,8 @@ from torch_geometric.utils import select
 
 from gttf_pyg._arguments import seeded
 from gttf_pyg._check import as_pairs
-from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._rows import ONLY
+from gttf_pyg._seeded import SeededLoader
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import count, fail, mistyped, one_of, shown, yes_or_no
 from gttf_sampler.distributed import metis_parts

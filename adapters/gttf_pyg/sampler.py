@@ -34,7 +34,7 @@ from gttf_pyg._check import (
 )
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._fanouts import as_lists, fanouts_of, shares_of
-from gttf_pyg._keys import batch_key, use_key
+from gttf_pyg._keys import key_of
 from gttf_pyg._layerwise import sample_layers
 from gttf_pyg._limit import checked_limit, limited
 from gttf_pyg._mixed import MixedNodes, sample_mixed
@@ -45,6 +45,7 @@ from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import ONLY, EdgeType, Options
 from gttf_sampler import BiasFn, CompactAdj, TemporalBias
 from gttf_sampler._check import device_or_none, length, one_of, shown, yes_or_no
+from gttf_sampler._loading.seeded import draw_key
 from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.rooted import RootedSampler, laws_of
 
@@ -219,9 +220,10 @@ class GTTFSampler(sampler.NeighborSampler):
         self, inputs: NodeSamplerInput
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around some nodes."""
+        sample = partial(self._limited, key=key_of(inputs))
         if isinstance(inputs, MixedNodes):
-            return self._finished(sample_mixed(inputs, self._limited))
-        return self._finished(node_sample(checked_nodes(inputs), self._limited))
+            return self._finished(sample_mixed(inputs, sample))
+        return self._finished(node_sample(checked_nodes(inputs), sample))
 
     def sample_from_edges(
         self,
@@ -230,21 +232,20 @@ class GTTFSampler(sampler.NeighborSampler):
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around both ends of some edges and of their negatives."""
         inputs = checked_edges(inputs, neg_sampling)
-        key = batch_key()
+        key = key_of(inputs)
         if neg_sampling is not None:
             neg_sampling = negatives_of(neg_sampling, inputs, self, key)
         hidden = {}
         if self.exclude_edges is True:
             hidden = seed_edges(inputs, self.adjs, self._backward)
-        with use_key(key):
-            out = edge_sample(
-                inputs,
-                partial(self._limited, hidden=hidden),
-                self.num_nodes,
-                self.disjoint,
-                self.node_time,
-                neg_sampling,
-            )
+        out = edge_sample(
+            inputs,
+            partial(self._limited, hidden=hidden, key=key),
+            self.num_nodes,
+            self.disjoint,
+            self.node_time,
+            neg_sampling,
+        )
         return self._finished(out)
 
     def prepare(self) -> None:
@@ -257,8 +258,7 @@ class GTTFSampler(sampler.NeighborSampler):
             for adj in self.adjs.values():
                 adj.edges_between(none, none)
         seed = {self.node_types[0]: none} if self.is_hetero else none
-        with use_key(0):
-            self._sample(seed, seed if self.is_temporal else None)
+        self._sample(seed, seed if self.is_temporal else None, key=0)
 
     def _limited(self, seed: Any, seed_time: Any = None, **how: Any) -> Any:
         """The subgraph around `seed`, no larger than it may be."""
@@ -278,9 +278,11 @@ class GTTFSampler(sampler.NeighborSampler):
         seed_time: Any = None,
         *,
         hidden: Mapping[EdgeType, Tensor] | None = None,
+        key: int | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around `seed`, a tensor or one per node type."""
         self._own_rows()
+        key = draw_key() if key is None else key
         # PyG's BidirectionalNeighborSampler comes in here, with empty frontiers of
         # floats; PyG's own sampler casts them, too.
         typed = isinstance(seed, Mapping)
@@ -289,7 +291,7 @@ class GTTFSampler(sampler.NeighborSampler):
         time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
         hidden = hidden or {}
         if self.layerwise and self._fanouts[ONLY]:
-            return self._sample_layers(seeds[""], hidden)
+            return self._sample_layers(seeds[""], hidden, key)
         rooted = self._engine()
         laws = None
         told = self.bias is None and not self.shares
@@ -297,20 +299,19 @@ class GTTFSampler(sampler.NeighborSampler):
             timed = None if time is None else self._timed(time, seeds)
             laws = _laws.of_batch(self._lasting, self._rows, timed, hidden)
         if laws is None:
-            return self._sample_by_functions(rooted, seeds, time, hidden)
-        batch = rooted.batch(seeds, laws, self.disjoint, batch_key())
+            return self._sample_by_functions(rooted, seeds, time, hidden, key)
+        batch = rooted.batch(seeds, laws, self.disjoint, key)
         how = self._names, rooted.node_types, self._backward
         return _output.from_rooted(rooted.draw(batch), *how)
 
     def _sample_layers(
-        self, seed: Tensor, hidden: Mapping[EdgeType, Tensor]
+        self, seed: Tensor, hidden: Mapping[EdgeType, Tensor], key: int
     ) -> SamplerOutput:
         """`_sample` where every layer draws anew."""
         adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
         bias = _bias.of_batch(self, ONLY, None, hidden.get(ONLY))
         bias = _bias.with_own(self, ONLY, bias)
-        how = self.replace, batch_key()
-        found = sample_layers(adj, seed, fanouts, bias, *how)
+        found = sample_layers(adj, seed, fanouts, bias, self.replace, key)
         return _output.from_subgraph(found, adj, self._backward)
 
     def _sample_by_functions(
@@ -319,6 +320,7 @@ class GTTFSampler(sampler.NeighborSampler):
         seeds: dict[str, Tensor],
         time: Tensor | None,
         hidden: Mapping[EdgeType, Tensor],
+        key: int,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """`_sample` where a bias of the user, or what is induced, is to be called."""
         given = {
@@ -330,11 +332,11 @@ class GTTFSampler(sampler.NeighborSampler):
         induced = self.subgraph_type == SubgraphType.induced
         if not rooted.typed:
             adj = self.adjs[ONLY]
-            found: Any = rooted(seeds[""], bias=bias[ONLY], generator=batch_key())
+            found: Any = rooted(seeds[""], bias=bias[ONLY], generator=key)
             found = induced_one(found, adj, given[ONLY]) if induced else found
             return _output.from_subgraph(found, adj, self._backward)
         bias = {kind: part for kind, part in bias.items() if part is not None}
-        tree: Any = rooted(seeds, bias=bias, generator=batch_key())
+        tree: Any = rooted(seeds, bias=bias, generator=key)
         adjs = {**self.adjs, **self._loose}
         tree = induced_types(tree, adjs, given) if induced else tree
         return _output.from_hetero_subgraph(tree, self.adjs, self._backward)

@@ -14,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
@@ -730,6 +731,7 @@ def test_from_edge_index_orients_rows(direction):
     assert neighbours(graph.adj()) == expected[direction]
 
 
+@all_pairs
 @pytest.mark.parametrize("kind", ["csr", "csc"])
 @pytest.mark.parametrize("direction", ["in", "out"])
 @pytest.mark.parametrize(

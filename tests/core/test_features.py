@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from gttf_sampler import FeatureFile, use_backend
 from gttf_sampler._backends import disk_queue
 from gttf_sampler.features import encoding, read, warm
@@ -378,6 +379,7 @@ def test_read_validate(tmp_path, call, error, match):
         call(file)
 
 
+@all_pairs
 @pytest.mark.parametrize("shape", [(3, 2), (3, 0)])
 @pytest.mark.parametrize("cache", [None, "kept", "lately"])
 @pytest.mark.parametrize("ids", [[3], [-1], [0, 1, -1], [2, 1 << 40, 1]])

@@ -10,6 +10,7 @@ from dgl.dataloading import as_edge_prediction_sampler, negative_sampler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler
 
 NODES, EPOCHS = 23, 3
@@ -121,6 +122,7 @@ def options_of(make, way):
     return {k: v for k, v in way.items() if make is not converted or k[0] != "t"}
 
 
+@all_pairs
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("make", MAKERS)

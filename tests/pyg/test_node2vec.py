@@ -15,6 +15,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.datasets import KarateClub
 from torch_geometric.nn.models import node2vec as host
 
+from all_pairs import all_pairs
 from exact import assert_frequencies, proportional
 from exact import one_thread as one_thread
 from gttf_pyg import Node2Vec
@@ -166,6 +167,7 @@ def walk_distribution(rows, weights, p, q, start, length):
     return walks
 
 
+@all_pairs
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("rows", [UNDIRECTED, DIRECTED], ids=["undirected", "directed"])
 @pytest.mark.parametrize(

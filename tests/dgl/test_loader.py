@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from dgl.dataloading import DataLoader, as_edge_prediction_sampler
 
+from apart import forks
 from cases import as_table
 from gttf_dgl import GTTFSampler, GTTFSubgraphSampler
 from gttf_sampler._loading import keys
@@ -123,11 +124,12 @@ def test_numbers_of_epochs_start_again_when_they_run_out(monkeypatch):
     assert found[0] != found[1] != found[2] != found[0]
 
 
+@pytest.mark.process
 def test_spawned_workers_draw_the_same():
     """They get the sampler and the graph by pickle, and share the count of epochs."""
     g, sampler = make_graph(), GTTFSampler([3, 3], seed=3, thread_workers=False)
     first = epochs(GTTFSampler([3, 3], seed=3), g=g)
-    options = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    options = {"num_workers": 1, "multiprocessing_context": forks()}
     assert epochs(sampler, count=1, g=g, **options) == first[:1]
     assert epochs(sampler, count=1, g=g) == first[1:]
 

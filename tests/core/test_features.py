@@ -134,7 +134,7 @@ def test_queues_are_used_again_and_not_inherited(tmp_path):
     for _ in range(3):
         assert torch.equal(file.read([7, 4000]), values[[7, 4000]])
     assert len(disk_queue._idle) == kept
-    context = multiprocessing.get_context("fork")
+    context = get_context("fork")
     with context.Pool(1) as pool:
         found = pool.apply(_read_in_child, (file, [7, 4000]))
     assert torch.equal(found, values[[7, 4000]])

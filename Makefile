@@ -24,12 +24,13 @@ DOCS := $(VENV)/.docs-$(VERSION)
 MADE := $(VENV)/.made-by-make
 NO_DGL := DGL is not installed (the package index has none for Python 3.12 and newer):
 
-.PHONY: help demo test check bench bench-embedding reproduce \
+.PHONY: help demo test test-fast check bench bench-embedding reproduce \
     test-matrix test-graphbolt test-resolve test-hosts fuzz stress docs clean python
 
 help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
 	@echo "make test           run the tests and doctests; ARGS='-k forest' is passed on"
+	@echo "make test-fast      the same without processes, compilers, examples and benchmarks"
 	@echo "make test-matrix    run some with other versions of torch, PyG, DGL and Python"
 	@echo "make test-graphbolt  run some with GraphBolt: torch 2.2.1, DGL 2.1.0"
 	@echo "make test-resolve   resolve every set-up against the package index, Python 3.10 to 3.13"
@@ -51,8 +52,14 @@ demo: $(READY)
 	@if $(PY) -c 'import dgl' 2>/dev/null; then $(PY) examples/dgl_sage.py; \
 	    else echo "$(NO_DGL) GraphSAGE in DGL is left out."; fi
 
+PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
+FAST := not process and not compile and not example and not bench
+
 test: $(READY)
-	OMP_WAIT_POLICY=passive $(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal $(ARGS)
+	$(PYTEST) $(ARGS)
+
+test-fast: $(READY)
+	$(PYTEST) -m "$(FAST)" $(ARGS)
 
 test-matrix: | python
 	$(PYTHON) tests/tools/matrix.py $(ARGS)

@@ -43,6 +43,24 @@ def toy(toy_edges: torch.Tensor) -> CompactAdj:
     return CompactAdj.from_edge_index(toy_edges, direction="out")
 
 
+# Modules all of whose tests have a mark; pyproject.toml says what marks mean.
+MARKS = {
+    "process": ("test_ddp", "test_distributed", "test_partitioned", "test_stress_fit"),
+    "compile": ("test_compiled", "test_triton_work"),
+    "example": ("test_examples", "test_notebooks", "test_embedding_examples"),
+    "bench": ("test_bench_", "test_reproduce", "test_verify"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests by the module that they are in, before `-m` chooses among them."""
+    for item in items:
+        for mark, modules in MARKS.items():
+            if item.path.stem.startswith(modules):
+                item.add_marker(mark)
+
+
 DEVICES = ("simulated", "cuda")
 
 

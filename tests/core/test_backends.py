@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import gttf_sampler
 import strategies as own
+from all_pairs import all_pairs
 from gttf_sampler import (
     EdgeWeightBias,
     ExcludeBias,
@@ -361,6 +362,7 @@ def runs_of_rows(path, rows: torch.Tensor, align: int, cut: int):
     return Reads(CPU, *how, ids, place, start.astype(np.int64), out, failed)
 
 
+@all_pairs
 @pytest.mark.parametrize("cut", [0, 40])
 @pytest.mark.parametrize("align", [1, 512])
 @pytest.mark.parametrize("size", [1, 50, 2_000])

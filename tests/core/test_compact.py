@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import itertools
 import math
-import multiprocessing
 import pickle
 
 import numpy as np
@@ -14,6 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
+from apart import forks
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
@@ -347,10 +348,11 @@ def draw_elsewhere(adj: CompactAdj) -> list[list[int]]:
     return [sub.node.tolist(), sub.row.tolist(), sub.col.tolist(), sub.edge.tolist()]
 
 
+@pytest.mark.process
 def test_compact_in_a_spawned_process():
     adj = with_everything().share_memory_()
     here = draw_elsewhere(adj)
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with forks().Pool(1) as pool:
         assert pool.apply(draw_elsewhere, (adj,)) == here
 
 
@@ -730,6 +732,7 @@ def test_from_edge_index_orients_rows(direction):
     assert neighbours(graph.adj()) == expected[direction]
 
 
+@all_pairs
 @pytest.mark.parametrize("kind", ["csr", "csc"])
 @pytest.mark.parametrize("direction", ["in", "out"])
 @pytest.mark.parametrize(

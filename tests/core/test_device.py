@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from gttf_sampler import (
     AttentionBias,
     CompactAdj,
@@ -164,6 +165,7 @@ def test_forest_with_a_user_bias_waits_once_per_depth(device, moved):
     assert len(gpu.syncs) == 3
 
 
+@all_pairs
 @pytest.mark.parametrize("fanouts", [[1, 1, 1], [3, 2, 2]])
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.5, 2), (1e3, 1), (1e-3, 1e3)])
 @pytest.mark.parametrize("weighted", [True, False])
@@ -244,6 +246,7 @@ def test_unchecked_seeds_cost_no_launch_and_the_cpu_looks_anyway(device, moved):
         traverse(make_graph(), [30], [1], validate=False)
 
 
+@all_pairs
 @pytest.mark.parametrize("replace", [True, False])
 @pytest.mark.parametrize("disjoint", [True, False])
 @pytest.mark.parametrize(

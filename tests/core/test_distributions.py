@@ -5,6 +5,7 @@ from itertools import combinations, product
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from exact import SIGMAS, assert_frequencies, graph, proportional, successive
 from exact import one_thread as one_thread
 from gttf_sampler import AttentionBias, EdgeWeightBias, sample_rooted, traverse
@@ -135,6 +136,7 @@ WEIGHTS = {
 }
 
 
+@all_pairs
 @DRAWS
 @WEIGHERS
 @pytest.mark.parametrize("name", WEIGHTS)
@@ -155,6 +157,7 @@ def test_weighted_pairs_of_draws_are_independent(draw, bias):
     assert_frequencies(draws, exact)
 
 
+@all_pairs
 @DRAWS
 @WEIGHERS
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
@@ -210,6 +213,7 @@ def right_weight(path, node, neighborhood):
     return RIGHT[slot]
 
 
+@all_pairs
 @DRAWS
 @pytest.mark.parametrize("replace", [True, False])
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from math import prod
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from exact import assert_frequencies, assert_same_frequencies, copies, graph
 from exact import one_thread as one_thread
 from gttf_sampler import NoRevisitBias, RootedAdjAcc, sample_rooted, traverse
@@ -75,6 +76,7 @@ def edge_counts(sampler, seeds, fanouts, replace):
     return sample.edge.bincount(minlength=RUNS * len(COLUMNS)).view(RUNS, -1)
 
 
+@all_pairs
 @CASES
 @pytest.mark.parametrize("sampler", [literally, fused])
 @pytest.mark.parametrize("seeds", [(3, 0), (2,)])

@@ -6,6 +6,7 @@ from operator import mul
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from exact import assert_frequencies, graph, proportional, successive
 from exact import one_thread as one_thread
 from gttf_sampler import (
@@ -75,6 +76,7 @@ def sets(slots, size):
     return {subset + padding: 1 / len(subsets) for subset in subsets}
 
 
+@all_pairs
 @DTYPES
 @pytest.mark.parametrize("product", [False, True])
 @pytest.mark.parametrize(("seed_time", "window", "slots"), ADMISSIBLE)
@@ -84,6 +86,7 @@ def test_temporal_uniform_over_the_admissible(dtype, product, seed_time, window,
     assert_frequencies(found, sets(slots, 1))
 
 
+@all_pairs
 @pytest.mark.parametrize("product", [False, True])
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize(("seed_time", "window", "slots"), ADMISSIBLE[3:])
@@ -94,6 +97,7 @@ def test_temporal_distinct_sets(product, size, seed_time, window, slots):
     assert_frequencies(inside.where(inside < 99, -1), sets(slots, size))
 
 
+@all_pairs
 @DTYPES
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize(("seed_time", "window", "slots"), ADMISSIBLE)
@@ -131,6 +135,7 @@ def test_temporal_last_is_refused_on_the_right_of_a_product(left):
         mul(left, TemporalBias([20], strategy="last"))
 
 
+@all_pairs
 @pytest.mark.parametrize("product", [False, True])
 @pytest.mark.parametrize("replace", [True, False])
 @pytest.mark.parametrize(

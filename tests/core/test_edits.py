@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from gttf_sampler import CompactAdj, Node2VecBias, sample_rooted, traverse
 
 EDITED = "'adj' must not be edited in place to lead out of itself"
@@ -20,6 +21,7 @@ def ring(size=4000):
     return CompactAdj.from_csr(rowptr, col), rowptr, col
 
 
+@all_pairs
 @pytest.mark.parametrize("value", [4000, -1, 10**9, -(2**63), 2**63 - 1])
 @pytest.mark.parametrize("name", ["col", "rowptr"])
 @pytest.mark.parametrize("how", ["tensor", "numpy", "source"])

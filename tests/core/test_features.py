@@ -1,8 +1,9 @@
 """FeatureFile: what is read is what was written, in any order and from anywhere."""
 
-import multiprocessing
 import pickle
 import threading
+from functools import partial
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
+from apart import forks
 from gttf_sampler import FeatureFile, use_backend
 from gttf_sampler._backends.numba import disk as disk_queue
 from gttf_sampler.features import encoding, read
@@ -131,7 +134,7 @@ def test_queues_are_used_again_and_not_inherited(tmp_path):
     for _ in range(3):
         assert torch.equal(file.read([7, 4000]), values[[7, 4000]])
     assert len(disk_queue._idle) == kept
-    context = multiprocessing.get_context("fork")
+    context = get_context("fork")
     with context.Pool(1) as pool:
         found = pool.apply(_read_in_child, (file, [7, 4000]))
     assert torch.equal(found, values[[7, 4000]])
@@ -330,14 +333,15 @@ def total(file, ids):
     return file.read(ids).sum().item()
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_read_too(tmp_path, method):
+@pytest.mark.process
+@pytest.mark.parametrize("start", [partial(get_context, "fork"), forks])
+def test_workers_read_too(tmp_path, start):
     """After this process has started its own threads."""
     values = torch.arange(40_000.0).view(10_000, 4)
     file = FeatureFile.from_array(tmp_path / "x.npy", values)
     ids = torch.arange(0, 10_000, 17)
     assert total(file, ids) == values[ids].sum().item()
-    with multiprocessing.get_context(method).Pool(2) as pool:
+    with start().Pool(2) as pool:
         found = pool.starmap(total, [(file, ids)] * 4)
     assert found == [values[ids].sum().item()] * 4
 
@@ -378,6 +382,7 @@ def test_read_validate(tmp_path, call, error, match):
         call(file)
 
 
+@all_pairs
 @pytest.mark.parametrize("shape", [(3, 2), (3, 0)])
 @pytest.mark.parametrize("cache", [None, "kept", "lately"])
 @pytest.mark.parametrize("ids", [[3], [-1], [0, 1, -1], [2, 1 << 40, 1]])

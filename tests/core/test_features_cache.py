@@ -8,6 +8,7 @@ from itertools import chain
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from gttf_sampler import CompactAdj, FeatureFile, use_backend
 from gttf_sampler._backends import memory
 from gttf_sampler.features import most_reached, most_sampled
@@ -42,6 +43,7 @@ def skewed(batches, size, seed=0):
         yield torch.multinomial(weight, size, generator=generator)
 
 
+@all_pairs
 @pytest.mark.parametrize("backend", ["numba", "torch"])
 @pytest.mark.parametrize("stored", [None, "float16", "int8"])
 @pytest.mark.parametrize("kind", ["named", "profiled"])
@@ -220,6 +222,7 @@ def test_interrupt_at_every_line_changes_no_row(tmp_path, no_longer_than, kind, 
     assert places > 50
 
 
+@all_pairs
 @pytest.mark.parametrize(
     "place", [[0, 9], [-1, 0], [0, 1 << 40], [0, 0], [0], [[0, 1]]]
 )

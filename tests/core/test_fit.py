@@ -12,6 +12,7 @@ from importlib import import_module
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from exact import graph
 from gttf_sampler import CompactAdj, use_backend
 from gttf_sampler._backends.pairs import Rule
@@ -93,6 +94,7 @@ def by_hand(model, optimizer, epochs, lr, batch_size, decay=0.0):
                 stepper.step()
 
 
+@all_pairs
 @NAMES
 @pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -108,6 +110,7 @@ def test_fit_is_a_loop_with_an_optimizer_of_torch(name, optimizer, backend):
         )
 
 
+@all_pairs
 @pytest.mark.parametrize("name", ["halves", "wys"])
 @pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -539,6 +542,7 @@ def test_fit_validate(options, error, sentence):
         make("partition").fit(**{"epochs": 1, **options})
 
 
+@all_pairs
 @NAMES
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("hogwild", [False, True])

@@ -3,6 +3,7 @@ import gc
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from gttf_sampler import gather_rows, use_backend
 from gttf_sampler._backends.memory import FEATURES
 from gttf_sampler.gather import gather_columns, gathers_into
@@ -16,6 +17,7 @@ def no_idle_buffers():
     FEATURES.idle.clear()
 
 
+@all_pairs
 @pytest.mark.parametrize(
     "values",
     [

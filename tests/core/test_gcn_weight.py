@@ -5,6 +5,7 @@ from itertools import combinations, product
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from exact import ROUNDING, assert_means, copies, deviations, graph
 from exact import one_thread as one_thread
 from gttf_sampler import sample_rooted
@@ -102,6 +103,7 @@ def test_gcn_star_self_loop(scheme, replace, loop):
     assert_means(sample, torch.tensor(loop, dtype=torch.float64))
 
 
+@all_pairs
 @GRAPH
 @REPLACE
 @pytest.mark.parametrize("fanout", [1, 2, 3])
@@ -121,6 +123,7 @@ def test_gcn_paper_rows_are_biased(rows, replace):
         assert not bool(biased[~larger].any())
 
 
+@all_pairs
 @GRAPH
 @pytest.mark.parametrize("scheme", ["unbiased", "paper"])
 @pytest.mark.parametrize("fanout", [-1, 5])
@@ -143,6 +146,7 @@ def test_gcn_sampled_normalises_the_sample(rows, replace):
     assert torch.allclose(found, expected, atol=ROUNDING)
 
 
+@all_pairs
 @pytest.mark.parametrize("rows", [STAR, IRREGULAR], ids=["star", "irregular"])
 @REPLACE
 @pytest.mark.parametrize("fanouts", [[2, 2], [3, 1]])

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
@@ -348,6 +349,7 @@ def test_hetero_repr():
     )
 
 
+@all_pairs
 @pytest.mark.parametrize("plan", [[], [0], [-1, 2]])
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("start", [{}, {"user": []}, {"item": [], "user": []}])

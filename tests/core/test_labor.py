@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from exact import assert_frequencies, assert_means, copies, graph
 from exact import one_thread as one_thread
 from gttf_sampler import (
@@ -55,6 +56,7 @@ def test_sets_follow_one_number_per_neighbour(fanout):
     assert_frequencies(found.view(count, 10), exact)
 
 
+@all_pairs
 @pytest.mark.parametrize("importance", [0, 1, 3, -1])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fanout", [1, 2])

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from exact import graph
 from gttf_sampler import (
     DeepWalkAcc,
@@ -213,6 +214,7 @@ def test_one_pass_is_that_of_the_reference(
     compare(*given, sparse)
 
 
+@all_pairs
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", [*KINDS, terms.PARTITION])

@@ -17,6 +17,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from all_pairs import all_pairs
 from gttf_sampler import CompactAdj
 from gttf_sampler._loading.seeded import SeededLoader
 from gttf_sampler.embedding import DeepWalk
@@ -112,6 +113,7 @@ def test_resumed_is_uninterrupted(data):
         assert run(make, stop, own, after) == whole
 
 
+@all_pairs
 @pytest.mark.parametrize("stop", [1, 4, 5, 9])
 @pytest.mark.parametrize("way", WAYS[1:], ids=str)
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -195,6 +197,7 @@ SAMPLERS = {
 }
 
 
+@all_pairs
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("way", WAYS[:2], ids=str)
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -406,6 +409,7 @@ def ring(nodes=13):
     return CompactAdj.from_edge_index(torch.cat([both, both.flip(0)], 1), nodes)
 
 
+@all_pairs
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("seeded", [False, True])

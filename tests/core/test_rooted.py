@@ -15,6 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from gttf_sampler import (
     AttentionBias,
     CompactAdj,
@@ -295,6 +296,7 @@ def test_rooted_large_fanout_takes_all(case):
     assert Counter(some.edge.tolist()) == Counter(every.edge.tolist())
 
 
+@all_pairs
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("bias", [None, EdgeWeightBias(), Node2VecBias(2.0, 0.5)])

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from gttf_sampler import CompactAdj, EdgeWeightBias, _arrays, _files, sample_rooted
 from gttf_sampler.graph import storage
 from strategies import graphs
@@ -322,6 +323,7 @@ DAMAGES = [
 ]
 
 
+@all_pairs
 @pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize(
     "name", ["rowptr", "col", "edge_id", "edge_weight", "edge_time"]

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from exact import ROUNDING, assert_frequencies, assert_means, graph, transition_matrix
 from exact import one_thread as one_thread
 from gttf_sampler import (
@@ -99,6 +100,7 @@ def draws(systematic):
     return systematic_draws if systematic else stratified_draws
 
 
+@all_pairs
 @WAYS
 @WEIGHED
 @pytest.mark.parametrize("fanout", [1, 2, 3, 6])
@@ -111,6 +113,7 @@ def test_draws_have_their_exact_law(systematic, weights, fanout):
         assert_frequencies(offset, draws(systematic)(own, fanout))
 
 
+@all_pairs
 @WAYS
 @WEIGHED
 @pytest.mark.parametrize("fanout", [2, 3, 5])
@@ -151,6 +154,7 @@ def variance(weights, fanouts, how):
     return within + between
 
 
+@all_pairs
 @WAYS
 @WEIGHED
 @pytest.mark.parametrize("fanouts", [[3], [2, 3], [3, 1, 2]])

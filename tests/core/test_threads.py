@@ -164,6 +164,8 @@ def test_kernels_release_the_gil():
     assert done.stdout.startswith("True"), done.stdout + done.stderr
 
 
+@pytest.mark.process
+@pytest.mark.compile
 def test_missing_cache_directory_only_means_compiling(tmp_path):
     """The package in a place where nothing can be written, no other place either."""
     frozen = tmp_path / "site"
@@ -172,9 +174,11 @@ def test_missing_cache_directory_only_means_compiling(tmp_path):
     nowhere = package / "_backends" / "numba" / "__pycache__"
     nowhere.write_text("not a directory")
     program = """
-    from gttf_sampler import backend_info, CompactAdj, traverse
-    adj = CompactAdj.from_edge_index([[0], [0]])
-    print(traverse(adj, [0], [1]).nodes[1].tolist(), backend_info().split()[0])
+    import torch
+    from gttf_sampler import backend_info
+    from gttf_sampler._backends import ops
+    none, one = torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.int64)
+    print(ops.draw_uniform(none, one, 1, True).tolist(), backend_info().split()[0])
     """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],

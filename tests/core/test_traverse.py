@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
@@ -243,6 +244,7 @@ def test_traverse_accumulate_alone_or_in_any_sequence(toy):
         traverse(toy, [4], [2], accumulate=accumulate)
 
 
+@all_pairs
 @pytest.mark.parametrize("plan", [[], [2], [2, 3]])
 @pytest.mark.parametrize(
     "bias", [None, NoRevisitBias(), Node2VecBias(2.0, 0.5), no_odd_nodes]
@@ -435,6 +437,7 @@ class Vandal:
         node.clamp_(max=0)
 
 
+@all_pairs
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("bias", [None, Node2VecBias(2, 3), lambda p, n, h: h.edge + 1])
 @pytest.mark.parametrize("fanouts", [[1, 1, 1], [2, 3, 2]])

@@ -21,6 +21,7 @@ pytest.importorskip("triton", reason="there is nothing to run without Triton")
 import triton
 
 import compiled
+from all_pairs import all_pairs
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
@@ -159,6 +160,7 @@ def test_padded_samples_are_bit_identical(hetero, fanouts, replace, disjoint, we
 FANOUTS = [[3, 2], [1] * 4, []]
 
 
+@all_pairs
 @pytest.mark.parametrize("replace", [True, False])
 @pytest.mark.parametrize("bias", [None, EdgeWeightBias()])
 @pytest.mark.parametrize("fanouts", FANOUTS)
@@ -189,6 +191,7 @@ def test_spread_draws_are_bit_identical(weight):
     assert expected == found
 
 
+@all_pairs
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (4, 0.25), (1e4, 1e-3)])
 @pytest.mark.parametrize("undirected", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])

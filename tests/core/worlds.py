@@ -1,6 +1,5 @@
 """Worlds of real processes that talk over gloo, and what tests let them do."""
 
-import multiprocessing
 import os
 import traceback
 from datetime import timedelta
@@ -9,6 +8,8 @@ from multiprocessing.connection import wait
 import torch
 import torch.distributed as dist
 
+from apart import forks
+
 SECONDS = 120  # more than any test takes, on a machine that is busy
 
 
@@ -16,7 +17,7 @@ class World:
     """`size` processes that run functions of test modules, all at the same time."""
 
     def __init__(self, size, folder):
-        context = multiprocessing.get_context("spawn")
+        context = forks()
         self.pipes, self.processes = [], []
         store = os.path.join(folder, "store")
         for rank in range(size):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from dgl.nn import GraphConv
 
+from all_pairs import all_pairs
 from exact import assert_frequencies, assert_means, one_thread, successive
 from gttf_dgl import GTTFSampler, GTTFSubgraphSampler
 from gttf_sampler import AttentionBias
@@ -53,6 +54,7 @@ def leaf_sets(weights, size):
     }
 
 
+@all_pairs
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("edge_dir", ["in", "out"])
 @pytest.mark.parametrize(
@@ -170,6 +172,7 @@ def side_by_side(g, copies=4000):
     return dgl.graph(tuple((end + shift).view(-1) for end in g.edges()))
 
 
+@all_pairs
 @pytest.mark.parametrize("norm", ["both", "right", "left", "none"])
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("rooted", [False, True])

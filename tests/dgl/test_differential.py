@@ -5,6 +5,7 @@ import pytest
 import torch
 from dgl.dataloading import NeighborSampler
 
+from all_pairs import all_pairs
 from exact import SIGMAS
 from gttf_dgl import GTTFSampler, node2vec_random_walk, random_walk
 
@@ -61,6 +62,7 @@ def edge_sets(blocks):
 MAKERS = pytest.mark.parametrize("make", [homogeneous, heterogeneous])
 
 
+@all_pairs
 @MAKERS
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("fanout", [-1, 1000])
@@ -96,6 +98,7 @@ def chances(sampler, g, kind, copies):
     return found, taken.numel() / copies
 
 
+@all_pairs
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("fanout", [1, 3])
 @pytest.mark.parametrize(

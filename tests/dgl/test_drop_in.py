@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import gttf_dgl
+from all_pairs import all_pairs
 from gttf_dgl import GTTFSampler, MultiLayerFullNeighborSampler, sample_neighbors
 
 
@@ -40,6 +41,7 @@ def test_full_neighbor_sampler_takes_all():
     assert [b.num_edges() for b in blocks] == [b.num_edges() for b in expected]
 
 
+@all_pairs
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("edge_dir", ["in", "out"])
 @pytest.mark.parametrize("nodes", [[0, 2], torch.tensor([0, 2]), 2, torch.tensor(2)])

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from apart import joins_a_group, run_apart
+from apart import joins_a_group, run_script
 from exact import one_thread
 
 __all__ = ["one_thread"]
@@ -24,7 +24,7 @@ def run(monkeypatch, capsys):
 
     def call(name, *options):
         if joins_a_group(EXAMPLES / name):
-            return run_apart(EXAMPLES / name, *options)
+            return run_script(EXAMPLES / name, *options)
         monkeypatch.setattr(sys, "argv", [name, *map(str, options)])
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
         return capsys.readouterr().out.splitlines()

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from dgl.dataloading import as_edge_prediction_sampler
 
+from apart import forks
 from cases import as_table
 from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler
 
@@ -115,11 +116,12 @@ def test_loaders_that_take_turns_draw_as_if_alone():
     assert alone[0] == alone[1]  # epochs are counted by the loader, not by the sampler
 
 
+@pytest.mark.process
 def test_spawned_workers_draw_the_same():
     """They get the sampler and the graph by pickle."""
     g, sampler = make_graph(), GTTFSampler([3, 3], seed=3, thread_workers=False)
     first = epochs(GTTFSampler([3, 3], seed=3), g=g)
-    options = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    options = {"num_workers": 1, "multiprocessing_context": forks()}
     assert epochs(sampler, g=g, **options) == first
 
 

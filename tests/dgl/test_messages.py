@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from all_pairs import all_pairs
 from gttf_dgl import (
     GTTFSampler,
     GTTFSubgraphSampler,
@@ -177,6 +178,7 @@ def test_dgl_messages_of_other_things(call, error, match):
         call()
 
 
+@all_pairs
 @pytest.mark.parametrize(
     "names", ["prefetch_node_feats", "prefetch_labels", "prefetch_edge_feats"]
 )

@@ -13,6 +13,7 @@ import pytest
 import torch
 from dgl.dataloading import as_edge_prediction_sampler, negative_sampler
 
+from all_pairs import all_pairs
 from cases import as_table
 from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler, NeighborSampler
 from gttf_sampler import LADIESBias, Node2VecBias, NoRevisitBias
@@ -129,6 +130,7 @@ def test_validate(g):
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")
+@all_pairs
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("count", [1, 37, 60])
 @pytest.mark.parametrize("drop_last", [False, True])

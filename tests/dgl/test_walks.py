@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from all_pairs import all_pairs
 from exact import assert_frequencies, one_thread
 from gttf_dgl import node2vec_random_walk, random_walk
 from strategies import Graph, graphs, seeds
@@ -80,6 +81,7 @@ def second_order(p, q, weights):
 ONES = [[1.0] * len(row) for row in ROWS]
 
 
+@all_pairs
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("prob", [None, "w"])
 @pytest.mark.parametrize("start", [0, 1, 4])

@@ -8,6 +8,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 import gttf_dgl
 import gttf_pyg
+from all_pairs import all_pairs
 
 
 def edges(sources, targets, count):
@@ -16,6 +17,7 @@ def edges(sources, targets, count):
     return (ends * torch.tensor([[sources], [targets]])).long()
 
 
+@all_pairs
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])

@@ -11,6 +11,7 @@ pytest.importorskip("pyg_lib", reason="PyG's own sampler needs pyg-lib")
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkNeighborLoader, NeighborLoader
 
+from all_pairs import all_pairs
 from exact import SIGMAS
 from exact import one_thread as one_thread  # pyg-lib shares a generator among threads
 from gttf_pyg import GTTFLinkLoader, GTTFLoader
@@ -88,6 +89,7 @@ def content(batch):
     }
 
 
+@all_pairs
 @MAKERS
 @pytest.mark.parametrize("fanout", [-1, 60])
 @pytest.mark.parametrize("mode", MODES)
@@ -119,6 +121,7 @@ def chances(kind, data, nodes, **options):
     }
 
 
+@all_pairs
 @MAKERS
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("mode", MODES)

@@ -11,7 +11,7 @@ import torch_geometric.datasets
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from apart import joins_a_group, run_apart, run_twice
+from apart import joins_a_group, run_script
 from exact import one_thread as one_thread
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
@@ -40,7 +40,7 @@ def run(monkeypatch, capsys):
         name, *words = command.split()
         path, options = EXAMPLES / f"{name}.py", (*words, *options)
         if joins_a_group(path):
-            return run_apart(path, *options)
+            return run_script(path, *options)
         monkeypatch.setattr(sys, "argv", [path.name, *map(str, options)])
         with torch.random.fork_rng():
             runpy.run_path(str(path), run_name="__main__")
@@ -109,9 +109,3 @@ def test_pyg_example_takes_planetoid(name, run, monkeypatch, tmp_path):
     lines = run(name, "--epochs", 1, "--root", tmp_path)
     assert asked == [(str(tmp_path), "Cora")]
     assert "epoch  1" in lines[0]
-
-
-def test_pyg_distributed_learns_in_two_processes():
-    """Started as users start it; as much is learned as in one process."""
-    *_, last, _ = run_twice(EXAMPLES / "pyg_distributed.py", "--epochs", 3)
-    assert float(re.fullmatch(r"epoch  3 .* (\d+\.\d) %", last)[1]) > 90

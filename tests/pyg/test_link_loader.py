@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 from torch_geometric.sampler import NegativeSampling
 
+from all_pairs import all_pairs
 from gttf_pyg import GTTFLinkLoader
 from reference import assert_consistent, assert_same, hetero_toy, neighborhood
 
@@ -52,6 +53,7 @@ def test_link_inputs_default_to_all_edges():
     assert (repr(loader), len(loader)) == ("GTTFLinkLoader()", 4)
 
 
+@all_pairs
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("amount", [1, 2, 0.5])
 @pytest.mark.parametrize("labelled", [False, True])
@@ -173,6 +175,7 @@ def hidden_in(data, kind, back, batch) -> None:
         assert not {pair[::ends] for pair in zip(*drawn, strict=True)} & seeds
 
 
+@all_pairs
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("fanout", [-1, 2])

@@ -14,6 +14,7 @@ from torch_geometric.sampler import NeighborSampler
 from torch_geometric.sampler.base import NumNeighbors
 
 import gttf_pyg
+from all_pairs import all_pairs
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
 from reference import assert_consistent, assert_same, hetero_toy, neighborhood
 
@@ -111,6 +112,7 @@ def test_loader_package_names():
         assert getattr(gttf_pyg, name).__doc__, name
 
 
+@all_pairs
 @pytest.mark.parametrize("data", [KARATE, FAKE], ids=["karate", "fake"])
 @pytest.mark.parametrize("fanouts", [[-1], [-1, -1], [-1, -1, -1], []])
 @pytest.mark.parametrize("disjoint", [False, True])
@@ -127,6 +129,7 @@ def test_loader_full_neighborhood(data, fanouts, disjoint):
     assert ("batch" in batch) == disjoint
 
 
+@all_pairs
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("hops", [0, 1, 2])
 @pytest.mark.parametrize("make", [fake_hetero, hetero_toy])

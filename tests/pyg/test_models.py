@@ -17,6 +17,7 @@ from torch_geometric.nn import (
 )
 from torch_geometric.utils import is_undirected, trim_to_layer
 
+from all_pairs import all_pairs
 from gttf_pyg import GTTFLoader
 
 SEEDS = torch.tensor([5, 0, 33, 5])
@@ -50,6 +51,7 @@ def counts(batch: Data, trimmed: bool) -> dict:
     }
 
 
+@all_pairs
 @pytest.mark.parametrize("trimmed", [False, True])
 @pytest.mark.parametrize("kind", [GraphSAGE, GAT])
 @pytest.mark.parametrize("data", GRAPHS, ids=["undirected", "directed"])
@@ -64,6 +66,7 @@ def test_model_on_full_batches(data, kind, trimmed):
         assert torch.allclose(out[: batch.batch_size], wanted, atol=1e-5)
 
 
+@all_pairs
 @pytest.mark.parametrize("trimmed", [False, True])
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("data", GRAPHS, ids=["undirected", "directed"])

@@ -15,6 +15,8 @@ from torch_geometric import EdgeIndex
 from torch_geometric.datasets import KarateClub
 from torch_geometric.nn.models import node2vec as host
 
+from all_pairs import all_pairs
+from apart import forks
 from exact import assert_frequencies, proportional
 from exact import one_thread as one_thread
 from gttf_pyg import Node2Vec
@@ -166,6 +168,7 @@ def walk_distribution(rows, weights, p, q, start, length):
     return walks
 
 
+@all_pairs
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("rows", [UNDIRECTED, DIRECTED], ids=["undirected", "directed"])
 @pytest.mark.parametrize(
@@ -289,9 +292,10 @@ def test_node2vec_batches_do_not_depend_on_workers(shuffle, p):
     assert all(a != b for a, b in zip(alone[:half], alone[half:], strict=True))
 
 
+@pytest.mark.process
 def test_node2vec_batches_do_not_depend_on_how_workers_start():
     model = karate(q=0.5, edge_weight=torch.rand(156))
-    options = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    options = {"num_workers": 1, "multiprocessing_context": forks()}
     assert batches(model, **options) == batches(model)
     options["thread_workers"] = False
     assert batches(model, **options) == batches(model)

@@ -10,6 +10,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 from torch_geometric.sampler import NodeSamplerInput
 
+from all_pairs import all_pairs
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
 from gttf_sampler import AttentionBias
 from reference import assert_consistent, hetero_toy, neighborhood
@@ -297,6 +298,7 @@ def test_numpy_masks_and_times_mean_what_they_say():
         assert (source <= target).all()
 
 
+@all_pairs
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("fanouts", [[-1, -1], [3, 2]])
 @pytest.mark.parametrize("direction", ["forward", "backward"])

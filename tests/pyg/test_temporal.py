@@ -6,6 +6,7 @@ from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.datasets import FakeDataset
 
+from all_pairs import all_pairs
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
 from reference import assert_consistent, assert_same, hetero_toy, neighborhood
 
@@ -34,6 +35,7 @@ def clock(data: Data, level: str):
     return lambda kind, src, edge: times[src if level == "node" else edge]
 
 
+@all_pairs
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("level", ["node", "edge"])
 @pytest.mark.parametrize("window", [None, 3, 0])

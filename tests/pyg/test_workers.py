@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 from torch_geometric.data import Data
 from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 
+from apart import forks
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, ShaDowKHopSampler
 from gttf_sampler import EdgeWeightBias, FastGCNBias, LADIESBias
 from reference import assert_consistent
@@ -82,11 +83,12 @@ def test_workers_give_the_same_batches(make, ways):
     assert found[0][0] != found[0][1]  # another epoch, another draw
 
 
+@pytest.mark.process
 def test_workers_that_are_spawned():
     torch.manual_seed(7)
     expected = epochs(node_loader(), 1)
     torch.manual_seed(7)
-    how = {"multiprocessing_context": "spawn", "thread_workers": False}
+    how = {"multiprocessing_context": forks(), "thread_workers": False}
     loader = node_loader(num_workers=1, **how)
     assert epochs(loader, 1) == expected
 

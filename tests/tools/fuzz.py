@@ -157,7 +157,7 @@ def child(options: argparse.Namespace) -> None:
     names = words()
     for number in range(options.first, options.cases):
         rule, line = case(options.seed, number, options.only)
-        line = options.run or line
+        line = options.run.splitlines()[number] if options.run else line
         tell(case=number, rule=rule, line=line)
         faulthandler.dump_traceback_later(options.seconds, exit=True)
         end, text = judged(line, names)
@@ -209,11 +209,11 @@ def main() -> int:
     parser.add_argument("--only", choices=sorted(set(STARTS)))
     parser.add_argument("--memory", type=float, default=6.0, help="in GiB")
     parser.add_argument("--seconds", type=float, default=10.0, help="of one case")
-    parser.add_argument("--run", help="a line to run, instead of all others")
+    parser.add_argument("--run", help="lines to run, instead of all others")
     parser.add_argument("--first", type=int, default=0, help="case to begin with")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.cases = 1 if options.run else options.cases
+    options.cases = len(options.run.splitlines()) if options.run else options.cases
     if options.child:
         child(options)
         return 0

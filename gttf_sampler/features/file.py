@@ -186,7 +186,7 @@ class FeatureFile:
             check_room(out, shape, self.dtype)
         else:
             check_room(out, out.shape[:1] + shape[1:], self.dtype)
-        if not out.numel():
+        if not ids.numel() or not out.numel():
             _check.within("ids", ids, len(self), "rows")
             return out
         self._rows.write_to(out, ids, place)

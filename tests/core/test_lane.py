@@ -1,6 +1,7 @@
 """Batches on streams of their own: in which order, and what becomes of their memory."""
 
 import pickle
+from collections import deque
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from gttf_sampler import CompactAdj, sample_rooted
 from gttf_sampler._backends.streams import set_streams, streams_of
 from gttf_sampler._loading.lane import Lane, lane_on, lane_under_way, tensors_of
-from gttf_sampler._loading.pinned import MOST
+from gttf_sampler._loading.pinned import MOST, PinnedBuffers
 from paper import PaperStreams
 
 CPU = torch.device("cpu")
@@ -111,6 +112,18 @@ def test_lane_buffers_fit():
         (x,) = lane.hand_over(made)
         assert torch.equal(x, X[:count])
     assert len(streams.made) == 2
+
+
+def test_buffers_that_other_threads_have_taken():
+    """Between the look at how many there are and the step that takes one."""
+
+    class Raced(deque):
+        def __len__(self):
+            return MOST
+
+    buffers = PinnedBuffers(PaperStreams())
+    buffers._idle = Raced()
+    assert buffers._take(10).numel() >= 10
 
 
 def test_lane_settles_what_is_used_before_it_is_handed_over():

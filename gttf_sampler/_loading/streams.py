@@ -191,7 +191,10 @@ class PinnedBuffers:
         finally:
             self._idle.extendleft(reversed(passed))
         while len(self._idle) >= BUFFERS:
-            idle = self._idle.popleft()
+            try:
+                idle = self._idle.popleft()
+            except IndexError:  # other threads were faster
+                break
             self._streams.finish(idle.event)
             if _fits(idle.memory, size):
                 return idle.memory

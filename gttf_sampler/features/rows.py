@@ -139,7 +139,7 @@ class RowReader:
             _check_buffer(out, shape, dtype)
         else:
             _check_buffer(out, out.shape[:1] + shape[1:], dtype)
-        if out.numel():
+        if ids.numel() and out.numel():
             self.write_to(out, ids, place)
         else:
             _check.within("ids", ids, size, "rows")

@@ -105,6 +105,16 @@ def test_rows_to_places(tmp_path, backend, direct, stored, width):
     assert torch.equal(file.rows(ids, out, place), want)
 
 
+@pytest.mark.parametrize("cache", [0, 10**4])
+@pytest.mark.parametrize("stored", [None, "float16", "bfloat16", "int8"])
+def test_rows_of_no_ids_leave_out_as_it_is(tmp_path, stored, cache):
+    made = FeatureFile.from_array(tmp_path / "x.npy", torch.rand(9, 3), stored=stored)
+    none, out = torch.arange(0), torch.full((2, 3), 7.0)
+    assert made.cache(cache).rows(none, out, none) is out
+    assert out.tolist() == [[7.0] * 3] * 2
+    assert made.rows(none).shape == (0, 3)
+
+
 def test_rows_in_memory_are_copied_and_others_read(tmp_path, monkeypatch):
     """Whatever the clock says meanwhile, the rows are right."""
     values = torch.rand(20_000, 16)

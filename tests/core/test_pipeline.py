@@ -1,6 +1,7 @@
 """Batches on streams of their own: in which order, and what becomes of their memory."""
 
 import pickle
+from collections import deque
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from gttf_sampler import CompactAdj, sample_rooted
 from gttf_sampler._backends.streams import set_streams, streams_of
 from gttf_sampler._loading.streams import (
     BUFFERS,
+    PinnedBuffers,
     StreamPipeline,
     pipeline_on,
     tensors_of,
@@ -115,6 +117,18 @@ def test_pipeline_buffers_fit():
         (x,) = pipeline.hand_over(made)
         assert torch.equal(x, X[:count])
     assert len(streams.made) == 2
+
+
+def test_buffers_that_other_threads_have_taken():
+    """Between the look at how many there are and the step that takes one."""
+
+    class Raced(deque):
+        def __len__(self):
+            return BUFFERS
+
+    buffers = PinnedBuffers(PaperStreams())
+    buffers._idle = Raced()
+    assert buffers._take(10).numel() >= 10
 
 
 def test_pipeline_settles_what_is_used_before_it_is_handed_over():

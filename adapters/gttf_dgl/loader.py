@@ -169,6 +169,7 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
     graph_sampler: Any
     graph: Any
     collate_fn: Any
+    cpu_affinity_enabled = False  # of a loader that was made again, which DGL forgets
 
     def __init__(
         self, *args: Any, thread_workers: bool | None = None, **kwargs: Any

@@ -14,7 +14,7 @@ from gttf_dgl import (
     check_unbiased,
     unbiased,
 )
-from gttf_dgl._degrees import Wanted
+from gttf_dgl._blocks import Wanted
 
 NODES = 60
 

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from gttf_pyg._check import NOT_UNIFORM, first_used
 from gttf_pyg._layers import CURES
 from gttf_pyg._rows import ONLY
 from gttf_pyg._sample import Sample
@@ -140,19 +141,11 @@ def _takes_all(sampler: GTTFSampler) -> bool:
 
 def refusal(sampler: GTTFSampler) -> str | None:
     """Why no unbiased estimate can be made from the batches of a sampler, or None."""
-    odd = {
-        "subgraph_type": sampler.subgraph_type.value != "directional",
-        "time_attr": sampler.is_temporal,
-        "bias": sampler.bias is not None,
-        "exclude_edges": sampler.excludes,
-        "max_nodes": sampler.max_nodes is not None,
-        "max_edges": sampler.max_edges is not None,
-    }
-    used = [name for name, is_used in odd.items() if is_used]
-    if used:
+    names = [name for name in NOT_UNIFORM if name != "weight_attr"]
+    if used := first_used(sampler, "subgraph_type", *names):
         return (
             "'model' must get uniform draws of all neighbours where it was made "
-            f"unbiased (got a batch of a loader with {used[0]!r}); leave that out"
+            f"unbiased (got a batch of a loader with {used!r}); leave that out"
         )
     weighted = any(adj.edge_weight is not None for adj in sampler.adjs.values())
     mixed = any(f < 0 for hops in sampler._fanouts.values() for f in hops)

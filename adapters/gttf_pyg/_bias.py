@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
 
+from gttf_pyg._check import first_used
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
 from gttf_sampler import (
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from gttf_pyg.sampler import GTTFSampler
 
 
-def checked(bias: Any, sampler: GTTFSampler) -> Any:
+def checked_bias(bias: Any, sampler: GTTFSampler) -> Any:
     """`bias`, which must be callable, or be so for some edge types."""
     parts = {None: bias}
     if isinstance(bias, Mapping) and not sampler.is_hetero:
@@ -43,30 +44,33 @@ def checked(bias: Any, sampler: GTTFSampler) -> Any:
     for part in parts.values():
         if part is not None and (not callable(part) or isinstance(part, type)):
             raise TypeError(f"'bias' must be callable (got {shown(part)})")
-    _check_shares(sampler)
-    weighted = any(adj.edge_weight is not None for adj in sampler.adjs.values())
+    return bias
+
+
+def check_together(sampler: GTTFSampler) -> None:
+    """Refuses strategies and fractions of the degree beside what they exclude."""
     last = sampler.is_temporal and sampler.temporal_strategy == "last"
-    options = {
-        "weight_attr": weighted,
-        "bias": bias is not None,
-        "exclude_edges": sampler.excludes,
-    }
-    other = next((name for name, used in options.items() if used), None)
+    other = first_used(sampler, "weight_attr", "bias", "exclude_edges")
+    if sampler.shares and (sampler.replace or last):
+        named = "replace" if sampler.replace else "temporal_strategy"
+        raise ValueError(
+            f"'num_neighbors' must hold integers together with {named!r} (got "
+            f"{sampler.num_neighbors.values})"
+        )
     if last and other is not None:
         raise ValueError(
             f"'temporal_strategy' must be 'uniform' together with '{other}' "
             "(got 'last')"
         )
-    return bias
 
 
-def of_batch(
+def bias_of_options(
     sampler: GTTFSampler,
     kind: EdgeType,
     seed_time: Tensor | None,
     hidden: Tensor | None,
 ) -> Any:
-    """What times, weights and hidden edges make of one relation; None if nothing."""
+    """The bias of one relation by times, weights and hidden edges; None if uniform."""
     adj = sampler.adjs[kind]
     parts: list[Any] = []
     weighted = adj.edge_weight is not None
@@ -85,37 +89,32 @@ def of_batch(
     return reduce(mul, parts) if parts else None
 
 
-def with_own(sampler: GTTFSampler, kind: EdgeType, bias: Any) -> Any:
-    """`bias` times the one that the sampler was given for a relation."""
+def bias_of_batch(
+    sampler: GTTFSampler,
+    kind: EdgeType,
+    seed_time: Tensor | None,
+    hidden: Tensor | None,
+) -> Any:
+    """The bias of one relation in a batch: options times the user's; None if uniform.
+
+    Args:
+        sampler: with all that holds for every batch.
+        kind: the relation, by the key of its rows.
+        seed_time: [b], the times of the seeds, if there are times.
+        hidden: positions in `adj.col` of edges that this batch must not see.
+    """
+    bias = bias_of_options(sampler, kind, seed_time, hidden)
     own = sampler.bias
     if isinstance(own, Mapping):
         backward = sampler.sample_direction == "backward"
         own = own.get(reverse_edge_type(kind) if backward else kind)
     if bias is None or own is None:
-        return own if bias is None else bias
-    return bias * own
-
-
-def with_share(sampler: GTTFSampler, kind: EdgeType, bias: Any) -> Any:
-    """`bias` where a relation takes fractions of its rows."""
+        bias = own if bias is None else bias
+    else:
+        bias = bias * own
     if kind not in sampler.shares:
         return bias
     return FractionBias(sampler.shares[kind], bias, disjoint=sampler.disjoint)
-
-
-def _check_shares(sampler: GTTFSampler) -> None:
-    """Refuses fractions of the degree where only numbers of neighbours make sense."""
-    odd = {
-        "replace": sampler.replace,
-        "temporal_strategy": sampler.is_temporal
-        and sampler.temporal_strategy == "last",
-    }
-    used = [name for name, is_used in odd.items() if is_used]
-    if sampler.shares and used:
-        raise ValueError(
-            f"'num_neighbors' must hold integers together with {used[0]!r} (got "
-            f"{sampler.num_neighbors.values})"
-        )
 
 
 def named_edges(

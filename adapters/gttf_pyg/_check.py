@@ -100,18 +100,32 @@ def check_window(time_window: Any, time_attr: str | None) -> None:
         fail("time_window", "needs times", time_window, "set 'time_attr'")
 
 
-def not_uniform(sampler: Any) -> list[str]:
-    """Which options of a sampler keep it from drawing all neighbours alike."""
-    adjs = getattr(sampler, "adjs", {}).values()  # a foreign sampler has none
-    odd = {
+# Options with which a sampler does not draw all neighbours alike.
+NOT_UNIFORM = (
+    *("weight_attr", "time_attr", "bias", "exclude_edges", "max_nodes", "max_edges"),
+)
+
+
+def first_used(sampler: Any, *names: str) -> str | None:
+    """The first of some options that a sampler was given; None if it has none of them.
+
+    PyG's own sampler will do: it lacks those that only ours have.
+    """
+    adjs = getattr(sampler, "adjs", {}).values()
+    kind = getattr(sampler, "subgraph_type", None)
+    used = {
         "weight_attr": any(adj.edge_weight is not None for adj in adjs),
         "time_attr": sampler.is_temporal,
         "bias": getattr(sampler, "bias", None) is not None,
         "exclude_edges": getattr(sampler, "excludes", False),
         "max_nodes": getattr(sampler, "max_nodes", None) is not None,
         "max_edges": getattr(sampler, "max_edges", None) is not None,
+        "subgraph_type": kind is not None and kind.value != "directional",
+        "sample_direction": getattr(sampler, "sample_direction", "") == "backward",
+        "layerwise": getattr(sampler, "layerwise", False),
+        "disjoint": sampler.disjoint,
     }
-    return [name for name, is_used in odd.items() if is_used]
+    return next((name for name in names if used[name]), None)
 
 
 def checked_nodes(inputs: Any) -> NodeSamplerInput:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from gttf_pyg._check import SCHEMES, not_uniform
+from gttf_pyg._check import NOT_UNIFORM, SCHEMES, first_used
 from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import fail, one_of
@@ -74,14 +74,8 @@ def _weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
     if taken:
         rule = f"must be None where the data has a {taken[0]!r} of its own"
         fail("normalize", rule, repr(scheme))
-    used = not_uniform(sampler)
-    if sampler.sample_direction != "forward":
-        used.insert(0, "sample_direction")
-    if sampler.subgraph_type.value != "directional":
-        used.insert(0, "subgraph_type")
-    if sampler.layerwise:
-        used.append("layerwise")
-    if used:
+    names = ("subgraph_type", "sample_direction", *NOT_UNIFORM, "layerwise")
+    if used := first_used(sampler, *names):
         rule = "must be None unless neighbours are drawn uniformly"
-        fail("normalize", rule, f"{scheme!r} with {used[0]!r}")
+        fail("normalize", rule, f"{scheme!r} with {used!r}")
     return GCNWeights(adj, scheme, edge_columns(data))

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,11 +50,17 @@ def from_hetero_subgraph(
 
 
 def from_rooted(
-    found: Rooted, names: list[EdgeType] | None, kinds: list[str], backward: bool
+    found: Rooted, named: tuple[list[EdgeType], list[str]] | None, backward: bool
 ) -> SamplerOutput | HeteroSamplerOutput:
-    """What was drawn by laws; `names` are those of the relations, None if untyped."""
+    """The arrays of a sample in the words of PyG.
+
+    Args:
+        found: with edges that are positions in the caller's edge_index.
+        named: the names of relations and node types; None if there are no types.
+        backward: whether rows are those of the reversed graph.
+    """
     row, col = (found.col, found.row) if backward else (found.row, found.col)
-    if names is None:
+    if named is None:
         return SamplerOutput(
             node=found.node[0],
             row=row[0],
@@ -64,7 +70,7 @@ def from_rooted(
             num_sampled_nodes=found.num_nodes[0],
             num_sampled_edges=found.num_edges[0],
         )
-    roots = found.root
+    roots, (names, kinds) = found.root, named
     return HeteroSamplerOutput(
         node=dict(zip(kinds, found.node, strict=True)),
         row=dict(zip(names, row, strict=False)),  # loose types have none
@@ -99,47 +105,64 @@ def _original(adj: CompactAdj, edge: Tensor) -> Tensor:
     return adj.original_edge(edge).long()
 
 
-def induced(found: Subgraph, adj: CompactAdj, bias: Any) -> Subgraph:
-    """The subgraph with all edges among its nodes that the bias admits."""
-    every = found.induced(adj)
-    kept = _admitted(bias, adj, every.node, every.batch, every.col, every.edge)
-    return replace(
-        every, row=every.row[kept], col=every.col[kept], edge=every.edge[kept]
-    )
-
-
-def induced_types(
-    found: HeteroSubgraph,
+def induced(
+    found: Subgraph | HeteroSubgraph,
     adjs: Mapping[EdgeType, CompactAdj],
+    loose: Mapping[EdgeType, CompactAdj],
     biases: Mapping[EdgeType, Any],
-) -> HeteroSubgraph:
-    """All edges of a heterogeneous sample's nodes that could have been drawn."""
-    every = found.induced(dict(adjs))
+    backward: bool,
+) -> SamplerOutput | HeteroSamplerOutput:
+    """All edges among the nodes of a sample that its biases admit.
+
+    Args:
+        found: what was drawn.
+        adjs: the rows of every relation.
+        loose: relations without edges, of nodes that have no other.
+        biases: per relation; None admits all of its edges.
+        backward: whether rows are those of the reversed graph.
+    """
+    if isinstance(found, Subgraph):
+        (only,) = adjs
+        one = found.induced(adjs[only])
+        kept = _admitted(biases[only], adjs[only], one.node, one.batch, one)
+        one = replace(one, row=one.row[kept], col=one.col[kept], edge=one.edge[kept])
+        return from_subgraph(one, adjs[only], backward)
+    every = found.induced({**adjs, **loose})
     row, col, edge = dict(every.row), dict(every.col), dict(every.edge)
     for kind, adj in adjs.items():
         node = every.node[kind[2]]
         tree = None if every.batch is None else every.batch[kind[2]]
-        kept = _admitted(biases.get(kind), adj, node, tree, col[kind], edge[kind])
+        ends = Ends(col[kind], edge[kind])
+        kept = _admitted(biases[kind], adj, node, tree, ends)
         row[kind], col[kind], edge[kind] = (
             part[kind][kept] for part in (row, col, edge)
         )
-    return replace(every, row=row, col=col, edge=edge)
+    every = replace(every, row=row, col=col, edge=edge)
+    return from_hetero_subgraph(every, dict(adjs), backward)
+
+
+class Ends(NamedTuple):
+    """The receivers of edges [e] and their positions in `adj.col`."""
+
+    col: Tensor
+    edge: Tensor
 
 
 def _admitted(
-    bias: Any,
-    adj: CompactAdj,
-    node: Tensor,
-    tree: Tensor | None,
-    col: Tensor,
-    edge: Tensor,
+    bias: Any, adj: CompactAdj, node: Tensor, tree: Tensor | None, ends: Any
 ) -> Tensor:
     """Which edges [e] have a weight above zero for walkers at the nodes [n]."""
     if bias is None:
-        return torch.ones_like(edge, dtype=torch.bool)
+        return torch.ones_like(ends.edge, dtype=torch.bool)
     every = torch.arange(node.numel() + 1, device=node.device)
     root = every[:-1] if tree is None else tree
-    ends = adj.col[edge].long(), edge, torch.searchsorted(col, every)
-    hood = Neighborhood(adj, col, *ends, root)
+    hood = Neighborhood(
+        adj=adj,
+        walker=ends.col,
+        neighbor=adj.col[ends.edge].long(),
+        edge=ends.edge,
+        ptr=torch.searchsorted(ends.col, every),
+        root=root,
+    )
     weight: Tensor = bias(node.new_empty(node.numel(), 0), node, hood)
     return weight > 0

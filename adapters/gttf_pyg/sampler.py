@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,15 +19,23 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
-from gttf_pyg import _bias, _graph, _laws, _output
+from gttf_pyg import _graph, _output
 from gttf_pyg._attached import copied, detached
-from gttf_pyg._bias import named_edges, seed_edges
+from gttf_pyg._bias import (
+    bias_of_batch,
+    bias_of_options,
+    check_together,
+    checked_bias,
+    named_edges,
+    seed_edges,
+)
 from gttf_pyg._check import (
     DIRECTIONS,
     STRATEGIES,
     check_window,
     checked_edges,
     checked_nodes,
+    first_used,
     name_or_none,
     seed_times,
     weight_names,
@@ -38,15 +46,27 @@ from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._layerwise import sample_layers
 from gttf_pyg._limit import checked_limit, limited
 from gttf_pyg._mixed import MixedNodes, sample_mixed
-from gttf_pyg._output import induced as induced_one
-from gttf_pyg._output import induced_types
 from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
 from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import ONLY, EdgeType, Options
-from gttf_sampler import BiasFn, CompactAdj, TemporalBias
-from gttf_sampler._check import device_or_none, length, one_of, shown, yes_or_no
+from gttf_sampler import BiasFn, CompactAdj
+from gttf_sampler._check import device_or_none, one_of, shown, yes_or_no
 from gttf_sampler.distributed import PartitionedAdj
-from gttf_sampler.rooted import RootedSampler, laws_of
+from gttf_sampler.rooted import RootedSampler
+
+
+class _Engine(NamedTuple):
+    """The engine's sampler, and what it was made of."""
+
+    fanouts: dict[EdgeType, list[int]]
+    adjs: dict[EdgeType, CompactAdj]
+    wanted: tuple[bool, bool]  # replace, disjoint
+    rooted: RootedSampler
+
+    def draws(self, fanouts: Any, adjs: Any, wanted: tuple[bool, bool]) -> bool:
+        """Whether it is still the sampler of these."""
+        same = self.fanouts is fanouts and self.adjs is adjs
+        return same and self.wanted == wanted
 
 
 class GTTFSampler(sampler.NeighborSampler):
@@ -93,9 +113,7 @@ class GTTFSampler(sampler.NeighborSampler):
         max_edges: the same for edges.
     """
 
-    _made: Any = (
-        None  # (fanouts, rows, how to draw, RootedSampler), from the first batch on
-    )
+    _made: "_Engine | None" = None  # from the first batch on
 
     def __init__(
         self,
@@ -167,7 +185,8 @@ class GTTFSampler(sampler.NeighborSampler):
         self.temporal_strategy, self.time_window = temporal_strategy, time_window
         self.exclude_edges = exclude_edges
         self.always_hidden = named_edges(exclude_edges, self.adjs, self._backward)
-        self.bias = _bias.checked(bias, self)
+        self.bias = checked_bias(bias, self)
+        check_together(self)
         self.max_nodes = checked_limit("max_nodes", max_nodes)
         self.max_edges = checked_limit("max_edges", max_edges)
         self.layerwise = _checked_layerwise(layerwise, self)
@@ -280,7 +299,7 @@ class GTTFSampler(sampler.NeighborSampler):
         hidden: Mapping[EdgeType, Tensor] | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around `seed`, a tensor or one per node type."""
-        self._own_rows()
+        self._copy_attached_rows()
         # PyG's BidirectionalNeighborSampler comes in here, with empty frontiers of
         # floats; PyG's own sampler casts them, too.
         typed = isinstance(seed, Mapping)
@@ -288,92 +307,57 @@ class GTTFSampler(sampler.NeighborSampler):
         seeds = {kind: part.to(torch.int64) for kind, part in seeds.items()}
         time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
         hidden = hidden or {}
-        if self.layerwise and self._fanouts[ONLY]:
-            return self._sample_layers(seeds[""], hidden)
-        rooted = self._engine()
-        laws = None
-        told = self.bias is None and not self.shares
-        if told and self.subgraph_type != SubgraphType.induced:
-            timed = None if time is None else self._timed(time, seeds)
-            laws = _laws.of_batch(self._lasting, self._rows, timed, hidden)
-        if laws is None:
-            return self._sample_by_functions(rooted, seeds, time, hidden)
-        batch = rooted.batch(seeds, laws, self.disjoint, batch_key())
-        how = self._names, rooted.node_types, self._backward
-        return _output.from_rooted(rooted.draw(batch), *how)
-
-    def _sample_layers(
-        self, seed: Tensor, hidden: Mapping[EdgeType, Tensor]
-    ) -> SamplerOutput:
-        """`_sample` where every layer draws anew."""
-        adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
-        bias = _bias.of_batch(self, ONLY, None, hidden.get(ONLY))
-        bias = _bias.with_own(self, ONLY, bias)
-        how = self.replace, batch_key()
-        found = sample_layers(adj, seed, fanouts, bias, *how)
-        return _output.from_subgraph(found, adj, self._backward)
-
-    def _sample_by_functions(
-        self,
-        rooted: RootedSampler,
-        seeds: dict[str, Tensor],
-        time: Tensor | None,
-        hidden: Mapping[EdgeType, Tensor],
-    ) -> SamplerOutput | HeteroSamplerOutput:
-        """`_sample` where a bias of the user, or what is induced, is to be called."""
-        given = {
-            kind: _bias.of_batch(self, kind, time, hidden.get(kind))
+        bias = {
+            kind: part
             for kind in self.adjs
+            if (part := bias_of_batch(self, kind, time, hidden.get(kind))) is not None
         }
-        bias = {kind: _bias.with_own(self, kind, part) for kind, part in given.items()}
-        bias = {kind: _bias.with_share(self, kind, part) for kind, part in bias.items()}
-        induced = self.subgraph_type == SubgraphType.induced
-        if not rooted.typed:
-            adj = self.adjs[ONLY]
-            found: Any = rooted(seeds[""], bias=bias[ONLY], generator=batch_key())
-            found = induced_one(found, adj, given[ONLY]) if induced else found
+        if self.layerwise and self._fanouts[ONLY]:
+            adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
+            how = bias.get(ONLY), self.replace, batch_key()
+            found = sample_layers(adj, seeds[""], fanouts, *how)
             return _output.from_subgraph(found, adj, self._backward)
-        bias = {kind: part for kind, part in bias.items() if part is not None}
-        tree: Any = rooted(seeds, bias=bias, generator=batch_key())
-        adjs = {**self.adjs, **self._loose}
-        tree = induced_types(tree, adjs, given) if induced else tree
-        return _output.from_hetero_subgraph(tree, self.adjs, self._backward)
+        rooted = self._engine()
+        if self.subgraph_type == SubgraphType.induced:
+            drawn = rooted(
+                seeds if rooted.typed else seeds[""],
+                bias=bias if rooted.typed else bias.get(ONLY),
+                generator=batch_key(),
+            )
+            admitted = {  # all but the user's bias
+                kind: bias_of_options(self, kind, time, hidden.get(kind))
+                for kind in self.adjs
+            }
+            return _output.induced(
+                drawn, self.adjs, self._loose, admitted, self._backward
+            )
+        rows = rooted.sample(seeds, bias, batch_key())
+        names = [_named(kind, self._backward) for kind in self.adjs]
+        named = (names, rooted.node_types) if rooted.typed else None
+        return _output.from_rooted(rows, named, self._backward)
 
     def _engine(self) -> RootedSampler:
-        """The engine's sampler, made anew if fanouts, rows or the law change."""
-        fanouts, rows, made = self._fanouts, self.adjs, self._made
-        how = self.replace, self.disjoint
-        same = made is not None and made[0] is fanouts and made[1] is rows
-        if same and made[2] == how:
-            found: RootedSampler = made[3]
-            return found
-        typed, every = self.is_hetero, {**rows, **self._loose}
+        """The engine's sampler, made anew if fanouts, rows or draws change."""
+        wanted = (self.replace, self.disjoint)
+        made = self._made
+        if made is not None and made.draws(self._fanouts, self.adjs, wanted):
+            return made.rooted
+        typed, every = self.is_hetero, {**self.adjs, **self._loose}
         rooted = RootedSampler(
-            every if typed else rows[ONLY],
-            fanouts if typed else fanouts[ONLY],
+            every if typed else self.adjs[ONLY],
+            self._fanouts if typed else self._fanouts[ONLY],
             replace=self.replace,
             disjoint=self.disjoint,
         )
-        self._rows, self._lasting = every, laws_of(every, self.always_hidden)
-        self._names = [_named(kind, self._backward) for kind in rows] if typed else None
-        self._made = fanouts, rows, how, rooted
+        self._made = _Engine(self._fanouts, self.adjs, wanted, rooted)
         return rooted
-
-    def _timed(self, time: Tensor, seeds: dict[str, Tensor]) -> TemporalBias:
-        """What admits the times of a batch."""
-        count = sum([part.numel() for part in seeds.values()])
-        return TemporalBias(
-            length("seed_time", time, count, "seed"),
-            strategy=self.temporal_strategy,
-            window=self.time_window,
-        )
 
     def _arrays(self, name: str) -> Any:
         """An array of the rows, under the names that PyG's sampler has for them."""
         found = {kind: getattr(adj, name) for kind, adj in self.adjs.items()}
         return found if self.is_hetero else found[ONLY]
 
-    def _own_rows(self) -> None:
+    def _copy_attached_rows(self) -> None:
         """In a worker of PyG's own loaders, takes a copy of rows that batches carry.
 
         Such a loader hands on what `ToCompact` has attached, and a thread of the worker
@@ -403,19 +387,14 @@ class GTTFSampler(sampler.NeighborSampler):
 def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
     """`layerwise`, which asks for one tree that all layers see parts of."""
     yes_or_no("layerwise", layerwise)
-    odd = {
-        "heterogeneous data": sampler.is_hetero,
-        "'disjoint'": sampler.disjoint,
-        "'time_attr'": sampler.is_temporal,
-        "'subgraph_type'": sampler.subgraph_type != SubgraphType.directional,
-        "fractions of the degree": bool(sampler.shares),
-        "'max_nodes'": sampler.max_nodes is not None,
-        "'max_edges'": sampler.max_edges is not None,
-    }
-    used = [name for name, is_used in odd.items() if is_used]
-    if layerwise and used:
+    names = ("disjoint", "time_attr", "subgraph_type", "max_nodes", "max_edges")
+    used = first_used(sampler, *names)
+    other = None if used is None else f"{used!r}"
+    if sampler.is_hetero or sampler.shares:
+        other = "heterogeneous data" if sampler.is_hetero else "fractions of the degree"
+    if layerwise and other is not None:
         raise ValueError(
-            f"'layerwise' must be False together with {used[0]} (got True); draw once "
+            f"'layerwise' must be False together with {other} (got True); draw once "
             "for all layers"
         )
     return bool(layerwise)

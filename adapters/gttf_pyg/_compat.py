@@ -40,3 +40,8 @@ def ordered_rows(
         row, col = (src, dst) if backward else (dst, src)
         rowptr = index2ptr(row, size[0 if backward else 1])
     return rowptr, col
+
+
+def forward_pre_hooks(module: Any) -> list[Any]:
+    """The forward pre-hooks of a module, in the order of their calls."""
+    return list(module._forward_pre_hooks.values())

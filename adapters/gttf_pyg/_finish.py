@@ -7,8 +7,8 @@ import torch
 from torch_geometric.data import Data
 
 from gttf_pyg._check import NOT_UNIFORM, SCHEMES, first_used
-from gttf_pyg._normalize import GCNWeights, edge_columns
 from gttf_pyg.sampler import GTTFSampler
+from gttf_pyg.transforms import GCNWeights, edge_columns
 from gttf_sampler._check import fail, one_of
 from gttf_sampler._loading.lane import lane_under_way
 

@@ -1,4 +1,4 @@
-"""What takes the place of a layer's `propagate` while it computes a sampled batch."""
+"""Patched `propagate`: a layer's messages, weighted to estimate those of all edges."""
 
 from types import FunctionType, MethodType
 from typing import Any
@@ -8,15 +8,15 @@ from torch import Tensor
 from torch_geometric.nn import APPNP, MessagePassing, aggr
 from torch_geometric.utils import scatter, softmax
 
+from gttf_pyg._full_graph import LOOPS, RECEIVED
 from gttf_pyg._operators import Drawn, chebyshev, gcn
 from gttf_pyg._sampled import SampledEdgeIndex
 from gttf_pyg._table import REPLACED, Rule, leaves
-from gttf_pyg._whole import LOOPS, RECEIVED
 from gttf_sampler._check import shown
 from gttf_sampler.estimate import share
 
 
-class StandIn:
+class PatchedPropagate:
     """Takes the place of a layer's `propagate` for one call of the layer."""
 
     def __init__(self, layer: Any) -> None:
@@ -55,7 +55,7 @@ class StandIn:
         return before
 
 
-class Normalised(StandIn):
+class MatrixPropagate(PatchedPropagate):
     """Propagates along the estimate of a normalised matrix."""
 
     def __init__(self, layer: Any, rule: Rule, named: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ class Normalised(StandIn):
         return found
 
 
-class Weighted(StandIn):
+class WeightedPropagate(PatchedPropagate):
     """Propagates with messages that stand for as many as were not drawn.
 
     While the layer runs, `softmax`, `scatter` and `degree` in its methods, and the sums
@@ -178,20 +178,20 @@ class Weighted(StandIn):
     def of(self, index: Tensor, dtype: torch.dtype) -> Tensor:
         """[e]: how many messages each message into `index` stands for."""
         sample, receiver = self.sample, self.part[self.sample.receiver]
-        total = sample.local(RECEIVED, sample.law, 1, index.device)
+        total = sample.local(RECEIVED, sample.drawn_by, 1, index.device)
         each = share(total.to(dtype), receiver)
-        if sample.law is None:
+        if sample.drawn_by is None:
             found = each[index]
             if self.loops is not None:
                 found[self.kept :] = 1
             return found
-        likely = sample.weight(sample.law, index.device)[self.first :]
+        likely = sample.weight(sample.drawn_by, index.device)[self.first :]
         found = each[receiver] / likely[: receiver.numel()].to(dtype)
         found = found[self.keep]
         if index.numel() < found.numel():
             raise ValueError(
                 f"'weight_attr' must be None for {type(self.layer).__name__}, which "
-                f"takes its edges by type (got {sample.law!r}); draw uniformly"
+                f"takes its edges by type (got {sample.drawn_by!r}); draw uniformly"
             )
         return torch.cat([found, found.new_ones(index.numel() - found.numel())])
 
@@ -275,7 +275,7 @@ class Weighted(StandIn):
         return weight / self.of(edge_index[1], x.dtype)
 
 
-class Joined(StandIn):
+class JoinedPropagate(PatchedPropagate):
     """Propagates along the edges of several relations, each with its own share."""
 
     def __init__(self, layer: Any, relations: list[SampledEdgeIndex]) -> None:
@@ -303,7 +303,7 @@ class Joined(StandIn):
 class _Reduce:
     """The sums and means of one aggregation."""
 
-    def __init__(self, how: Weighted, own: Any) -> None:
+    def __init__(self, how: WeightedPropagate, own: Any) -> None:
         self.how, self.own = how, own
 
     def __call__(
@@ -328,7 +328,7 @@ def counted(edges: SampledEdgeIndex, most: int) -> Tensor:
 
 
 def name_of(weight: Tensor | None, edges: SampledEdgeIndex) -> str | None:
-    """What the data calls these edge weights; an error if it has none like them.
+    """The name of these edge weights in the data; an error if it has none like them.
 
     By value, because a batch may have been moved and cast since the weights were read.
     """
@@ -345,17 +345,17 @@ def name_of(weight: Tensor | None, edges: SampledEdgeIndex) -> str | None:
                 "'edge_weight' must be an attribute of the loader's data, which knows "
                 f"it for all edges (got other weights; there are {sample.names})"
             )
-    check_law(edges, named)
+    check_drawn_by(edges, named)
     return named
 
 
-def check_law(edges: SampledEdgeIndex, named: str | None = None) -> None:
+def check_drawn_by(edges: SampledEdgeIndex, named: str | None = None) -> None:
     """Refuses draws by weights that keep some edges from being drawn at all."""
     sample = edges.sample
-    if sample.law not in (None, named) and sample.takes_zero(sample.law):
+    if sample.drawn_by not in (None, named) and sample.takes_zero(sample.drawn_by):
         raise ValueError(
             f"'weight_attr' must name weights above zero, or the layer's own (got "
-            f"{sample.law!r}, which is zero for some edges); they are never drawn"
+            f"{sample.drawn_by!r}, which is zero for some edges); they are never drawn"
         )
 
 

@@ -11,6 +11,7 @@ from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import NegativeSampling
 from torch_geometric.sampler.base import SubgraphType
 
+from gttf_pyg._annotate import Annotator, BatchIterator
 from gttf_pyg._arguments import (
     checked_prefetch,
     checked_uva,
@@ -20,7 +21,6 @@ from gttf_pyg._arguments import (
     not_seed_edges,
     sampler_for,
 )
-from gttf_pyg._attach import Handed, Origin
 from gttf_pyg._attached import detached
 from gttf_pyg._filter import (
     can_join,
@@ -32,7 +32,6 @@ from gttf_pyg._filter import (
 from gttf_pyg._finish import Finish
 from gttf_pyg._keyed_loader import settings_of
 from gttf_pyg._keys import KeyedCollate, weakly
-from gttf_pyg._normalize import GCNWeights
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
 from gttf_pyg._seeds import (
     first_of,
@@ -47,6 +46,7 @@ from gttf_pyg._threads import COLLATES, only_ours
 from gttf_pyg.adjs import NeighborSampler as NeighborSampler  # as in PyG's `loader`
 from gttf_pyg.feature_store import FileStore
 from gttf_pyg.sampler import GTTFSampler
+from gttf_pyg.transforms import GCNWeights
 from gttf_sampler import BiasFn
 from gttf_sampler._check import finite, mistyped, shown
 from gttf_sampler._loading.apart import is_postponed, postponed
@@ -73,10 +73,10 @@ class Batches:
         self.collate_fn = KeyedCollate(self)
         check_sources(self.data, sampler, can_join(self.data))
         weights = getattr(self.transform, "weights", None)
-        self.origin = Origin(self.data, sampler, isinstance(weights, GCNWeights))
+        self.annotator = Annotator(self.data, sampler, isinstance(weights, GCNWeights))
 
     def __iter__(self) -> Any:
-        return Handed(super().__iter__(), self.origin)  # type: ignore[misc]
+        return BatchIterator(super().__iter__(), self.annotator)  # type: ignore[misc]
 
     def __call__(self, index: Any, time: Any = None) -> Any:
         """The batch of some seeds, by their positions among all seeds.
@@ -86,8 +86,8 @@ class Batches:
             time: of every one of them, to be used instead of the loader's times.
         """
         if time is not None:
-            return self.origin.mark(sample_at(self, index, time))
-        return self.origin.mark(super().__call__(index))  # type: ignore[misc]
+            return self.annotator.annotate(sample_at(self, index, time))
+        return self.annotator.annotate(super().__call__(index))  # type: ignore[misc]
 
     def settings(self) -> dict[str, Any]:
         """What batches depend on beside their indices and keys, by name."""
@@ -117,7 +117,7 @@ class Batches:
 
     def _lane_of_rows(self) -> Lane | None:
         """The streams on which batches are made, where the rows are on a device."""
-        adjs = getattr(self.origin.sampler, "adjs", None) or {}
+        adjs = getattr(self.annotator.sampler, "adjs", None) or {}
         devices = {adj.device for adj in adjs.values()} - {torch.device("cpu")}
         if devices and self._lane is None:
             lane = self._lane = lane_on(devices.pop())

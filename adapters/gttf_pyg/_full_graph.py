@@ -1,4 +1,4 @@
-"""What the whole graph knows of its nodes, and a batch does not: degrees and loops."""
+"""FullGraph: degrees, loops and edge types of the graph that batches come from."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor
 from gttf_pyg._attached import row_chunks
 from gttf_sampler import CompactAdj
 
-# What there is to ask for, per node and per name of edge weights; None counts edges.
+# Sums per node, of the edge weights of some name; the name None counts edges.
 RECEIVED = "received"  # the sum over the edges that arrive, loops among them
 SENT = "sent"  # the sum over the edges that leave, loops among them
 LOOPS = "loops"  # the sum over the loops
@@ -17,7 +17,7 @@ KEPT = "kept"  # of the loops, the one that PyG's `add_remaining_self_loops` kee
 KINDS = (RECEIVED, SENT, LOOPS, KEPT)
 
 
-class Whole:
+class FullGraph:
     """One relation of the graph that batches come from.
 
     What takes a pass over all edges is made when it is asked for, and kept.
@@ -99,7 +99,7 @@ class Whole:
         return bool(found)
 
     def _once(self, key: Any, make: Any) -> Any:
-        """What `make` says of the name in `key`, made the first time."""
+        """The result of `make` for the name in `key`, computed once."""
         if key not in self._made:
             self._made[key] = make(key[1])
         return self._made[key]

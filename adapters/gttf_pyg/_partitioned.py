@@ -21,8 +21,8 @@ class PartitionedStore(FeatureStore, GraphStore):
 
     def __init__(self, graph: PartitionedGraph) -> None:
         super().__init__()
-        self.__dict__["graph"] = graph
-        self.__dict__["typed"] = list(graph.adjs) != [ONLY]
+        self.graph = graph
+        self.typed = list(graph.adjs) != [ONLY]
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """A feature each."""

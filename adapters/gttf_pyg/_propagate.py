@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import APPNP, MessagePassing, aggr
 from torch_geometric.utils import scatter, softmax
 
+from gttf_pyg._compat import Shadows, edge_mask
 from gttf_pyg._full_graph import LOOPS, RECEIVED
 from gttf_pyg._operators import Drawn, chebyshev, gcn
 from gttf_pyg._sampled import SampledEdgeIndex
@@ -21,37 +22,20 @@ class PatchedPropagate:
 
     def __init__(self, layer: Any) -> None:
         self.layer = layer
-        self._own: list[tuple[Any, str, Any]] = []
         self.propagate = layer.propagate
-        self.put(layer, "propagate", self)
+        self.shadows = Shadows()
+        self.shadows.put(layer, "propagate", self)
 
-    def put(self, module: Any, name: str, value: Any) -> None:
-        """Shadows an attribute of a module until `leave`."""
-        self._own.append((module, name, module.__dict__.get(name, self)))
-        module.__dict__[name] = value
-
-    def leave(self, count: int = 0) -> None:
-        """Gives all places back but the first `count`."""
-        while len(self._own) > count:
-            module, name, value = self._own.pop()
-            module.__dict__.pop(name, None)
-            if value is not self:
-                module.__dict__[name] = value
-
-    def explained(self, first: int, keep: Any, loops: int) -> int:
+    def fit_edge_mask(self, first: int, keep: Any, loops: int) -> int:
         """Fits the mask of an explainer, which has an entry per edge of the batch.
 
-        Returns how many places were taken before, for `leave`.
+        Returns how many attributes were hidden before, for `Shadows.restore`.
         """
-        layer, before = self.layer, len(self._own)
-        mask = layer._edge_mask
-        if not layer.explain or mask is None:
-            return before
-        mask = mask.sigmoid() if layer._apply_sigmoid else mask
-        mask = mask[first : first + keep.numel()][keep]
-        mask = torch.cat([mask, mask.new_ones(loops)])
-        self.put(layer, "_edge_mask", mask)
-        self.put(layer, "_apply_sigmoid", False)
+        before, mask = len(self.shadows), edge_mask(self.layer)
+        if mask is not None:
+            mask = mask[first : first + keep.numel()][keep]
+            mask = torch.cat([mask, mask.new_ones(loops)])
+            self.shadows.put_edge_mask(self.layer, mask)
         return before
 
 
@@ -80,9 +64,9 @@ class MatrixPropagate(PatchedPropagate):
             weight = torch.nn.functional.dropout(weight, p=self.layer.dropout)
         kwargs[self.weight_name] = weight
         every = torch.ones(count, dtype=torch.bool, device=index.device)
-        before = self.explained(first, every, index.shape[1] - count)
+        before = self.fit_edge_mask(first, every, index.shape[1] - count)
         out = self.propagate(index, size=size, **kwargs)
-        self.leave(before)
+        self.shadows.restore(before)
         return out
 
     def _entries(
@@ -141,23 +125,23 @@ class WeightedPropagate(PatchedPropagate):
         for name in _methods_with(type(layer), "softmax", "scatter"):
             known = names | {"scatter": self.scatter} if name == "aggregate" else names
             method = _with_names(getattr(type(layer), name), known)
-            self.put(layer, name, MethodType(method, layer))
+            self.shadows.put(layer, name, MethodType(method, layer))
         if self.rule.relations and "aggregate" in type(layer).__dict__:
-            self.put(layer, "aggregate", self.aggregate_by_type)
+            self.shadows.put(layer, "aggregate", self.aggregate_by_type)
         for part in layer.aggr_module.modules():
             if isinstance(part, aggr.MultiAggregation):
-                self.put(part, "fused_aggr", None)
+                self.shadows.put(part, "fused_aggr", None)
             elif isinstance(
                 part, aggr.SoftmaxAggregation | aggr.DegreeScalerAggregation
             ):
                 method = _with_names(type(part).forward, names)
-                self.put(part, "forward", MethodType(method, part))
+                self.shadows.put(part, "forward", MethodType(method, part))
         for part in leaves(layer):
             if not isinstance(part, aggr.SoftmaxAggregation):
-                self.put(part, "reduce", _Reduce(self, part.reduce))
+                self.shadows.put(part, "reduce", _Reduce(self, part.reduce))
         if hasattr(type(layer), "edge_update"):
             inner = torch.compiler.disable(layer.edge_updater)
-            self.put(layer, "edge_updater", inner)
+            self.shadows.put(layer, "edge_updater", inner)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
@@ -167,11 +151,11 @@ class WeightedPropagate(PatchedPropagate):
             kwargs["symnorm_weight"] = self._symmetric(edge_index, kwargs["x"])
         if kwargs.get("edge_type_ptr") is not None:
             self.per_type = None  # of all types at once
-        before, count = len(self._own), edge_index.shape[1]
+        before, count = len(self.shadows), edge_index.shape[1]
         if count >= self.kept:
-            before = self.explained(self.first, self.keep, count - self.kept)
+            before = self.fit_edge_mask(self.first, self.keep, count - self.kept)
         out = self.propagate(edge_index, size=size, **kwargs)
-        self.leave(before)
+        self.shadows.restore(before)
         self.step += 1
         return out
 
@@ -282,7 +266,7 @@ class JoinedPropagate(PatchedPropagate):
         super().__init__(layer)
         self.relations = relations
         method = _with_names(type(layer).message, {"softmax": self.softmax})
-        self.put(layer, "message", MethodType(method, layer))
+        self.shadows.put(layer, "message", MethodType(method, layer))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -43,10 +43,10 @@ class Graph(NamedTuple):
 class Options(NamedTuple):
     """How to read the graph; the words are those of PyG's sampler."""
 
-    time_attr: str | None
-    weight_attr: Any
-    is_sorted: bool
-    backward: bool
+    time_attr: str | None = None
+    weight_attr: Any = None
+    is_sorted: bool = False
+    backward: bool = False
 
 
 def rows_of(

@@ -8,6 +8,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
+from gttf_pyg._compat import in_backward, version_of, without_torch_function
 from gttf_pyg._full_graph import KINDS, FullGraph
 
 TYPE = "edge_type"  # the name that PyG's users give to types of edges
@@ -99,7 +100,7 @@ class Sample:
         """
         if self.hops is None:
             return 0, num_edges
-        if torch._C._current_graph_task_id() != -1:  # in the middle of `backward`
+        if in_backward():
             raise RuntimeError(
                 "'layerwise' must be False where layers are computed again, as with "
                 "torch.utils.checkpoint (got True); whose turn it is is not known then"
@@ -195,25 +196,25 @@ class SampledEdgeIndex(Tensor):
         """These edges with their sample."""
         found = edge_index.as_subclass(SampledEdgeIndex)
         found.sample = sample
-        found.version = None if found.is_inference() else found._version
+        found.version = version_of(found)
         return found
 
     @property
     def as_drawn(self) -> bool:
         """Whether nobody has changed the edges in place, where torch counts that."""
-        return self.version is None or self.version == self._version
+        return self.version is None or self.version == version_of(self)
 
     @property
     def plain(self) -> Tensor:
         """The same memory as an ordinary tensor."""
-        with torch._C.DisableTorchFunctionSubclass():
+        with without_torch_function():
             return self.as_subclass(Tensor)
 
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        with torch._C.DisableTorchFunctionSubclass():
+        with without_torch_function():
             found = func(*args, **(kwargs or {}))
         kind = type(found)
         if kind is Tensor or kind is SampledEdgeIndex:

@@ -194,7 +194,7 @@ class NodeColumns(FeatureStore):
 
     def __init__(self, store: Any, hidden: Mapping[Column, Any]) -> None:
         super().__init__()
-        self.__dict__.update(store=store, hidden=hidden)
+        self.store, self.hidden = store, hidden
 
     def get_all_tensor_attrs(self) -> list[Any]:
         """All that belongs to nodes."""

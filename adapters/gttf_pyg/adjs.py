@@ -9,11 +9,12 @@ from torch_geometric import loader as theirs
 from torch_geometric.loader.neighbor_sampler import Adj, EdgeIndex
 from torch_geometric.typing import SparseTensor
 
-from gttf_pyg._arguments import input_nodes_of, seeded
 from gttf_pyg._check import as_pairs
 from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._keys import batch_key
 from gttf_pyg._layerwise import sample_layers
+from gttf_pyg._options import seeded
+from gttf_pyg._seeds import input_nodes_of
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import as_dense, mistyped, shown, size
 
@@ -49,8 +50,6 @@ class NeighborSampler(theirs.NeighborSampler, SeededLoader):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        for ours in ("dataset", "collate_fn"):  # Lightning hands them back
-            kwargs.pop(ours, None)
         self.sizes, self.return_e_id = sizes, return_e_id
         self.transform = transform
         self.is_sparse_tensor = isinstance(edge_index, SparseTensor)

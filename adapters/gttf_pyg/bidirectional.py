@@ -16,11 +16,11 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _output
-from gttf_pyg._check import checked_edges, checked_nodes
 from gttf_pyg._compat import BOTH_WAYS
 from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import ONLY
+from gttf_pyg._seeds import checked_edges, checked_nodes
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import EdgeWeightBias, HeteroSubgraph, Subgraph
 from gttf_sampler.rooted import RootedSampler

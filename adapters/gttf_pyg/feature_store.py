@@ -49,7 +49,8 @@ class FileStore(FeatureStore, GraphStore):
             if adj is not None and adj.direction != "in":
                 fail("graph", "must have the direction 'in'", repr(adj.direction))
         rows = {kind: adj for kind, adj in typed.items() if adj is not None}
-        self.__dict__["sources"], self.__dict__["graphs"] = {}, rows
+        self.sources: dict[Key, Any] = {}
+        self.graphs: dict[Any, CompactAdj] = rows
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """One for every edge type."""

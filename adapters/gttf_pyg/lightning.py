@@ -1,16 +1,14 @@
 """LightningNodeData, LightningLinkData: PyG's data modules on our loaders."""
 
-import inspect
 from typing import Any
 
 import torch
 from torch_geometric.data import lightning as theirs
 from torch_geometric.sampler import BaseSampler
 
+from gttf_pyg._options import SAMPLING
 from gttf_pyg.loader import GTTFLinkLoader, GTTFLoader
 from gttf_pyg.sampler import GTTFSampler
-
-SAMPLING = set(inspect.signature(GTTFSampler).parameters) - {"data"}
 
 
 class LightningNodeData(theirs.LightningNodeData):
@@ -42,10 +40,22 @@ class LightningNodeData(theirs.LightningNodeData):
         eval_loader_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {k: v for k, v in locals().items() if k.startswith("input_")}
         sampler, rest = _sampler(data, loader, node_sampler, kwargs)
-        more = {"node_sampler": sampler, "eval_loader_kwargs": eval_loader_kwargs}
-        super().__init__(data, **given, loader=loader, **more, **rest)
+        super().__init__(
+            data,
+            input_train_nodes,
+            input_train_time,
+            input_val_nodes,
+            input_val_time,
+            input_test_nodes,
+            input_test_time,
+            input_pred_nodes,
+            input_pred_time,
+            loader,
+            sampler,
+            eval_loader_kwargs,
+            **rest,
+        )
 
     def dataloader(
         self,
@@ -101,10 +111,26 @@ class LightningLinkData(theirs.LightningLinkData):
         eval_loader_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {k: v for k, v in locals().items() if k.startswith("input_")}
         sampler, rest = _sampler(data, loader, link_sampler, kwargs)
-        more = {"link_sampler": sampler, "eval_loader_kwargs": eval_loader_kwargs}
-        super().__init__(data, **given, loader=loader, **more, **rest)
+        super().__init__(
+            data,
+            input_train_edges,
+            input_train_labels,
+            input_train_time,
+            input_val_edges,
+            input_val_labels,
+            input_val_time,
+            input_test_edges,
+            input_test_labels,
+            input_test_time,
+            input_pred_edges,
+            input_pred_labels,
+            input_pred_time,
+            loader,
+            sampler,
+            eval_loader_kwargs,
+            **rest,
+        )
 
     def dataloader(
         self,

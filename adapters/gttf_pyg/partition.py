@@ -20,6 +20,7 @@ from torch_geometric.data.storage import (
     NodeStorage,
 )
 
+from gttf_pyg._compat import store_of
 from gttf_pyg._graph import from_data
 from gttf_pyg._rows import ONLY, Options
 from gttf_sampler._check import fail, mistyped, shown
@@ -95,7 +96,7 @@ def whole_of(data: Any, weight_attr: str | None, time_attr: str | None) -> Whole
             mistyped(name, "must be the name of an attribute", shown(value))
     if not any(name in store for store in data.edge_stores for name in EDGES):
         fail("data", "must have edges", shown(data))
-    adjs = from_data(data, Options(time_attr, weight_attr, False, False)).adjs
+    adjs = from_data(data, Options(time_attr, weight_attr)).adjs
     ends = {end for kind in adjs for end in (kind[0], kind[2])}
     features, left_out = {}, []
     known = {*EDGES, weight_attr, time_attr, "num_nodes"}
@@ -113,7 +114,7 @@ def whole_of(data: Any, weight_attr: str | None, time_attr: str | None) -> Whole
 def _stores(data: Any) -> Iterator[tuple[Any, Any]]:
     """(type, store) of all there is; a `Data` has one store, of type ""."""
     if isinstance(data, Data):
-        yield "", data._store
+        yield "", store_of(data)
         return
     yield from data.node_items()
     yield from data.edge_items()

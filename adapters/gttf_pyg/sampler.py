@@ -33,11 +33,8 @@ from gttf_pyg._check import (
     DIRECTIONS,
     STRATEGIES,
     check_window,
-    checked_edges,
-    checked_nodes,
     first_used,
     name_or_none,
-    seed_times,
     weight_names,
 )
 from gttf_pyg._compat import reverse_edge_type
@@ -45,10 +42,11 @@ from gttf_pyg._fanouts import as_lists, fanouts_of, shares_of
 from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._layerwise import sample_layers
 from gttf_pyg._limit import checked_limit, limited
-from gttf_pyg._mixed import MixedNodes, sample_mixed
 from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
 from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import ONLY, EdgeType, Options
+from gttf_pyg._seeds import checked_edges, checked_nodes, seed_times
+from gttf_pyg._typed_seeds import TypedNodes, sample_typed
 from gttf_sampler import BiasFn, CompactAdj
 from gttf_sampler._check import device_or_none, one_of, shown, yes_or_no
 from gttf_sampler.distributed import PartitionedAdj
@@ -238,8 +236,8 @@ class GTTFSampler(sampler.NeighborSampler):
         self, inputs: NodeSamplerInput
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around some nodes."""
-        if isinstance(inputs, MixedNodes):
-            return self._finished(sample_mixed(inputs, self._limited))
+        if isinstance(inputs, TypedNodes):
+            return self._finished(sample_typed(inputs, self._limited))
         return self._finished(node_sample(checked_nodes(inputs), self._limited))
 
     def sample_from_edges(
@@ -319,7 +317,7 @@ class GTTFSampler(sampler.NeighborSampler):
             return _output.from_subgraph(found, adj, self._backward)
         rooted = self._engine()
         if self.subgraph_type == SubgraphType.induced:
-            drawn = rooted(
+            drawn: Any = rooted(
                 seeds if rooted.typed else seeds[""],
                 bias=bias if rooted.typed else bias.get(ONLY),
                 generator=batch_key(),

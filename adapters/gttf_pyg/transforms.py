@@ -168,7 +168,7 @@ class GTTFNorm(BaseTransform):
     def __init__(self, data: Data, scheme: str = "unbiased") -> None:
         one_of("scheme", scheme, SCHEMES)
         _check_homogeneous(data)
-        options = Options(None, None, False, False)
+        options = Options()
         (adj,) = _graph.from_data(data, options).adjs.values()
         self.weights = GCNWeights(adj, scheme, edge_columns(data))
 

@@ -192,7 +192,7 @@ class DegreeCorrection:
         """Restores `propagate`; a forward hook, called after errors as well."""
         found = layer.__dict__.get("propagate")
         if isinstance(found, PatchedPropagate):
-            found.leave()
+            found.shadows.restore()
 
     def _concerned(self, layer: Any, rule: Rule, edges: SampledEdgeIndex) -> bool:
         """Whether messages must be weighed, or are right as they are."""

@@ -1,0 +1,317 @@
+"""Batches: a sample joined with its features, and the metadata of its seeds.
+
+PyG's `filter_fn` goes through every attribute of every store by way of several calls
+each, and copies the edges once more. Here rows are gathered into memory that was used
+before, and edges stay where they were drawn. `tests/pyg/test_filter.py` compares the
+two.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.loader.utils import filter_custom_hetero_store, filter_custom_store
+from torch_geometric.sampler import SamplerOutput
+
+from gttf_pyg._check import NOT_UNIFORM, SCHEMES, first_used
+from gttf_pyg._compat import base_of, edge_stores, mapping_of, node_stores, store_of
+from gttf_pyg._features import (
+    RowGather,
+    Rows,
+    has_sources,
+    is_source,
+    of_edges,
+    sources_of,
+)
+from gttf_pyg._stores import NodeColumns, edge_features
+from gttf_pyg.sampler import GTTFSampler
+from gttf_pyg.transforms import GCNWeights, edge_columns
+from gttf_sampler._backends.memory import IDS
+from gttf_sampler._check import fail, one_of
+from gttf_sampler._loading.lane import lane_under_way
+
+
+def join(
+    data: Any, out: Any, device: torch.device | None = None, uva: bool = False
+) -> Any:
+    """The part of `data` that was sampled, without the metadata of its seeds.
+
+    Args:
+        data: what was sampled from.
+        out: what was sampled.
+        device: where the batch is wanted; None leaves each part where it is.
+        uva: whether the device reads features of the host where they are.
+    """
+    made, rows = copy.copy(data), RowGather(lane_under_way(), device, uva)
+    none = torch.empty(0, dtype=torch.int64)
+    for kind, store in node_stores(data).items():
+        told = mapping_of(node_stores(made)[kind])
+        _join_nodes(data, store, told, _part(out.node, kind, none), rows)
+    for kind, store in edge_stores(data).items():
+        told = mapping_of(edge_stores(made)[kind])
+        ends = _part(out.row, kind, none), _part(out.col, kind, none)
+        _join_edges(data, store, told, ends, _part(out.edge, kind, none), rows)
+    rows.gather()  # before the names that a batch uses for something else
+    return _set_sample(made, out)
+
+
+def _part(values: Any, kind: Any, missing: Any) -> Any:
+    """What a sample has of one type; a sample without types has one part."""
+    if kind is None or values is None:
+        return values
+    return values.get(kind, missing)
+
+
+def _join_nodes(
+    data: Any, store: Any, told: dict[str, Any], node: Tensor, rows: RowGather
+) -> None:
+    """Sets all attributes of nodes."""
+    for key, value in mapping_of(store).items():
+        if key == "num_nodes":
+            told[key] = node.numel()
+        elif is_source(value):
+            if not of_edges(store, key):
+                rows.fetched.append(Rows(value, node, told, key))
+        elif store.is_node_attr(key):
+            rows.select(data, store, Rows(value, node, told, key))
+    told.setdefault("n_id", node)
+
+
+def _join_edges(
+    data: Any,
+    store: Any,
+    told: dict[str, Any],
+    ends: tuple[Tensor, Tensor],
+    edge: Tensor | None,
+    rows: RowGather,
+) -> None:
+    """Sets the ends of the edges, and all of their attributes."""
+    for key, value in mapping_of(store).items():
+        if key == "edge_index":
+            told[key] = edge_index_of(*ends).to(rows.device or value.device)
+            continue
+        fetched = is_source(value)
+        if not (of_edges(store, key) if fetched else store.is_edge_attr(key)):
+            continue
+        if edge is None:
+            told.pop(key, None)
+        elif fetched:
+            rows.fetched.append(Rows(value, edge, told, key))
+        else:
+            rows.select(data, store, Rows(value, edge, told, key))
+    if edge is not None:
+        told.setdefault("e_id", edge)
+
+
+def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
+    """int64 [2, e]: a view if the two stand behind one another in one memory."""
+    size, memory = row.numel(), base_of(row)
+    behind = col.data_ptr() - row.data_ptr() == size * row.element_size()
+    if size and behind and memory is not None and memory is base_of(col):
+        return row.as_strided((2, size), (size, 1))
+    if row.device.type != "cpu" or row.dtype != IDS.dtype:
+        return torch.stack([row, col])
+    return torch.stack([row, col], out=IDS.make(2 * size).view(2, size))
+
+
+def join_stores(loader: Any, out: Any, sampler: Any, set_metadata: Any) -> Any:
+    """The batch of a loader of stores, with its features of nodes and of edges.
+
+    PyG gathers the features of edges by node where there are no types, and leaves them
+    out where there are (its issue 9566).
+
+    Args:
+        loader: with the `edge_columns` of its stores.
+        out: what was sampled.
+        sampler: what has sampled it.
+        set_metadata: a function of (data, metadata, type of the seeds).
+    """
+    if loader.transform_sampler_output:
+        out = loader.transform_sampler_output(out)
+    features, graphs = loader.data
+    typed = not isinstance(out, SamplerOutput)
+    edges = _edge_ids(out, getattr(sampler, "edge_permutation", None))
+    select = filter_custom_hetero_store if typed else filter_custom_store
+    columns = loader.edge_columns
+    parts = out.node, out.row, out.col, out.edge, loader.custom_cls
+    data = select(NodeColumns(features, columns), graphs, *parts)
+    for kind, name, rows in edge_features(features, columns, edges):
+        (data[kind] if typed else data)[name] = rows
+    ids = {"n_id": out.node if typed else {None: out.node}, "e_id": edges}
+    for name, parts_of in ids.items():
+        for kind, values in parts_of.items():
+            if values is not None:
+                store = data[kind] if typed else store_of(data)
+                mapping_of(store).setdefault(name, values)
+    kind = loader.input_data.input_type
+    data = set_metadata(_set_sample(data, out), out.metadata, kind)
+    return data if loader.transform is None else loader.transform(data)
+
+
+def _edge_ids(out: Any, perm: Any) -> dict[Any, Tensor | None]:
+    """The edges of a sample by edge type, as positions among those that are stored."""
+    if isinstance(out, SamplerOutput):
+        found, perm = {None: out.edge}, {None: perm}
+    else:
+        found, perm = out.edge or {}, perm or {}
+    return {
+        kind: edge
+        if edge is None or perm.get(kind) is None
+        else perm[kind][edge.to(torch.int64)]
+        for kind, edge in found.items()
+    }
+
+
+def _set_sample(made: Any, out: Any) -> Any:
+    """Sets the attributes of a sample beside its nodes and edges."""
+    nodes, edges = node_stores(made), edge_stores(made)
+    names = {
+        "batch": (nodes, out.batch),
+        "num_sampled_nodes": (nodes, out.num_sampled_nodes),
+        "num_sampled_edges": (edges, out.num_sampled_edges),
+    }
+    for name, (stores, values) in names.items():
+        if isinstance(out, SamplerOutput):
+            _set(mapping_of(stores[None]), name, values)
+            continue
+        for kind, value in (values or {}).items():
+            if kind in stores:
+                mapping_of(stores[kind])[name] = value
+    if out.orig_row is None or out.orig_col is None:
+        return made
+    if isinstance(out, SamplerOutput):
+        made._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
+        return made
+    for kind in out.orig_row:
+        ends = out.orig_row[kind], out.orig_col[kind]
+        edges[kind]._orig_edge_index = torch.stack(ends)
+    return made
+
+
+def _set(told: dict[str, Any], name: str, value: Any) -> None:
+    """Sets an attribute as PyG does: None takes it away."""
+    if value is None:
+        told.pop(name, None)
+    else:
+        told[name] = value
+
+
+def set_nodes(data: Any, metadata: Any, kind: str | None) -> Any:
+    """Sets the metadata of seeds; `kind` is their type, if there are any."""
+    told = mapping_of(store_of(data) if kind is None else data[kind])
+    input_id, seed_time = metadata
+    _set(told, "input_id", input_id)
+    _set(told, "seed_time", seed_time)
+    told["batch_size"] = input_id.size(0)
+    return data
+
+
+class LinkMetadata(NamedTuple):
+    """The metadata of seed edges, in the order of PyG's `edge_sample`."""
+
+    input_id: Tensor | None
+    edge_label_index: Tensor
+    edge_label: Tensor | None
+    time: Tensor | None
+
+
+class TripletMetadata(NamedTuple):
+    """The metadata of triplets, in the order of PyG's `edge_sample`."""
+
+    input_id: Tensor | None
+    src_index: Tensor
+    dst_pos_index: Tensor
+    dst_neg_index: Tensor
+    time: Tensor | None
+
+
+def set_links(data: Any, metadata: Any, kind: Any, triplets: bool) -> Any:
+    """Sets the metadata of seed edges; `kind` is their type, if there are any."""
+    own = data if kind is None else data[kind]
+    if not triplets:
+        told = LinkMetadata(*metadata)
+        own.input_id, own.edge_label_index = told.input_id, told.edge_label_index
+        own.edge_label, own.edge_label_time = told.edge_label, told.time
+        return data
+    three = TripletMetadata(*metadata)
+    own.input_id = three.input_id
+    source, target = (data, data) if kind is None else (data[kind[0]], data[kind[-1]])
+    source.src_index, source.seed_time = three.src_index, three.time
+    target.dst_pos_index = three.dst_pos_index
+    target.dst_neg_index = three.dst_neg_index
+    target.seed_time = three.time
+    if kind is None or kind in data.edge_types:  # the data may have brought its own
+        del own.edge_label_index
+        del own.edge_label_time
+    return data
+
+
+def check_sources(data: Any, sampler: Any, joins: bool) -> None:
+    """Refuses features that no batch could be given, or that miss rows."""
+    if not has_sources(data):
+        return
+    if not isinstance(sampler, GTTFSampler) or not joins:
+        what = type(sampler).__name__ if joins else type(data).__name__
+        rule = "must be a 'Data' or 'HeteroData' with an edge_index, for a GTTFSampler"
+        fail("data", rule, f"{what}, with features on disk")
+    for store in data.stores:
+        for key, value in sources_of(store):
+            edges = of_edges(store, key)
+            wanted = store.num_edges if edges else store.num_nodes
+            if len(value) != wanted:
+                each = "edge" if edges else "node"
+                fail(key, f"must have one row per {each}, {wanted} in all", len(value))
+
+
+class Finish:
+    """The device, then GCN weights, the dtype of edges, the user's own transform."""
+
+    def __init__(
+        self,
+        weights: GCNWeights | None,
+        device: torch.device | str | None,
+        transform: Callable[[Any], Any] | None,
+        index_dtype: torch.dtype | None = None,
+    ) -> None:
+        self.index_dtype = index_dtype
+        self.weights, self.transform = weights, transform
+        self.device = None if device is None else torch.device(device)
+
+    def __call__(self, data: Any) -> Any:
+        """The finished batch."""
+        if self.device is not None:
+            data = data.to(self.device, non_blocking=True)
+        lane = lane_under_way()
+        if lane is not None and (self.weights or self.transform) is not None:
+            lane.settle(data)
+        if self.weights is not None:
+            data = self.weights(data)
+        if self.index_dtype is not None:
+            for store in data.edge_stores:
+                if "edge_index" in store:
+                    store.edge_index = store.edge_index.to(self.index_dtype)
+        return data if self.transform is None else self.transform(data)
+
+
+def gcn_weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
+    """The weights of `normalize`, if they mean something for this sampler."""
+    one_of("normalize", scheme, SCHEMES)
+    if not isinstance(data, Data) or "edge_index" not in data:
+        rule = "must be None unless the data is a 'Data' with an edge_index"
+        fail("normalize", rule, type(data).__name__, "normalise in the model")
+    if not isinstance(sampler, GTTFSampler):
+        rule = "must be None unless the 'neighbor_sampler' is a GTTFSampler"
+        fail("normalize", rule, type(sampler).__name__)
+    (adj,) = sampler.adjs.values()
+    taken = [name for name in ("edge_weight", "n_id", "e_id") if name in data]
+    if taken:
+        rule = f"must be None where the data has a {taken[0]!r} of its own"
+        fail("normalize", rule, repr(scheme))
+    names = ("subgraph_type", "sample_direction", *NOT_UNIFORM, "layerwise")
+    if used := first_used(sampler, *names):
+        rule = "must be None unless neighbours are drawn uniformly"
+        fail("normalize", rule, f"{scheme!r} with {used!r}")
+    return GCNWeights(adj, scheme, edge_columns(data))

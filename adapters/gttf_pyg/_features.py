@@ -1,0 +1,151 @@
+"""Feature rows of a batch: which attributes have them, and their gathering at once."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader.utils import index_select
+
+from gttf_pyg._compat import mapping_of, type_of
+from gttf_sampler._loading.lane import Lane
+from gttf_sampler.features import RowSource
+from gttf_sampler.gather import gather_columns, gathers_into
+
+
+def can_join(data: Any) -> bool:
+    """Whether `join` knows the data; stores and sparse matrices are left to PyG.
+
+    A subclass may have properties that are set in ways of their own.
+    """
+    if type(data) not in (Data, HeteroData):
+        return False
+    return not any("adj_t" in store for store in data.edge_stores)
+
+
+def is_source(value: Any) -> bool:
+    """Whether rows of `value` are fetched when a batch needs them."""
+    if type(value) is Tensor or not isinstance(value, RowSource):
+        return False
+    return callable(value.rows)  # and no column of that name
+
+
+def of_edges(store: Any, key: str) -> bool:
+    """Whether an attribute with rows belongs to edges; PyG goes by its name as well."""
+    kind = type_of(store)
+    return "edge" in key if kind is None else isinstance(kind, tuple)
+
+
+def has_sources(data: Any) -> bool:
+    """Whether some attributes of the data are fetched, from a disk or elsewhere."""
+    known = isinstance(data, Data | HeteroData)
+    return known and any(True for store in data.stores for _ in sources_of(store))
+
+
+def sources_of(store: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes of a store that are fetched."""
+    for key, value in mapping_of(store).items():
+        if is_source(value):
+            yield key, value
+
+
+def sized(data: Any) -> Any:
+    """The data, with as many nodes as its features have rows.
+
+    PyG counts the rows of tensors, and of nothing else.
+    """
+    if not has_sources(data):
+        return data
+    data = copy.copy(data)
+    for store in data.node_stores:
+        if "num_nodes" not in store:
+            rows = [len(v) for k, v in sources_of(store) if not of_edges(store, k)]
+            if rows:
+                store.num_nodes = rows[0]
+    return data
+
+
+class Rows(NamedTuple):
+    """Rows of one attribute: `values[ids]` becomes `told[key]`."""
+
+    values: Any
+    ids: Tensor
+    told: dict[str, Any]
+    key: str
+
+
+class RowGather:
+    """All rows of features that a batch needs, gathered at once.
+
+    Args:
+        lane: the streams on which a device gets its batches, if there are any.
+        device: where the batch is wanted; None where its parts are.
+        uva: whether the device reads features of the host where they are.
+
+    Attributes:
+        here: rows that are gathered where they are.
+        there: rows that the host gathers and a device gets.
+        fetched: rows that a `RowSource` reads.
+    """
+
+    def __init__(
+        self, lane: Lane | None, device: torch.device | None, uva: bool
+    ) -> None:
+        self.lane, self.device, self.uva = lane, device, uva
+        self.here: list[Rows] = []
+        self.there: list[Rows] = []
+        self.fetched: list[Rows] = []
+
+    def select(self, data: Any, store: Any, rows: Rows) -> None:
+        """Notes rows of an attribute, or selects them now if nothing gathers them."""
+        dim = data.__cat_dim__(rows.key, rows.values, store)
+        if type(rows.values) is Tensor and dim == 0 and self.add(rows):
+            return
+        device = getattr(rows.values, "device", None)
+        index = rows.ids.to(device if isinstance(device, torch.device) else "cpu")
+        rows.told[rows.key] = index_select(rows.values, index, dim)
+
+    def add(self, rows: Rows) -> bool:
+        """Notes rows of a tensor; False if they have to be selected otherwise."""
+        lane, values, index = self.lane, rows.values, rows.ids
+        if values.device == index.device:
+            if lane is not None and values.device.type == lane.device.type:
+                lane.reads([values])
+            self.here.append(rows)
+        elif (
+            lane is None
+            or self.device is None
+            or not gathers_into(values)
+            or index.device.type != lane.device.type
+        ):
+            return False
+        elif self.uva:
+            self.here.append(rows._replace(values=lane.mapped(values)))
+        else:
+            self.there.append(rows)
+        return True
+
+    def gather(self) -> None:
+        """Puts the rows where they belong."""
+        for rows in self.fetched:
+            ids = rows.ids.to("cpu", torch.int64).contiguous()
+            found = rows.values.rows(ids)
+            found = found if self.device is None else found.to(self.device)
+            rows.told[rows.key] = found
+        columns = [(rows.values, rows.ids) for rows in self.here]
+        _put(self.here, gather_columns(columns))
+        if self.lane is not None and self.there:
+            known: dict[int, Tensor] = {}  # nodes may index many columns
+            for rows in self.there:
+                if id(rows.ids) not in known:
+                    known[id(rows.ids)] = rows.ids.cpu()
+            columns = [(rows.values, known[id(rows.ids)]) for rows in self.there]
+            _put(self.there, self.lane.upload(columns))
+
+
+def _put(wanted: list[Rows], found: list[Tensor]) -> None:
+    """Sets the attributes of a batch to what was gathered for them."""
+    for rows, value in zip(wanted, found, strict=True):
+        rows.told[rows.key] = value

@@ -19,16 +19,17 @@ from torch_geometric.sampler import SamplerOutput
 from gttf_pyg._check import NOT_UNIFORM, SCHEMES, first_used
 from gttf_pyg._compat import base_of, edge_stores, mapping_of, node_stores, store_of
 from gttf_pyg._features import (
+    NodeColumns,
     RowGather,
     Rows,
+    edge_features,
     has_sources,
     is_source,
     of_edges,
     sources_of,
 )
-from gttf_pyg._stores import NodeColumns, edge_features
 from gttf_pyg.sampler import GTTFSampler
-from gttf_pyg.transforms import GCNWeights, edge_columns
+from gttf_pyg.transforms import GCNWeights, edge_attributes
 from gttf_sampler._backends.memory import IDS
 from gttf_sampler._check import fail, one_of
 from gttf_sampler._loading.lane import lane_under_way
@@ -314,4 +315,4 @@ def gcn_weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
     if used := first_used(sampler, *names):
         rule = "must be None unless neighbours are drawn uniformly"
         fail("normalize", rule, f"{scheme!r} with {used!r}")
-    return GCNWeights(adj, scheme, edge_columns(data))
+    return GCNWeights(adj, scheme, edge_attributes(data))

@@ -1,6 +1,6 @@
 """Checks of arguments and seeds, in PyG's words; the engine's checks do the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -27,6 +27,14 @@ class MissingError(KeyError, ValueError):
     """What PyG raises as a KeyError, with the words of a ValueError."""
 
     __str__ = Exception.__str__  # a KeyError shows its text as Python would write it
+
+
+def missing(argument: str, name: str, known: Iterable[str]) -> MissingError:
+    """The error for an attribute that the data does not have."""
+    return MissingError(
+        f"'{argument}' must name an attribute of the data (got {name!r}); there are "
+        f"{list(known)}"
+    )
 
 
 def ids(name: str, value: Any) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gttf_pyg._attached import row_chunks
+from gttf_pyg._rows import row_chunks
 from gttf_sampler import CompactAdj
 
 # Sums per node, of the edge weights of some name; the name None counts edges.

@@ -1,4 +1,4 @@
-"""What the engine sampled, in the words of PyG."""
+"""SamplerOutput of PyG, from the subgraphs of the engine."""
 
 import copy
 from collections.abc import Mapping
@@ -12,73 +12,50 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import EdgeType
 from gttf_sampler import CompactAdj, HeteroSubgraph, Neighborhood, Subgraph
-from gttf_sampler.rooted import Rooted
 
 
-def from_subgraph(found: Subgraph, adj: CompactAdj, backward: bool) -> SamplerOutput:
-    """A SamplerOutput whose edges are positions in the caller's edge_index."""
-    row, col = (found.col, found.row) if backward else (found.row, found.col)
-    return SamplerOutput(
-        node=found.node,
-        row=row,
-        col=col,
-        edge=_original(adj, found.edge),
-        batch=found.batch,
-        num_sampled_nodes=found.num_sampled_nodes,
-        num_sampled_edges=found.num_sampled_edges,
-    )
-
-
-def from_hetero_subgraph(
-    found: HeteroSubgraph,
-    adjs: dict[EdgeType, CompactAdj],
+def from_subgraph(
+    found: Subgraph | HeteroSubgraph,
+    adjs: Mapping[EdgeType, CompactAdj],
     backward: bool,
-) -> HeteroSamplerOutput:
-    """A heterogeneous sample in the words of PyG, with the relations of `adjs`."""
-    name = reverse_edge_type if backward else (lambda kind: kind)
-    row, col = (found.col, found.row) if backward else (found.row, found.col)
-    counts = found.num_sampled_edges
-    return HeteroSamplerOutput(
-        node=dict(found.node),
-        row={name(kind): row[kind] for kind in adjs},
-        col={name(kind): col[kind] for kind in adjs},
-        edge={name(kind): _original(adjs[kind], found.edge[kind]) for kind in adjs},
-        batch=None if found.batch is None else dict(found.batch),
-        num_sampled_nodes=found.num_sampled_nodes,
-        num_sampled_edges=counts and {name(kind): counts[kind] for kind in adjs},
-    )
-
-
-def from_rooted(
-    found: Rooted, named: tuple[list[EdgeType], list[str]] | None, backward: bool
+    *,
+    original: bool = False,
 ) -> SamplerOutput | HeteroSamplerOutput:
-    """The arrays of a sample in the words of PyG.
+    """A sample in the words of PyG: edges are positions in the caller's edge_index.
 
     Args:
-        found: with edges that are positions in the caller's edge_index.
-        named: the names of relations and node types; None if there are no types.
+        found: what was drawn.
+        adjs: the rows of the relations that the output has.
         backward: whether rows are those of the reversed graph.
+        original: whether edges have the caller's positions already.
     """
-    row, col = (found.col, found.row) if backward else (found.row, found.col)
-    if named is None:
+    row: Any = found.col if backward else found.row
+    col: Any = found.row if backward else found.col
+    counts: Any = found.num_sampled_edges
+    if isinstance(found, Subgraph):
+        (adj,) = adjs.values()
+        edge = found.edge if original else adj.original_edge(found.edge).long()
         return SamplerOutput(
-            node=found.node[0],
-            row=row[0],
-            col=col[0],
-            edge=found.edge[0],
-            batch=None if found.root is None else found.root[0],
-            num_sampled_nodes=found.num_nodes[0],
-            num_sampled_edges=found.num_edges[0],
+            node=found.node,
+            row=row,
+            col=col,
+            edge=edge,
+            batch=found.batch,
+            num_sampled_nodes=found.num_sampled_nodes,
+            num_sampled_edges=counts,
         )
-    roots, (names, kinds) = found.root, named
+    name = {kind: reverse_edge_type(kind) if backward else kind for kind in adjs}
+    edges = found.edge
+    if not original:
+        edges = {k: adj.original_edge(edges[k]).long() for k, adj in adjs.items()}
     return HeteroSamplerOutput(
-        node=dict(zip(kinds, found.node, strict=True)),
-        row=dict(zip(names, row, strict=False)),  # loose types have none
-        col=dict(zip(names, col, strict=False)),
-        edge=dict(zip(names, found.edge, strict=False)),
-        batch=None if roots is None else dict(zip(kinds, roots, strict=True)),
-        num_sampled_nodes=dict(zip(kinds, found.num_nodes, strict=True)),
-        num_sampled_edges=dict(zip(names, found.num_edges, strict=False)),
+        node=dict(found.node),
+        row={name[kind]: row[kind] for kind in adjs},
+        col={name[kind]: col[kind] for kind in adjs},
+        edge={name[kind]: edges[kind] for kind in adjs},
+        batch=None if found.batch is None else dict(found.batch),
+        num_sampled_nodes=found.num_sampled_nodes,
+        num_sampled_edges=counts and {name[kind]: counts[kind] for kind in adjs},
     )
 
 
@@ -98,11 +75,6 @@ def to_bidirectional(out: Any, keep_orig_edges: bool) -> Any:
     else:
         result.num_sampled_nodes = result.num_sampled_edges = None
     return result
-
-
-def _original(adj: CompactAdj, edge: Tensor) -> Tensor:
-    """int64 [e], positions in the caller's edge_index."""
-    return adj.original_edge(edge).long()
 
 
 def induced(
@@ -126,7 +98,7 @@ def induced(
         one = found.induced(adjs[only])
         kept = _admitted(biases[only], adjs[only], one.node, one.batch, one)
         one = replace(one, row=one.row[kept], col=one.col[kept], edge=one.edge[kept])
-        return from_subgraph(one, adjs[only], backward)
+        return from_subgraph(one, adjs, backward)
     every = found.induced({**adjs, **loose})
     row, col, edge = dict(every.row), dict(every.col), dict(every.edge)
     for kind, adj in adjs.items():
@@ -138,7 +110,7 @@ def induced(
             part[kind][kept] for part in (row, col, edge)
         )
     every = replace(every, row=row, col=col, edge=edge)
-    return from_hetero_subgraph(every, dict(adjs), backward)
+    return from_subgraph(every, adjs, backward)
 
 
 class Ends(NamedTuple):

@@ -1,4 +1,4 @@
-"""NeighborSampler of old: a bipartite (edge_index, e_id, size) per layer."""
+"""NeighborSampler of old: neighbours drawn anew for every layer, a graph for each."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from torch_geometric.typing import SparseTensor
 from gttf_pyg._check import as_pairs
 from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._keys import batch_key
-from gttf_pyg._layerwise import sample_layers
 from gttf_pyg._options import seeded
 from gttf_pyg._seeds import input_nodes_of
+from gttf_pyg.sampler import sample_layers
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import as_dense, mistyped, shown, size
 
@@ -115,7 +115,7 @@ def _fanouts(sizes: Any) -> list[int]:
 
 
 def _count(pairs: Tensor, node_idx: Any, num_nodes: int | None) -> int:
-    """How many nodes there are, guessed as PyG does where nobody says."""
+    """The number of nodes, guessed as PyG does where nobody says."""
     if num_nodes is not None:
         return size("num_nodes", num_nodes)
     top = int(pairs.max()) + 1 if pairs.numel() else 0

@@ -17,15 +17,14 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _graph, _output
-from gttf_pyg._attached import detached
 from gttf_pyg._batch import join_stores, set_nodes
+from gttf_pyg._features import edge_columns
 from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._options import seeded
-from gttf_pyg._planned import negatives_of
-from gttf_pyg._rows import Options
+from gttf_pyg._rows import Options, detached
 from gttf_pyg._seeds import checked_edges, checked_nodes, input_nodes_of
-from gttf_pyg._stores import edge_columns
+from gttf_pyg.negatives import negatives_of
 from gttf_sampler._check import size, yes_or_no
 from gttf_sampler.rooted import BudgetSampler
 
@@ -100,7 +99,7 @@ class HGTSampler(their_samplers.HGTSampler):
         found = self._draw(
             {kind: ids.to(torch.int64) for kind, ids in seed.items()}, batch_key()
         )
-        out = _output.from_hetero_subgraph(found, self.adjs, backward=False)
+        out: Any = _output.from_subgraph(found, self.adjs, backward=False)
         out.num_sampled_nodes = None  # PyG's sampler tells nobody
         return out
 

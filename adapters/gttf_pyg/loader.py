@@ -12,7 +12,6 @@ from torch_geometric.sampler import NegativeSampling
 from torch_geometric.sampler.base import SubgraphType
 
 from gttf_pyg._annotate import Annotator, BatchIterator
-from gttf_pyg._attached import detached
 from gttf_pyg._batch import (
     Finish,
     check_sources,
@@ -21,13 +20,13 @@ from gttf_pyg._batch import (
     set_links,
     set_nodes,
 )
-from gttf_pyg._features import can_join, has_sources, sized
+from gttf_pyg._features import can_join, edge_columns, has_sources, sized
 from gttf_pyg._keyed_loader import settings_of
 from gttf_pyg._keys import KeyedCollate, weakly
 from gttf_pyg._options import LoaderOptions
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
+from gttf_pyg._rows import detached
 from gttf_pyg._seeds import edge_label_index_of, input_nodes_of
-from gttf_pyg._stores import edge_columns
 from gttf_pyg._threads import COLLATES, only_ours
 from gttf_pyg._typed_seeds import (
     first_of,

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
-from gttf_pyg._attached import plain
 from gttf_pyg._check import as_pairs, as_reals
 from gttf_pyg._keys import uniform_nodes
+from gttf_pyg._rows import plain
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
 from gttf_sampler._check import (
     at_least,

@@ -1,7 +1,7 @@
 """GTTFSampler: PyG's neighbour sampler on the engine of this package."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,14 +20,16 @@ from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _graph, _output
-from gttf_pyg._attached import copied, detached
 from gttf_pyg._bias import (
+    as_lists,
     bias_of_batch,
     bias_of_options,
     check_together,
     checked_bias,
+    fanouts_of,
     named_edges,
     seed_edges,
+    shares_of,
 )
 from gttf_pyg._check import (
     DIRECTIONS,
@@ -37,17 +39,14 @@ from gttf_pyg._check import (
     name_or_none,
     weight_names,
 )
-from gttf_pyg._compat import reverse_edge_type
-from gttf_pyg._fanouts import as_lists, fanouts_of, shares_of
 from gttf_pyg._keys import batch_key, use_key
-from gttf_pyg._layerwise import sample_layers
 from gttf_pyg._limit import checked_limit, limited
 from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
-from gttf_pyg._planned import negatives_of
-from gttf_pyg._rows import ONLY, EdgeType, Options
+from gttf_pyg._rows import ONLY, EdgeType, Options, copied, detached
 from gttf_pyg._seeds import checked_edges, checked_nodes, seed_times
 from gttf_pyg._typed_seeds import TypedNodes, sample_typed
-from gttf_sampler import BiasFn, CompactAdj
+from gttf_pyg.negatives import negatives_of
+from gttf_sampler import BiasFn, CompactAdj, Subgraph, random, sample_rooted
 from gttf_sampler._check import device_or_none, one_of, shown, yes_or_no
 from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.rooted import RootedSampler
@@ -312,27 +311,22 @@ class GTTFSampler(sampler.NeighborSampler):
         }
         if self.layerwise and self._fanouts[ONLY]:
             adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
-            how = bias.get(ONLY), self.replace, batch_key()
-            found = sample_layers(adj, seeds[""], fanouts, *how)
-            return _output.from_subgraph(found, adj, self._backward)
+            own, key = bias.get(ONLY), batch_key()
+            found = sample_layers(adj, seeds[""], fanouts, own, self.replace, key)
+            return _output.from_subgraph(found, self.adjs, self._backward)
         rooted = self._engine()
         if self.subgraph_type == SubgraphType.induced:
-            drawn: Any = rooted(
-                seeds if rooted.typed else seeds[""],
-                bias=bias if rooted.typed else bias.get(ONLY),
-                generator=batch_key(),
-            )
+            start = seeds if rooted.typed else seeds[""]
+            by = bias if rooted.typed else bias.get(ONLY)
+            drawn: Any = rooted(start, bias=by, generator=batch_key())
             admitted = {  # all but the user's bias
                 kind: bias_of_options(self, kind, time, hidden.get(kind))
                 for kind in self.adjs
             }
-            return _output.induced(
-                drawn, self.adjs, self._loose, admitted, self._backward
-            )
-        rows = rooted.sample(seeds, bias, batch_key())
-        names = [_named(kind, self._backward) for kind in self.adjs]
-        named = (names, rooted.node_types) if rooted.typed else None
-        return _output.from_rooted(rows, named, self._backward)
+            graph = self.adjs, self._loose
+            return _output.induced(drawn, *graph, admitted, self._backward)
+        drawn = rooted.sample(seeds, bias, batch_key())
+        return _output.from_subgraph(drawn, self.adjs, self._backward, original=True)
 
     def _engine(self) -> RootedSampler:
         """The engine's sampler, made anew if fanouts, rows or draws change."""
@@ -382,6 +376,42 @@ class GTTFSampler(sampler.NeighborSampler):
         return bool(self.sample_direction == "backward")
 
 
+def sample_layers(
+    adj: CompactAdj,
+    seeds: Tensor,
+    fanouts: Sequence[int],
+    bias: BiasFn | None,
+    replace: bool,
+    key: int,
+) -> Subgraph:
+    """The samples of all layers, that of the last layer first, in one subgraph.
+
+    Hop h has edges into all nodes that the hops before it have reached, where a sample
+    that layers share has edges into new nodes only. The draws of two layers are
+    independent, so that products of their matrices keep their expectation.
+    """
+    root = random.new_key(key, adj.device, random.BATCH)
+    node, parts = seeds.to(adj.device), []
+    nodes, edges = [node.numel()], []
+    for layer, fanout in enumerate(fanouts):
+        drawn = sample_rooted(
+            adj,
+            node,
+            [fanout],
+            bias=bias,
+            replace=replace,
+            generator=int(random.fold(root, layer)),
+        )
+        node = drawn.node
+        parts.append((drawn.row, drawn.col, drawn.edge))
+        nodes.append(node.numel() - sum(nodes))
+        edges.append(drawn.num_edges)
+    row, col, edge = map(torch.cat, zip(*parts, strict=True))
+    return Subgraph(
+        node, row, col, edge, num_sampled_nodes=nodes, num_sampled_edges=edges
+    )
+
+
 def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
     """`layerwise`, which asks for one tree that all layers see parts of."""
     yes_or_no("layerwise", layerwise)
@@ -396,12 +426,6 @@ def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
             "for all layers"
         )
     return bool(layerwise)
-
-
-def _named(kind: EdgeType, backward: bool) -> EdgeType:
-    """A relation as the data has it."""
-    found: EdgeType = reverse_edge_type(kind) if backward else kind
-    return found
 
 
 def _placed(adj: CompactAdj, device: torch.device | None) -> CompactAdj:

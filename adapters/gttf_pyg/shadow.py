@@ -11,11 +11,10 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.typing import SparseTensor
 
 from gttf_pyg import _graph
-from gttf_pyg._attached import detached
 from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._keys import batch_key
 from gttf_pyg._options import seeded
-from gttf_pyg._rows import ONLY, Options
+from gttf_pyg._rows import ONLY, Options, detached
 from gttf_pyg._seeds import input_nodes_of
 from gttf_sampler import CompactAdj, Subgraph
 from gttf_sampler._check import mistyped, shown, size

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import BaseTransform
 
-from gttf_pyg import _attached, _graph
+from gttf_pyg import _graph
 from gttf_pyg._check import DIRECTIONS, SCHEMES, as_pairs, name_or_none
-from gttf_pyg._rows import Options
+from gttf_pyg._rows import ATTACHED, Options
 from gttf_sampler import CompactAdj, Subgraph
 from gttf_sampler._check import dense, fail, mistyped, one_of, within, yes_or_no
 
@@ -53,7 +53,7 @@ class ToCompact(BaseTransform):
             mistyped("data", "must be a Data or a HeteroData", type(data).__name__)
         graph = _graph.from_data(data, self.options)
         for store, adj in zip(data.edge_stores, graph.adjs.values(), strict=True):
-            store[_attached.NAME] = adj
+            store[ATTACHED] = adj
         return data
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class GCNWeights:
         return [name for name in self.names if _is_column(data.get(name), count)]
 
 
-def edge_columns(data: Any) -> list[str]:
+def edge_attributes(data: Any) -> list[str]:
     """The edge-level attributes of the data that are tensors, beside its edges."""
     count = data.num_edges
     names = [name for name in data.keys() if _is_column(data[name], count)]  # noqa: SIM118
@@ -170,7 +170,7 @@ class GTTFNorm(BaseTransform):
         _check_homogeneous(data)
         options = Options()
         (adj,) = _graph.from_data(data, options).adjs.values()
-        self.weights = GCNWeights(adj, scheme, edge_columns(data))
+        self.weights = GCNWeights(adj, scheme, edge_attributes(data))
 
     def forward(self, data: Any) -> Any:
         """`data` with loops and weights; called by `__call__` with a shallow copy."""

@@ -203,8 +203,10 @@ class RootedSampler:
         seeds: Mapping[str, Any],
         bias: Mapping[EdgeType, Any],
         generator: random.Randomness,
-    ) -> Rooted:
-        """The arrays of a batch, with edges named as by the caller of the graph.
+    ) -> Subgraph | HeteroSubgraph:
+        """A batch whose edges are named as by the caller of the graph.
+
+        They are `adj.edge_id`, not positions in `adj.col`.
 
         Args:
             seeds: per node type, "" if there are no types; trees are in their order.
@@ -218,7 +220,8 @@ class RootedSampler:
             every = order[0] if len(order) == 1 else torch.cat([*self._none, *order])
             apart, laws = self._laws(biases, every)
             batch = batch._replace(apart=apart, laws=laws, biases=biases)
-        return self.draw(batch)
+        found = self.draw(batch)
+        return self.named(found) if self.typed else Subgraph(*_of_one(found))
 
     def draw(self, batch: Batch) -> Rooted:
         """A batch whose laws are known to be sound."""

@@ -98,19 +98,17 @@ class Annotator:
         named = kind[::-1] if backward and kind != ONLY else kind
         adj = self.sampler.adjs[named]
         columns: dict[str, Tensor] = {}
-        types: dict[str, Tensor] = {}
         if isinstance(self.data, Data | HeteroData):
             store = self.data.edge_stores[0] if kind == ONLY else self.data[kind]
             for name, value in store.items():
                 fits = isinstance(value, Tensor) and value.shape == (adj.num_edges,)
                 if fits and store.is_edge_attr(name):
-                    real = value.is_floating_point()
-                    (columns if real else types)[name] = value
-        return FullGraph(adj, columns, named[0] == named[2], types)
+                    columns[name] = value
+        return FullGraph(adj, columns, named[0] == named[2])
 
 
 def _takes_all(sampler: GTTFSampler) -> bool:
-    """Whether nothing is drawn, as all neighbours are taken."""
+    """True if nothing is drawn, as all neighbours are taken."""
     every = all(f < 0 for hops in sampler._fanouts.values() for f in hops)
     return every and not sampler.shares
 

@@ -13,24 +13,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.loader.utils import filter_custom_hetero_store, filter_custom_store
 from torch_geometric.sampler import SamplerOutput
 
 from gttf_pyg._check import NOT_UNIFORM, SCHEMES, first_used
-from gttf_pyg._compat import base_of, edge_stores, mapping_of, node_stores, store_of
+from gttf_pyg._compat import edge_stores, mapping_of, node_stores, store_of
 from gttf_pyg._features import (
-    NodeColumns,
     RowGather,
-    Rows,
-    edge_features,
     has_sources,
-    is_source,
     of_edges,
     sources_of,
 )
 from gttf_pyg.sampler import GTTFSampler
 from gttf_pyg.transforms import GCNWeights, edge_attributes
-from gttf_sampler._backends.memory import IDS
 from gttf_sampler._check import fail, one_of
 from gttf_sampler._loading.lane import lane_under_way
 
@@ -46,147 +40,46 @@ def join(
         device: where the batch is wanted; None leaves each part where it is.
         uva: whether the device reads features of the host where they are.
     """
-    made, rows = copy.copy(data), RowGather(lane_under_way(), device, uva)
+    made, rows = copy.copy(data), RowGather(data, lane_under_way(), device, uva)
+    told = node_stores(made), edge_stores(made)
     none = torch.empty(0, dtype=torch.int64)
     for kind, store in node_stores(data).items():
-        told = mapping_of(node_stores(made)[kind])
-        _join_nodes(data, store, told, _part(out.node, kind, none), rows)
+        rows.add_nodes(store, told[0][kind], _part(out.node, kind, none))
     for kind, store in edge_stores(data).items():
-        told = mapping_of(edge_stores(made)[kind])
         ends = _part(out.row, kind, none), _part(out.col, kind, none)
-        _join_edges(data, store, told, ends, _part(out.edge, kind, none), rows)
+        rows.add_edges(store, told[1][kind], ends, _part(out.edge, kind, none))
     rows.gather()  # before the names that a batch uses for something else
-    return _set_sample(made, out)
+    return set_sample(made, out)
 
 
 def _part(values: Any, kind: Any, missing: Any) -> Any:
-    """What a sample has of one type; a sample without types has one part."""
+    """The part of a sample of one type; a sample without types has one part."""
     if kind is None or values is None:
         return values
     return values.get(kind, missing)
 
 
-def _join_nodes(
-    data: Any, store: Any, told: dict[str, Any], node: Tensor, rows: RowGather
-) -> None:
-    """Sets all attributes of nodes."""
-    for key, value in mapping_of(store).items():
-        if key == "num_nodes":
-            told[key] = node.numel()
-        elif is_source(value):
-            if not of_edges(store, key):
-                rows.fetched.append(Rows(value, node, told, key))
-        elif store.is_node_attr(key):
-            rows.select(data, store, Rows(value, node, told, key))
-    told.setdefault("n_id", node)
-
-
-def _join_edges(
-    data: Any,
-    store: Any,
-    told: dict[str, Any],
-    ends: tuple[Tensor, Tensor],
-    edge: Tensor | None,
-    rows: RowGather,
-) -> None:
-    """Sets the ends of the edges, and all of their attributes."""
-    for key, value in mapping_of(store).items():
-        if key == "edge_index":
-            told[key] = edge_index_of(*ends).to(rows.device or value.device)
-            continue
-        fetched = is_source(value)
-        if not (of_edges(store, key) if fetched else store.is_edge_attr(key)):
-            continue
-        if edge is None:
-            told.pop(key, None)
-        elif fetched:
-            rows.fetched.append(Rows(value, edge, told, key))
-        else:
-            rows.select(data, store, Rows(value, edge, told, key))
-    if edge is not None:
-        told.setdefault("e_id", edge)
-
-
-def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
-    """int64 [2, e]: a view if the two stand behind one another in one memory."""
-    size, memory = row.numel(), base_of(row)
-    behind = col.data_ptr() - row.data_ptr() == size * row.element_size()
-    if size and behind and memory is not None and memory is base_of(col):
-        return row.as_strided((2, size), (size, 1))
-    if row.device.type != "cpu" or row.dtype != IDS.dtype:
-        return torch.stack([row, col])
-    return torch.stack([row, col], out=IDS.make(2 * size).view(2, size))
-
-
-def join_stores(loader: Any, out: Any, sampler: Any, set_metadata: Any) -> Any:
-    """The batch of a loader of stores, with its features of nodes and of edges.
-
-    PyG gathers the features of edges by node where there are no types, and leaves them
-    out where there are (its issue 9566).
-
-    Args:
-        loader: with the `edge_columns` of its stores.
-        out: what was sampled.
-        sampler: what has sampled it.
-        set_metadata: a function of (data, metadata, type of the seeds).
-    """
-    if loader.transform_sampler_output:
-        out = loader.transform_sampler_output(out)
-    features, graphs = loader.data
-    typed = not isinstance(out, SamplerOutput)
-    edges = _edge_ids(out, getattr(sampler, "edge_permutation", None))
-    select = filter_custom_hetero_store if typed else filter_custom_store
-    columns = loader.edge_columns
-    parts = out.node, out.row, out.col, out.edge, loader.custom_cls
-    data = select(NodeColumns(features, columns), graphs, *parts)
-    for kind, name, rows in edge_features(features, columns, edges):
-        (data[kind] if typed else data)[name] = rows
-    ids = {"n_id": out.node if typed else {None: out.node}, "e_id": edges}
-    for name, parts_of in ids.items():
-        for kind, values in parts_of.items():
-            if values is not None:
-                store = data[kind] if typed else store_of(data)
-                mapping_of(store).setdefault(name, values)
-    kind = loader.input_data.input_type
-    data = set_metadata(_set_sample(data, out), out.metadata, kind)
-    return data if loader.transform is None else loader.transform(data)
-
-
-def _edge_ids(out: Any, perm: Any) -> dict[Any, Tensor | None]:
-    """The edges of a sample by edge type, as positions among those that are stored."""
-    if isinstance(out, SamplerOutput):
-        found, perm = {None: out.edge}, {None: perm}
-    else:
-        found, perm = out.edge or {}, perm or {}
-    return {
-        kind: edge
-        if edge is None or perm.get(kind) is None
-        else perm[kind][edge.to(torch.int64)]
-        for kind, edge in found.items()
-    }
-
-
-def _set_sample(made: Any, out: Any) -> Any:
+def set_sample(made: Any, out: Any) -> Any:
     """Sets the attributes of a sample beside its nodes and edges."""
+    both = out.orig_row is not None and out.orig_col is not None
+    if isinstance(out, SamplerOutput):
+        told = mapping_of(store_of(made))
+        _set(told, "batch", out.batch)
+        _set(told, "num_sampled_nodes", out.num_sampled_nodes)
+        _set(told, "num_sampled_edges", out.num_sampled_edges)
+        if both:
+            made._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
+        return made
     nodes, edges = node_stores(made), edge_stores(made)
-    names = {
-        "batch": (nodes, out.batch),
-        "num_sampled_nodes": (nodes, out.num_sampled_nodes),
-        "num_sampled_edges": (edges, out.num_sampled_edges),
-    }
-    for name, (stores, values) in names.items():
-        if isinstance(out, SamplerOutput):
-            _set(mapping_of(stores[None]), name, values)
-            continue
+    for stores, name, values in (
+        (nodes, "batch", out.batch),
+        (nodes, "num_sampled_nodes", out.num_sampled_nodes),
+        (edges, "num_sampled_edges", out.num_sampled_edges),
+    ):
         for kind, value in (values or {}).items():
             if kind in stores:
                 mapping_of(stores[kind])[name] = value
-    if out.orig_row is None or out.orig_col is None:
-        return made
-    if isinstance(out, SamplerOutput):
-        made._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
-        return made
-    for kind in out.orig_row:
+    for kind in out.orig_row if both else ():
         ends = out.orig_row[kind], out.orig_col[kind]
         edges[kind]._orig_edge_index = torch.stack(ends)
     return made

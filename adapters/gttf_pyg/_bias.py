@@ -92,7 +92,7 @@ def shares_of(
 
 
 def _is_share(fanout: Any) -> bool:
-    """Whether it is a part of the neighbours, and not a number of them."""
+    """True if a fanout is a share of the neighbours, not a number of them."""
     return isinstance(fanout, float | np.floating)
 
 

@@ -24,7 +24,7 @@ STRATEGIES = ("uniform", "last")
 
 
 class MissingError(KeyError, ValueError):
-    """What PyG raises as a KeyError, with the words of a ValueError."""
+    """A KeyError, as PyG raises it, with the words of a ValueError."""
 
     __str__ = Exception.__str__  # a KeyError shows its text as Python would write it
 
@@ -51,7 +51,7 @@ def ids(name: str, value: Any) -> Tensor:
 
 
 def is_integer(value: Tensor) -> bool:
-    """Whether a tensor holds integers, of whichever width, and no truth values."""
+    """True if a tensor holds integers, of whichever width, and no truth values."""
     return str(value.dtype).startswith(("torch.int", "torch.uint"))
 
 

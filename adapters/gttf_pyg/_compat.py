@@ -101,7 +101,7 @@ def without_torch_function() -> AbstractContextManager[Any]:
 
 
 def in_backward() -> bool:
-    """Whether autograd is running `backward` in this thread."""
+    """True if autograd is running `backward` in this thread."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 

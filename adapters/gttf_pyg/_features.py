@@ -1,26 +1,23 @@
-"""Feature rows of a batch: which attributes have them, and their gathering at once."""
+"""Features and edges of a batch, gathered at once from the attributes of the data."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, FeatureStore, HeteroData
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import index_select
 
-from gttf_pyg._compat import mapping_of, type_of
-from gttf_pyg._graph import size_of
-from gttf_pyg._partitioned import partitioned
-from gttf_pyg._rows import ONLY
-from gttf_sampler._check import fail
+from gttf_pyg._compat import base_of, mapping_of, type_of
+from gttf_sampler._backends.memory import IDS
 from gttf_sampler._loading.lane import Lane
 from gttf_sampler.features import RowSource
 from gttf_sampler.gather import gather_columns, gathers_into
 
 
 def can_join(data: Any) -> bool:
-    """Whether `join` knows the data; stores and sparse matrices are left to PyG.
+    """True if `join` knows the data; stores and sparse matrices are left to PyG.
 
     A subclass may have properties that are set in ways of their own.
     """
@@ -30,20 +27,20 @@ def can_join(data: Any) -> bool:
 
 
 def is_source(value: Any) -> bool:
-    """Whether rows of `value` are fetched when a batch needs them."""
+    """True if rows of `value` are fetched when a batch needs them."""
     if type(value) is Tensor or not isinstance(value, RowSource):
         return False
     return callable(value.rows)  # and no column of that name
 
 
 def of_edges(store: Any, key: str) -> bool:
-    """Whether an attribute with rows belongs to edges; PyG goes by its name as well."""
+    """True if an attribute with rows belongs to edges; PyG goes by its name as well."""
     kind = type_of(store)
     return "edge" in key if kind is None else isinstance(kind, tuple)
 
 
 def has_sources(data: Any) -> bool:
-    """Whether some attributes of the data are fetched, from a disk or elsewhere."""
+    """True if some attributes of the data are fetched, from a disk or elsewhere."""
     known = isinstance(data, Data | HeteroData)
     return known and any(True for store in data.stores for _ in sources_of(store))
 
@@ -84,6 +81,7 @@ class RowGather:
     """All rows of features that a batch needs, gathered at once.
 
     Args:
+        data: what was sampled from.
         lane: the streams on which a device gets its batches, if there are any.
         device: where the batch is wanted; None where its parts are.
         uva: whether the device reads features of the host where they are.
@@ -95,23 +93,57 @@ class RowGather:
     """
 
     def __init__(
-        self, lane: Lane | None, device: torch.device | None, uva: bool
+        self, data: Any, lane: Lane | None, device: torch.device | None, uva: bool
     ) -> None:
-        self.lane, self.device, self.uva = lane, device, uva
+        self.data, self.lane, self.device, self.uva = data, lane, device, uva
         self.here: list[Rows] = []
         self.there: list[Rows] = []
         self.fetched: list[Rows] = []
 
-    def select(self, data: Any, store: Any, rows: Rows) -> None:
+    def add_nodes(self, store: Any, made: Any, node: Tensor) -> None:
+        """Notes the attributes of nodes, by their ids [n]."""
+        told = mapping_of(made)
+        for key, value in mapping_of(store).items():
+            if key == "num_nodes":
+                told[key] = node.numel()
+            elif is_source(value):
+                if not of_edges(store, key):
+                    self.fetched.append(Rows(value, node, told, key))
+            elif store.is_node_attr(key):
+                self._select(store, Rows(value, node, told, key))
+        told.setdefault("n_id", node)
+
+    def add_edges(
+        self, store: Any, made: Any, ends: tuple[Tensor, Tensor], edge: Tensor | None
+    ) -> None:
+        """Sets the ends of edges, and notes their attributes by ids [e], if known."""
+        told = mapping_of(made)
+        for key, value in mapping_of(store).items():
+            if key == "edge_index":
+                told[key] = edge_index_of(*ends).to(self.device or value.device)
+                continue
+            fetched = is_source(value)
+            if not (of_edges(store, key) if fetched else store.is_edge_attr(key)):
+                continue
+            if edge is None:
+                told.pop(key, None)
+            elif fetched:
+                self.fetched.append(Rows(value, edge, told, key))
+            else:
+                self._select(store, Rows(value, edge, told, key))
+        if edge is not None:
+            told.setdefault("e_id", edge)
+
+    def _select(self, store: Any, rows: Rows) -> None:
         """Notes rows of an attribute, or selects them now if nothing gathers them."""
-        dim = data.__cat_dim__(rows.key, rows.values, store)
-        if type(rows.values) is Tensor and dim == 0 and self.add(rows):
+        dim = self.data.__cat_dim__(rows.key, rows.values, store)
+        if type(rows.values) is Tensor and dim == 0 and self._add(rows):
             return
         device = getattr(rows.values, "device", None)
-        index = rows.ids.to(device if isinstance(device, torch.device) else "cpu")
-        rows.told[rows.key] = index_select(rows.values, index, dim)
+        ids = rows.ids.to(device if isinstance(device, torch.device) else "cpu")
+        rows.told[rows.key] = index_select(rows.values, ids, dim)
 
-    def add(self, rows: Rows) -> bool:
+    def _add(self, rows: Rows) -> bool:
         """Notes rows of a tensor; False if they have to be selected otherwise."""
         lane, values, index = self.lane, rows.values, rows.ids
         if values.device == index.device:
@@ -155,142 +187,12 @@ def _put(wanted: list[Rows], found: list[Tensor]) -> None:
         rows.told[rows.key] = value
 
 
-Column = tuple[Any, Any]  # the group and the name of a tensor
-
-
-class NodeColumns(FeatureStore):
-    """A feature store without the tensors of edges, which PyG would gather by node."""
-
-    def __init__(self, store: Any, hidden: Mapping[Column, Any]) -> None:
-        super().__init__()
-        self.store, self.hidden = store, hidden
-
-    def get_all_tensor_attrs(self) -> list[Any]:
-        """All that belongs to nodes."""
-        every = self.store.get_all_tensor_attrs()
-        return [attr for attr in every if _column(attr) not in self.hidden]
-
-    def _get_tensor(self, attr: Any) -> Any:
-        return self.store._get_tensor(attr)
-
-    def _get_tensor_size(self, attr: Any) -> Any:
-        return self.store._get_tensor_size(attr)
-
-    def _multi_get_tensor(self, attrs: list[Any]) -> Any:
-        return self.store._multi_get_tensor(attrs)
-
-    def _put_tensor(self, tensor: Any, attr: Any) -> bool:
-        return bool(self.store._put_tensor(tensor, attr))
-
-    def _remove_tensor(self, attr: Any) -> bool:
-        return bool(self.store._remove_tensor(attr))
-
-
-def edge_columns(data: Any, sampler: Any) -> dict[Column, Any]:
-    """The edge type of every tensor of a feature store that belongs to edges.
-
-    Those of a group that is an edge type do, and the weights and times of edges. In
-    stores without types, whose groups tell nothing, rows decide as in PyG's `Data`, and
-    the name where there are as many edges as nodes.
-    """
-    if not isinstance(data, tuple) or partitioned(data) is not None:
-        return {}
-    features, graphs = data
-    stored: dict[Any, list[Any]] = {}
-    for edge in graphs.get_all_edge_attrs():
-        stored.setdefault(edge.edge_type, []).append(edge)
-    found, known, used = {}, set(), _used_of_edges(sampler)
-    for attr in features.get_all_tensor_attrs():
-        kind = None if list(stored) == [None] else attr.group_name
-        sure = attr.group_name is not None or attr.attr_name in used
-        if kind in stored and _is_of_edges(data, attr, stored[kind], sure):
-            found[_column(attr)] = kind
-        elif kind is None:
-            known.add(attr.attr_name)
-    for (_, name), kind in found.items():
-        if kind is None and name in known:
-            rule = f"must have one feature called {name!r}"
-            fail("data", rule, "one of nodes and one of edges", "rename one")
-        if len(stored[kind]) > 1:
-            _check_order(graphs, stored[kind], name)
-    return found
-
-
-def edge_features(
-    features: Any, columns: Mapping[Column, Any], edges: Mapping[Any, Tensor | None]
-) -> list[tuple[Any, str, Any]]:
-    """(edge type, name, rows) of every tensor of edges, by the ids of some edges."""
-    wanted = []
-    for attr in features.get_all_tensor_attrs():
-        kind = columns.get(_column(attr), ONLY)
-        if edges.get(kind) is not None:
-            own = copy.copy(attr)
-            own.index = edges[kind]
-            wanted.append((kind, own))
-    rows = features.multi_get_tensor([attr for _, attr in wanted])
-    return [
-        (kind, attr.attr_name, part)
-        for (kind, attr), part in zip(wanted, rows, strict=True)
-    ]
-
-
-def _column(attr: Any) -> Column:
-    """The group and the name of a tensor."""
-    return attr.group_name, attr.attr_name
-
-
-def _used_of_edges(sampler: Any) -> set[Any]:
-    """The names of the weights and times by which a sampler draws edges."""
-    timed = getattr(sampler, "edge_time", None) is not None
-    weight: Any = getattr(sampler, "weight_attr", None)
-    names = set(weight.values()) if isinstance(weight, Mapping) else {weight}
-    return (names | {sampler.time_attr if timed else None}) - {None}
-
-
-def _is_of_edges(data: Any, attr: Any, edges: list[Any], sure: bool) -> bool:
-    """Whether a tensor has a row per edge; it must where that is sure."""
-    size, named = _shape(data[0], attr), "edge" in str(attr.attr_name)
-    if size is None:
-        return named or sure
-    every = _num_edges(data[1], edges[0])
-    if size[0] == every:
-        return named or sure or every != size_of(edges[0])
-    if sure or (named and size[0] != size_of(edges[0])):
-        rule = f"must have one row per edge, {every} in all"
-        fail(str(attr.attr_name), rule, size[0])
-    return False
-
-
-def _shape(features: Any, attr: Any) -> Any:
-    """The shape of a tensor, if the store knows it."""
-    whole = copy.copy(attr)
-    whole.index = None
-    try:
-        return features.get_tensor_size(whole)
-    except NotImplementedError:
-        return None
-
-
-def _num_edges(graphs: Any, edge: Any) -> int:
-    """The number of edges that are stored in one layout."""
-    ends = graphs.get_edge_index(edge)
-    return int(ends[1 if edge.layout.value == "csr" else 0].numel())
-
-
-def _check_order(graphs: Any, edges: list[Any], name: str) -> None:
-    """Refuses edges that are stored in several orders: rows of `name` have but one."""
-    first, *others = (_pairs(graphs, edge) for edge in edges)
-    if not all(torch.equal(first, pairs) for pairs in others):
-        rule = f"must list the edges of a type in one order for its feature {name!r}"
-        got = " and ".join(edge.layout.value for edge in edges)
-        fail("data", rule, f"{got} in different orders", "remove one of them")
-
-
-def _pairs(graphs: Any, edge: Any) -> Tensor:
-    """int64 [2, m]: edges in the order in which they are stored."""
-    row, col = graphs.get_edge_index(edge)
-    if edge.layout.value == "csr":
-        row = torch.arange(row.numel() - 1).repeat_interleave(row.diff().cpu())
-    if edge.layout.value == "csc":
-        col = torch.arange(col.numel() - 1).repeat_interleave(col.diff().cpu())
-    return torch.stack([row.cpu().long(), col.cpu().long()])
+def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
+    """int64 [2, e]: a view if the two stand behind one another in one memory."""
+    size, memory = row.numel(), base_of(row)
+    behind = col.data_ptr() - row.data_ptr() == size * row.element_size()
+    if size and behind and memory is not None and memory is base_of(col):
+        return row.as_strided((2, size), (size, 1))
+    if row.device.type != "cpu" or row.dtype != IDS.dtype:
+        return torch.stack([row, col])
+    return torch.stack([row, col], out=IDS.make(2 * size).view(2, size))

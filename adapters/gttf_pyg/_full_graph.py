@@ -24,20 +24,21 @@ class FullGraph:
 
     Args:
         adj: its rows: for every node, the edges that it may draw.
-        columns: the edge weights of the data by name, in the data's order of edges.
+        columns: the edge attributes [m] of the data by name, in its order of edges.
         one_type: whether both ends of an edge are of the same node type.
-        types: the columns of the data that may be types of edges, integers.
+
+    Attributes:
+        weights: the names of the columns that may be weights, floats.
+        types: the names of the columns that may be types of edges, integers.
     """
 
     def __init__(
-        self,
-        adj: CompactAdj,
-        columns: Mapping[str, Tensor],
-        one_type: bool,
-        types: Mapping[str, Tensor] | None = None,
+        self, adj: CompactAdj, columns: Mapping[str, Tensor], one_type: bool
     ) -> None:
         self.adj, self.columns, self.one_type = adj, columns, one_type
-        self.types = {} if types is None else types
+        real = {name: x.is_floating_point() for name, x in columns.items()}
+        self.weights = [name for name, is_real in real.items() if is_real]
+        self.types = [name for name, is_real in real.items() if not is_real]
         self._made: dict[Any, Any] = {}
 
     def of(self, kind: str, name: str | None, node: Tensor) -> Any:
@@ -76,12 +77,12 @@ class FullGraph:
 
     def _num_types(self, name: str) -> int:
         """One more than the largest type."""
-        column = self.types[name]
+        column = self.columns[name]
         return int(column.max()) + 1 if column.numel() else 1
 
     def _typed(self, name: str) -> tuple[Tensor, Tensor]:
         """The pairs of (row, type) that there are, sorted, and the edges of each."""
-        adj, column, width = self.adj, self.types[name], self._num_types(name)
+        adj, column, width = self.adj, self.columns[name], self._num_types(name)
         found = []
         for part, row in row_chunks(adj):
             ids = None if adj.edge_id is None else adj.edge_id[part].long()
@@ -92,7 +93,7 @@ class FullGraph:
         return keys, number
 
     def all_positive(self, name: str) -> bool:
-        """Whether every edge has a weight above zero."""
+        """True if every edge has a weight above zero."""
         found = self._once(
             ("positive", name), lambda name: bool((self.columns[name] > 0).all())
         )

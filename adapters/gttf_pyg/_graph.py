@@ -126,7 +126,7 @@ def _weights(data: Any, name: Any) -> dict[Any, Tensor]:
 
 
 class NoWeightsError(MissingError, NotImplementedError):
-    """What PyG refuses of all stores, and we of those that have no such weights."""
+    """Weights that a store does not have; PyG refuses those of all stores."""
 
 
 def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
@@ -260,7 +260,7 @@ def _store_weights(
 
 
 def _names(features: Any) -> list[str]:
-    """What the feature store has."""
+    """The names of the tensors of a feature store."""
     return sorted({str(attr.attr_name) for attr in features.get_all_tensor_attrs()})
 
 

@@ -69,7 +69,7 @@ class Drawn(NamedTuple):
         each = share(total.to(self.dtype), receiver)
         if name is None:
             return each
-        likely = self.sample.weight(name, device)[self.first :][: receiver.numel()]
+        likely = self.sample.column(name, device)[self.first :][: receiver.numel()]
         return each[receiver] / likely.to(self.dtype)
 
     def entries(self, sender: Tensor, receiver: Tensor, loops: bool = True) -> Tensor:

@@ -123,7 +123,7 @@ class Ends(NamedTuple):
 def _admitted(
     bias: Any, adj: CompactAdj, node: Tensor, tree: Tensor | None, ends: Any
 ) -> Tensor:
-    """Which edges [e] have a weight above zero for walkers at the nodes [n]."""
+    """A mask [e] of the edges that have a weight above zero at their nodes [n]."""
     if bias is None:
         return torch.ones_like(ends.edge, dtype=torch.bool)
     every = torch.arange(node.numel() + 1, device=node.device)

@@ -14,7 +14,7 @@ from gttf_sampler.distributed import PartitionedAdj, PartitionedGraph
 
 
 class PartitionedStore(FeatureStore, GraphStore):
-    """What PyG's loaders ask of a `PartitionedGraph`: the features of a batch.
+    """A `PartitionedGraph` as PyG's stores: it has the features of a batch.
 
     Its edges are asked by `GTTFSampler` alone, where their rows are.
     """

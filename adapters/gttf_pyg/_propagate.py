@@ -1,5 +1,6 @@
 """Patched `propagate`: a layer's messages, weighted to estimate those of all edges."""
 
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -138,7 +139,7 @@ class WeightedPropagate(PatchedPropagate):
                 self.shadows.put(part, "forward", MethodType(method, part))
         for part in leaves(layer):
             if not isinstance(part, aggr.SoftmaxAggregation):
-                self.shadows.put(part, "reduce", _Reduce(self, part.reduce))
+                self.shadows.put(part, "reduce", partial(self.reduce, part.reduce))
         if hasattr(type(layer), "edge_update"):
             inner = torch.compiler.disable(layer.edge_updater)
             self.shadows.put(layer, "edge_updater", inner)
@@ -169,7 +170,7 @@ class WeightedPropagate(PatchedPropagate):
             if self.loops is not None:
                 found[self.kept :] = 1
             return found
-        likely = sample.weight(sample.drawn_by, index.device)[self.first :]
+        likely = sample.column(sample.drawn_by, index.device)[self.first :]
         found = each[receiver] / likely[: receiver.numel()].to(dtype)
         found = found[self.keep]
         if index.numel() < found.numel():
@@ -213,6 +214,21 @@ class WeightedPropagate(PatchedPropagate):
             count = self.count(size, src.dtype).clamp(min=1)
             found = found / _along(count, found, dim)
         return found
+
+    def reduce(
+        self,
+        own: Any,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        reduce: str = "sum",
+    ) -> Any:
+        """PyG's `Aggregation.reduce`, of which `own` is left to what is no sum."""
+        if reduce not in ("sum", "add", "mean") or index is None:
+            return own(x, index, ptr, dim_size, dim, reduce)
+        return self.scatter(x, index, dim % x.dim(), dim_size, reduce)
 
     def softmax(
         self,
@@ -284,26 +300,6 @@ class JoinedPropagate(PatchedPropagate):
         return found
 
 
-class _Reduce:
-    """The sums and means of one aggregation."""
-
-    def __init__(self, how: WeightedPropagate, own: Any) -> None:
-        self.how, self.own = how, own
-
-    def __call__(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        reduce: str = "sum",
-    ) -> Any:
-        if reduce not in ("sum", "add", "mean") or index is None:
-            return self.own(x, index, ptr, dim_size, dim, reduce)
-        return self.how.scatter(x, index, dim % x.dim(), dim_size, reduce)
-
-
 def counted(edges: SampledEdgeIndex, most: int) -> Tensor:
     """Edges [2, k] into every node, as many as in the whole graph, up to `most`."""
     received = edges.sample.local(RECEIVED, None, 1, edges.device)
@@ -320,7 +316,7 @@ def name_of(weight: Tensor | None, edges: SampledEdgeIndex) -> str | None:
     named = None
     if weight is not None:
         for name in sample.names:
-            there = sample.weight(name, weight.device)[: weight.numel()]
+            there = sample.column(name, weight.device)[: weight.numel()]
             if torch.equal(there.to(weight.dtype), weight.detach()):
                 named = name
                 break

@@ -53,7 +53,7 @@ class Graph(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How to read the graph; the words are those of PyG's sampler."""
+    """Options of reading a graph, in the words of PyG's sampler."""
 
     time_attr: str | None = None
     weight_attr: Any = None

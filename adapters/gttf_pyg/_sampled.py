@@ -45,7 +45,7 @@ class Sample:
         refusal: str | None = None,
     ) -> None:
         self.full: FullGraph | None = full
-        self.names, self.types = list(full.columns), list(full.types)
+        self.names, self.types = full.weights, full.types
         self.node, self.edge, self.receiver = node, edge, receiver
         self.drawn_by, self.hops, self.refusal = drawn_by, hops, refusal
         self.step = 0  # of the forward pass that is under way, if there are `hops`
@@ -58,8 +58,8 @@ class Sample:
         """[n], one of `KINDS` for the nodes on one side of the edges, or None."""
         return self._kept(("node", kind, name, side), device, self._of_nodes)
 
-    def weight(self, name: str, device: torch.device) -> Tensor:
-        """[e], the weights of the edges that the data has under this name."""
+    def column(self, name: str, device: torch.device) -> Tensor:
+        """[e], the weights or types of the edges that the data has under this name."""
         found: Tensor = self._kept(("edge", name), device, self._of_edges)
         return found
 
@@ -77,8 +77,7 @@ class Sample:
         if edge_type.numel() and int(edge_type.max()) >= count:
             return None
         for name in self.types:
-            there = self._kept(("type", name), device, self._of_types)
-            there = there[first : first + edge_type.numel()]
+            there = self.column(name, device)[first : first + edge_type.numel()]
             if torch.equal(there.to(edge_type.dtype), edge_type):
                 found: Tensor = self._kept(("typed", name), device, self._typed)
                 more = count - found.shape[1]
@@ -86,7 +85,7 @@ class Sample:
         return None
 
     def takes_zero(self, name: str) -> bool:
-        """Whether a weight of zero has kept an edge from being drawn."""
+        """True if a weight of zero has kept an edge from being drawn."""
         asked = "positive", name
         if asked not in self._local:
             self._local[asked] = not self._graph.all_positive(name)
@@ -130,10 +129,6 @@ class Sample:
         column = self._graph.columns[name]
         return column[self.edge.to(column.device)]
 
-    def _of_types(self, name: str) -> Tensor:
-        column = self._graph.types[name]
-        return column[self.edge.to(column.device)]
-
     def _typed(self, name: str) -> Tensor:
         return self._graph.of_types(name, self.node[1])
 
@@ -155,11 +150,11 @@ class Sample:
                 for kind, side in kinds if self.full.one_type else [("received", 1)]:
                     self.local(kind, name, side, torch.device("cpu"))
                 if name is not None:
-                    self.weight(name, torch.device("cpu"))
+                    self.column(name, torch.device("cpu"))
                     self.takes_zero(name)
             for name in self.types:
                 if name == TYPE:  # other integers may be times, and too many
-                    self._kept(("type", name), torch.device("cpu"), self._of_types)
+                    self.column(name, torch.device("cpu"))
                     self._kept(("typed", name), torch.device("cpu"), self._typed)
             if self.full.one_type:
                 for name in [None, *self.names]:
@@ -201,7 +196,7 @@ class SampledEdgeIndex(Tensor):
 
     @property
     def as_drawn(self) -> bool:
-        """Whether nobody has changed the edges in place, where torch counts that."""
+        """True if nobody has changed the edges in place, where torch counts that."""
         return self.version is None or self.version == version_of(self)
 
     @property
@@ -235,7 +230,7 @@ class SampledEdgeIndex(Tensor):
 
 
 def _keeps(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether what `func` gives are still the edges that were drawn."""
+    """True if the result of `func` is still the edges that were drawn."""
     if not isinstance(args[0], SampledEdgeIndex):
         return False
     if func in SAME:

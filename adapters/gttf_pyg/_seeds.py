@@ -19,7 +19,7 @@ from gttf_sampler._check import as_dense, dense, fail, integers, mistyped, shown
 
 
 class InputError(ValueError, AssertionError):
-    """What PyG asserts, and we say."""
+    """Seeds that PyG refuses by an assertion, with words."""
 
 
 def input_nodes_of(

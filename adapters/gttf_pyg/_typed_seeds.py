@@ -47,7 +47,7 @@ class TypedNodes(NodeSamplerInput):
 
 
 def sample_typed(inputs: TypedNodes, sample: Any) -> Any:
-    """What a sampler gives for seeds of several types."""
+    """The output of a sampler for seeds of several types."""
     seeds = {name: part.node for name, part in inputs.parts.items()}
     times = {name: part.time for name, part in inputs.parts.items()}
     none = any(time is None for time in times.values())

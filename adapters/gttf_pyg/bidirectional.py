@@ -104,7 +104,7 @@ class BidirectionalNeighborSampler(BOTH_WAYS):
 
     @property
     def subgraph_type(self) -> SubgraphType:
-        """Which edges a sample has."""
+        """The kind of edges that a sample has."""
         found: SubgraphType = self.forward_sampler.subgraph_type
         return found
 

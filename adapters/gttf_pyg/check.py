@@ -120,7 +120,7 @@ def _forward(model: Any, batch: Any) -> Tensor:
 
 
 def _acts_on_messages(layer: Any) -> bool:
-    """Whether a layer has its activation within the sum, where it must stay."""
+    """True if a layer has its activation within the sum, where it must stay."""
     code = getattr(type(layer).message, "__code__", None)
     return code is not None and "act" in code.co_names
 

@@ -116,6 +116,6 @@ class FileStore(FeatureStore, GraphStore):
 
 
 def _key(attr: TensorAttr) -> Key:
-    """What a file is found by."""
+    """The key of a file: its group and its name."""
     group = attr.group_name if attr.is_set("group_name") else None
     return group, attr.attr_name

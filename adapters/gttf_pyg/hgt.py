@@ -17,13 +17,13 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _graph, _output
-from gttf_pyg._batch import join_stores, set_nodes
-from gttf_pyg._features import edge_columns
+from gttf_pyg._batch import set_nodes
 from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._keys import batch_key, use_key
 from gttf_pyg._options import seeded
 from gttf_pyg._rows import Options, detached
 from gttf_pyg._seeds import checked_edges, checked_nodes, input_nodes_of
+from gttf_pyg._stores import edge_columns, join_stores
 from gttf_pyg.negatives import negatives_of
 from gttf_sampler._check import size, yes_or_no
 from gttf_sampler.rooted import BudgetSampler

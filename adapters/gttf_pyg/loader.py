@@ -16,17 +16,17 @@ from gttf_pyg._batch import (
     Finish,
     check_sources,
     join,
-    join_stores,
     set_links,
     set_nodes,
 )
-from gttf_pyg._features import can_join, edge_columns, has_sources, sized
+from gttf_pyg._features import can_join, has_sources, sized
 from gttf_pyg._keyed_loader import settings_of
 from gttf_pyg._keys import KeyedCollate, weakly
 from gttf_pyg._options import LoaderOptions
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
 from gttf_pyg._rows import detached
 from gttf_pyg._seeds import edge_label_index_of, input_nodes_of
+from gttf_pyg._stores import edge_columns, join_stores
 from gttf_pyg._threads import COLLATES, only_ours
 from gttf_pyg._typed_seeds import (
     first_of,
@@ -48,7 +48,7 @@ from gttf_sampler._loading.threaded import ThreadedIter, fetch_of
 
 
 class Batches:
-    """What both loaders do alike; stands in front of PyG's loader."""
+    """The part that both loaders share; it stands in front of PyG's loader."""
 
     prefetch: int
     uva: bool
@@ -82,11 +82,11 @@ class Batches:
         return self.annotator.annotate(super().__call__(index))  # type: ignore[misc]
 
     def settings(self) -> dict[str, Any]:
-        """What batches depend on beside their indices and keys, by name."""
+        """The options that batches depend on beside indices and keys, by name."""
         return settings_of(self)
 
     def runs_only_ours(self) -> bool:
-        """Whether workers would run nothing but code that is safe in a thread."""
+        """True if workers would run nothing but code that is safe in a thread."""
         own: Any = type(self).filter_fn
         return own is Batches.filter_fn and only_ours(self)
 
@@ -119,7 +119,7 @@ class Batches:
         return self._lane
 
     def _reads_apart(self) -> bool:
-        """Whether features come from a disk, and a thread of their own reads them."""
+        """True if features come from a disk, and a thread of their own reads them."""
         own: Any = type(self)
         ours = own.filter_fn is Batches.filter_fn and own.collate_fn in COLLATES
         store = self.data[0] if isinstance(self.data, tuple) else None

@@ -169,7 +169,7 @@ def negatives_of(given: Any, inputs: EdgeSamplerInput, sampler: Any, key: int) -
 
 
 def _is_restricted(given: theirs.NegativeSampling) -> bool:
-    """Whether some nodes or pairs are never negatives."""
+    """True if some nodes or pairs are never negatives."""
     if not isinstance(given, NegativeSampling):
         return False
     named = given.src_nodes is not None or given.dst_nodes is not None
@@ -266,7 +266,7 @@ class _Plan:
         return timed.draw(key, limit)
 
     def _allowed(self, src: Tensor, dst: Tensor, when: Tensor | None) -> Tensor:
-        """Which pairs [k] may be negatives."""
+        """A mask [k] of the pairs that may be negatives."""
         bad = torch.zeros(src.numel(), dtype=torch.bool)
         for time, node in ((self.src_time, src), (self.dst_time, dst)):
             ours = node is dst or not self.given.is_triplet()
@@ -278,7 +278,7 @@ class _Plan:
         return ~bad
 
     def _rows(self) -> tuple[Any, bool]:
-        """Which rows hold the edges, and whether they are those of the sources."""
+        """The relation that holds the edges, and whether its rows are the sources."""
         backward = self.sampler.sample_direction == "backward"
         kind: Any = self.inputs.input_type
         kind = ONLY if kind is None else tuple(kind)
@@ -287,7 +287,7 @@ class _Plan:
         ), backward
 
     def _are_edges(self, src: Tensor, dst: Tensor) -> Tensor:
-        """Which pairs [k] are edges of the graph."""
+        """A mask [k] of the pairs that are edges of the graph."""
         kind, backward = self._rows()
         adj, found = self.sampler.adjs.get(kind), torch.zeros_like(src).bool()
         if adj is not None:  # else the graph knows nothing of such pairs

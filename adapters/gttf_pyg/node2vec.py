@@ -265,7 +265,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         return walk_loss(self.embedding, walks, self.context_size, self.EPS)
 
     def _link_score(self, edge: Tensor) -> Tensor:
-        """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""
+        """The scores [e] of pairs of nodes [2, e] as links: ⟨Z_u, Z_v⟩."""
         source, target = edge
         product: Tensor = self(source) * self(target)
         return product.sum(-1)
@@ -295,7 +295,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
 
     @property
     def _weighted(self) -> bool:
-        """Whether walkers prefer heavy edges."""
+        """True if walkers prefer heavy edges."""
         return self.adj.edge_weight is not None
 
     def _apply(
@@ -313,12 +313,12 @@ class WalkLoader(KeyedLoader):
     """The loader of a `Node2Vec`."""
 
     def settings(self) -> dict[str, Any]:
-        """What walks depend on beside their seeds and keys, by name."""
+        """The options that walks depend on beside seeds and keys, by name."""
         walker = getattr(self.collate_fn, "__self__", None)
         return walker._settings(SPOT) if isinstance(walker, Node2Vec) else {}
 
     def runs_only_ours(self) -> bool:
-        """Whether workers would run nothing but code that is safe in a thread."""
+        """True if workers would run nothing but code that is safe in a thread."""
         walker = getattr(self.collate_fn, "__self__", None)
         return type(walker) is Node2Vec and self.worker_init_fn is None
 

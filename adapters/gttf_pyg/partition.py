@@ -88,7 +88,7 @@ def partition(
 
 
 def whole_of(data: Any, weight_attr: str | None, time_attr: str | None) -> Whole:
-    """What is to be cut of a `Data` or `HeteroData`."""
+    """The rows and features of a `Data` or `HeteroData` that are cut."""
     if not isinstance(data, Data | HeteroData):
         mistyped("data", "must be a Data or HeteroData", shown(data))
     for name, value in (("weight_attr", weight_attr), ("time_attr", time_attr)):
@@ -157,7 +157,7 @@ def _allowed() -> AbstractContextManager[Any]:
 
 
 def _reason(path: Path, error: BaseException) -> str:
-    """Why a file was not read: a class that torch refuses, or all of it."""
+    """The reason why a file was not read: a class that torch refuses, or all of it."""
     unknown = re.search(r"GLOBAL (\S+) was not an allowed", str(error))
     if unknown:
         return f"{path} with a {unknown[1]}"

@@ -61,7 +61,7 @@ class _Engine(NamedTuple):
     rooted: RootedSampler
 
     def draws(self, fanouts: Any, adjs: Any, wanted: tuple[bool, bool]) -> bool:
-        """Whether it is still the sampler of these."""
+        """True if it is still the engine of these."""
         same = self.fanouts is fanouts and self.adjs is adjs
         return same and self.wanted == wanted
 
@@ -213,7 +213,7 @@ class GTTFSampler(sampler.NeighborSampler):
 
     @property
     def colptr(self) -> Any:
-        """Where the neighbours of every node start in `row`; per edge type, if any."""
+        """The start of every node's neighbours in `row`; per edge type, if any."""
         return self._arrays("rowptr")
 
     @property
@@ -367,12 +367,12 @@ class GTTFSampler(sampler.NeighborSampler):
 
     @property
     def excludes(self) -> bool:
-        """Whether any edges are hidden."""
+        """True if any edges are hidden."""
         return self.exclude_edges is True or bool(self.always_hidden)
 
     @property
     def _backward(self) -> bool:
-        """Whether to sample along the edges."""
+        """True if sampling goes along the edges."""
         return bool(self.sample_direction == "backward")
 
 

@@ -105,7 +105,7 @@ class GCNWeights:
         return data
 
     def present(self, data: Any) -> list[str]:
-        """Which of the attributes the edges of this batch have, too."""
+        """The attributes that the edges of this batch have as well."""
         count = data.edge_index.shape[1]
         return [name for name in self.names if _is_column(data.get(name), count)]
 
@@ -118,7 +118,7 @@ def edge_attributes(data: Any) -> list[str]:
 
 
 def _is_column(value: Any, count: int) -> bool:
-    """Whether `value` is a plain tensor with one row per edge."""
+    """True if `value` is a plain tensor with one row per edge."""
     if not isinstance(value, Tensor) or value.is_nested or value.is_quantized:
         return False
     dense = value.layout is torch.strided and value.dim() > 0
@@ -126,7 +126,7 @@ def _is_column(value: Any, count: int) -> bool:
 
 
 def _places(col: Tensor, loop: Tensor) -> Tensor:
-    """Where the edges [e], sorted by `col`, and the loops [n] go among each other."""
+    """Positions of the edges [e], sorted by `col`, and the loops [n] when merged."""
     edge = torch.arange(col.numel(), device=col.device)
     return torch.cat([edge + col, torch.searchsorted(col, loop, right=True) + loop])
 

@@ -195,7 +195,7 @@ class DegreeCorrection:
             found.shadows.restore()
 
     def _concerned(self, layer: Any, rule: Rule, edges: SampledEdgeIndex) -> bool:
-        """Whether messages must be weighed, or are right as they are."""
+        """True if messages must be weighed; else they are right as they are."""
         explained = layer.explain and edges.sample.hops is not None
         return bool(
             (self.scale == "sum" and sums(layer))

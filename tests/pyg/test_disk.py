@@ -255,7 +255,7 @@ def test_ids_are_copied_once_for_all_columns():
             return self
 
     ids, told = torch.tensor([2, 0]).as_subclass(Ids), {}
-    wanted = RowGather(Uploads(), None, False)
+    wanted = RowGather(None, Uploads(), None, False)
     wanted.there = [Rows(torch.eye(3), ids, told, name) for name in "xyz"]
     wanted.gather()
     assert len(copied) == 1

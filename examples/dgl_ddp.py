@@ -8,16 +8,14 @@ its share of the seeds. For `--checkpoint FILE` and `--kill STEP` see pyg_ddp.py
 
 import argparse
 
-import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from dgl.dataloading import DataLoader
 from dgl.nn import SAGEConv
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gttf_dgl import GTTFSampler
+from gttf_dgl import DataLoader, GTTFSampler
 from planted import for_dgl
 from processes import RANK, WORLD, die_once, join, load, save
 
@@ -57,7 +55,6 @@ if __name__ == "__main__":
     g, nodes, model = for_dgl(NODES, CLASSES), torch.randperm(NODES), SAGE()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     torch.manual_seed(RANK)  # dropout is another one
-    np.random.seed(RANK)  # by which DGL shuffles
     fetch = {"prefetch_node_feats": ["x"], "prefetch_labels": ["y"]}
     sampler = GTTFSampler([5, 5], seed=RANK, **fetch)
     how = {"batch_size": BATCH // WORLD, "shuffle": True, "use_ddp": True}

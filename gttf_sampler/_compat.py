@@ -1,8 +1,12 @@
-"""What only some of the supported versions of torch have, in a form for all of them."""
+"""Names of torch that differ between versions, or that torch keeps private."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves as tree_leaves
+from torch.utils.data import dataloader
+from torch.utils.data._utils.pin_memory import pin_memory as pin_memory
 
 # torch 2.2 has it in another place; a compiler knows the function itself by either name
 is_compiling: Callable[[], bool] = (
@@ -10,3 +14,23 @@ is_compiling: Callable[[], bool] = (
     if hasattr(torch.compiler, "is_compiling")
     else torch._utils.is_compiling
 )
+
+# What torch's DataLoader keeps private and our loaders need; tests/core/test_loading.py
+# fails where torch changes it.
+BaseIterator: Any = dataloader._BaseDataLoaderIter
+PRIVATE_OF_LOADER = (
+    *("_index_sampler", "_get_iterator", "_iterator"),
+    *("_auto_collation", "_dataset_kind"),
+)
+PRIVATE_OF_ITERATOR = (
+    *("_sampler_iter", "_next_data", "_num_workers", "_timeout"),
+    *("_pin_memory", "_pin_memory_device", "_base_seed"),
+)
+
+
+def fetcher_of(loader: Any) -> Callable[[Any], Any]:
+    """Index → batch, as a worker of this DataLoader makes it."""
+    how = loader._auto_collation, loader.collate_fn, loader.drop_last
+    create: Any = dataloader._DatasetKind.create_fetcher
+    fetcher = create(loader._dataset_kind, loader.dataset, *how)
+    return fetcher.fetch  # type: ignore[no-any-return]

@@ -25,7 +25,10 @@ def share(total: Tensor, receiver: Tensor) -> Tensor:
 
 
 class SampledDegreeWarning(UserWarning):
-    """A layer has divided by the degrees of a sample instead of those of the graph."""
+    """Names a layer that divides by degrees of a sample; nothing gives it any more.
+
+    It is kept for filters that name it. `check_unbiased` says which layers do so.
+    """
 
 
 class BiasedLayerWarning(UserWarning):

@@ -22,21 +22,23 @@ except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
 
 from gttf_dgl.check import check_unbiased
 from gttf_dgl.compact import to_compact
-from gttf_dgl.drop_in import (
+from gttf_dgl.labor import LaborSampler, sample_labors
+from gttf_dgl.loader import DataLoader
+from gttf_dgl.partitioned import PartitionedLoader, partition
+from gttf_dgl.pinsage import PinSAGESampler, RandomWalkNeighborSampler
+from gttf_dgl.saint import SAINTSampler
+from gttf_dgl.sampler import (
+    GTTFSampler,
     MultiLayerFullNeighborSampler,
     MultiLayerNeighborSampler,
     NeighborSampler,
     sample_neighbors,
 )
-from gttf_dgl.labor import LaborSampler, sample_labors
-from gttf_dgl.loader import DataLoader
-from gttf_dgl.partition import partition
-from gttf_dgl.partitioned import PartitionedLoader
-from gttf_dgl.pinsage import PinSAGESampler, RandomWalkNeighborSampler
-from gttf_dgl.saint import SAINTSampler
-from gttf_dgl.sampler import GTTFSampler
-from gttf_dgl.shadow import ShaDowKHopSampler
-from gttf_dgl.subgraph_sampler import GTTFSubgraphSampler, from_subgraph
+from gttf_dgl.subgraph_sampler import (
+    GTTFSubgraphSampler,
+    ShaDowKHopSampler,
+    from_subgraph,
+)
 from gttf_dgl.unbiased import unbiased
 from gttf_dgl.walks import node2vec_random_walk, random_walk
 from gttf_sampler.estimate import BiasedLayerWarning, SampledDegreeWarning

@@ -55,10 +55,9 @@ class FromFiles:
         """Whether a batch needs rows of a file."""
         return bool(self._inputs or self._labels)
 
-    def fetch(self, result: Any) -> Any:
-        """Reads the rows of a batch from their files; returns the batch."""
+    def fetch(self, result: Any) -> None:
+        """Reads the rows of a batch from their files."""
         fetch(result[-1], self._inputs, self._labels)
-        return result
 
 
 def check_rows(g: Any, files: Sources) -> None:

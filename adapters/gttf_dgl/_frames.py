@@ -8,19 +8,21 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dgl import EID, NID, DGLGraph, graph_index, heterograph_index
-from dgl.frame import LazyFeature
-from dgl.heterograph import DGLBlock
-from dgl.utils import (
-    extract_edge_subframes,
-    extract_node_subframes,
-    extract_node_subframes_for_block,
-    set_new_frames,
-    toindex,
-)
+from dgl import EID, NID, DGLGraph
 from torch import Tensor
 
 from gttf_dgl._check import EdgeType
+from gttf_dgl._compat import (
+    DGLBlock,
+    LazyFeature,
+    extract_edge_subframes,
+    extract_node_subframes,
+    extract_node_subframes_for_block,
+    graph_index,
+    heterograph_index,
+    set_new_frames,
+    toindex,
+)
 from gttf_sampler.gather import gather_columns
 
 FORMATS = ["coo", "csr", "csc"]

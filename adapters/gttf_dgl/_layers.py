@@ -5,15 +5,11 @@ means and attention are right as they are, up to the ratio's own bias; layers th
 degrees or add up messages see a view of their graph that answers for the whole.
 """
 
-import inspect
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from torch import nn
-
-from gttf_dgl._degrees import ARRIVE, BIASED, carries
-from gttf_dgl._view import Estimated, view
 
 EXACT = "exact"  # the expectation of a layer is its value on the whole graph
 RATIO = "ratio"  # an estimate divided by an estimate: off by O(1 / |S|)
@@ -229,61 +225,7 @@ def aggregating(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield name, layer
 
 
-def is_cured(layer: nn.Module) -> bool:
-    """Whether `unbiased` has seen a layer."""
-    return any(isinstance(hook, Estimate) for hook in layer._forward_pre_hooks.values())
-
-
-def scales(layer: nn.Module) -> bool:
-    """Whether `unbiased` has been told to scale the sums of a layer."""
-    hooks = layer._forward_pre_hooks.values()
-    return any(isinstance(hook, Estimate) and hook.scale == "sum" for hook in hooks)
-
-
 def normalises(layer: Any) -> bool:
-    """Whether a layer divides by degrees."""
+    """True if a layer divides by degrees."""
     rule = rule_of(layer)
     return rule is not None and rule.degrees(layer)
-
-
-class Estimate:
-    """Gives a layer a view of its graph; a forward pre-hook.
-
-    Args:
-        scale: "sum" multiplies sums of messages by δ / |S|; None leaves them.
-    """
-
-    def __init__(self, scale: str | None) -> None:
-        self.scale = scale
-
-    def __call__(self, layer: Any, args: Any, kwargs: Any) -> Any:
-        """The arguments of the layer, with another graph."""
-        names = inspect.signature(type(layer).forward).parameters
-        named = {**dict(zip(list(names)[1:], args, strict=False)), **kwargs}
-        place = "graph" if "graph" in named else "g"
-        graph: Any = named.get(place)
-        rule = rule_of(layer)
-        if rule is None or not hasattr(graph, "canonical_etypes"):
-            return None
-        if carries(graph, BIASED):
-            raise ValueError(
-                "'model' must get uniform draws where it was made unbiased (got a "
-                "batch of a sampler with 'prob', 'mask' or 'bias'); leave that out"
-            )
-        summed = self.scale == "sum" and rule.sums(layer)
-        if not (rule.degrees(layer) or summed) or isinstance(graph, Estimated):
-            return None
-        if not carries(graph, ARRIVE):
-            if not graph.is_block:
-                return None  # not a sample, for all that is known
-            raise ValueError(
-                "'model' must get blocks with degrees where it was made unbiased (got "
-                "some without); take a sampler of gttf_dgl with the whole graph, and "
-                "call 'unbiased' before its DataLoader starts"
-            )
-        if named.get("edge_weight") is not None and not rule.weighted:
-            raise ValueError(
-                f"'edge_weight' must be None in {type(layer).__name__}, which would "
-                "divide by sampled weights (got some); use GraphConv"
-            )
-        return (), {**named, place: view(graph)}

@@ -25,10 +25,9 @@ from gttf_sampler import (
     random,
 )
 from gttf_sampler._backends.streams import streams_of
-from gttf_sampler.bias import Law
 from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.graph.kept import kept_of
-from gttf_sampler.rooted import RootedSampler, laws_of
+from gttf_sampler.rooted import RootedSampler
 
 
 class Choice(NamedTuple):
@@ -131,14 +130,9 @@ class Source(NamedTuple):
         """
         rooted = self._rooted(hops)
         reached = {name: seeds[name] for name in seeds if name in rooted.number}
-        laws = self._laws() if bias is None else None
-        if laws is None:
-            own = self.biases() if bias is None else bias
-            drawn: Any = rooted(reached, bias=own, generator=generator)
-            drawn = replace(drawn, edge=named_edges(self.adjs, drawn.edge))
-        else:
-            batch = rooted.batch(reached, laws, False, generator)
-            drawn = rooted.named(rooted.draw(batch))
+        own = self.biases() if bias is None else bias
+        drawn: Any = rooted(reached, bias=own, generator=generator)
+        drawn = replace(drawn, edge=named_edges(self.adjs, drawn.edge))
         counts = drawn.num_sampled_nodes
         for name in seeds:
             if name not in rooted.number:  # no edge has an end there
@@ -159,15 +153,6 @@ class Source(NamedTuple):
             return RootedSampler(self.adjs, fanouts, replace=self.choice.replace)
 
         return kept_of(self.adjs).get(place, make)
-
-    def _laws(self) -> list[Law] | None:
-        """What every relation is drawn by; None if that takes a function."""
-        if self.choice.bias is not None:
-            return None
-        if not self.excluded:
-            return kept_of(self.adjs).get("laws", lambda: laws_of(self.adjs, {}))
-        hidden = {kind: ExcludeBias(edges) for kind, edges in self.excluded.items()}
-        return laws_of(self.adjs, hidden)
 
     def biases(self) -> dict[EdgeType, BiasFn]:
         """The product of all that was asked for, per edge type."""

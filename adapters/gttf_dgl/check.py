@@ -1,4 +1,4 @@
-"""check_unbiased(): whether a model's layers are right in the mean over batches."""
+"""check_unbiased(): compares a model's layers over batches with the whole graph."""
 
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
@@ -9,14 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from gttf_dgl import _check
-from gttf_dgl._layers import (
-    RATIO,
-    aggregating,
-    is_cured,
-    rule_of,
-    scales,
-    trouble_of,
-)
+from gttf_dgl._layers import RATIO, aggregating, rule_of, trouble_of
+from gttf_dgl.unbiased import is_cured, scales
 from gttf_sampler._check import at_least, finite, functions, shown
 from gttf_sampler.verdict import Passes, UnbiasedReport, evaluating, report, without
 

@@ -1,37 +1,145 @@
-"""DataLoader: DGL's, whose workers are a thread where nothing forbids it."""
+"""DataLoader: DGL's, whose batches are the same for any number of workers."""
 
-from collections.abc import Callable, Iterator
-from functools import update_wrapper
-from itertools import islice
-from sys import _getframe
-from types import MethodType
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import dgl.dataloading
+import torch
 from dgl import DGLGraph
-from dgl.dataloading.base import EdgePredictionSampler
-from dgl.dataloading.dataloader import (
-    CollateWrapper,
-    DDPTensorizedDataset,
-    TensorizedDataset,
-    WorkerInitWrapper,
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    get_worker_info,
 )
 
-from gttf_dgl import _check
-from gttf_dgl._features import FromFiles
-from gttf_dgl._resumable import Resumable, inner
-from gttf_dgl._resume import run_of
-from gttf_sampler._loading.apart import postponed
-from gttf_sampler._loading.keys import BatchKeys
-from gttf_sampler._loading.safe import safe_biases
-from gttf_sampler._loading.threaded import ThreadedIter, ThreadedLoader
+from gttf_dgl import _check, _frames
+from gttf_dgl._compat import (
+    DATASETS,
+    CollateWrapper,
+    EdgePredictionSampler,
+    WorkerInitWrapper,
+    named_seeds,
+    seeds_of,
+)
+from gttf_dgl._keys import KeyedSampler, fold
+from gttf_sampler._loading.epoch import CountedBatches, EpochState
+from gttf_sampler._loading.indices import copied
+from gttf_sampler._loading.prefetch import PrefetchIterator, is_thread_safe
+from gttf_sampler._loading.seeded import KeyedDataset, KeyedIndex, SeededLoader
+from gttf_sampler._loading.state import SPOT, described
 
-DATASETS = (TensorizedDataset, DDPTensorizedDataset)
-TAKES_SAMPLER = dgl.dataloading.DataLoader.__init__.__code__
+NOT_DRAWN = {"features", "fused", "thread_workers", "output_device", "generator"}
 
 
-class DataLoader(Resumable, dgl.dataloading.DataLoader, ThreadedLoader):
-    """DGL's `DataLoader`: the same arguments, batches and order, faster workers.
+class SeedPositions(SeededLoader):
+    """Stands behind DGL's loader, and has torch draw positions among the seeds.
+
+    DGL streams its seeds to workers, each a run of them; positions have a number in
+    their epoch, and torch shuffles them by its own generator.
+    """
+
+    def __init__(self, dataset: Any, *, collate_fn: Any, **kwargs: Any) -> None:
+        for name in ("sampler", "batch_sampler"):
+            if kwargs.get(name) is not None and not isinstance(dataset, Positions):
+                _check.fail(name, "must be left to this loader", repr(kwargs[name]))
+        if isinstance(dataset, DATASETS):
+            seeds = TensorSeeds(seeds_of(dataset), dataset._mapping_keys)
+            kwargs["sampler"] = _batches(dataset, kwargs.get("generator"))
+            collate_fn = SeededCollate(collate_fn, seeds)
+            dataset = Positions(range(len(seeds.ids)))
+        elif not isinstance(dataset, IterableDataset | Positions):
+            collate_fn = SeededCollate(collate_fn, dataset.__getitem__)
+            dataset = Positions(dataset)
+        super().__init__(dataset, collate_fn=collate_fn, **kwargs)
+
+
+def _batches(dataset: Any, generator: torch.Generator | None) -> BatchSampler:
+    """Positions among the seeds of a dataset of DGL's, batch by batch."""
+    every = range(len(seeds_of(dataset)))
+    sampler: Any = SequentialSampler(every)
+    if dataset._shuffle and len(every):
+        sampler = RandomSampler(every, generator=generator)
+    return BatchSampler(sampler, dataset.batch_size, bool(dataset.drop_last))
+
+
+class Positions(KeyedDataset):
+    """Positions among seeds, or batches of a user's dataset, which DGL may shuffle."""
+
+    def shuffle(self) -> None:
+        """Shuffles a user's dataset; torch's sampler does it for seeds."""
+        if hasattr(self.numbers, "shuffle"):
+            self.numbers.shuffle()
+
+
+class TensorSeeds:
+    """The seeds of some positions: ids [k], or ids per type."""
+
+    def __init__(self, ids: Tensor, names: list[str] | None) -> None:
+        self.ids, self.names = ids, names
+
+    def __call__(self, positions: Any) -> Any:
+        """The seeds at some positions."""
+        return named_seeds(self.ids[torch.as_tensor(positions)], self.names)
+
+
+class SeededCollate(CollateWrapper):
+    """Samples the batch of a keyed index, as DGL's `CollateWrapper` does that of ids.
+
+    Args:
+        theirs: that of DGL, with a method of the sampler.
+        seeds: a function of an index, which gives the ids of the batch.
+    """
+
+    def __init__(self, theirs: CollateWrapper, seeds: Callable[[Any], Any]) -> None:
+        how = theirs.g, theirs.use_uva, theirs.device
+        super().__init__(theirs.sample_func, *how)
+        self.seeds = seeds
+
+    @property
+    def sampler(self) -> Any:
+        """The sampler; None if a function takes its place."""
+        return getattr(self.sample_func, "__self__", None)
+
+    def __call__(self, index: Any) -> Any:
+        """The batch, with the features that are fetched in this process."""
+        return self.fetch(self.sampled(index))
+
+    def sampled(self, index: Any) -> Any:
+        """The batch without its features."""
+        given, sampler = KeyedIndex.of(index), self.sampler
+        draws = drawing(sampler)
+        sample = self.sample_func
+        if given.key is not None and isinstance(draws, KeyedSampler):
+            mine = draws.for_batch(given)
+            if draws is not sampler:
+                outer = copy.copy(sampler)
+                outer.sampler, mine = mine, outer
+            sample = mine.sample
+        collate = CollateWrapper(sample, self.g, self.use_uva, self.device)
+        return collate(self.seeds(given.index))
+
+    def fetch(self, batch: Any) -> Any:
+        """`batch` with rows of files, and with data of the graph where none is sent."""
+        draws = drawing(self.sampler)
+        if not isinstance(draws, KeyedSampler):
+            return batch
+        if draws.fetches:
+            draws.fetch(batch)
+        if get_worker_info() is None and torch.device(self.device).type == "cpu":
+            graphs = batch if isinstance(batch, DGLGraph) else batch[-1]
+            several = isinstance(graphs, list)
+            _frames.fetch_marked(self.g, graphs if several else [graphs])
+        return batch
+
+
+class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
+    """DGL's `DataLoader`: the same arguments and batches, the same for any workers.
 
     >>> import dgl, torch
     >>> from gttf_dgl import DataLoader, GTTFSampler
@@ -40,14 +148,16 @@ class DataLoader(Resumable, dgl.dataloading.DataLoader, ThreadedLoader):
     >>> len(loader)
     5
 
+    With a sampler of `gttf_dgl`, also inside `as_edge_prediction_sampler`, batches and
+    their order follow `torch.manual_seed`, or `generator`, and are the same for any
+    number of workers; `state_dict` says where an epoch is and `load_state_dict` goes on
+    there, with as many workers as you like. Other samplers draw as they always do.
+    `shuffle=True` follows `torch.manual_seed`, too, with every sampler.
+
     With `num_workers` a thread of this process makes the batches ahead; it starts at
     once and copies nothing. Processes are used where workers would run code of yours: a
     `worker_init_fn` (also that of `enable_cpu_affinity`), a function as `bias`, a
-    negative sampler, a sampler or a dataset of your own. A sampler of `gttf_dgl` makes
-    every `dgl.dataloading.DataLoader` that is given it one of these.
-
-    With such a sampler, `state_dict` says where an epoch is and `load_state_dict` goes
-    on there; no other sampler of DGL can draw again what it has drawn.
+    negative sampler, a sampler or a dataset of your own.
 
     Args:
         args: and `kwargs`: see DGL's `DataLoader`.
@@ -55,94 +165,109 @@ class DataLoader(Resumable, dgl.dataloading.DataLoader, ThreadedLoader):
             run; None does as the sampler says.
     """
 
+    shuffle: bool
+    graph_sampler: Any
+    graph: Any
+    collate_fn: Any
+    cpu_affinity_enabled = False  # of a loader that was made again, which DGL forgets
+
     def __init__(
         self, *args: Any, thread_workers: bool | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         if thread_workers is not None:
             _check.yes_or_no("thread_workers", thread_workers)
-            self.thread_workers = thread_workers
         else:
-            self.thread_workers = getattr(inner(self), "thread_workers", None)
+            thread_workers = getattr(self._draws, "thread_workers", None)
+        self.thread_workers = thread_workers
+
+    @property
+    def _draws(self) -> Any:
+        """The sampler that draws neighbours."""
+        return drawing(self.graph_sampler)
+
+    def __iter__(self) -> Any:
+        batches: Any = super().__iter__()
+        under_way: Any = self._epoch.under_way
+        return CountedBatches(batches, under_way, self)
+
+    def counted(self, batches: Any, epoch: EpochState) -> Any:
+        """`batches`, which DGL may fetch ahead: they are counted behind that."""
+        return batches
+
+    def epoch_key(self, epoch: int) -> int:
+        """That of the sampler's seed, or of the number that torch will draw next."""
+        draws, key = self._draws, None
+        if isinstance(draws, KeyedSampler):
+            key = draws._keys.epoch_key(epoch)
+        if key is None:
+            base = torch.empty((), dtype=torch.int64, device="cpu")
+            key = fold(int(base.random_(generator=copied(self.generator))), 0)
+        return key
 
     def runs_only_ours(self) -> bool:
-        """Whether workers would run nothing but code that is safe in a thread."""
-        sampler, start = self.graph_sampler, self.worker_init_fn
+        """True if workers would run nothing but code that is safe in a thread."""
+        sampler, start, draws = self.graph_sampler, self.worker_init_fn, self._draws
         if type(sampler) is EdgePredictionSampler and (
             sampler.negative_sampler is not None or callable(sampler.exclude)
         ):
             return False
         return (
-            type(inner(self)).__module__.split(".")[0] == "gttf_dgl"
-            and safe_biases(inner(self).bias)
+            isinstance(draws, KeyedSampler)
+            and type(draws).__module__.split(".")[0] == "gttf_dgl"
+            and is_thread_safe(draws.bias)
             and isinstance(start, WorkerInitWrapper)
             and start.func is None
-            and isinstance(self.collate_fn, CollateWrapper)
+            and self._has_tensor_seeds()
             and isinstance(self.graph, DGLGraph)
-            and type(self.dataset) in DATASETS
         )
 
-    def begin(self, base: int) -> None:
-        """Counts the epoch, in the order in which iterations start."""
-        keys = getattr(inner(self), "_keys", None)
-        if isinstance(keys, BatchKeys):
-            keys.begin(base)
-
     def threaded(self) -> Any:
-        """An iterator whose batches a thread makes, in the order of DGL's workers."""
-        if type(self.dataset) not in DATASETS:
-            return super().threaded()
-        depth = (self.prefetch_factor or 1) * self.num_workers
-        return self.made_ahead(depth, self.num_workers)
+        """An iterator whose batches a thread makes."""
+        return self.made_ahead((self.prefetch_factor or 1) * self.num_workers)
 
-    def made_ahead(self, depth: int, workers: int) -> ThreadedIter:
-        """Batches of a thread, `depth` of them made ahead, in the order of workers."""
-        indices = _as_from_workers(self.dataset, workers)
-        left = islice(indices, self._skip, None)
-        sampler = inner(self)
-        if isinstance(sampler, FromFiles) and sampler.fetches:
-            how = postponed(self.collate_fn), sampler.fetch
-            return ThreadedIter(self, depth, *how, indices=left)
-        return ThreadedIter(self, depth, self.collate_fn, indices=left)
+    def made_ahead(self, depth: int) -> PrefetchIterator:
+        """Batches of a thread, `depth` of them made ahead; another one reads files."""
+        collate, draws = self.collate_fn, self._draws
+        keyed = isinstance(collate, SeededCollate) and isinstance(draws, KeyedSampler)
+        if keyed and draws.fetches:
+            return PrefetchIterator(self, depth, collate.sampled, collate.fetch)
+        return PrefetchIterator(self, depth)
+
+    def settings(self) -> dict[str, Any]:
+        """What batches depend on beside their indices and keys, by name."""
+        draws, g, collate = self._draws, self.graph, self.collate_fn
+        if not isinstance(draws, KeyedSampler):
+            rule = "must be one of gttf_dgl where a loader says or is told its state"
+            cure = "no other one can draw again what it has drawn"
+            _check.fail("graph_sampler", rule, type(draws).__name__, cure)
+        if not self._has_tensor_seeds():
+            rule = "must be a tensor, or a dict of them, where a loader has a state"
+            _check.fail("indices", rule, type(self.indices).__name__)
+        found = {
+            name: described(value, SPOT)
+            for name, value in vars(draws).items()
+            if not name.startswith("_") and name not in NOT_DRAWN
+        }
+        counts = [getattr(g, name, None) for name in ("num_nodes", "num_edges")]
+        batches: Any = self.sampler
+        return {
+            "batch_size": batches.batch_size,
+            "drop_last": batches.drop_last,
+            "shuffle": bool(self.shuffle),
+            "seed": draws._keys.seed,
+            **found,
+            "graph": [count() for count in counts if callable(count)],
+            "seeds": described(collate.seeds.ids, SPOT),
+        }
+
+    def _has_tensor_seeds(self) -> bool:
+        """True if the seeds are ids, and no dataset of a user gives them."""
+        collate = self.collate_fn
+        ours = isinstance(collate, SeededCollate)
+        return ours and isinstance(collate.seeds, TensorSeeds)
 
 
-def _as_from_workers(dataset: Any, workers: int) -> Iterator[tuple[int, Any]]:
-    """The batches of a dataset and their numbers, in the order of DGL's workers.
-
-    Each has a run of batches, and they take turns.
-    """
-    batches = iter(dataset)  # a copy of the ids: the next epoch may shuffle them
-    runs = [run_of(len(dataset), workers, worker) for worker in range(workers)]
-
-    def taken() -> Iterator[tuple[int, Any]]:
-        for turn in range(len(dataset) // workers + 1):
-            for first, last in runs:
-                if first + turn < last:
-                    batches.index = (first + turn) * batches.batch_size
-                    yield first + turn, next(batches)
-
-    return taken()
-
-
-class seen_by_loaders:  # noqa: N801 - a decorator
-    """A method `sample` that makes the loader which takes it a `DataLoader` of ours.
-
-    DGL's loader asks its sampler for `sample` once, in its constructor, and has no
-    other hook by which a sampler could say how it wants to be run. Loaders of other
-    classes, and methods that override this one, are left as they are.
-    """
-
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self.method = method
-        update_wrapper(self, method)  # type: ignore[arg-type]
-
-    def __get__(self, sampler: Any, owner: type | None = None) -> Any:
-        if sampler is None:
-            return self.method
-        caller = _getframe(1)
-        if caller.f_code is TAKES_SAMPLER:
-            loader = caller.f_locals["self"]
-            if type(loader) is dgl.dataloading.DataLoader:
-                loader.__class__ = DataLoader
-                loader.thread_workers = sampler.thread_workers
-        return MethodType(self.method, sampler)
+def drawing(sampler: Any) -> Any:
+    """The sampler that draws, also where another one asks it."""
+    return sampler.sampler if type(sampler) is EdgePredictionSampler else sampler

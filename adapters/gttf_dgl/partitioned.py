@@ -1,5 +1,6 @@
-"""PartitionedLoader: blocks of a graph whose rows are in several processes."""
+"""partition and PartitionedLoader: blocks of a graph cut into parts."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +11,65 @@ from dgl.heterograph import DGLBlock
 
 from gttf_dgl import _check
 from gttf_dgl._source import Choice, Rows, Source
+from gttf_dgl.compact import kinds_with, weighted_rows
 from gttf_dgl.loader import DataLoader
-from gttf_dgl.partition import PLAIN
 from gttf_dgl.sampler import GTTFSampler
 from gttf_sampler._check import fail, mistyped, shown, size
 from gttf_sampler.distributed import PartitionedGraph
+from gttf_sampler.distributed import partition as cut
+from gttf_sampler.distributed.source import key_of
+
+PLAIN = [("_N", "_E", "_N")]  # the edge types of a graph without types
+
+
+def partition(
+    g: DGLGraph,
+    path: str | os.PathLike[str],
+    parts: int,
+    *,
+    prob: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Cuts a graph into parts that `PartitionedGraph.open` opens, one per process.
+
+    >>> import dgl, tempfile, torch
+    >>> from gttf_dgl import partition
+    >>> g = dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0]))
+    >>> g.ndata["x"] = torch.eye(4)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     facts = partition(g, folder, parts=2)
+    >>> facts["nodes"], facts["features"]
+    ([2, 2], ['x'])
+
+    All node data become features, of node types that have edges. Edges keep their ids;
+    other data of theirs are left out.
+
+    Args:
+        g: the graph, on a CPU.
+        path: a directory, which is made.
+        parts: how many.
+        prob: name of edge data to draw in proportion to, if batches shall be.
+        options: those of `gttf_sampler.distributed.partition`.
+    """
+    _check.graph(g)
+    heavy = kinds_with(g, prob, None)
+    kinds = g.canonical_etypes
+    adjs = {
+        kind: weighted_rows(g, kind, "in", prob if kind in heavy else None, None)
+        for kind in kinds
+    }
+    plain = kinds == PLAIN
+    ends = {end for kind in kinds for end in kind[::2]}
+    features = {
+        ("" if plain else name, column): values
+        for name in g.ntypes
+        if name in ends
+        for column, values in g.nodes[name].data.items()
+    }
+    given = options.pop("features", None) or {}
+    features.update({key_of(key): values for key, values in given.items()})
+    graph = adjs[PLAIN[0]] if plain else adjs
+    return cut(graph, path, parts, features=features, **options)
 
 
 class PartitionedLoader(DataLoader):
@@ -32,8 +87,8 @@ class PartitionedLoader(DataLoader):
     >>> input_nodes.tolist(), output_nodes.tolist(), blocks[0].srcdata["x"].shape
     ([0, 1, 3, 2], [0, 1], torch.Size([4, 4]))
 
-    With the same nodes, `torch.manual_seed` and `np.random.seed`, they are bit for bit
-    those of one machine with the whole graph, whatever is made ahead. The nodes that
+    With the same nodes and `torch.manual_seed` they are bit for bit those of one
+    machine with the whole graph, whatever is made ahead. The nodes that
     the first block reads, and those that the last one writes, have all features of the
     graph as their data. `state_dict` and `load_state_dict` are those of `DataLoader`.
 
@@ -82,7 +137,7 @@ class PartitionedLoader(DataLoader):
 
     def threaded(self) -> Any:
         """An iterator whose batches a thread makes, in their order."""
-        return self.made_ahead(self.prefetch, 1)
+        return self.made_ahead(self.prefetch)
 
 
 class _Sampler(GTTFSampler):

@@ -8,24 +8,21 @@ from typing import Any
 import torch
 from dgl import DGLGraph
 from dgl.dataloading import Sampler
-from dgl.dataloading.base import set_edge_lazy_features, set_node_lazy_features
 from torch import Tensor
 
-from gttf_dgl import _check, _frames, _keys
-from gttf_dgl._degrees import Wanted
-from gttf_dgl._keys import number_of_batch
-from gttf_dgl.loader import seen_by_loaders
+from gttf_dgl import _check
+from gttf_dgl._compat import set_edge_lazy_features, set_node_lazy_features
+from gttf_dgl._keys import KeyedSampler
 from gttf_dgl.walks import random_walk
-from gttf_sampler import CompactAdj, random
-from gttf_sampler._loading.keys import BatchKeys
+from gttf_sampler import CompactAdj, EdgeWeightBias, random
 from gttf_sampler.graph.kept import kept_of
-from gttf_sampler.rooted import RootedSampler, laws_of
+from gttf_sampler.rooted import RootedSampler
 
 MODES = ("node", "edge", "walk")
 LOT = ("drawn", "from", "lot")
 
 
-class SAINTSampler(Sampler):
+class SAINTSampler(KeyedSampler, Sampler):
     """Samples a graph of some nodes with all edges between them, in place of DGL's.
 
     >>> import dgl, torch
@@ -52,8 +49,6 @@ class SAINTSampler(Sampler):
         thread_workers: whether a thread stands in for workers; see `DataLoader`.
     """
 
-    bias = None  # for a loader, which asks whether a thread may draw
-
     def __init__(
         self,
         mode: str,
@@ -77,15 +72,10 @@ class SAINTSampler(Sampler):
         self.prefetch_ndata = columns("prefetch_ndata", prefetch_ndata) or []
         self.prefetch_edata = columns("prefetch_edata", prefetch_edata) or []
         self.output_device = _check.device_or_none("output_device", output_device)
-        if thread_workers is not None:
-            _check.yes_or_no("thread_workers", thread_workers)
-        self.thread_workers = thread_workers
-        self._keys = BatchKeys(generator, seed, number_of_batch)
-        self._wanted = Wanted()
+        self.use_keys(generator, seed, thread_workers)
 
-    @seen_by_loaders
     def sample(self, g: DGLGraph, indices: Any) -> DGLGraph:
-        """The graph of one batch; `indices` only tell batches apart."""
+        """The graph of one batch; `indices` only say how many batches there are."""
         _check.graph(g)
         if len(g.ntypes) > 1 or len(g.canonical_etypes) > 1:
             rule = "must have one node type and one edge type"
@@ -95,15 +85,12 @@ class SAINTSampler(Sampler):
         if self.budget[0] and not getattr(g, f"num_{what}s")():  # DGL raises as well
             rule = f"must have at least one {what} to draw from"
             _check.fail_like_dgl("g", rule, "none")
-        ids = [indices] if isinstance(indices, Tensor) else []
-        key = self._keys.next(ids)
+        key = self._keys.next()
         nodes = getattr(self, f"_by_{self.mode}")(g, key).to(g.idtype)
         device = self.output_device
         batch = g.subgraph(nodes, relabel_nodes=True, output_device=device)
         set_node_lazy_features(batch, self.prefetch_ndata)
         set_edge_lazy_features(batch, self.prefetch_edata)
-        if _keys.gathers_here():
-            _frames.fetch_marked(g, [batch])
         return batch
 
     def _by_node(self, g: DGLGraph, key: int) -> Tensor:
@@ -147,17 +134,17 @@ def _drawn(
     One row that leads to everything, and rooted sampling from it.
     """
 
-    def make() -> tuple[RootedSampler, Any]:
+    def make() -> RootedSampler:
         weight = weigh(g)
         ends = torch.tensor([0, weight.numel()], device=g.device)
         every = torch.arange(weight.numel(), device=g.device)
         lot = {LOT: CompactAdj.from_csr(ends, every, len(every), edge_weight=weight)}
-        return RootedSampler(lot, [count], replace=True), laws_of(lot, {})
+        return RootedSampler(lot, [count], replace=True)
 
-    sampler, laws = kept_of(g._graph).get(("saint", name, count), make)
+    sampler = kept_of(g._graph).get(("saint", name, count), make)
     seeds = {"lot": torch.zeros(1, dtype=torch.int64, device=g.device)}
-    drawn = sampler.draw(sampler.batch(seeds, laws, False, key))
-    found: Tensor = sampler.named(drawn).node["drawn"].sort().values
+    drawn: Any = sampler(seeds, bias={LOT: EdgeWeightBias()}, generator=key)
+    found: Tensor = drawn.node["drawn"].sort().values
     return found
 
 

@@ -1,4 +1,4 @@
-"""GTTFSampler: the sampler argument of DGL's DataLoader."""
+"""GTTFSampler, also by DGL's names, and sample_neighbors: neighbours in blocks."""
 
 from __future__ import annotations
 
@@ -7,27 +7,22 @@ from typing import Any
 
 from dgl import NID, DGLGraph
 from dgl.dataloading import BlockSampler
-from dgl.dataloading.base import (
+from dgl.heterograph import DGLBlock
+
+from gttf_dgl import _blocks, _check, _features
+from gttf_dgl._blocks import Wanted, block_of, frontier_of, output_device
+from gttf_dgl._check import Nodes
+from gttf_dgl._compat import (
     set_dst_lazy_features,
     set_edge_lazy_features,
     set_src_lazy_features,
 )
-from dgl.heterograph import DGLBlock
-
-from gttf_dgl import _blocks, _check, _features, _frames, _keys
-from gttf_dgl._blocks import block_of, output_device
-from gttf_dgl._check import Nodes
-from gttf_dgl._degrees import Wanted
-from gttf_dgl._keys import load_kernels, number_of_batch
+from gttf_dgl._keys import KeyedSampler, load_kernels
 from gttf_dgl._source import Choice, Source
-from gttf_dgl._warn import FirstBatch
-from gttf_dgl.loader import seen_by_loaders
 from gttf_sampler import BiasFn, random
-from gttf_sampler._loading.apart import is_postponed
-from gttf_sampler._loading.keys import BatchKeys
 
 
-class GTTFSampler(_features.FromFiles, BlockSampler):
+class GTTFSampler(_features.FromFiles, KeyedSampler, BlockSampler):
     """Samples blocks for multi-layer message passing, in place of NeighborSampler.
 
     >>> import dgl, torch
@@ -111,11 +106,8 @@ class GTTFSampler(_features.FromFiles, BlockSampler):
         self.fused = fused
         self.rooted = bool(rooted)
         self.normalize = _blocks.check(normalize, choice.uniform, prefetch_edge_feats)
-        if thread_workers is not None:
-            _check.yes_or_no("thread_workers", thread_workers)
-        self.thread_workers = thread_workers
-        self._keys = BatchKeys(generator, seed, number_of_batch)
-        self._wanted, self._first = Wanted(), FirstBatch(self.fanouts)
+        self.use_keys(generator, seed, thread_workers)
+        self._wanted = Wanted()
         load_kernels(bool(self.replace))
 
     def assign_lazy_features(self, result: Any) -> Any:
@@ -133,21 +125,17 @@ class GTTFSampler(_features.FromFiles, BlockSampler):
                 set_edge_lazy_features(block, self.prefetch_edge_feats)
         return result
 
-    @seen_by_loaders
     def sample(
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, list[DGLBlock]]:
         """(input_nodes, output_nodes, blocks), with marks where DGL will prefetch.
 
-        If nobody else is there to do it, the features are fetched here.
+        Rows of files are fetched here, unless a loader of this package does it.
         """
         result: tuple[Any, Any, list[DGLBlock]]
         result = super().sample(g, seed_nodes, exclude_eids)
-        if _keys.gathers_here():
-            _frames.fetch_marked(g, result[2])
-        if self.fetches and not is_postponed():
+        if self.fetches and not self._in_loader:
             self.fetch(result)
-        self._first.watch(result[2])
         return result
 
     def sample_blocks(
@@ -167,7 +155,7 @@ class GTTFSampler(_features.FromFiles, BlockSampler):
         g = source.g
         seeds = _check.seeds(g, seed_nodes, device=source.device)
         hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
-        key = self._next_key(seeds)
+        key = self._next_key()
         make_blocks = self._rooted_blocks if self.rooted else self._layered_blocks
         blocks = make_blocks(source, seeds, hops, key)
         device = output_device(self.output_device, seed_nodes, g)
@@ -175,9 +163,9 @@ class GTTFSampler(_features.FromFiles, BlockSampler):
             blocks = [block.to(device) for block in blocks]
         return blocks[0].srcdata[NID], seed_nodes, blocks
 
-    def _next_key(self, seeds: Nodes) -> Any:
+    def _next_key(self) -> Any:
         """What the draws of the next batch depend on, beside the graph."""
-        return self._keys.next(seeds.values())
+        return self._keys.next()
 
     def _layered_blocks(
         self, source: Source, seeds: Nodes, hops: list[list[int]], key: Any
@@ -204,3 +192,87 @@ class GTTFSampler(_features.FromFiles, BlockSampler):
             sizes = {name: sum(counts[name][:depth]) for name in seeds}
             blocks.append(block_of(source, drawn, sizes, depth, self.normalize))
         return blocks
+
+
+class NeighborSampler(GTTFSampler):
+    """DGL's `NeighborSampler` on the engine of this package: `GTTFSampler`.
+
+    >>> import dgl, torch
+    >>> sampler = NeighborSampler([5, 10])
+    >>> isinstance(sampler, dgl.dataloading.BlockSampler)
+    True
+    """
+
+
+class MultiLayerNeighborSampler(NeighborSampler):
+    """DGL's older name for `NeighborSampler`."""
+
+
+class MultiLayerFullNeighborSampler(NeighborSampler):
+    """Samples all neighbours in each of `num_layers` layers.
+
+    >>> MultiLayerFullNeighborSampler(2).fanouts
+    [-1, -1]
+
+    Args:
+        num_layers: how many layers the model has.
+        **kwargs: of `GTTFSampler`.
+    """
+
+    def __init__(self, num_layers: int, **kwargs: Any) -> None:
+        super().__init__([-1] * _check.length("num_layers", num_layers), **kwargs)
+
+
+def sample_neighbors(
+    g: DGLGraph,
+    nodes: Any,
+    fanout: Any,
+    edge_dir: str = "in",
+    prob: str | None = None,
+    replace: bool = False,
+    copy_ndata: bool = True,
+    copy_edata: bool = True,
+    _dist_training: bool = False,  # of DGL's own, without effect
+    exclude_edges: Any = None,
+    output_device: Any = None,
+    *,
+    bias: BiasFn | Mapping[Any, BiasFn] | None = None,
+    generator: random.Randomness = None,
+) -> DGLGraph:
+    """Samples edges of some nodes, as `dgl.sampling.sample_neighbors` does.
+
+    The result is a graph of all nodes of `g` with the sampled edges.
+
+    >>> import dgl
+    >>> g = dgl.graph(([1, 2, 3, 4], [0, 0, 0, 2]))
+    >>> sample_neighbors(g, [2, 0], 2).in_degrees().tolist()
+    [2, 0, 1, 0, 0]
+
+    A node that is named twice draws the same edges twice.
+
+    Args:
+        g: the graph.
+        nodes: ids, or one lone id; per node type if there are types.
+        fanout: edges per node and edge type, -1 for all; or one per edge type.
+        edge_dir: "in" samples edges that arrive at the nodes, "out" those that leave.
+        prob: name of edge data to draw in proportion to; booleans are a mask.
+        replace: draw `fanout` edges independently.
+        copy_ndata: whether the graph has the node data of `g`.
+        copy_edata: whether it has the edge data of its edges, beside their ids.
+        exclude_edges: ids of edges that are as if they were not there.
+        output_device: where the graph goes; by default it stays with `g`.
+        bias: any BiasFn of `gttf_sampler`, or one per edge type.
+        generator: a torch.Generator, an integer, or None for torch's default generator.
+    """
+    choice = Choice.checked(edge_dir, prob, None, replace, bias, rooted=False)
+    source = Source.of(g, choice, exclude_edges, "exclude_edges")
+    for name, value in (("copy_ndata", copy_ndata), ("copy_edata", copy_edata)):
+        _check.yes_or_no(name, value)
+    device = _check.device_or_none("output_device", output_device)
+    seeds = _check.several_of_each(nodes)
+    (fanouts,) = _check.fanouts([fanout], "fanout")
+    hops = [_check.layer_fanouts(g, fanouts, "fanout")]
+    randomness = _check.randomness(generator)
+    drawn = source.draw(_check.seeds(g, seeds, "nodes"), hops, randomness)
+    frontier = frontier_of(source, drawn, bool(copy_ndata), bool(copy_edata))
+    return frontier if device is None else frontier.to(device)

@@ -1,4 +1,4 @@
-"""GTTFSubgraphSampler: the rooted adjacency of a batch as one graph."""
+"""GTTFSubgraphSampler, ShaDowKHopSampler: a batch as one graph for all layers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from dgl import NID, DGLGraph
 from dgl.dataloading import Sampler
-from dgl.dataloading.base import set_edge_lazy_features, set_node_lazy_features
 
-from gttf_dgl import _blocks, _check, _frames, _keys
-from gttf_dgl._blocks import graph_of, output_device
+from gttf_dgl import _blocks, _check
+from gttf_dgl._blocks import Wanted, graph_of, output_device
 from gttf_dgl._check import Nodes
-from gttf_dgl._degrees import Wanted
-from gttf_dgl._keys import load_kernels, number_of_batch
+from gttf_dgl._compat import set_edge_lazy_features, set_node_lazy_features
+from gttf_dgl._keys import KeyedSampler, load_kernels
 from gttf_dgl._source import Choice, Source, named_edges, typed
-from gttf_dgl._warn import FirstBatch
-from gttf_dgl.loader import seen_by_loaders
-from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph
-from gttf_sampler._loading.keys import BatchKeys
+from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph, random
 
 
-class GTTFSubgraphSampler(Sampler):
+class GTTFSubgraphSampler(KeyedSampler, Sampler):
     """Samples one graph that all layers of a deep model share; the paper's Ã.
 
     >>> import dgl, torch
@@ -83,14 +80,10 @@ class GTTFSubgraphSampler(Sampler):
         self.prefetch_labels = columns("prefetch_labels", prefetch_labels)
         self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
         self.output_device = _check.device_or_none("output_device", output_device)
-        if thread_workers is not None:
-            _check.yes_or_no("thread_workers", thread_workers)
-        self.thread_workers = thread_workers
-        self._keys = BatchKeys(generator, seed, number_of_batch)
-        self._wanted, self._first = Wanted(), FirstBatch(self.fanouts)
+        self.use_keys(generator, seed, thread_workers)
+        self._wanted = Wanted()
         load_kernels(bool(self.replace))
 
-    @seen_by_loaders
     def sample(
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, DGLGraph]:
@@ -109,15 +102,60 @@ class GTTFSubgraphSampler(Sampler):
         set_node_lazy_features(batch, self.prefetch_labels)
         if self.edge_dir == "in" or len(batch.ntypes) == 1:  # see `GTTFSampler`
             set_edge_lazy_features(batch, self.prefetch_edge_feats)
-        if _keys.gathers_here():
-            _frames.fetch_marked(g, [batch])
-        self._first.watch(batch)
         return input_nodes, seed_nodes, batch
 
     def _batch(self, source: Source, seeds: Nodes, hops: list[list[int]]) -> DGLGraph:
         """The graph of one batch."""
-        drawn = source.draw(seeds, hops, self._keys.next(seeds.values()))
+        drawn = source.draw(seeds, hops, self._keys.next())
         return graph_of(source, drawn, self.normalize)
+
+
+class ShaDowKHopSampler(GTTFSubgraphSampler):
+    """Samples neighbourhoods and returns the graph that their nodes induce.
+
+    >>> import dgl, torch
+    >>> from gttf_dgl import ShaDowKHopSampler
+    >>> g = dgl.graph(([1, 2, 3, 2, 0], [0, 0, 0, 1, 1]))
+    >>> input_nodes, _, batch = ShaDowKHopSampler([-1]).sample(g, torch.tensor([0]))
+    >>> batch.ndata[dgl.NID].tolist(), batch.num_edges()
+    ([0, 1, 2, 3], 5)
+
+    Takes the arguments of `dgl.dataloading.ShaDowKHopSampler` and gives what that gives
+    (Zeng et al., 2021): all nodes reached so far draw anew for every hop, the seeds
+    come first, and excluded edges are in no graph. `GTTFSubgraphSampler`, whose
+    arguments it has, keeps the sampled edges only.
+    """
+
+    def __init__(self, fanouts: Any, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("normalize") is not None:
+            rule = "must not be given where all edges between the nodes are there"
+            _check.fail("normalize", rule, repr(kwargs["normalize"]))
+        super().__init__(fanouts, *args, **kwargs)
+
+    def _batch(self, source: Source, seeds: Nodes, hops: list[list[int]]) -> DGLGraph:
+        """The graph of one batch."""
+        root = random.new_key(self._keys.next(), source.device, random.BATCH)
+        nodes = seeds
+        for layer, fanouts in enumerate(hops):
+            drawn = source.draw(nodes, [fanouts], int(random.fold(root, layer)))
+            nodes = {name: drawn.node[name] for name in seeds}
+        return graph_of(source, _induced(source, nodes), None)
+
+
+def _induced(source: Source, nodes: Nodes) -> HeteroSubgraph:
+    """All edges between the nodes, but the excluded ones, by DGL's ids."""
+    none = torch.empty(0, dtype=torch.int64, device=source.device)
+    blank = dict.fromkeys(source.adjs, none)
+    known = {name for kind in source.adjs for name in (kind[0], kind[2])}
+    reached = {name: ids for name, ids in nodes.items() if name in known}
+    whole = HeteroSubgraph(reached, blank, blank, blank, None, None, None)
+    whole = whole.induced(source.adjs)
+    for kind, hidden in source.excluded.items():
+        kept = ~torch.isin(whole.edge[kind], hidden)
+        for part in (whole.row, whole.col, whole.edge):
+            part[kind] = part[kind][kept]
+    edge = named_edges(source.adjs, whole.edge)
+    return replace(whole, node={**nodes, **whole.node}, edge=edge)
 
 
 def from_subgraph(

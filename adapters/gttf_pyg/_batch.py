@@ -26,11 +26,15 @@ from gttf_pyg._features import (
 from gttf_pyg.sampler import GTTFSampler
 from gttf_pyg.transforms import GCNWeights, edge_attributes
 from gttf_sampler._check import fail, one_of
-from gttf_sampler._loading.lane import lane_under_way
+from gttf_sampler._loading.streams import StreamPipeline
 
 
 def join(
-    data: Any, out: Any, device: torch.device | None = None, uva: bool = False
+    data: Any,
+    out: Any,
+    device: torch.device | None = None,
+    uva: bool = False,
+    pipeline: StreamPipeline | None = None,
 ) -> Any:
     """The part of `data` that was sampled, without the metadata of its seeds.
 
@@ -39,8 +43,9 @@ def join(
         out: what was sampled.
         device: where the batch is wanted; None leaves each part where it is.
         uva: whether the device reads features of the host where they are.
+        pipeline: the streams on which the batch is being made, if there are some.
     """
-    made, rows = copy.copy(data), RowGather(data, lane_under_way(), device, uva)
+    made, rows = copy.copy(data), RowGather(data, pipeline, device, uva)
     told = node_stores(made), edge_stores(made)
     none = torch.empty(0, dtype=torch.int64)
     for kind, store in node_stores(data).items():
@@ -174,13 +179,12 @@ class Finish:
         self.weights, self.transform = weights, transform
         self.device = None if device is None else torch.device(device)
 
-    def __call__(self, data: Any) -> Any:
-        """The finished batch."""
+    def __call__(self, data: Any, pipeline: StreamPipeline | None = None) -> Any:
+        """The finished batch, on the streams of a pipeline if there is one."""
         if self.device is not None:
             data = data.to(self.device, non_blocking=True)
-        lane = lane_under_way()
-        if lane is not None and (self.weights or self.transform) is not None:
-            lane.settle(data)
+        if pipeline is not None and (self.weights or self.transform) is not None:
+            pipeline.settle(data)
         if self.weights is not None:
             data = self.weights(data)
         if self.index_dtype is not None:

@@ -11,7 +11,7 @@ from torch_geometric.loader.utils import index_select
 
 from gttf_pyg._compat import base_of, mapping_of, type_of
 from gttf_sampler._backends.memory import IDS
-from gttf_sampler._loading.lane import Lane
+from gttf_sampler._loading.streams import StreamPipeline
 from gttf_sampler.features import RowSource
 from gttf_sampler.gather import gather_columns, gathers_into
 
@@ -82,7 +82,7 @@ class RowGather:
 
     Args:
         data: what was sampled from.
-        lane: the streams on which a device gets its batches, if there are any.
+        pipeline: the streams on which a device gets its batches, if there are any.
         device: where the batch is wanted; None where its parts are.
         uva: whether the device reads features of the host where they are.
 
@@ -93,9 +93,14 @@ class RowGather:
     """
 
     def __init__(
-        self, data: Any, lane: Lane | None, device: torch.device | None, uva: bool
+        self,
+        data: Any,
+        pipeline: StreamPipeline | None,
+        device: torch.device | None,
+        uva: bool,
     ) -> None:
-        self.data, self.lane, self.device, self.uva = data, lane, device, uva
+        self.data, self.pipeline = data, pipeline
+        self.device, self.uva = device, uva
         self.here: list[Rows] = []
         self.there: list[Rows] = []
         self.fetched: list[Rows] = []
@@ -145,20 +150,20 @@ class RowGather:
 
     def _add(self, rows: Rows) -> bool:
         """Notes rows of a tensor; False if they have to be selected otherwise."""
-        lane, values, index = self.lane, rows.values, rows.ids
+        pipeline, values, index = self.pipeline, rows.values, rows.ids
         if values.device == index.device:
-            if lane is not None and values.device.type == lane.device.type:
-                lane.reads([values])
+            if pipeline is not None and values.device.type == pipeline.device.type:
+                pipeline.reads([values])
             self.here.append(rows)
         elif (
-            lane is None
+            pipeline is None
             or self.device is None
             or not gathers_into(values)
-            or index.device.type != lane.device.type
+            or index.device.type != pipeline.device.type
         ):
             return False
         elif self.uva:
-            self.here.append(rows._replace(values=lane.mapped(values)))
+            self.here.append(rows._replace(values=pipeline.mapped(values)))
         else:
             self.there.append(rows)
         return True
@@ -172,13 +177,13 @@ class RowGather:
             rows.told[rows.key] = found
         columns = [(rows.values, rows.ids) for rows in self.here]
         _put(self.here, gather_columns(columns))
-        if self.lane is not None and self.there:
+        if self.pipeline is not None and self.there:
             known: dict[int, Tensor] = {}  # nodes may index many columns
             for rows in self.there:
                 if id(rows.ids) not in known:
                     known[id(rows.ids)] = rows.ids.cpu()
             columns = [(rows.values, known[id(rows.ids)]) for rows in self.there]
-            _put(self.there, self.lane.upload(columns))
+            _put(self.there, self.pipeline.upload(columns))
 
 
 def _put(wanted: list[Rows], found: list[Tensor]) -> None:

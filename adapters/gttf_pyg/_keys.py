@@ -1,92 +1,61 @@
-"""The random key of every batch, wherever it is drawn, and negatives drawn by it."""
+"""Batch keys: seeds that carry the key of their batch, and negatives drawn by it."""
 
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import copy
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.sampler import NegativeSampling
+from torch_geometric.sampler import (
+    EdgeSamplerInput,
+    NegativeSampling,
+    NodeSamplerInput,
+)
 
 from gttf_pyg._check import as_reals
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
 from gttf_sampler._check import dense, fail, fits
-from gttf_sampler._loading.keyed import KeyedIndex, draw_key
+from gttf_sampler._loading.seeded import draw_key
 from gttf_sampler.graph.kept import kept_of
 
-_current: ContextVar[int | None] = ContextVar("gttf_batch_key", default=None)
+CPU = torch.device("cpu")
 
 
-class KeyedCollate:
-    """A function of the indices of a batch, which draws with the key they carry.
-
-    It stands in front of the `collate_fn` of the loader's class, so that one of a
-    user's class gets plain indices, as from any loader.
-
-    It does not keep the loader alive, which has it as an attribute: workers that
-    persist would be left to the garbage collector, which cannot end them in order and
-    waits seconds for each. Who takes it from a loader gets along without that loader.
-    """
-
-    def __init__(self, loader: Any) -> None:
-        self._alive = weakref.ref(loader)
-        self._like = object.__new__(type(loader))
-        self._like.__dict__.update(loader.__dict__, collate_fn=None)
-
-    def __getstate__(self) -> Any:
-        """The loader: another process has no other."""
-        return self.loader
-
-    def __setstate__(self, loader: Any) -> None:
-        """Keeps the loader, as nobody else there may do so."""
-        self._alive, self._like = weakref.ref(loader), loader
-
-    @property
-    def loader(self) -> Any:
-        """The loader, or what is like it once it has gone."""
-        found = self._alive()
-        return self._like if found is None else found
-
-    def __call__(self, index: Any) -> Any:
-        """The batch."""
-        index, key = KeyedIndex.of(index)
-        if key is not None and not hasattr(index, "__len__"):
-            index = [int(index)]  # where there are no batches, of one seed
-        loader = self.loader
-        with use_key(draw_key(loader.generator) if key is None else key):
-            return type(loader).collate_fn(loader, index)
-
-
-def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of an object that it does not keep alive; somebody else must."""
-    found = weakref.WeakMethod(method)
-
-    def call(*args: Any) -> Any:
-        alive: Any = found()
-        return alive(*args)
-
-    return call
-
-
-@contextmanager
-def use_key(key: int) -> Iterator[None]:
-    """Every batch that this thread samples inside is drawn with `key`."""
-    token = _current.set(key)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
-def batch_key() -> int:
-    """The key that was set for the batch, or a new one."""
-    key = _current.get()
+def key_of(inputs: Any) -> int:
+    """The key that seeds carry, or a new one."""
+    key: int | None = getattr(inputs, "key", None)
     return draw_key() if key is None else key
 
 
-CPU = torch.device("cpu")
+def with_key(inputs: Any, key: int) -> Any:
+    """A copy of seeds that carries `key`, and so does every part of it."""
+    if type(inputs) is NodeSamplerInput:
+        nodes = inputs.input_id, inputs.node, inputs.time, inputs.input_type
+        found: Any = KeyedNodes(*nodes)
+    elif type(inputs) is EdgeSamplerInput:
+        ends = inputs.input_id, inputs.row, inputs.col
+        found = KeyedEdges(*ends, inputs.label, inputs.time, inputs.input_type)
+    else:
+        found = copy.copy(inputs)
+    found.key = key
+    return found
+
+
+class KeyedNodes(NodeSamplerInput):
+    """Seed nodes of a loader, of which some are indexed with the key of their batch."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found: Any = super().__getitem__(index)
+        found.key = key_of(self)
+        return found
+
+
+class KeyedEdges(EdgeSamplerInput):
+    """Seed edges of a loader, of which some are indexed with the key of their batch."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found: Any = super().__getitem__(index)
+        found.key = key_of(self)
+        return found
 
 
 def keyed(negatives: NegativeSampling, key: int) -> NegativeSampling:
@@ -103,7 +72,8 @@ class KeyedNegatives(NegativeSampling):
     """
 
     def __init__(self, negatives: NegativeSampling, key: int) -> None:
-        self.__dict__.update(negatives.__dict__)
+        weights = negatives.src_weight, negatives.dst_weight
+        super().__init__(negatives.mode, negatives.amount, *weights)
         self.given = negatives
         self.key = random.new_key(key, CPU, random.NEGATIVE)
         self.calls = 0

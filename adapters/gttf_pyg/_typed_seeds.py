@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,12 +13,12 @@ from gttf_pyg._check import as_reals
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._features import can_join
 from gttf_pyg._graph import from_data
-from gttf_pyg._keys import CPU, batch_key, use_key
+from gttf_pyg._keys import CPU, key_of, with_key
 from gttf_pyg._rows import ONLY, Options
 from gttf_pyg._seeds import input_nodes_of, one_per_seed
 from gttf_sampler import CompactAdj, random
 from gttf_sampler._check import as_dense, fail, mistyped, one_of, shown, within
-from gttf_sampler._loading.keyed import draw_key
+from gttf_sampler._loading.seeded import draw_key
 
 
 class TypedNodes(NodeSamplerInput):
@@ -43,7 +42,8 @@ class TypedNodes(NodeSamplerInput):
             own = at[(at >= first) & (at < first + size)] - first
             found[name] = part[own]
             first += size
-        return TypedNodes(found)
+        picked: TypedNodes = with_key(TypedNodes(found), key_of(self))
+        return picked
 
 
 def sample_typed(inputs: TypedNodes, sample: Any) -> Any:
@@ -127,17 +127,16 @@ def sample_at(loader: Any, index: Any, time: Any) -> Any:
         fail(
             "time", "must be None where there are no times", "times", "set 'time_attr'"
         )
-    inputs = copy.copy(loader.input_data[index])
+    inputs = with_key(loader.input_data, draw_key(loader.generator))[index]
     if isinstance(inputs, TypedNodes):
         fail("time", "must be None where seeds have several types", "times")
     count = (inputs.node if nodes else inputs.row).numel()
     when = as_reals("time", as_dense("time", time))
     inputs.time = one_per_seed("time", when, count)
-    with use_key(draw_key(loader.generator)):
-        if nodes:
-            out = sampler.sample_from_nodes(inputs)
-        else:
-            out = sampler.sample_from_edges(inputs, neg_sampling=loader.neg_sampling)
+    if nodes:
+        out = sampler.sample_from_nodes(inputs)
+    else:
+        out = sampler.sample_from_edges(inputs, neg_sampling=loader.neg_sampling)
     return loader.filter_fn(out)
 
 
@@ -170,12 +169,15 @@ class SourceNodes(EdgeSamplerInput):
         at = torch.as_tensor(index, dtype=torch.int64).view(-1)
         node = self.row[at]
         start, size = self.adj.row_range(node)
-        key = random.fold(random.new_key(batch_key(), CPU, random.NEGATIVE), -1)
+        batch = key_of(self)
+        key = random.fold(random.new_key(batch, CPU, random.NEGATIVE), -1)
         word = random.bits(random.stream(key, torch.arange(node.numel())), 0)
         drawn = start + random.below_wide(word, size)
         target = self.adj.col[drawn].to(torch.int64)
         number, kind = self.input_id[at], self.input_type
-        return EdgeSamplerInput(number, node, target, input_type=kind)
+        found = EdgeSamplerInput(number, node, target, input_type=kind)
+        picked: EdgeSamplerInput = with_key(found, batch)
+        return picked
 
 
 def source_nodes(

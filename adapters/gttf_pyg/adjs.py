@@ -10,9 +10,9 @@ from torch_geometric.loader.neighbor_sampler import Adj, EdgeIndex
 from torch_geometric.typing import SparseTensor
 
 from gttf_pyg._check import as_pairs
-from gttf_pyg._keyed_loader import SeededLoader
-from gttf_pyg._keys import batch_key
+from gttf_pyg._keys import key_of
 from gttf_pyg._options import seeded
+from gttf_pyg._seeded import SeededLoader
 from gttf_pyg._seeds import input_nodes_of
 from gttf_pyg.sampler import sample_layers
 from gttf_sampler import CompactAdj
@@ -82,7 +82,7 @@ class NeighborSampler(theirs.NeighborSampler, SeededLoader):
     def sample(self, batch: Any) -> Any:
         """The batch of some nodes: (batch_size, n_id, adjs)."""
         seeds = torch.as_tensor(batch)
-        found = sample_layers(self.adj, seeds, self.fanouts, None, False, batch_key())
+        found = sample_layers(self.adj, seeds, self.fanouts, None, False, key_of(self))
         counts: Any = found.num_sampled_edges
         parts = (part.split(counts) for part in (found.row, found.col, found.edge))
         adjs, known = [], seeds.numel()

@@ -1,6 +1,7 @@
 """BidirectionalNeighborSampler: every hop goes along the edges and against them."""
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _output
 from gttf_pyg._compat import BOTH_WAYS
-from gttf_pyg._keys import batch_key, use_key
+from gttf_pyg._keys import key_of
 from gttf_pyg._rows import ONLY
 from gttf_pyg._seeds import checked_edges, checked_nodes
 from gttf_pyg.negatives import negatives_of
@@ -110,7 +111,8 @@ class BidirectionalNeighborSampler(BOTH_WAYS):
 
     def sample_from_nodes(self, inputs: NodeSamplerInput) -> SamplerOutput:
         """The subgraph around some nodes."""
-        return self._finished(node_sample(checked_nodes(inputs), self._sample))
+        sample = partial(self._sample, key=key_of(inputs))
+        return self._finished(node_sample(checked_nodes(inputs), sample))
 
     def sample_from_edges(
         self,
@@ -118,14 +120,16 @@ class BidirectionalNeighborSampler(BOTH_WAYS):
         neg_sampling: NegativeSampling | None = None,
     ) -> SamplerOutput:
         """The subgraph around both ends of some edges and of their negatives."""
-        inputs, key = checked_edges(inputs, neg_sampling), batch_key()
+        inputs, key = checked_edges(inputs, neg_sampling), key_of(inputs)
         if neg_sampling is not None:
             neg_sampling = negatives_of(neg_sampling, inputs, self.forward_sampler, key)
         how = self.num_nodes, self.disjoint, None, neg_sampling
-        with use_key(key):
-            return self._finished(edge_sample(inputs, self._sample, *how))
+        sample = partial(self._sample, key=key)
+        return self._finished(edge_sample(inputs, sample, *how))
 
-    def _sample(self, seed: Tensor, seed_time: Any = None) -> SamplerOutput:
+    def _sample(
+        self, seed: Tensor, seed_time: Any = None, *, key: int
+    ) -> SamplerOutput:
         """The subgraph around `seed`: two relations among the nodes of one type."""
         into = self.forward_sampler.adjs[ONLY]
         adjs = {AGAINST: into, ALONG: self.backward_sampler.adjs[ONLY]}
@@ -137,7 +141,7 @@ class BidirectionalNeighborSampler(BOTH_WAYS):
         )
         seeds = {"": seed.to(torch.int64)}
         bias = EdgeWeightBias() if into.edge_weight is not None else None
-        found: Any = rooted(seeds, bias=bias, generator=batch_key())
+        found: Any = rooted(seeds, bias=bias, generator=key)
         node, tree = found.node[""], found.batch and found.batch[""]
         if self.subgraph_type == SubgraphType.induced:
             none = node.new_empty(0)

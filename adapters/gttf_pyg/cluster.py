@@ -13,9 +13,9 @@ from torch_geometric.utils import select
 
 from gttf_pyg._check import as_pairs
 from gttf_pyg._compat import mapping_of, store_of
-from gttf_pyg._keyed_loader import SeededLoader
 from gttf_pyg._options import seeded
 from gttf_pyg._rows import ONLY
+from gttf_pyg._seeded import SeededLoader
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import count, fail, mistyped, one_of, shown, yes_or_no
 from gttf_sampler.distributed import metis_parts

@@ -1,6 +1,7 @@
 """HGTLoader, HGTSampler: so many nodes of every type, by budgets."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,10 +19,10 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _graph, _output
 from gttf_pyg._batch import set_nodes
-from gttf_pyg._keyed_loader import SeededLoader
-from gttf_pyg._keys import batch_key, use_key
+from gttf_pyg._keys import key_of
 from gttf_pyg._options import seeded
 from gttf_pyg._rows import Options, detached
+from gttf_pyg._seeded import SeededLoader
 from gttf_pyg._seeds import checked_edges, checked_nodes, input_nodes_of
 from gttf_pyg._stores import edge_columns, join_stores
 from gttf_pyg.negatives import negatives_of
@@ -72,7 +73,8 @@ class HGTSampler(their_samplers.HGTSampler):
 
     def sample_from_nodes(self, inputs: NodeSamplerInput) -> HeteroSamplerOutput:
         """The subgraph around some nodes."""
-        return node_sample(checked_nodes(inputs), self._sample)
+        sample = partial(self._sample, key=key_of(inputs))
+        return node_sample(checked_nodes(inputs), sample)
 
     def sample_from_edges(
         self,
@@ -80,12 +82,11 @@ class HGTSampler(their_samplers.HGTSampler):
         neg_sampling: NegativeSampling | None = None,
     ) -> HeteroSamplerOutput:
         """The subgraph around both ends of some edges and of their negatives."""
-        inputs, key = checked_edges(inputs, neg_sampling), batch_key()
+        inputs, key = checked_edges(inputs, neg_sampling), key_of(inputs)
         if neg_sampling is not None:
             neg_sampling = negatives_of(neg_sampling, inputs, self, key)
         how = self.num_nodes, False, None, neg_sampling
-        with use_key(key):
-            return edge_sample(inputs, self._sample, *how)
+        return edge_sample(inputs, partial(self._sample, key=key), *how)
 
     @property
     def edge_permutation(self) -> None:
@@ -93,11 +94,11 @@ class HGTSampler(their_samplers.HGTSampler):
         return None
 
     def _sample(
-        self, seed: Mapping[str, Tensor], seed_time: Any = None
+        self, seed: Mapping[str, Tensor], seed_time: Any = None, *, key: int
     ) -> HeteroSamplerOutput:
         """The subgraph around `seed`, ids per node type; times are only handed on."""
         found = self._draw(
-            {kind: ids.to(torch.int64) for kind, ids in seed.items()}, batch_key()
+            {kind: ids.to(torch.int64) for kind, ids in seed.items()}, key
         )
         out: Any = _output.from_subgraph(found, self.adjs, backward=False)
         out.num_sampled_nodes = None  # PyG's sampler tells nobody

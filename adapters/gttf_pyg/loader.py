@@ -20,14 +20,18 @@ from gttf_pyg._batch import (
     set_nodes,
 )
 from gttf_pyg._features import can_join, has_sources, sized
-from gttf_pyg._keyed_loader import settings_of
-from gttf_pyg._keys import KeyedCollate, weakly
 from gttf_pyg._options import LoaderOptions
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
 from gttf_pyg._rows import detached
+from gttf_pyg._seeded import (
+    COLLATES,
+    SeededCollate,
+    only_ours,
+    settings_of,
+    weakly,
+)
 from gttf_pyg._seeds import edge_label_index_of, input_nodes_of
 from gttf_pyg._stores import edge_columns, join_stores
-from gttf_pyg._threads import COLLATES, only_ours
 from gttf_pyg._typed_seeds import (
     first_of,
     input_id_of,
@@ -41,10 +45,10 @@ from gttf_pyg.sampler import GTTFSampler
 from gttf_pyg.transforms import GCNWeights
 from gttf_sampler import BiasFn
 from gttf_sampler._check import fail, finite, mistyped, shown
-from gttf_sampler._loading.apart import is_postponed, postponed
-from gttf_sampler._loading.keyed import KeyedLoader
-from gttf_sampler._loading.lane import Lane, lane_on
-from gttf_sampler._loading.threaded import ThreadedIter, fetch_of
+from gttf_sampler._compat import fetcher_of
+from gttf_sampler._loading.prefetch import PrefetchIterator
+from gttf_sampler._loading.seeded import SeededLoader
+from gttf_sampler._loading.streams import StreamPipeline, pipeline_on
 
 
 class Batches:
@@ -56,13 +60,14 @@ class Batches:
     data: Any
     link_sampler: Any
     transform: Any
-    _lane: Lane | None = None
+    key: int | None = None  # of the batch, in the copy that makes it
+    _pipeline: StreamPipeline | None = None
 
     def use_keys(self) -> None:
         """Has every batch drawn with its key; for the end of a constructor."""
         sampler = getattr(self, "node_sampler", None) or self.link_sampler
         self.edge_columns = edge_columns(self.data, sampler)
-        self.collate_fn = KeyedCollate(self)
+        self.collate_fn = SeededCollate(self)
         check_sources(self.data, sampler, can_join(self.data))
         weights = getattr(self.transform, "weights", None)
         self.annotator = Annotator(self.data, sampler, isinstance(weights, GCNWeights))
@@ -92,43 +97,52 @@ class Batches:
 
     def _get_iterator(self) -> Any:
         loader: Any = self
-        lane = self._lane_of_rows()
-        if not self.prefetch and not loader.in_thread() and lane is None:
+        pipeline = self._pipeline_of_rows()
+        if not self.prefetch and not loader.in_thread() and pipeline is None:
             made = super()._get_iterator()  # type: ignore[misc]
             if isinstance(made, DataLoaderIterator):
                 made.transform_fn = weakly(self.filter_fn)
             return made
-        workers = loader.num_workers * (loader.prefetch_factor or 1)
-        sample = fetch_of(loader)
-        per_worker = loader.filter_per_worker
-        depth = self.prefetch or workers
-        if lane is None and self._reads_apart():
-            return ThreadedIter(loader, depth, postponed(sample), self.filter_fn)
-        make = sample if per_worker else lambda index: self.filter_fn(sample(index))
-        return ThreadedIter(loader, depth, make, lane=lane)
+        depth = self.prefetch or loader.num_workers * (loader.prefetch_factor or 1)
+        collate: Any = loader.collate_fn
+        own: Any = type(self)
+        if own.filter_fn is Batches.filter_fn and own.collate_fn in COLLATES:
+            if pipeline is not None:
+                return PrefetchIterator(
+                    *(loader, depth),
+                    lambda index: self._join(collate.sampled(index), pipeline),
+                    pipeline=pipeline,
+                )
+            if self._reads_files():
+                return PrefetchIterator(loader, depth, collate.sampled, self.filter_fn)
+        make = fetcher_of(loader)
+        if not loader.filter_per_worker:
+            sample = make
+            make = lambda index: self.filter_fn(sample(index))  # noqa: E731
+        return PrefetchIterator(loader, depth, make, pipeline=pipeline)
 
-    def _lane_of_rows(self) -> Lane | None:
+    def _pipeline_of_rows(self) -> StreamPipeline | None:
         """The streams on which batches are made, where the rows are on a device."""
         adjs = getattr(self.annotator.sampler, "adjs", None) or {}
         devices = {adj.device for adj in adjs.values()} - {torch.device("cpu")}
-        if devices and self._lane is None:
-            lane = self._lane = lane_on(devices.pop())
-            if lane is not None:
+        if devices and self._pipeline is None:
+            pipeline = self._pipeline = pipeline_on(devices.pop())
+            if pipeline is not None:
                 for adj in adjs.values():
-                    lane.reads(adj.arrays().values())
-        return self._lane
+                    pipeline.reads(adj.arrays().values())
+        return self._pipeline
 
-    def _reads_apart(self) -> bool:
+    def _reads_files(self) -> bool:
         """True if features come from a disk, and a thread of their own reads them."""
-        own: Any = type(self)
-        ours = own.filter_fn is Batches.filter_fn and own.collate_fn in COLLATES
         store = self.data[0] if isinstance(self.data, tuple) else None
-        return ours and (isinstance(store, FileStore) or has_sources(self.data))
+        return isinstance(store, FileStore) or has_sources(self.data)
 
     def filter_fn(self, out: Any) -> Any:
         """Joins what was sampled with its features."""
-        if is_postponed():
-            return out
+        return self._join(out, None)
+
+    def _join(self, out: Any, pipeline: StreamPipeline | None) -> Any:
+        """`filter_fn`, on the streams of a pipeline if there is one."""
         mine: Any = self
         sampler = getattr(mine, "node_sampler", None) or mine.link_sampler
         if self.edge_columns and type(sampler).__name__ != "DistNeighborSampler":
@@ -142,9 +156,12 @@ class Batches:
         if mine.transform_sampler_output:
             out = mine.transform_sampler_output(out)
         kind = mine.input_data.input_type
-        device = mine.transform.device if isinstance(mine.transform, Finish) else None
-        joined = join(mine.data, out, device, self.uva)
+        finish = mine.transform if isinstance(mine.transform, Finish) else None
+        device = None if finish is None else finish.device
+        joined = join(mine.data, out, device, self.uva, pipeline)
         data = self.set_metadata(joined, out.metadata, kind)
+        if finish is not None:
+            return finish(data, pipeline)
         return data if mine.transform is None else mine.transform(data)
 
     def set_metadata(self, data: Any, metadata: Any, kind: Any) -> Any:
@@ -152,7 +169,7 @@ class Batches:
         raise NotImplementedError
 
 
-class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
+class GTTFLoader(Batches, theirs.NeighborLoader, SeededLoader):
     """PyG's `NeighborLoader`: the same arguments, the same batches, nothing to compile.
 
     >>> import torch
@@ -300,7 +317,7 @@ class GTTFLoader(Batches, theirs.NeighborLoader, KeyedLoader):
         return data
 
 
-class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, KeyedLoader):
+class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, SeededLoader):
     """PyG's `LinkNeighborLoader`: the same arguments and batches, nothing to compile.
 
     >>> from torch_geometric.datasets import KarateClub

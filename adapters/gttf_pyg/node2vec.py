@@ -27,7 +27,7 @@ from gttf_sampler._check import (
     steps,
     yes_or_no,
 )
-from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
+from gttf_sampler._loading.seeded import KeyedIndex, SeededLoader
 from gttf_sampler._loading.state import SPOT, described, described_graph
 from gttf_sampler.embedding import Epoch, LinkSplit
 from gttf_sampler.embedding.fit import fit
@@ -153,11 +153,13 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
     def sample(self, batch: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         """Positive and negative walks of a batch of nodes, on the graph's device."""
         walker = self
-        nodes, key = KeyedIndex.of(batch)
-        if key is not None:
+        given = KeyedIndex.of(batch)
+        if given.key is not None:
             walker = copy.copy(self)
-            walker._key = key
-        nodes = integers("batch", nodes, rank=None).to(self.adj.device).reshape(-1)
+            walker._key = given.key
+        nodes = (
+            integers("batch", given.index, rank=None).to(self.adj.device).reshape(-1)
+        )
         nbytes = 8 * nodes.numel() * (self.walk_length + 1) * self.walks_per_node
         fits("walks_per_node", nbytes)
         fits("num_negative_samples", nbytes * self.num_negative_samples)
@@ -252,10 +254,10 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
 
     def _walks(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Walks [w, length] of a batch of nodes, and negative ones."""
-        nodes, key = KeyedIndex.of(batch)
+        given = KeyedIndex.of(batch)
         walker = copy.copy(self)
-        walker._key = key
-        start = integers("batch", nodes).to(self.adj.device)
+        walker._key = given.key
+        start = integers("batch", given.index).to(self.adj.device)
         start = start.repeat(self.walks_per_node)
         how = self.rowptr, self.col, start, self.walk_length, self.p, self.q
         return walker.random_walk_fn(*how), walker._negative_walks(start)
@@ -309,7 +311,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         return self
 
 
-class WalkLoader(KeyedLoader):
+class WalkLoader(SeededLoader):
     """The loader of a `Node2Vec`."""
 
     def settings(self) -> dict[str, Any]:

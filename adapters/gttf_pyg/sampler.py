@@ -39,7 +39,7 @@ from gttf_pyg._check import (
     name_or_none,
     weight_names,
 )
-from gttf_pyg._keys import batch_key, use_key
+from gttf_pyg._keys import key_of
 from gttf_pyg._limit import checked_limit, limited
 from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
 from gttf_pyg._rows import ONLY, EdgeType, Options, copied, detached
@@ -48,6 +48,7 @@ from gttf_pyg._typed_seeds import TypedNodes, sample_typed
 from gttf_pyg.negatives import negatives_of
 from gttf_sampler import BiasFn, CompactAdj, Subgraph, random, sample_rooted
 from gttf_sampler._check import device_or_none, one_of, shown, yes_or_no
+from gttf_sampler._loading.seeded import draw_key
 from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.rooted import RootedSampler
 
@@ -235,9 +236,10 @@ class GTTFSampler(sampler.NeighborSampler):
         self, inputs: NodeSamplerInput
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around some nodes."""
+        sample = partial(self._limited, key=key_of(inputs))
         if isinstance(inputs, TypedNodes):
-            return self._finished(sample_typed(inputs, self._limited))
-        return self._finished(node_sample(checked_nodes(inputs), self._limited))
+            return self._finished(sample_typed(inputs, sample))
+        return self._finished(node_sample(checked_nodes(inputs), sample))
 
     def sample_from_edges(
         self,
@@ -246,21 +248,20 @@ class GTTFSampler(sampler.NeighborSampler):
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around both ends of some edges and of their negatives."""
         inputs = checked_edges(inputs, neg_sampling)
-        key = batch_key()
+        key = key_of(inputs)
         if neg_sampling is not None:
             neg_sampling = negatives_of(neg_sampling, inputs, self, key)
         hidden = {}
         if self.exclude_edges is True:
             hidden = seed_edges(inputs, self.adjs, self._backward)
-        with use_key(key):
-            out = edge_sample(
-                inputs,
-                partial(self._limited, hidden=hidden),
-                self.num_nodes,
-                self.disjoint,
-                self.node_time,
-                neg_sampling,
-            )
+        out = edge_sample(
+            inputs,
+            partial(self._limited, hidden=hidden, key=key),
+            self.num_nodes,
+            self.disjoint,
+            self.node_time,
+            neg_sampling,
+        )
         return self._finished(out)
 
     def prepare(self) -> None:
@@ -273,8 +274,7 @@ class GTTFSampler(sampler.NeighborSampler):
             for adj in self.adjs.values():
                 adj.edges_between(none, none)
         seed = {self.node_types[0]: none} if self.is_hetero else none
-        with use_key(0):
-            self._sample(seed, seed if self.is_temporal else None)
+        self._sample(seed, seed if self.is_temporal else None, key=0)
 
     def _limited(self, seed: Any, seed_time: Any = None, **how: Any) -> Any:
         """The subgraph around `seed`, no larger than it may be."""
@@ -294,9 +294,11 @@ class GTTFSampler(sampler.NeighborSampler):
         seed_time: Any = None,
         *,
         hidden: Mapping[EdgeType, Tensor] | None = None,
+        key: int | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around `seed`, a tensor or one per node type."""
         self._copy_attached_rows()
+        key = draw_key() if key is None else key
         # PyG's BidirectionalNeighborSampler comes in here, with empty frontiers of
         # floats; PyG's own sampler casts them, too.
         typed = isinstance(seed, Mapping)
@@ -311,21 +313,21 @@ class GTTFSampler(sampler.NeighborSampler):
         }
         if self.layerwise and self._fanouts[ONLY]:
             adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
-            own, key = bias.get(ONLY), batch_key()
+            own = bias.get(ONLY)
             found = sample_layers(adj, seeds[""], fanouts, own, self.replace, key)
             return _output.from_subgraph(found, self.adjs, self._backward)
         rooted = self._engine()
         if self.subgraph_type == SubgraphType.induced:
             start = seeds if rooted.typed else seeds[""]
             by = bias if rooted.typed else bias.get(ONLY)
-            drawn: Any = rooted(start, bias=by, generator=batch_key())
+            drawn: Any = rooted(start, bias=by, generator=key)
             admitted = {  # all but the user's bias
                 kind: bias_of_options(self, kind, time, hidden.get(kind))
                 for kind in self.adjs
             }
             graph = self.adjs, self._loose
             return _output.induced(drawn, *graph, admitted, self._backward)
-        drawn = rooted.sample(seeds, bias, batch_key())
+        drawn = rooted.sample(seeds, bias, key)
         return _output.from_subgraph(drawn, self.adjs, self._backward, original=True)
 
     def _engine(self) -> RootedSampler:

@@ -11,10 +11,10 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.typing import SparseTensor
 
 from gttf_pyg import _graph
-from gttf_pyg._keyed_loader import SeededLoader
-from gttf_pyg._keys import batch_key
+from gttf_pyg._keys import key_of
 from gttf_pyg._options import seeded
 from gttf_pyg._rows import ONLY, Options, detached
+from gttf_pyg._seeded import SeededLoader
 from gttf_pyg._seeds import input_nodes_of
 from gttf_sampler import CompactAdj, Subgraph
 from gttf_sampler._check import mistyped, shown, size
@@ -86,7 +86,7 @@ class ShaDowKHopSampler(theirs.ShaDowKHopSampler, SeededLoader):
 
     def __collate__(self, n_id: Tensor | Sequence[int]) -> Batch:
         """The batch of some nodes, which may repeat."""
-        found: Any = self._draw(torch.as_tensor(n_id), generator=batch_key())
+        found: Any = self._draw(torch.as_tensor(n_id), generator=key_of(self))
         node, tree, place = _by_id(found)
         row, col, edge = _edges(found.induced(self.adj), place)
         e_id = self.adj.original_edge(edge).long()

@@ -1,6 +1,6 @@
-"""Batches with keys: a DataLoader draws the same with any number of workers.
+"""Seeded loading: batches that are the same with any number of workers.
 
-`keyed` is for loaders of our own, `asked` and `keys` for samplers that somebody else's
-loader calls. What torch keeps private and they need is named in `asked` and in `keyed`,
-and nowhere else; tests/core/test_loading.py fails when torch changes it.
+`seeded` has the DataLoader that both hosts' loaders are, `indices` and `epoch` what it
+draws and how far it is, `prefetch` the thread that stands in for workers, `streams` the
+same on a device. The names that torch keeps private are in `gttf_sampler._compat`.
 """

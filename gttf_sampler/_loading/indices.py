@@ -1,4 +1,4 @@
-"""KeyedBatches: the indices of every batch and its key, also of a resumed pass."""
+"""KeyedBatches: the indices of every batch and its key, also of a resumed epoch."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from gttf_sampler import _check
-from gttf_sampler._loading.order import Order, fingerprint
-from gttf_sampler._loading.progress import Drawn, Pass
+from gttf_sampler._loading.epoch import Drawn, EpochState, SamplerState, fingerprint
 from gttf_sampler.random import BATCH, draw, fold, new_key
 
 CPU = torch.device("cpu")
 
 
 class KeyedIndex(NamedTuple):
-    """What `collate_fn` is given for a batch.
+    """The argument of `collate_fn` for one batch.
 
     Attributes:
         index: of the batch: a list, or a number where there are no batches.
-        key: to draw it with; None if nobody has given one.
+        key: to draw it with, from that of the epoch and the number of the batch; None
+            if nobody has given one.
+        epoch_key: the key of the epoch.
+        number: of the batch in its epoch.
     """
 
     index: Any
     key: int | None
+    epoch_key: int = 0
+    number: int = 0
 
     @classmethod
     def of(cls, index: Any) -> KeyedIndex:
@@ -34,23 +38,23 @@ class KeyedIndex(NamedTuple):
         return index if isinstance(index, KeyedIndex) else cls(index, None)
 
 
-class Epoch:
-    """The pass that a loader has begun last.
+class CurrentEpoch:
+    """The epoch that a loader has begun last.
 
     It is what the loader shares with the batches that it hands to torch.
 
     Attributes:
-        under_way: that pass; None before the first.
+        under_way: that epoch; None before the first.
         new: the same while the loader has its iterator made.
         indices: what draws its indices, then.
     """
 
-    under_way: Pass | None = None
-    new: Pass | None = None
-    indices: Indices | None = None
+    under_way: EpochState | None = None
+    new: EpochState | None = None
+    indices: EpochIndices | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: a pass belongs to the process in which it began."""
+        """Nothing: an epoch belongs to the process in which it began."""
         return {}
 
 
@@ -64,7 +68,7 @@ class KeyedBatches:
     def __init__(
         self,
         batches: Any,
-        epoch: Epoch,
+        epoch: CurrentEpoch,
         generator: torch.Generator | None,
         draws_keys: bool,
     ) -> None:
@@ -73,24 +77,26 @@ class KeyedBatches:
 
     def __iter__(self) -> Iterator[KeyedIndex]:
         begun = self.epoch.new  # torch may ask twice for an iterator
-        order = Order(self.batches, self.generator)
+        order = SamplerState(self.batches, self.generator)
         if begun is None:  # by hand, without the loader
-            begun = Pass(0, order.states())
-            begun.key = None if self.draws_keys else foreseen(self.generator)
-        self.epoch.indices = Indices(self, begun, order)
+            begun = EpochState(0, order.states())
+            begun.key = None if self.draws_keys else draw(copied(self.generator))
+        self.epoch.indices = EpochIndices(self, begun, order)
         return self.epoch.indices
 
     def __len__(self) -> int:
         return len(self.batches)
 
 
-class Indices(Iterator[KeyedIndex]):
-    """The indices of a pass, with their keys, drawn as they are asked for."""
+class EpochIndices(Iterator[KeyedIndex]):
+    """The indices of an epoch, with their keys, drawn as they are asked for."""
 
-    def __init__(self, given: KeyedBatches, under_way: Pass, order: Order) -> None:
+    def __init__(
+        self, given: KeyedBatches, epoch: EpochState, order: SamplerState
+    ) -> None:
         self._batches, self._generator = given.batches, given.generator
         self._draws_key = given.draws_keys
-        self._pass, self._order = under_way, order
+        self._epoch, self._order = epoch, order
         self._source: Iterator[Any] | None = None
         self._refused: Exception | None = None
         self._waiting: deque[Drawn] = deque()  # drawn before an interruption
@@ -99,7 +105,7 @@ class Indices(Iterator[KeyedIndex]):
         try:
             self.start()
         except Exception as error:
-            if self._pass.resumed is None:
+            if self._epoch.resumed is None:
                 raise
             # The loader asks again and raises it, when torch's iterator is complete.
             self._refused = error.with_traceback(None)
@@ -109,13 +115,13 @@ class Indices(Iterator[KeyedIndex]):
         except StopIteration:
             raise
         except Exception:
-            self._pass.give(None)
+            self._epoch.give(None)
             raise
-        number = self._pass.give(drawn)
-        return KeyedIndex(drawn.index, int(fold(self._pass.key or 0, number)))
+        number, key = self._epoch.give(drawn), self._epoch.key or 0
+        return KeyedIndex(drawn.index, int(fold(key, number)), key, number)
 
     def start(self) -> None:
-        """Draws the key, and what a pass that is resumed had drawn; only once."""
+        """Draws the key, and what a resumed epoch had drawn; only once."""
         if self._refused is not None:
             error, self._refused = self._refused, None
             try:
@@ -127,17 +133,17 @@ class Indices(Iterator[KeyedIndex]):
         try:
             self._start()
         except Exception:
-            if self._pass.back:
-                self._order.put(self._pass.back)
+            if self._epoch.back:
+                self._order.restore(self._epoch.back)
             raise
 
     def _start(self) -> None:
         if self._draws_key:  # in any case: the order is drawn after it
             drawn = int(new_key(self._generator, CPU, BATCH))
-            self._pass.key = drawn if self._pass.key is None else self._pass.key
-        state = self._pass.resumed
+            self._epoch.key = drawn if self._epoch.key is None else self._epoch.key
+        state = self._epoch.resumed
         if state is not None and self._order.stateful is not None:
-            self._put_sampler(state)
+            self._restore_sampler(state)
             return
         self._source = iter(self._batches)
         if state is not None and state["start"] is not None:
@@ -149,40 +155,40 @@ class Indices(Iterator[KeyedIndex]):
         try:
             index = next(source)
         except StopIteration:
-            self._pass.ended = True
+            self._epoch.ended = True
             raise
-        self._pass.drawn += 1
-        return Drawn(index, self._order.note())
+        self._epoch.drawn += 1
+        return Drawn(index, self._order.own_state())
 
     def _draw_again(self, state: dict[str, Any]) -> None:
-        """Draws what was drawn before the interruption, and puts generators back."""
+        """Draws what was drawn before the interruption, then restores generators."""
         try:
-            while self._pass.drawn < state["drawn"]:
+            while self._epoch.drawn < state["drawn"]:
                 self._waiting.append(self._draw())
         except StopIteration:
-            _other_order(f"an end after {self._pass.drawn} batches")
+            _other_order(f"an end after {self._epoch.drawn} batches")
         if state["ended"]:
             for _ in self._source or ():
-                _other_order(f"more than {self._pass.drawn} batches")
-            self._pass.ended = True
+                _other_order(f"more than {self._epoch.drawn} batches")
+            self._epoch.ended = True
         seen = 0
         for _ in range(state["position"]):
-            self._pass.last = self._waiting.popleft()
-            seen = fingerprint(seen, self._pass.last.index)
+            self._epoch.last = self._waiting.popleft()
+            seen = fingerprint(seen, self._epoch.last.index)
         if seen != state["seen"]:
             _other_order("another one")
-        self._order.put(self._pass.back)
+        self._order.restore(self._epoch.back)
 
-    def _put_sampler(self, state: dict[str, Any]) -> None:
+    def _restore_sampler(self, state: dict[str, Any]) -> None:
         """Has a sampler with a state of its own continue there."""
         if state["start"] is not None:
-            self._order.put(self._pass.back)
+            self._order.restore(self._epoch.back)
         sampler: Any = self._order.stateful
         sampler.load_state_dict(deepcopy(state["sampler"]))
         self._source = iter(self._batches)
-        self._pass.drawn = position = state["position"]
+        self._epoch.drawn = position = state["position"]
         if position:
-            self._pass.last = Drawn(None, state["sampler"])
+            self._epoch.last = Drawn(None, state["sampler"])
         if 0 < position != _length(self._batches):
             return
         # Between epochs a sampler may say that it is at the end of one, or that it is
@@ -191,16 +197,16 @@ class Indices(Iterator[KeyedIndex]):
             self._waiting.append(self._draw())
         except StopIteration:
             if position == 0:
-                self._source, self._pass.ended = iter(self._batches), False
+                self._source, self._epoch.ended = iter(self._batches), False
         else:
             if position > 0:
                 sampler.load_state_dict(deepcopy(state["sampler"]))
-                self._source, self._pass.drawn = iter(()), position
+                self._source, self._epoch.drawn = iter(()), position
                 self._waiting.clear()
 
 
 def _length(batches: Any) -> int | None:
-    """How many batches there are; None if nobody knows."""
+    """The number of batches; None if nobody knows."""
     try:
         return len(batches)
     except TypeError:
@@ -214,9 +220,9 @@ def _other_order(found: str) -> NoReturn:
     _check.fail("sampler", rule, found, cure)
 
 
-def foreseen(generator: torch.Generator | None) -> int:
-    """The key that `generator` would draw next."""
+def copied(generator: torch.Generator | None) -> torch.Generator:
+    """A copy of `generator`, by default torch's: it draws what that would draw next."""
     source = torch.default_generator if generator is None else generator
     copy = torch.Generator()
     copy.set_state(source.get_state())
-    return draw(copy)
+    return copy

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._loading.keyed import KeyedIndex, KeyedLoader
-from gttf_sampler._loading.safe import safe_biases
+from gttf_sampler._loading.prefetch import is_thread_safe
+from gttf_sampler._loading.seeded import KeyedIndex, SeededLoader
 from gttf_sampler._loading.state import SPOT, described
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.forest import WalkForest
@@ -20,7 +20,7 @@ OWN = ("dataset", "collate_fn", "batch_sampler")
 Levels = tuple[list[Tensor], list[Tensor]]
 
 
-class ForestLoader(KeyedLoader):
+class ForestLoader(SeededLoader):
     """Yields one `WalkForest` per batch of nodes.
 
     With workers a thread walks ahead, unless the bias is a function or there is a
@@ -56,7 +56,7 @@ class ForestLoader(KeyedLoader):
 
     def runs_only_ours(self) -> bool:
         """Whether workers would run nothing but code that is safe in a thread."""
-        return self.worker_init_fn is None and safe_biases(self.bias)
+        return self.worker_init_fn is None and is_thread_safe(self.bias)
 
     def settings(self) -> dict[str, Any]:
         """What forests depend on beside their seeds and keys, by name."""
@@ -78,6 +78,7 @@ class _Walk:
         self.adj, self.fanouts, self.bias = adj, fanouts, bias
 
     def __call__(self, batch: Any) -> Levels:
-        seeds, key = KeyedIndex.of(batch)
-        forest = traverse(self.adj, seeds, self.fanouts, self.bias, generator=key)
+        given = KeyedIndex.of(batch)
+        how = self.fanouts, self.bias
+        forest = traverse(self.adj, given.index, *how, generator=given.key)
         return forest.nodes, forest.edges

@@ -18,7 +18,7 @@ from torch.utils.data import (
 )
 
 from gttf_sampler import CompactAdj
-from gttf_sampler._loading.keyed import KeyedLoader
+from gttf_sampler._loading.seeded import SeededLoader
 from gttf_sampler.embedding import DeepWalk
 from gttf_sampler.embedding.loader import ForestLoader
 
@@ -26,7 +26,7 @@ EPOCHS = 3
 
 
 def pairs(batch):
-    """What a `collate_fn` of `KeyedLoader` gets."""
+    """What a `collate_fn` of `SeededLoader` gets."""
     return batch.index, batch.key
 
 
@@ -98,7 +98,7 @@ def test_resumed_is_uninterrupted(data):
     own = data.draw(st.booleans(), "generator")
     draws = data.draw(st.booleans(), "draws_keys")
 
-    class Loader(KeyedLoader):
+    class Loader(SeededLoader):
         draws_keys = draws
 
     def make():
@@ -117,7 +117,7 @@ def test_resumed_is_uninterrupted(data):
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_resumed_with_workers(way, shuffle, stop):
     def make(**how):
-        return KeyedLoader(
+        return SeededLoader(
             range(9), batch_size=2, collate_fn=pairs, shuffle=shuffle, **how
         )
 
@@ -204,7 +204,7 @@ def test_resumed_with_a_sampler(name, way, after):
     def make(seed=3):
         generator = torch.Generator().manual_seed(seed)
         how = {"generator": generator, **way, **SAMPLERS[name]()}
-        return KeyedLoader(range(9), collate_fn=pairs, **how)
+        return SeededLoader(range(9), collate_fn=pairs, **how)
 
     whole = run(make, own=True)
     for stop in range(1, len(whole) + 1):
@@ -216,7 +216,7 @@ def test_resumed_again_and_again(way):
     """After every batch, from a state that no batch has moved as well."""
 
     def make():
-        return KeyedLoader(range(11), 2, shuffle=True, collate_fn=pairs, **way)
+        return SeededLoader(range(11), 2, shuffle=True, collate_fn=pairs, **way)
 
     whole = run(make)
     torch.manual_seed(7)
@@ -239,7 +239,7 @@ def test_resumed_again_and_again(way):
 
 def test_resumed_before_the_first_batch():
     def make():
-        return KeyedLoader(range(9), 2, shuffle=True, collate_fn=pairs)
+        return SeededLoader(range(9), 2, shuffle=True, collate_fn=pairs)
 
     torch.manual_seed(3)
     loader = make()
@@ -255,7 +255,7 @@ def test_resumed_before_the_first_batch():
 
 
 def test_state_of_an_epoch():
-    loader = KeyedLoader(range(6), 2, collate_fn=pairs)
+    loader = SeededLoader(range(6), 2, collate_fn=pairs)
 
     def where():
         state = loader.state_dict()
@@ -275,7 +275,7 @@ def test_state_of_an_epoch():
 
 
 def test_end_inside_the_loop_leaves_an_empty_rest():
-    loader = KeyedLoader(range(4), 2, collate_fn=pairs)
+    loader = SeededLoader(range(4), 2, collate_fn=pairs)
     for _ in loader:
         state = loader.state_dict()
     loader.load_state_dict(state)
@@ -285,7 +285,7 @@ def test_end_inside_the_loop_leaves_an_empty_rest():
 
 def test_generators_of_the_user_are_left_where_they_are():
     """To go on with a pass draws nothing from where the user has set it."""
-    loader = KeyedLoader(range(20), 2, shuffle=True, collate_fn=pairs)
+    loader = SeededLoader(range(20), 2, shuffle=True, collate_fn=pairs)
     iterator = iter(loader)
     next(iterator)
     state, rest = loader.state_dict(), list(iterator)
@@ -313,13 +313,13 @@ class Failing:
 @pytest.mark.parametrize("way", WAYS[:2], ids=str)
 def test_batch_that_failed_is_made_again(way):
     torch.manual_seed(0)
-    whole = list(KeyedLoader(range(8), 2, collate_fn=pairs))
+    whole = list(SeededLoader(range(8), 2, collate_fn=pairs))
     torch.manual_seed(0)
-    loader = KeyedLoader(range(8), 2, collate_fn=Failing(1), **way)
+    loader = SeededLoader(range(8), 2, collate_fn=Failing(1), **way)
     iterator, seen = iter(loader), []
     with pytest.raises(RuntimeError, match="no memory"):
         seen.extend(iterator)
-    again = KeyedLoader(range(8), 2, collate_fn=pairs)
+    again = SeededLoader(range(8), 2, collate_fn=pairs)
     again.load_state_dict(loader.state_dict())
     seen = [next(iter(again))]
     assert seen == whole[2:3]
@@ -357,11 +357,11 @@ class Shrinking:
 @pytest.mark.parametrize("kind", [Any, Shrinking])
 def test_order_that_is_another_one_is_noticed(kind, way):
     sampler, how = kind(), {"batch_size": 1, "collate_fn": pairs}
-    loader = KeyedLoader(range(50), sampler=sampler, **how)
+    loader = SeededLoader(range(50), sampler=sampler, **how)
     iterator = iter(loader)
     for _ in range(5):
         next(iterator)
-    again = KeyedLoader(range(50), sampler=sampler, **how, **way)
+    again = SeededLoader(range(50), sampler=sampler, **how, **way)
     again.load_state_dict(loader.state_dict())
     state, before = again.state_dict(), torch.get_rng_state()
     with pytest.raises(ValueError, match="'sampler' must give the order that it gave"):
@@ -375,7 +375,7 @@ def test_sampler_of_another_rank_is_noticed():
 
     def make(rank):
         sampler = DistributedSampler(range(20), 2, rank)
-        return KeyedLoader(range(20), 2, sampler=sampler, collate_fn=pairs)
+        return SeededLoader(range(20), 2, sampler=sampler, collate_fn=pairs)
 
     loader, other = make(0), make(1)
     iterator = iter(loader)
@@ -388,7 +388,7 @@ def test_sampler_of_another_rank_is_noticed():
 def test_epoch_of_a_distributed_sampler_is_put_back():
     def make():
         sampler = DistributedSampler(range(20), 2, 0)
-        return KeyedLoader(range(20), 2, sampler=sampler, collate_fn=pairs)
+        return SeededLoader(range(20), 2, sampler=sampler, collate_fn=pairs)
 
     loader = make()
     loader.sampler.set_epoch(6)
@@ -460,7 +460,7 @@ def test_embedding_is_that_of_an_uninterrupted_run():
 
 def test_state_is_plain():
     """Numbers, strings and tensors, which nothing changes any more."""
-    loader = KeyedLoader(range(8), 2, shuffle=True, collate_fn=pairs)
+    loader = SeededLoader(range(8), 2, shuffle=True, collate_fn=pairs)
     iterator = iter(loader)
     next(iterator)
     state = loader.state_dict()
@@ -482,13 +482,13 @@ def test_state_is_plain():
 
 
 def test_state_validate():
-    loader = KeyedLoader(range(8), 2, collate_fn=pairs)
+    loader = SeededLoader(range(8), 2, collate_fn=pairs)
     state = loader.state_dict()
 
     def other(*args, **how):
-        return KeyedLoader(*args, collate_fn=pairs, **how).state_dict()
+        return SeededLoader(*args, collate_fn=pairs, **how).state_dict()
 
-    class Other(KeyedLoader):
+    class Other(SeededLoader):
         pass
 
     cases = [
@@ -496,7 +496,10 @@ def test_state_validate():
         (other(range(8), 4), r"with batch_size 2, like this one \(got batch_size 4\)"),
         (other(range(8), 2, drop_last=True), "with drop_last False, like this one"),
         (other(range(8), 2, shuffle=True), r"\(got samplers .*'RandomSampler'\]\)"),
-        (Other(range(8), 2).state_dict(), r"KeyedLoader, like .* \(got loader Other\)"),
+        (
+            Other(range(8), 2).state_dict(),
+            r"SeededLoader, like .* \(got loader Other\)",
+        ),
         ({**state, "version": 1}, r"version 2 \(got version 1\); load it with"),
         ({"_num_yielded": 3}, r"such a loader has given \(got the keys \['_num_"),
         ({k: v for k, v in state.items() if k != "drawn"}, r"none with 'drawn'"),
@@ -516,7 +519,7 @@ def test_convention_of_torchdata():
     theirs = pytest.importorskip("torchdata.stateful_dataloader")
 
     def ours(**how):
-        return KeyedLoader(range(10), 3, collate_fn=lambda batch: batch.index, **how)
+        return SeededLoader(range(10), 3, collate_fn=lambda batch: batch.index, **how)
 
     def plain(**how):
         kind = theirs.StatefulDataLoader
@@ -546,7 +549,7 @@ def test_samplers_of_torchdata():
 
     def make():
         sampler = theirs.StatefulDistributedSampler(range(20), 2, 1, shuffle=True)
-        return KeyedLoader(range(20), 3, sampler=sampler, collate_fn=pairs)
+        return SeededLoader(range(20), 3, sampler=sampler, collate_fn=pairs)
 
     whole = run(make)
     for after in (False, True):

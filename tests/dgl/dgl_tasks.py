@@ -1,7 +1,6 @@
 """What processes of a world do in tests of blocks from partitioned graphs."""
 
 import dgl
-import numpy as np
 import torch
 
 from gttf_dgl import DataLoader, GTTFSampler, PartitionedLoader
@@ -60,7 +59,6 @@ def blocks(rank, groups, path, make, seeds, options):
                 epochs = []
                 for loader in (far, near):
                     torch.manual_seed(rank)
-                    np.random.seed(rank)
                     epochs.append(list(loader))
                 for left, right in zip(*epochs, strict=True):
                     same_batch(g, left, right)
@@ -101,14 +99,12 @@ def resumed(rank, groups, path):
     """A loader that continues where another one was has the batches that were left."""
     with PartitionedGraph.open(path, timeout=120, direct=rank == 0) as graph:
         how = {"batch_size": 7, "shuffle": True}
-        np.random.seed(rank)
         torch.manual_seed(rank)
         loader = PartitionedLoader(graph, [3, 2], prefetch=2, **how)
         batches = iter(loader)
         for _ in range(3):
             next(batches)
         state, rest = loader.state_dict(), list(batches)
-        np.random.seed(7)
         torch.manual_seed(7)
         again = PartitionedLoader(graph, [3, 2], **how)
         again.load_state_dict(state)

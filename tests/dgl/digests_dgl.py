@@ -48,12 +48,19 @@ def parts(found: Any) -> list[Any]:
     ]
 
 
-def loader(make: Any, seeds: Any, sampler: Any, workers: int = 0, **options: Any):
-    """Two epochs of DGL's own DataLoader."""
+def loader(
+    make: Any,
+    seeds: Any,
+    sampler: Any,
+    workers: int = 0,
+    kind: Any = DataLoader,
+    **options: Any,
+) -> Callable[[], Any]:
+    """Two epochs of a DataLoader, by default ours."""
 
     def call() -> Any:
         torch.manual_seed(31)
-        made = dgl.dataloading.DataLoader(
+        made = kind(
             *(make(), seeds, sampler(seed=32, **options)),
             batch_size=16,
             num_workers=workers,
@@ -139,9 +146,7 @@ def edges(**options: Any) -> Callable[[], Any]:
         draw = dgl.dataloading.as_edge_prediction_sampler(
             GTTFSampler([3, 3], seed=44), **options
         )
-        made = dgl.dataloading.DataLoader(
-            graph(), torch.arange(48), draw, batch_size=16
-        )
+        made = DataLoader(graph(), torch.arange(48), draw, batch_size=16)
         return [[parts(batch[-1]), batch[0]] for batch in made]
 
     return call
@@ -160,6 +165,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "dgl subgraph": loader(graph, SEEDS, GTTFSubgraphSampler, fanouts=[3, 3]),
     "dgl walks": walks,
     "dgl DataLoader": ours,
+    "dgl foreign loader": blocks([4, 5], kind=dgl.dataloading.DataLoader),
     "dgl functions": functions,
     "dgl edges": edges(exclude="self"),
     "dgl LABOR": loader(graph, SEEDS, LaborSampler, fanouts=[4, 3]),

@@ -4,7 +4,7 @@ import dgl
 import pytest
 import torch
 
-from gttf_dgl import GTTFSampler, random_walk
+from gttf_dgl import DataLoader, GTTFSampler, random_walk
 
 
 def typed_graph():
@@ -26,9 +26,7 @@ def first_batch(g, workers, thread):
     how = {"edge_dir": "out", "thread_workers": thread}
     sampler = GTTFSampler([-1], prefetch_edge_feats=weights, **how)
     ids = {"u": torch.arange(3), "i": torch.arange(2)}
-    loader = dgl.dataloading.DataLoader(
-        *(g, ids, sampler), batch_size=5, num_workers=workers
-    )
+    loader = DataLoader(*(g, ids, sampler), batch_size=5, num_workers=workers)
     return next(iter(loader))[2][0]
 
 
@@ -90,9 +88,7 @@ def test_seeded_epochs_do_not_depend_on_workers_that_persist(persistent, thread)
 
     def epochs(**how):
         sampler = GTTFSampler([2, 2], seed=7, thread_workers=thread)
-        loader = dgl.dataloading.DataLoader(
-            *(g, torch.arange(60), sampler), batch_size=20, **how
-        )
+        loader = DataLoader(*(g, torch.arange(60), sampler), batch_size=20, **how)
         return [[b[2][0].edata[dgl.EID] for b in loader] for _ in range(3)]
 
     alone = epochs(num_workers=0)

@@ -11,9 +11,9 @@ from gttf_dgl import (
     LaborSampler,
     ShaDowKHopSampler,
 )
-from gttf_dgl._degrees import Wanted
-from gttf_dgl._shared import draw_shared, variates_of
+from gttf_dgl._blocks import Wanted
 from gttf_dgl._source import Choice, Source
+from gttf_dgl.labor import draw_shared, variates_of
 
 SEEDS = torch.tensor([3, 1, 7, 0])
 

@@ -6,7 +6,7 @@ import dgl
 import pytest
 import torch
 
-from gttf_dgl import GTTFSampler, LaborSampler, sample_labors
+from gttf_dgl import DataLoader, GTTFSampler, LaborSampler, sample_labors
 
 
 def crowd(nodes=300, edges=6000):
@@ -32,7 +32,7 @@ def edges_of(batch):
 
 def loaded(sampler, workers=0, ids=60):
     g = crowd()
-    loader = dgl.dataloading.DataLoader(
+    loader = DataLoader(
         g, torch.arange(ids), sampler, batch_size=10, num_workers=workers
     )
     return [edges_of(batch) for batch in loader]

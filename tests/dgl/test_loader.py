@@ -1,4 +1,4 @@
-"""GTTFSampler inside DGL's DataLoader: workers, epochs, edge prediction, DDP."""
+"""GTTFSampler inside our DataLoader and DGL's: workers, epochs, edges, DDP."""
 
 import copy
 import pickle
@@ -7,11 +7,10 @@ import dgl
 import pytest
 import torch
 import torch.distributed as dist
-from dgl.dataloading import DataLoader, as_edge_prediction_sampler
+from dgl.dataloading import as_edge_prediction_sampler
 
 from cases import as_table
-from gttf_dgl import GTTFSampler, GTTFSubgraphSampler
-from gttf_sampler._loading import keys
+from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler
 
 NODES = 60
 
@@ -113,23 +112,15 @@ def test_loaders_that_take_turns_draw_as_if_alone():
     turns = zip(*loaders(), strict=True)
     both = [[as_table(part[2]) for part in parts] for parts in turns]
     assert [list(column) for column in zip(*both, strict=True)] == alone
-    assert alone[0] != alone[1]
-
-
-def test_numbers_of_epochs_start_again_when_they_run_out(monkeypatch):
-    monkeypatch.setattr(keys, "EPOCHS", 3)
-    found = epochs(GTTFSampler([3, 3], seed=3), count=5)
-    assert found[:2] == found[3:]
-    assert found[0] != found[1] != found[2] != found[0]
+    assert alone[0] == alone[1]  # epochs are counted by the loader, not by the sampler
 
 
 def test_spawned_workers_draw_the_same():
-    """They get the sampler and the graph by pickle, and share the count of epochs."""
+    """They get the sampler and the graph by pickle."""
     g, sampler = make_graph(), GTTFSampler([3, 3], seed=3, thread_workers=False)
     first = epochs(GTTFSampler([3, 3], seed=3), g=g)
     options = {"num_workers": 1, "multiprocessing_context": "spawn"}
-    assert epochs(sampler, count=1, g=g, **options) == first[:1]
-    assert epochs(sampler, count=1, g=g) == first[1:]
+    assert epochs(sampler, g=g, **options) == first
 
 
 @pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
@@ -412,13 +403,10 @@ def test_ddp_splits_the_seeds(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("seed", [None, 1])
-def test_same_seed_of_torch_same_epoch(workers, seed):
+def test_same_seed_of_torch_same_epoch(workers):
     """Again and again with one sampler, as before every validation."""
     g = dgl.rand_graph(50, 600)
-    loader = DataLoader(
-        g, torch.arange(50), GTTFSampler([3], seed=seed), num_workers=workers
-    )
+    loader = DataLoader(g, torch.arange(50), GTTFSampler([3]), num_workers=workers)
 
     def epoch():
         torch.manual_seed(0)
@@ -427,6 +415,57 @@ def test_same_seed_of_torch_same_epoch(workers, seed):
     first = epoch()
     assert epoch() == first
     assert epoch() == first
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_shuffled_order_follows_torch(workers):
+    def run(seed):
+        torch.manual_seed(seed)
+        how = {"batch_size": 7, "shuffle": True, "num_workers": workers}
+        loader = DataLoader(make_graph(), torch.arange(NODES), GTTFSampler([2]), **how)
+        torch.manual_seed(seed)
+        return [seeds.tolist() for _ in range(2) for _, seeds, _ in loader]
+
+    found = run(1)
+    assert run(1) == found
+    assert run(2) != found
+    assert found[:9] != found[9:]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
+def test_loader_of_dgl_follows_torch(given_as, workers):
+    """Calls are counted in every worker, with the worker's seed."""
+
+    def run(seed):
+        g = make_graph()
+        torch.manual_seed(seed)
+        how = {"batch_size": 5, "num_workers": workers}
+        loader = dgl.dataloading.DataLoader(
+            g, torch.full((40,), 7), GTTFSampler([3], **given_as), **how
+        )
+        return [blocks[0].edata[dgl.EID].tolist() for _, _, blocks in loader]
+
+    found = run(1)
+    assert run(1) == found
+    assert (run(2) == found) == (bool(given_as) and workers == 0)
+    assert len({str(batch) for batch in found}) > 4  # of few triples
+
+
+def test_loader_made_again_with_its_own_arguments():
+    """As Lightning does: what a DataLoader knows about itself goes into a new one."""
+    loader = DataLoader(
+        make_graph(), torch.arange(NODES), GTTFSampler([2]), shuffle=True
+    )
+    names = ("graph", "indices", "graph_sampler", "device", "batch_size", "shuffle")
+    more = ("dataset", "collate_fn", "sampler", "num_workers", "generator")
+    again = DataLoader(**{name: getattr(loader, name) for name in names + more})
+    assert len(list(again)) == len(list(loader)) == NODES
+
+
+def test_sampler_of_positions_is_left_to_the_loader():
+    with pytest.raises(ValueError, match="'sampler' must be left to this loader"):
+        DataLoader(make_graph(), torch.arange(4), GTTFSampler([2]), sampler=range(4))
 
 
 def drawn(loader):

@@ -77,18 +77,18 @@ def edges(sampler=None, **options):
 @pytest.mark.parametrize(
     ("kind", "sampler", "options", "thread"),
     [
-        (THEIRS, GTTFSampler([2]), {}, True),
-        (THEIRS, GTTFSampler([2], prob="age"), {}, True),
-        (THEIRS, NeighborSampler([2]), {"persistent_workers": True}, True),
-        (THEIRS, GTTFSubgraphSampler([2]), {"shuffle": True}, True),
-        (THEIRS, GTTFSampler([2], thread_workers=False), {}, False),
-        (THEIRS, GTTFSampler([2], bias=uniform), {}, False),
-        (THEIRS, GTTFSampler([2], bias=uniform, thread_workers=True), {}, True),
-        (THEIRS, OwnSampler([2]), {}, False),
-        (THEIRS, OwnBlocks([2]), {}, False),
-        (THEIRS, GTTFSampler([2]), {"worker_init_fn": nothing}, False),
-        (THEIRS, edges(), {}, False),  # DGL's own, which cannot say so
+        (THEIRS, GTTFSampler([2]), {}, False),
+        (THEIRS, GTTFSampler([2], thread_workers=True), {}, False),
         (OwnLoader, GTTFSampler([2]), {}, False),
+        (DataLoader, GTTFSampler([2], prob="age"), {}, True),
+        (DataLoader, NeighborSampler([2]), {"persistent_workers": True}, True),
+        (DataLoader, GTTFSubgraphSampler([2]), {"shuffle": True}, True),
+        (DataLoader, GTTFSampler([2], thread_workers=False), {}, False),
+        (DataLoader, GTTFSampler([2], bias=uniform), {}, False),
+        (DataLoader, GTTFSampler([2], bias=uniform, thread_workers=True), {}, True),
+        (DataLoader, OwnSampler([2]), {}, False),
+        (DataLoader, OwnBlocks([2]), {}, False),
+        (DataLoader, GTTFSampler([2]), {"worker_init_fn": nothing}, False),
         (DataLoader, GTTFSampler([2]), {}, True),
         (DataLoader, GTTFSampler([2]), {"thread_workers": False}, False),
         (DataLoader, edges(exclude="self"), {}, True),
@@ -115,9 +115,9 @@ def test_a_thread_unless_workers_run_other_code(g, kind, sampler, options, threa
 def test_biases_that_note_something_have_processes(g):
     for bias in (NoRevisitBias(), LADIESBias(3)):
         sampler = GTTFSampler([2], bias=bias, rooted=True)
-        assert not THEIRS(g, torch.arange(4), sampler, num_workers=1).in_thread()
+        assert not DataLoader(g, torch.arange(4), sampler, num_workers=1).in_thread()
     sampler = GTTFSampler([2], bias=Node2VecBias(0.5, 2.0), rooted=True)
-    assert THEIRS(g, torch.arange(4), sampler, num_workers=1).in_thread()
+    assert DataLoader(g, torch.arange(4), sampler, num_workers=1).in_thread()
 
 
 def test_validate(g):
@@ -141,7 +141,7 @@ def test_batches_and_their_order_are_those_of_processes(g, workers, count, drop_
             [3, 3], prefetch_node_feats=["feat"], thread_workers=thread
         )
         how = {"batch_size": 8, "shuffle": True, "drop_last": drop_last}
-        loader = THEIRS(g, torch.arange(count), sampler, num_workers=workers, **how)
+        loader = DataLoader(g, torch.arange(count), sampler, num_workers=workers, **how)
         found.append(
             [
                 (ids.tolist(), as_table(blocks), blocks[0].srcdata["feat"].tolist())
@@ -161,7 +161,7 @@ def test_batches_of_types_and_their_order_are_those_of_processes():
     for thread in (None, False):
         torch.manual_seed(1)
         sampler = GTTFSampler([2, 2], thread_workers=thread)
-        loader = THEIRS(typed, ids, sampler, batch_size=3, num_workers=2)
+        loader = DataLoader(typed, ids, sampler, batch_size=3, num_workers=2)
         found.append([(str(seeds), as_table(blocks)) for _, seeds, blocks in loader])
     assert found[0] == found[1]
 
@@ -172,7 +172,7 @@ def test_loaders_that_start_together_count_their_epochs_in_order(g):
     def run(workers):
         sampler = GTTFSampler([3], seed=5)
         how = {"batch_size": 20, "num_workers": workers}
-        loaders = [THEIRS(g, torch.arange(NODES), sampler, **how) for _ in range(4)]
+        loaders = [DataLoader(g, torch.arange(NODES), sampler, **how) for _ in range(4)]
         return [
             [as_table(part[2]) for part in parts]
             for parts in zip(*loaders, strict=True)
@@ -189,7 +189,7 @@ def test_errors_come_in_their_turn_and_the_rest_after_them(g):
 
     sampler = GTTFSampler([2], bias=fail, thread_workers=True)
     how = {"batch_size": 10, "num_workers": 1}
-    batches = iter(THEIRS(g, torch.arange(NODES), sampler, **how))
+    batches = iter(DataLoader(g, torch.arange(NODES), sampler, **how))
     assert [int(next(batches)[1][0]) for _ in range(2)] == [0, 10]
     with pytest.raises(LookupError, match="broken bias"):
         next(batches)
@@ -199,7 +199,7 @@ def test_errors_come_in_their_turn_and_the_rest_after_them(g):
 
 def test_loader_travels(g):
     how = {"batch_size": 20, "num_workers": 1}
-    loader = THEIRS(g, torch.arange(NODES), GTTFSampler([3], seed=1), **how)
+    loader = DataLoader(g, torch.arange(NODES), GTTFSampler([3], seed=1), **how)
     expected = [as_table(blocks) for _, _, blocks in copy.deepcopy(loader)]
     again = pickle.loads(pickle.dumps(loader))
     assert again.in_thread()

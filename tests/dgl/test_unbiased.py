@@ -11,11 +11,10 @@ from dgl import nn
 from gttf_dgl import (
     GTTFSampler,
     GTTFSubgraphSampler,
-    SampledDegreeWarning,
     check_unbiased,
     unbiased,
 )
-from gttf_dgl._degrees import Wanted
+from gttf_dgl._blocks import Wanted
 
 NODES = 60
 
@@ -194,21 +193,6 @@ def test_blocks_carry_degrees_only_if_wanted(g, monkeypatch):
         monkeypatch.setattr(Wanted, "answer", False)  # as in a spawned worker
         _, _, (block,) = pickle.loads(sampler).sample(g, torch.arange(9))
         assert (len(block.dstdata) > 2) == carried
-
-
-def test_warning_names_the_cure_once(g):
-    layer, x = nn.GraphConv(8, 4), g.ndata["x"]
-    sampler = GTTFSampler([3])
-    inputs, _, (block,) = sampler.sample(g, torch.arange(9))
-    with pytest.warns(SampledDegreeWarning, match=r"gttf_dgl.unbiased\(model\)"):
-        layer(block, x[inputs])
-    layer(block, x[inputs])  # warnings are errors here: none comes
-    inputs, _, (block,) = sampler.sample(g, torch.arange(9))
-    layer(block, x[inputs])
-    inputs, _, (block,) = GTTFSampler([3]).sample(g, torch.arange(9))
-    layer(g, x)
-    nn.SAGEConv(8, 4, "mean")(block, x[inputs])
-    unbiased(layer)(block, x[inputs])
 
 
 def test_validate(g):

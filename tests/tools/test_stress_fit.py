@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 import stress_fit
-from gttf_sampler._loading.threaded import ThreadedIter
+from gttf_sampler._loading.prefetch import PrefetchIterator
 
 HOSTS = {"forests": "torch", "pyg": "torch_geometric", "dgl": "dgl"}
 NAMES = [name for name, host in HOSTS.items() if find_spec(host)]
@@ -45,4 +45,4 @@ def test_loaders_can_be_interrupted(name):
 
 
 def test_iterators_that_were_never_made_are_forgotten():
-    object.__new__(ThreadedIter).__del__()
+    object.__new__(PrefetchIterator).__del__()

@@ -1,4 +1,4 @@
-"""KeyedLoader: a DataLoader that hands out a key with the indices of every batch."""
+"""SeededLoader: a DataLoader that hands out a key with the indices of every batch."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from gttf_sampler import _check
-from gttf_sampler._loading.indices import Epoch, KeyedBatches, foreseen
+from gttf_sampler._loading.epoch import (
+    NOT_BEGUN,
+    CountedBatches,
+    EpochState,
+    SamplerState,
+)
+from gttf_sampler._loading.indices import (
+    CurrentEpoch,
+    KeyedBatches,
+    copied,
+)
 from gttf_sampler._loading.indices import KeyedIndex as KeyedIndex
-from gttf_sampler._loading.order import Order
-from gttf_sampler._loading.progress import NOTHING, Counted, Pass
+from gttf_sampler._loading.prefetch import PrefetchLoader
 from gttf_sampler._loading.state import VERSION, checked, same_number
-from gttf_sampler._loading.threaded import ThreadedLoader
 from gttf_sampler.random import draw
 
 
-class KeyedLoader(ThreadedLoader):
+class SeededLoader(PrefetchLoader):
     """A DataLoader whose batches have keys: that of the epoch and their number in it.
 
     Where a host's loader has a constructor of its own, it stands before this class:
-    `class Loader(HostLoader, KeyedLoader)`. An epoch has the key that the generator
+    `class Loader(HostLoader, SeededLoader)`. An epoch has the key that the generator
     would give next. It stays there, so that shuffling gives the order that torch gives;
     as it may become the seed of that order, keys of batches are mixed from it.
     """
@@ -39,9 +47,11 @@ class KeyedLoader(ThreadedLoader):
         if thread_workers is not None:
             _check.yes_or_no("thread_workers", thread_workers)
         self.thread_workers = thread_workers
-        self._epoch = Epoch()
+        self._epoch = CurrentEpoch()
         self._loaded: dict[str, Any] | None = None
-        super().__init__(_Indices(dataset), *args, **kwargs)
+        if not isinstance(dataset, IterableDataset | KeyedDataset):
+            dataset = KeyedDataset(dataset)
+        super().__init__(dataset, *args, **kwargs)
 
     @property
     def _index_sampler(self) -> Any:
@@ -49,11 +59,15 @@ class KeyedLoader(ThreadedLoader):
         sampler, how = super()._index_sampler, (self.generator, self.draws_keys)
         return KeyedBatches(sampler, self._epoch, *how)
 
+    def epoch_key(self, epoch: int) -> int:
+        """The key of an epoch, which leaves the generator where it is."""
+        return draw(copied(self.generator))
+
     def __iter__(self) -> Any:
         order = self._order()
         begun = self._begin(order)
         if begun.key is None and not self.draws_keys:
-            begun.key = foreseen(self.generator)
+            begun.key = self.epoch_key(begun.epoch)
         self._epoch.new = begun
         try:
             if self._iterator is not None:
@@ -66,27 +80,31 @@ class KeyedLoader(ThreadedLoader):
                 self._epoch.indices.start()  # now: generators stand where they stood
         except BaseException:
             if begun.back:
-                order.put(begun.back)
+                order.restore(begun.back)
             raise
         finally:
             self._epoch.new = self._epoch.indices = None
         self._epoch.under_way, self._loaded = begun, None
-        return Counted(batches, begun, self)
+        return self.counted(batches, begun)
 
-    def _begin(self, order: Order) -> Pass:
-        """A new pass, or the one that was loaded, with generators as they were then."""
+    def counted(self, batches: Any, epoch: EpochState) -> Any:
+        """An iterator that counts the batches as they are handed out."""
+        return CountedBatches(batches, epoch, self)
+
+    def _begin(self, order: SamplerState) -> EpochState:
+        """A new epoch, or the loaded one, with generators as they were then."""
         now, state, last = order.states(), self._loaded, self._epoch.under_way
         if state is None:
             epoch = 0 if last is None else last.epoch + 1
-            return Pass(epoch, now, order.note())
+            return EpochState(epoch, now, order.own_state())
         start = now if state["start"] is None else state["start"]
-        order.put(start)
-        return Pass(state["epoch"], start, state["sampler"], state, back=now)
+        order.restore(start)
+        return EpochState(state["epoch"], start, state["sampler"], state, back=now)
 
-    def _order(self) -> Order:
-        return Order(super()._index_sampler, self.generator)
+    def _order(self) -> SamplerState:
+        return SamplerState(super()._index_sampler, self.generator)
 
-    def _known(self, order: Order) -> dict[str, Any]:
+    def _known(self, order: SamplerState) -> dict[str, Any]:
         """What a state must have in common with this loader."""
         return {
             "loader": type(self).__name__,
@@ -120,7 +138,7 @@ class KeyedLoader(ThreadedLoader):
             "epochs": order.epochs(),
         }
         if last is None or last.over:
-            return state | NOTHING | {"sampler": order.note()}
+            return state | NOT_BEGUN | {"sampler": order.own_state()}
         return state | last.state()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -138,15 +156,15 @@ class KeyedLoader(ThreadedLoader):
         if isinstance(state_dict, dict) and not state_dict:
             return
         order = self._order()
-        also = ("epoch", "now", "epochs", "sampler", *NOTHING)
+        also = ("epoch", "now", "epochs", "sampler", *NOT_BEGUN)
         state = checked(state_dict, self._known(order), also)
         same_number(order.states(), state["now"])
-        order.put(state["now"])
-        order.put_epochs(state["epochs"])
+        order.restore(state["now"])
+        order.set_epochs(state["epochs"])
         self._loaded = deepcopy(state)
 
 
-class _Indices(Dataset[Any]):
+class KeyedDataset(Dataset[Any]):
     """A dataset of numbers that hands on keyed indices as they are."""
 
     def __init__(self, numbers: Any) -> None:

@@ -1,4 +1,4 @@
-"""Lane: batches made on streams of their own, while the one before them trains.
+"""StreamPipeline: batches made on streams of their own, while the last one trains.
 
     asked     event on the stream of the training loop
     making    the work stream waits for that event; samples, gathers on the device
@@ -11,24 +11,24 @@ that it holds, and for a pinned buffer if all of them are being copied.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from gttf_sampler._backends.streams import Streams, streams_of
-from gttf_sampler._loading.pinned import PinnedBuffers, Slices, aligned
+from gttf_sampler._compat import tree_leaves
 from gttf_sampler.gather import gather_columns, row_bytes
 
-_under_way: ContextVar[Lane | None] = ContextVar("gttf_lane", default=None)
-
 Make = Callable[[Any], Any]
-MOST = 64  # tensors of the host that a lane has mapped
+MAPPED = 64  # tensors of the host that a pipeline has mapped
+BUFFERS = 4  # whoever wants another one waits for the one that was lent first
+SLACK = 4  # how many times too large a buffer may be
+LINE = 256  # bytes that parts of a buffer are aligned to
 
 
 class Asked(NamedTuple):
@@ -45,7 +45,7 @@ class Made(NamedTuple):
     events: list[Any]
 
 
-class Lane:
+class StreamPipeline:
     """The streams of one loader, and the pinned memory that its features go through."""
 
     def __init__(self, device: torch.device, streams: Streams) -> None:
@@ -55,27 +55,28 @@ class Lane:
         self._mapped: dict[int, tuple[Tensor, Tensor]] = {}  # by id of the first
 
     def __reduce__(self) -> Any:
-        return lane_on, (self.device,)
+        return pipeline_on, (self.device,)
 
-    def asked(self, indices: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Asked]]:
+    def asked(self, indices: Iterable[Any]) -> Iterator[Asked]:
         """The indices of batches, each with what the caller has started before it.
 
         Whatever the training loop changes before it asks is changed in the batch.
         """
         streams = self._streams
-        for number, index in indices:
-            yield number, Asked(index, streams.event(streams.current()))
+        for index in indices:
+            yield Asked(index, streams.event(streams.current()))
 
     def makes(self, make: Make) -> Callable[[Asked], Made]:
-        """`make`, index → batch, on the streams of this lane."""
+        """`make`, index → batch, on the streams of this pipeline."""
 
-        def on_lane(asked: Asked) -> Made:
-            with self._making(asked.event):
+        def on_work_stream(asked: Asked) -> Made:
+            self._streams.wait(self._work, asked.event)
+            with self._streams.use(self._work):
                 batch = make(asked.index)
                 events = [self._streams.event(s) for s in (self._work, self._copy)]
             return Made(batch, events)
 
-        return on_lane
+        return on_work_stream
 
     def hand_over(self, made: Made) -> Any:
         """The batch, for the stream of the caller to use."""
@@ -105,7 +106,7 @@ class Lane:
         """`values` of the host, for kernels of the device to read where they are."""
         found = self._mapped.get(id(values))
         if found is None:
-            if len(self._mapped) >= MOST:  # of loaders whose data keep changing
+            if len(self._mapped) >= MAPPED:  # of loaders whose data keep changing
                 self._mapped.clear()
             found = values, self._streams.mapped(values)
             self._mapped[id(values)] = found
@@ -123,27 +124,11 @@ class Lane:
         for tensor in tensors:
             self._streams.record(tensor, self._work)
 
-    @contextmanager
-    def _making(self, event: Any) -> Iterator[None]:
-        """Makes this the lane of the thread, on its work stream."""
-        self._streams.wait(self._work, event)
-        token = _under_way.set(self)
-        try:
-            with self._streams.use(self._work):
-                yield
-        finally:
-            _under_way.reset(token)
 
-
-def lane_on(device: torch.device) -> Lane | None:
-    """A new lane, if the device has streams."""
+def pipeline_on(device: torch.device) -> StreamPipeline | None:
+    """A new pipeline, if the device has streams."""
     streams = streams_of(device)
-    return None if streams is None else Lane(device, streams)
-
-
-def lane_under_way() -> Lane | None:
-    """The lane on which this thread is making a batch."""
-    return _under_way.get()
+    return None if streams is None else StreamPipeline(device, streams)
 
 
 def tensors_of(batch: Any) -> list[Tensor]:
@@ -158,3 +143,79 @@ def tensors_of(batch: Any) -> list[Tensor]:
         else:
             leaves.append(leaf)
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+
+
+class Idle(NamedTuple):
+    """A buffer that was lent, and the event behind the last copy from it."""
+
+    memory: Tensor
+    event: Any
+
+
+class PinnedBuffers:
+    """Pinned memory for one batch at a time.
+
+    To pin memory costs as much as to fill it, so it is used again. A buffer whose copy
+    may still be under way is passed over, and where all are, the host waits for the
+    oldest. Steps on the list are atomic, so that threads can share it.
+    """
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._idle: deque[Idle] = deque()  # those that were lent first stand first
+
+    @contextmanager
+    def lent(self, size: int, stream: Any) -> Iterator[Tensor]:
+        """At least `size` bytes, from which `stream` copies what it is told to inside.
+
+        Also where that fails half-way, nobody else has the buffer before `stream` has
+        come to the end of what it was told.
+        """
+        memory = self._take(size)
+        try:
+            yield memory
+        finally:
+            self._idle.append(Idle(memory, self._streams.event(stream)))
+
+    def _take(self, size: int) -> Tensor:
+        """A buffer that is free and fits, or a new one in the place of the oldest."""
+        passed: list[Idle] = []
+        try:
+            for _ in range(len(self._idle)):
+                idle = self._idle.popleft()
+                if _fits(idle.memory, size) and self._streams.done(idle.event):
+                    return idle.memory
+                passed.append(idle)
+        except IndexError:  # another thread was faster
+            pass
+        finally:
+            self._idle.extendleft(reversed(passed))
+        while len(self._idle) >= BUFFERS:
+            idle = self._idle.popleft()
+            self._streams.finish(idle.event)
+            if _fits(idle.memory, size):
+                return idle.memory
+        return self._streams.pinned(size + size // 8)
+
+
+def _fits(memory: Tensor, size: int) -> bool:
+    """True if a buffer is large enough, and not much too large."""
+    return size <= memory.numel() <= SLACK * max(size, LINE)
+
+
+class Slices:
+    """A buffer handed out piece by piece, each at the beginning of a line."""
+
+    def __init__(self, memory: Tensor) -> None:
+        self._memory, self._used = memory, 0
+
+    def __call__(self, size: int) -> Tensor:
+        """uint8 [size] that nobody else was given."""
+        first = self._used
+        self._used += aligned(size)
+        return self._memory[first : first + size]
+
+
+def aligned(size: int) -> int:
+    """`size` in whole lines."""
+    return -(-size // LINE) * LINE

@@ -1,9 +1,10 @@
-"""The bias of a batch: what the sampler was told, and what only the batch knows."""
+"""Fanouts and biases of a sampler, from the arguments of PyG's and from a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import reduce
+from numbers import Integral
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
+from torch_geometric.sampler.base import NumNeighbors
 
+from gttf_pyg._check import first_used, ids
 from gttf_pyg._compat import reverse_edge_type
 from gttf_pyg._rows import ONLY, EdgeType
 from gttf_sampler import (
@@ -21,13 +24,90 @@ from gttf_sampler import (
     FractionBias,
     TemporalBias,
 )
-from gttf_sampler._check import as_dense, shown
+from gttf_sampler._check import as_dense, dense, fail, mistyped, shown
 
 if TYPE_CHECKING:
     from gttf_pyg.sampler import GTTFSampler
 
 
-def checked(bias: Any, sampler: GTTFSampler) -> Any:
+def as_lists(num_neighbors: Any) -> Any:
+    """`num_neighbors` with lists in place of tensors and arrays."""
+    if isinstance(num_neighbors, Mapping):
+        return {kind: as_lists(value) for kind, value in num_neighbors.items()}
+    if isinstance(num_neighbors, Tensor) and not num_neighbors.is_floating_point():
+        return ids("num_neighbors", num_neighbors).tolist()
+    if isinstance(num_neighbors, Tensor):
+        return dense("num_neighbors", num_neighbors).tolist()
+    return (
+        num_neighbors.tolist()
+        if isinstance(num_neighbors, np.ndarray)
+        else num_neighbors
+    )
+
+
+def fanouts_of(
+    num_neighbors: NumNeighbors, edge_types: list[Any] | None, backward: bool
+) -> dict[EdgeType, list[int]]:
+    """The fanouts of every relation, by the key that its rows have.
+
+    PyG checks that every edge type has some, all of one length; `edge_types` is None
+    in homogeneous data.
+    """
+    values = num_neighbors.values
+    lists = list | tuple if edge_types is None else list | tuple | dict
+    if not isinstance(values, lists):
+        per_type = "" if edge_types is None else ", or one per edge type"
+        rule = f"must be a list of integers{per_type}"
+        mistyped("num_neighbors", rule, shown(values))
+    for fanouts in values.values() if isinstance(values, dict) else [values]:
+        _check_fanouts(fanouts)
+    if edge_types is None:
+        return {ONLY: list(values)}
+    for kind in values if isinstance(values, dict) else ():
+        if (name := kind.to_tuple()) not in edge_types:
+            rule = f"must use the edge types of the data, {edge_types}"
+            fail("num_neighbors", rule, repr(name))
+    named = reverse_edge_type if backward else (lambda kind: kind)
+    values = num_neighbors.get_values(edge_types)
+    return {named(kind): list(value) for kind, value in values.items()}
+
+
+def shares_of(
+    fanouts: dict[EdgeType, list[Any]],
+) -> tuple[dict[EdgeType, list[int]], dict[EdgeType, list[float | None]]]:
+    """The fanouts, with -1 for fractions of the degree, and those where there are any.
+
+    PyG's issue 9582 asks for them: 0.5 takes half of the neighbours, rounded up.
+    """
+    whole = {
+        kind: [-1 if _is_share(fanout) else fanout for fanout in hops]
+        for kind, hops in fanouts.items()
+    }
+    shares = {
+        kind: [fanout if _is_share(fanout) else None for fanout in hops]
+        for kind, hops in fanouts.items()
+        if any(_is_share(fanout) for fanout in hops)
+    }
+    return whole, shares
+
+
+def _is_share(fanout: Any) -> bool:
+    """True if a fanout is a share of the neighbours, not a number of them."""
+    return isinstance(fanout, float | np.floating)
+
+
+def _check_fanouts(fanouts: Any) -> None:
+    """Refuses what is not a list of integers, or of fractions."""
+    if not isinstance(fanouts, list | tuple):
+        mistyped("num_neighbors", "must hold one list per edge type", shown(fanouts))
+    for fanout in fanouts:
+        share = _is_share(fanout) and 0 < fanout < 1
+        if not share and (isinstance(fanout, bool) or not isinstance(fanout, Integral)):
+            rule = "must hold integers, or fractions of the degree in (0, 1)"
+            mistyped("num_neighbors", rule, shown(fanout), "-1 takes all neighbours")
+
+
+def checked_bias(bias: Any, sampler: GTTFSampler) -> Any:
     """`bias`, which must be callable, or be so for some edge types."""
     parts = {None: bias}
     if isinstance(bias, Mapping) and not sampler.is_hetero:
@@ -43,30 +123,33 @@ def checked(bias: Any, sampler: GTTFSampler) -> Any:
     for part in parts.values():
         if part is not None and (not callable(part) or isinstance(part, type)):
             raise TypeError(f"'bias' must be callable (got {shown(part)})")
-    _check_shares(sampler)
-    weighted = any(adj.edge_weight is not None for adj in sampler.adjs.values())
+    return bias
+
+
+def check_together(sampler: GTTFSampler) -> None:
+    """Refuses strategies and fractions of the degree beside what they exclude."""
     last = sampler.is_temporal and sampler.temporal_strategy == "last"
-    options = {
-        "weight_attr": weighted,
-        "bias": bias is not None,
-        "exclude_edges": sampler.excludes,
-    }
-    other = next((name for name, used in options.items() if used), None)
+    other = first_used(sampler, "weight_attr", "bias", "exclude_edges")
+    if sampler.shares and (sampler.replace or last):
+        named = "replace" if sampler.replace else "temporal_strategy"
+        raise ValueError(
+            f"'num_neighbors' must hold integers together with {named!r} (got "
+            f"{sampler.num_neighbors.values})"
+        )
     if last and other is not None:
         raise ValueError(
             f"'temporal_strategy' must be 'uniform' together with '{other}' "
             "(got 'last')"
         )
-    return bias
 
 
-def of_batch(
+def bias_of_options(
     sampler: GTTFSampler,
     kind: EdgeType,
     seed_time: Tensor | None,
     hidden: Tensor | None,
 ) -> Any:
-    """What times, weights and hidden edges make of one relation; None if nothing."""
+    """The bias of one relation by times, weights and hidden edges; None if uniform."""
     adj = sampler.adjs[kind]
     parts: list[Any] = []
     weighted = adj.edge_weight is not None
@@ -85,37 +168,32 @@ def of_batch(
     return reduce(mul, parts) if parts else None
 
 
-def with_own(sampler: GTTFSampler, kind: EdgeType, bias: Any) -> Any:
-    """`bias` times the one that the sampler was given for a relation."""
+def bias_of_batch(
+    sampler: GTTFSampler,
+    kind: EdgeType,
+    seed_time: Tensor | None,
+    hidden: Tensor | None,
+) -> Any:
+    """The bias of one relation in a batch: options times the user's; None if uniform.
+
+    Args:
+        sampler: with all that holds for every batch.
+        kind: the relation, by the key of its rows.
+        seed_time: [b], the times of the seeds, if there are times.
+        hidden: positions in `adj.col` of edges that this batch must not see.
+    """
+    bias = bias_of_options(sampler, kind, seed_time, hidden)
     own = sampler.bias
     if isinstance(own, Mapping):
         backward = sampler.sample_direction == "backward"
         own = own.get(reverse_edge_type(kind) if backward else kind)
     if bias is None or own is None:
-        return own if bias is None else bias
-    return bias * own
-
-
-def with_share(sampler: GTTFSampler, kind: EdgeType, bias: Any) -> Any:
-    """`bias` where a relation takes fractions of its rows."""
+        bias = own if bias is None else bias
+    else:
+        bias = bias * own
     if kind not in sampler.shares:
         return bias
     return FractionBias(sampler.shares[kind], bias, disjoint=sampler.disjoint)
-
-
-def _check_shares(sampler: GTTFSampler) -> None:
-    """Refuses fractions of the degree where only numbers of neighbours make sense."""
-    odd = {
-        "replace": sampler.replace,
-        "temporal_strategy": sampler.is_temporal
-        and sampler.temporal_strategy == "last",
-    }
-    used = [name for name, is_used in odd.items() if is_used]
-    if sampler.shares and used:
-        raise ValueError(
-            f"'num_neighbors' must hold integers together with {used[0]!r} (got "
-            f"{sampler.num_neighbors.values})"
-        )
 
 
 def named_edges(

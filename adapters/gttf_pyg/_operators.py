@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gttf_pyg._sample import Sample
-from gttf_pyg._whole import KEPT, LOOPS, RECEIVED, SENT
+from gttf_pyg._full_graph import KEPT, LOOPS, RECEIVED, SENT
+from gttf_pyg._sampled import Sample
 from gttf_sampler.estimate import share
 
 Entries = tuple[Tensor, Tensor]  # edge_index [2, e] and weight [e]
@@ -64,12 +64,12 @@ class Drawn(NamedTuple):
     def share(self) -> Tensor:
         """[n] or, if edges were drawn by weight, [e]: what each edge stands for."""
         receiver = self.edge_index[self.sample.receiver]
-        device, law = self.edge_index.device, self.sample.law
-        total = self.sample.local(RECEIVED, law, 1, device)
+        device, name = self.edge_index.device, self.sample.drawn_by
+        total = self.sample.local(RECEIVED, name, 1, device)
         each = share(total.to(self.dtype), receiver)
-        if law is None:
+        if name is None:
             return each
-        likely = self.sample.weight(law, device)[self.first :][: receiver.numel()]
+        likely = self.sample.column(name, device)[self.first :][: receiver.numel()]
         return each[receiver] / likely.to(self.dtype)
 
     def entries(self, sender: Tensor, receiver: Tensor, loops: bool = True) -> Tensor:
@@ -82,12 +82,12 @@ class Drawn(NamedTuple):
         """
         ends = self.edge_index
         each = self.share()
-        if self.sample.law is None and self.sample.receiver == 1:
+        if self.sample.drawn_by is None and self.sample.receiver == 1:
             value = sender[ends[0]] * (each[: self.size] * receiver)[ends[1]]
         else:
             value = sender[ends[0]] * receiver[ends[1]]
             drawer = ends[self.sample.receiver]
-            value = value * (each[drawer] if self.sample.law is None else each)
+            value = value * (each[drawer] if self.sample.drawn_by is None else each)
         if self.weight is not None:
             value = value * self.weight
         if not loops and self.loops(LOOPS) is not None:

@@ -14,15 +14,15 @@ from gttf_sampler.distributed import PartitionedAdj, PartitionedGraph
 
 
 class PartitionedStore(FeatureStore, GraphStore):
-    """What PyG's loaders ask of a `PartitionedGraph`: the features of a batch.
+    """A `PartitionedGraph` as PyG's stores: it has the features of a batch.
 
     Its edges are asked by `GTTFSampler` alone, where their rows are.
     """
 
     def __init__(self, graph: PartitionedGraph) -> None:
         super().__init__()
-        self.__dict__["graph"] = graph
-        self.__dict__["typed"] = list(graph.adjs) != [ONLY]
+        self.graph = graph
+        self.typed = list(graph.adjs) != [ONLY]
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """A feature each."""

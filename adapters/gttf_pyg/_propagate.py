@@ -1,5 +1,6 @@
-"""What takes the place of a layer's `propagate` while it computes a sampled batch."""
+"""Patched `propagate`: a layer's messages, weighted to estimate those of all edges."""
 
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -8,54 +9,38 @@ from torch import Tensor
 from torch_geometric.nn import APPNP, MessagePassing, aggr
 from torch_geometric.utils import scatter, softmax
 
+from gttf_pyg._compat import Shadows, edge_mask
+from gttf_pyg._full_graph import LOOPS, RECEIVED
 from gttf_pyg._operators import Drawn, chebyshev, gcn
 from gttf_pyg._sampled import SampledEdgeIndex
 from gttf_pyg._table import REPLACED, Rule, leaves
-from gttf_pyg._whole import LOOPS, RECEIVED
 from gttf_sampler._check import shown
 from gttf_sampler.estimate import share
 
 
-class StandIn:
+class PatchedPropagate:
     """Takes the place of a layer's `propagate` for one call of the layer."""
 
     def __init__(self, layer: Any) -> None:
         self.layer = layer
-        self._own: list[tuple[Any, str, Any]] = []
         self.propagate = layer.propagate
-        self.put(layer, "propagate", self)
+        self.shadows = Shadows()
+        self.shadows.put(layer, "propagate", self)
 
-    def put(self, module: Any, name: str, value: Any) -> None:
-        """Shadows an attribute of a module until `leave`."""
-        self._own.append((module, name, module.__dict__.get(name, self)))
-        module.__dict__[name] = value
-
-    def leave(self, count: int = 0) -> None:
-        """Gives all places back but the first `count`."""
-        while len(self._own) > count:
-            module, name, value = self._own.pop()
-            module.__dict__.pop(name, None)
-            if value is not self:
-                module.__dict__[name] = value
-
-    def explained(self, first: int, keep: Any, loops: int) -> int:
+    def fit_edge_mask(self, first: int, keep: Any, loops: int) -> int:
         """Fits the mask of an explainer, which has an entry per edge of the batch.
 
-        Returns how many places were taken before, for `leave`.
+        Returns how many attributes were hidden before, for `Shadows.restore`.
         """
-        layer, before = self.layer, len(self._own)
-        mask = layer._edge_mask
-        if not layer.explain or mask is None:
-            return before
-        mask = mask.sigmoid() if layer._apply_sigmoid else mask
-        mask = mask[first : first + keep.numel()][keep]
-        mask = torch.cat([mask, mask.new_ones(loops)])
-        self.put(layer, "_edge_mask", mask)
-        self.put(layer, "_apply_sigmoid", False)
+        before, mask = len(self.shadows), edge_mask(self.layer)
+        if mask is not None:
+            mask = mask[first : first + keep.numel()][keep]
+            mask = torch.cat([mask, mask.new_ones(loops)])
+            self.shadows.put_edge_mask(self.layer, mask)
         return before
 
 
-class Normalised(StandIn):
+class MatrixPropagate(PatchedPropagate):
     """Propagates along the estimate of a normalised matrix."""
 
     def __init__(self, layer: Any, rule: Rule, named: dict[str, Any]) -> None:
@@ -80,9 +65,9 @@ class Normalised(StandIn):
             weight = torch.nn.functional.dropout(weight, p=self.layer.dropout)
         kwargs[self.weight_name] = weight
         every = torch.ones(count, dtype=torch.bool, device=index.device)
-        before = self.explained(first, every, index.shape[1] - count)
+        before = self.fit_edge_mask(first, every, index.shape[1] - count)
         out = self.propagate(index, size=size, **kwargs)
-        self.leave(before)
+        self.shadows.restore(before)
         return out
 
     def _entries(
@@ -111,7 +96,7 @@ class Normalised(StandIn):
         return found
 
 
-class Weighted(StandIn):
+class WeightedPropagate(PatchedPropagate):
     """Propagates with messages that stand for as many as were not drawn.
 
     While the layer runs, `softmax`, `scatter` and `degree` in its methods, and the sums
@@ -141,23 +126,23 @@ class Weighted(StandIn):
         for name in _methods_with(type(layer), "softmax", "scatter"):
             known = names | {"scatter": self.scatter} if name == "aggregate" else names
             method = _with_names(getattr(type(layer), name), known)
-            self.put(layer, name, MethodType(method, layer))
+            self.shadows.put(layer, name, MethodType(method, layer))
         if self.rule.relations and "aggregate" in type(layer).__dict__:
-            self.put(layer, "aggregate", self.aggregate_by_type)
+            self.shadows.put(layer, "aggregate", self.aggregate_by_type)
         for part in layer.aggr_module.modules():
             if isinstance(part, aggr.MultiAggregation):
-                self.put(part, "fused_aggr", None)
+                self.shadows.put(part, "fused_aggr", None)
             elif isinstance(
                 part, aggr.SoftmaxAggregation | aggr.DegreeScalerAggregation
             ):
                 method = _with_names(type(part).forward, names)
-                self.put(part, "forward", MethodType(method, part))
+                self.shadows.put(part, "forward", MethodType(method, part))
         for part in leaves(layer):
             if not isinstance(part, aggr.SoftmaxAggregation):
-                self.put(part, "reduce", _Reduce(self, part.reduce))
+                self.shadows.put(part, "reduce", partial(self.reduce, part.reduce))
         if hasattr(type(layer), "edge_update"):
             inner = torch.compiler.disable(layer.edge_updater)
-            self.put(layer, "edge_updater", inner)
+            self.shadows.put(layer, "edge_updater", inner)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
@@ -167,31 +152,31 @@ class Weighted(StandIn):
             kwargs["symnorm_weight"] = self._symmetric(edge_index, kwargs["x"])
         if kwargs.get("edge_type_ptr") is not None:
             self.per_type = None  # of all types at once
-        before, count = len(self._own), edge_index.shape[1]
+        before, count = len(self.shadows), edge_index.shape[1]
         if count >= self.kept:
-            before = self.explained(self.first, self.keep, count - self.kept)
+            before = self.fit_edge_mask(self.first, self.keep, count - self.kept)
         out = self.propagate(edge_index, size=size, **kwargs)
-        self.leave(before)
+        self.shadows.restore(before)
         self.step += 1
         return out
 
     def of(self, index: Tensor, dtype: torch.dtype) -> Tensor:
         """[e]: how many messages each message into `index` stands for."""
         sample, receiver = self.sample, self.part[self.sample.receiver]
-        total = sample.local(RECEIVED, sample.law, 1, index.device)
+        total = sample.local(RECEIVED, sample.drawn_by, 1, index.device)
         each = share(total.to(dtype), receiver)
-        if sample.law is None:
+        if sample.drawn_by is None:
             found = each[index]
             if self.loops is not None:
                 found[self.kept :] = 1
             return found
-        likely = sample.weight(sample.law, index.device)[self.first :]
+        likely = sample.column(sample.drawn_by, index.device)[self.first :]
         found = each[receiver] / likely[: receiver.numel()].to(dtype)
         found = found[self.keep]
         if index.numel() < found.numel():
             raise ValueError(
                 f"'weight_attr' must be None for {type(self.layer).__name__}, which "
-                f"takes its edges by type (got {sample.law!r}); draw uniformly"
+                f"takes its edges by type (got {sample.drawn_by!r}); draw uniformly"
             )
         return torch.cat([found, found.new_ones(index.numel() - found.numel())])
 
@@ -229,6 +214,21 @@ class Weighted(StandIn):
             count = self.count(size, src.dtype).clamp(min=1)
             found = found / _along(count, found, dim)
         return found
+
+    def reduce(
+        self,
+        own: Any,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        reduce: str = "sum",
+    ) -> Any:
+        """PyG's `Aggregation.reduce`, of which `own` is left to what is no sum."""
+        if reduce not in ("sum", "add", "mean") or index is None:
+            return own(x, index, ptr, dim_size, dim, reduce)
+        return self.scatter(x, index, dim % x.dim(), dim_size, reduce)
 
     def softmax(
         self,
@@ -275,14 +275,14 @@ class Weighted(StandIn):
         return weight / self.of(edge_index[1], x.dtype)
 
 
-class Joined(StandIn):
+class JoinedPropagate(PatchedPropagate):
     """Propagates along the edges of several relations, each with its own share."""
 
     def __init__(self, layer: Any, relations: list[SampledEdgeIndex]) -> None:
         super().__init__(layer)
         self.relations = relations
         method = _with_names(type(layer).message, {"softmax": self.softmax})
-        self.put(layer, "message", MethodType(method, layer))
+        self.shadows.put(layer, "message", MethodType(method, layer))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -300,26 +300,6 @@ class Joined(StandIn):
         return found
 
 
-class _Reduce:
-    """The sums and means of one aggregation."""
-
-    def __init__(self, how: Weighted, own: Any) -> None:
-        self.how, self.own = how, own
-
-    def __call__(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        reduce: str = "sum",
-    ) -> Any:
-        if reduce not in ("sum", "add", "mean") or index is None:
-            return self.own(x, index, ptr, dim_size, dim, reduce)
-        return self.how.scatter(x, index, dim % x.dim(), dim_size, reduce)
-
-
 def counted(edges: SampledEdgeIndex, most: int) -> Tensor:
     """Edges [2, k] into every node, as many as in the whole graph, up to `most`."""
     received = edges.sample.local(RECEIVED, None, 1, edges.device)
@@ -328,7 +308,7 @@ def counted(edges: SampledEdgeIndex, most: int) -> Tensor:
 
 
 def name_of(weight: Tensor | None, edges: SampledEdgeIndex) -> str | None:
-    """What the data calls these edge weights; an error if it has none like them.
+    """The name of these edge weights in the data; an error if it has none like them.
 
     By value, because a batch may have been moved and cast since the weights were read.
     """
@@ -336,7 +316,7 @@ def name_of(weight: Tensor | None, edges: SampledEdgeIndex) -> str | None:
     named = None
     if weight is not None:
         for name in sample.names:
-            there = sample.weight(name, weight.device)[: weight.numel()]
+            there = sample.column(name, weight.device)[: weight.numel()]
             if torch.equal(there.to(weight.dtype), weight.detach()):
                 named = name
                 break
@@ -345,17 +325,17 @@ def name_of(weight: Tensor | None, edges: SampledEdgeIndex) -> str | None:
                 "'edge_weight' must be an attribute of the loader's data, which knows "
                 f"it for all edges (got other weights; there are {sample.names})"
             )
-    check_law(edges, named)
+    check_drawn_by(edges, named)
     return named
 
 
-def check_law(edges: SampledEdgeIndex, named: str | None = None) -> None:
+def check_drawn_by(edges: SampledEdgeIndex, named: str | None = None) -> None:
     """Refuses draws by weights that keep some edges from being drawn at all."""
     sample = edges.sample
-    if sample.law not in (None, named) and sample.takes_zero(sample.law):
+    if sample.drawn_by not in (None, named) and sample.takes_zero(sample.drawn_by):
         raise ValueError(
             f"'weight_attr' must name weights above zero, or the layer's own (got "
-            f"{sample.law!r}, which is zero for some edges); they are never drawn"
+            f"{sample.drawn_by!r}, which is zero for some edges); they are never drawn"
         )
 
 

@@ -1,24 +1,36 @@
-"""The rows of one relation, as the data or somebody else has them."""
+"""Compact rows of one relation: built from PyG's stores, or attached to them.
 
+Rows that are attached travel with the data, so that several loaders share them: they
+are an attribute of the store that has the edges, `data.to` moves them, copies share
+them, and pickling keeps them. Edges may change behind their back, so whoever uses them
+compares them with the edges first, in O(m) and without copying.
+"""
+
+import copy
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data, HeteroData
 
-from gttf_pyg._attached import Columns, attached, plain
 from gttf_pyg._check import as_pairs
+from gttf_pyg._compat import EdgeType as EdgeType
 from gttf_pyg._compat import ordered_rows
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import dense, fail, mistyped, within
 from gttf_sampler.graph.tables import ascends_in_time
 
-EdgeType = tuple[str, str, str]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
+ATTACHED = "compact_adj"  # the attribute of a store that has rows
+CHUNK = 1 << 22  # edges that are compared at a time
 
 
 class Graph(NamedTuple):
-    """What a sampler knows about the graph.
+    """The graph that a sampler draws from.
 
     Attributes:
         adjs: the rows of every relation. Sampling backward, they are the rows of the
@@ -41,12 +53,26 @@ class Graph(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How to read the graph; the words are those of PyG's sampler."""
+    """Options of reading a graph, in the words of PyG's sampler."""
 
-    time_attr: str | None
-    weight_attr: Any
-    is_sorted: bool
-    backward: bool
+    time_attr: str | None = None
+    weight_attr: Any = None
+    is_sorted: bool = False
+    backward: bool = False
+
+
+class Columns(NamedTuple):
+    """Attributes of a relation beside its edges; None for those not asked for.
+
+    Attributes:
+        node_time: of the sources, if rows are to be sorted by it.
+        edge_time: of the edges, instead.
+        edge_weight: of the edges, if they are to be drawn by weight.
+    """
+
+    node_time: Tensor | None = None
+    edge_time: Tensor | None = None
+    edge_weight: Tensor | None = None
 
 
 def rows_of(
@@ -120,6 +146,83 @@ def from_rows(
         "edge_time": edge_time,
     }
     return CompactAdj.from_csr(rowptr, col, num_cols, **own)
+
+
+def attached(
+    store: Any, size: tuple[int, int], columns: Columns, backward: bool
+) -> CompactAdj | None:
+    """The rows attached to `store`, if they are what would be built from it now.
+
+    Args:
+        store: a `Data`, or what a `HeteroData` has for an edge type.
+        size: the numbers of (sources, targets).
+        columns: what the rows must have.
+        backward: whether the rows are those of the sources.
+    """
+    node_time, edge_time, weight = columns
+    adj = store.get(ATTACHED)
+    if not isinstance(adj, CompactAdj) or "edge_index" not in store:
+        return None
+    index = plain(store["edge_index"])
+    row, col = index if backward else index.flip(0)
+    if node_time is not None:
+        edge_time = node_time[col.to(torch.int64)]
+    if weight is None and adj.edge_weight is not None:
+        adj = replace(adj, edge_weight=None).trusted()
+    shape = size if backward else size[::-1]
+    pairs = [(adj.col, col), (adj.edge_weight, weight), (adj.edge_time, edge_time)]
+    fits = (adj.num_rows, adj.num_cols) == shape and all(
+        (ours is None) == (theirs is None)
+        and (ours is None or (ours.shape, ours.device) == (theirs.shape, theirs.device))
+        for ours, theirs in pairs
+    )
+    if not fits:
+        return None
+    values = [(ours, theirs) for ours, theirs in pairs if ours is not None]
+    for part, here in row_chunks(adj):
+        ids = part if adj.edge_id is None else adj.edge_id[part].to(torch.int64)
+        if not torch.equal(row[ids].to(torch.int64), here):
+            return None
+        if not all(bool((ours[part] == theirs[ids]).all()) for ours, theirs in values):
+            return None
+    return adj
+
+
+def plain(edge_index: Tensor) -> Tensor:
+    """The tensor that an `EdgeIndex` is, or the one that was given."""
+    if isinstance(edge_index, EdgeIndex):
+        edge_index = edge_index.as_tensor()
+    return edge_index
+
+
+def detached(data: Any) -> Any:
+    """`data` without what was attached; a shallow copy if there was something."""
+    if not isinstance(data, Data | HeteroData):
+        return data
+    if not any(ATTACHED in store for store in data.edge_stores):
+        return data
+    data = copy.copy(data)
+    for store in data.edge_stores:
+        if ATTACHED in store:
+            del store[ATTACHED]
+    return data
+
+
+def copied(adj: CompactAdj) -> CompactAdj:
+    """A copy of rows in memory of their own."""
+    own: dict[str, Any] = {name: x.clone() for name, x in adj.arrays().items()}
+    return replace(adj, **own).trusted()
+
+
+def row_chunks(adj: CompactAdj) -> Iterator[tuple[slice, Tensor]]:
+    """Some rows at a time: their positions in `adj.col`, and the row of each."""
+    starts = torch.arange(0, adj.num_edges, CHUNK, device=adj.device)
+    bounds = torch.searchsorted(adj.rowptr, starts).unique().tolist()
+    for first, last in pairwise([*bounds, adj.num_rows]):
+        begin, end = adj.rowptr[[first, last]].tolist()
+        rows = torch.arange(first, last, device=adj.device)
+        rows = rows.repeat_interleave(adj.degree[first:last], output_size=end - begin)
+        yield slice(begin, end), rows
 
 
 def without_relation(

@@ -10,7 +10,7 @@ from torch_geometric import loader as theirs
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
-from gttf_pyg._finish import Finish
+from gttf_pyg._batch import Finish
 from gttf_pyg._keys import with_key
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_sampler import CompactAdj

@@ -1,173 +1,226 @@
-"""Seeds beyond PyG's: of several node types, at other times, nodes of link loaders."""
+"""Seeds of loaders and samplers: what users may give, checked and in PyG's form."""
 
-from __future__ import annotations
-
+import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
+from torch_geometric.sampler import (
+    EdgeSamplerInput,
+    NegativeSampling,
+    NodeSamplerInput,
+)
 
-from gttf_pyg import _graph
-from gttf_pyg._arguments import input_nodes_of
-from gttf_pyg._check import as_reals, one_per_seed
-from gttf_pyg._compat import reverse_edge_type
-from gttf_pyg._filter import can_join
-from gttf_pyg._keys import CPU, key_of, with_key
-from gttf_pyg._mixed import MixedNodes
-from gttf_pyg._rows import ONLY, Options
-from gttf_sampler import CompactAdj, random
-from gttf_sampler._check import as_dense, fail, mistyped, one_of, shown, within
-from gttf_sampler._loading.seeded import draw_key
+from gttf_pyg._check import as_reals, ids, is_integer
+from gttf_pyg._rows import ONLY
+from gttf_sampler._check import as_dense, dense, fail, integers, mistyped, shown
 
 
-def mixed_nodes(
-    value: Any, times: Any, data: Any, sampler: Any, input_id: Any
-) -> MixedNodes | None:
-    """Seeds of several types, from what a loader was given; None if they are of one."""
-    if not isinstance(value, Mapping):
-        return None
-    if not getattr(sampler, "is_hetero", False) or not can_join(data):
-        rule = "must be of one node type unless the data is a HeteroData"
-        fail("input_nodes", rule, shown(value))
-    for name in value:
-        if name not in sampler.node_types:
-            rule = f"must name some of the node types {sampler.node_types}"
-            fail("input_nodes", rule, repr(name))
-    if not value:
-        fail("input_nodes", "must name a node type", "{}")
-    if times is not None and (not isinstance(times, Mapping) or {*times} != {*value}):
-        rule = "must have the node types of 'input_nodes'"
-        mistyped("input_time", rule, shown(times))
-    if input_id is not None and not isinstance(input_id, str):
-        rule = "must be 'node' or None for seeds of several types"
-        fail("input_id", rule, shown(input_id))
-    parts = {}
-    for name in sampler.node_types:
-        if name in value:
-            own = None if times is None else times[name]
-            given = input_nodes_of((name, value[name]), own, data, sampler)
-            parts[name] = _inputs(name, *given, sampler, input_id)
-    return MixedNodes(parts)
+class InputError(ValueError, AssertionError):
+    """Seeds that PyG refuses by an assertion, with words."""
 
 
-def _inputs(
-    name: str, nodes: Any, time: Any, sampler: Any, input_id: Any
-) -> NodeSamplerInput:
-    """The seeds of one type."""
-    ids = (
-        nodes[1] if isinstance(nodes, tuple) else torch.arange(sampler.num_nodes[name])
-    )
-    number = None
-    if ids.dtype == torch.bool:
-        ids = number = ids.nonzero().view(-1)
-    elif input_id is not None:
-        number = input_id_of(input_id, ids)
-    return NodeSamplerInput(number, ids, time, name)
+def input_nodes_of(
+    value: Any, times: Any, data: Any, sampler: Any, named: str = "input_nodes"
+) -> tuple[Any, Any]:
+    """`input_nodes` and `input_time` as PyG takes them, after checks.
 
-
-def first_of(mixed: MixedNodes) -> tuple[str, Tensor]:
-    """As many seeds of one type, which PyG's loader can count."""
-    return next(iter(mixed.parts)), torch.arange(mixed.node.numel())
-
-
-def input_id_of(value: Any, seeds: Any) -> Any:
-    """`input_id` as PyG takes it; "node" names seeds by their ids, masks or not."""
-    if not isinstance(value, str):
-        return value
-    one_of("input_id", value, ("node",))
-    nodes = seeds[1] if isinstance(seeds, tuple) else seeds
-    if not isinstance(nodes, Tensor):
-        return None  # all nodes: their positions are their ids
-    return nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes
-
-
-def sample_at(loader: Any, index: Any, time: Any) -> Any:
-    """The batch of some seeds of a loader, as they stand at other times."""
-    nodes = getattr(loader, "node_sampler", None)
-    sampler = nodes or loader.link_sampler
-    if not getattr(sampler, "is_temporal", False):
-        fail(
-            "time", "must be None where there are no times", "times", "set 'time_attr'"
-        )
-    inputs = with_key(loader.input_data, draw_key(loader.generator))[index]
-    if isinstance(inputs, MixedNodes):
-        fail("time", "must be None where seeds have several types", "times")
-    count = (inputs.node if nodes else inputs.row).numel()
-    when = as_reals("time", as_dense("time", time))
-    inputs.time = one_per_seed("time", when, count)
-    if nodes:
-        out = sampler.sample_from_nodes(inputs)
-    else:
-        out = sampler.sample_from_edges(inputs, neg_sampling=loader.neg_sampling)
-    return loader.filter_fn(out)
-
-
-class SourceNodes(EdgeSamplerInput):
-    """Nodes as seed edges: every time it is asked for, a node has one of its edges.
-
-    What has no edge is left out, and `input_id` holds positions among all that were
-    given. Edges are drawn uniformly, by the key of the batch.
+    Arrays and lists of booleans are masks; there must be as many times as nodes.
     """
-
-    def __init__(self, nodes: Tensor, adj: CompactAdj, kind: Any) -> None:
-        within("input_nodes", nodes, adj.num_rows)
-        number = (adj.row_range(nodes)[1] > 0).nonzero().view(-1)
-        if nodes.numel() and not number.numel():
-            fail(
-                "input_nodes",
-                "must hold a node with an edge",
-                f"{nodes.numel()} without",
-            )
-        super().__init__(number, nodes[number], nodes[number], None, None, kind)
-        self.adj = adj
-
-    def placeholder(self) -> Any:
-        """As many pairs, which PyG's loader can count."""
-        pairs = torch.stack([self.row, self.row])
-        return pairs if self.input_type is None else (self.input_type, pairs)
-
-    def __getitem__(self, index: Any) -> EdgeSamplerInput:
-        """Some of them, with an edge each."""
-        at = torch.as_tensor(index, dtype=torch.int64).view(-1)
-        node = self.row[at]
-        start, size = self.adj.row_range(node)
-        batch = key_of(self)
-        key = random.fold(random.new_key(batch, CPU, random.NEGATIVE), -1)
-        word = random.bits(random.stream(key, torch.arange(node.numel())), 0)
-        drawn = start + random.below_wide(word, size)
-        target = self.adj.col[drawn].to(torch.int64)
-        number, kind = self.input_id[at], self.input_type
-        found = EdgeSamplerInput(number, node, target, input_type=kind)
-        return with_key(found, batch)
+    sizes: Any = getattr(sampler, "num_nodes", None)
+    if not getattr(sampler, "is_hetero", False):
+        nodes = _nodes(value, sizes, named)
+        if nodes is None and isinstance(data, tuple):  # for stores PyG asserts
+            nodes = torch.arange(sizes)
+        return nodes, _one_per_seed("input_time", times, _count(nodes, sizes))
+    name, nodes = value, None
+    if isinstance(value, tuple | list) and len(value) == 2:
+        name, nodes = value
+    if not isinstance(name, str):
+        rule = "must be a node type, or (node type, nodes), in a heterogeneous graph"
+        _refuse("input_nodes", rule, value)
+    if name not in sampler.node_types:
+        rule = f"must name one of the node types {sampler.node_types}"
+        _refuse("input_nodes", rule, name)
+    count = (sizes or {}).get(name)
+    nodes = _nodes(nodes, count, named)
+    times = _one_per_seed("input_time", times, _count(nodes, count))
+    if nodes is None and isinstance(data, tuple) and count is not None:
+        nodes = torch.arange(count)  # PyG asks a store for the size of None
+    return (name if nodes is None else (name, nodes)), times
 
 
-def source_nodes(given: Mapping[str, Any], sampler: Any) -> SourceNodes | None:
-    """The seeds of a link loader with `input_nodes`; None if it was given edges."""
-    nodes, pairs = given["input_nodes"], given["edge_label_index"]
-    if nodes is None:
+def edge_label_index_of(
+    value: Any, labels: Any, times: Any, sampler: Any
+) -> tuple[Any, Any, Any]:
+    """`edge_label_index`, `edge_label` and `edge_label_time`, after checks."""
+    kind, edges = None, value
+    if getattr(sampler, "is_hetero", False):
+        kind, edges = _edge_type(value)
+    elif isinstance(value, tuple) and len(value) == 2 and value[0] is None:
+        edges = value[1]  # as PyG has them for stores
+    if isinstance(edges, Tensor | np.ndarray | list):
+        edges = as_dense("edge_label_index", edges)
+    if isinstance(edges, Tensor) and (is_integer(edges) or edges.numel() == 0):
+        edges = edges.to(torch.int64)  # as PyG casts its seeds
+    rows = getattr(sampler, "adjs", {}).get(ONLY if kind is None else kind)
+    count = None if rows is None else rows.num_edges
+    if edges is not None:
+        if not isinstance(edges, Tensor) or edges.dim() != 2 or edges.shape[0] != 2:
+            _refuse("edge_label_index", "must be a tensor [2, k] of pairs", edges)
+        count = edges.shape[1]
+    labels = _one_per_seed("edge_label", labels, count)
+    if getattr(sampler, "is_temporal", True):  # else PyG refuses them
+        times = _one_per_seed("edge_label_time", times, count)
+    if kind is not None:
+        edges = kind if edges is None else (kind, edges)
+    return edges, labels, times
+
+
+def _edge_type(value: Any) -> tuple[Any, Any]:
+    """The edge type of `edge_label_index`, and its edges or None."""
+    parts = value if isinstance(value, tuple | list) else ()
+    if len(parts) == 2 and isinstance(parts[0], tuple | list):
+        kind, edges = parts
+    else:
+        kind, edges = parts, None
+    if not 2 <= len(kind) <= 3 or not all(isinstance(word, str) for word in kind):
+        rule = "must be an edge type, or (edge type, edges), in a heterogeneous graph"
+        _refuse("edge_label_index", rule, value)
+    return tuple(kind), edges
+
+
+def _nodes(value: Any, count: int | None, named: str) -> Any:
+    """Arrays, and lists of booleans, as tensors; a mask must be of all nodes."""
+    masked = isinstance(value, list) and value and isinstance(value[0], bool | np.bool_)
+    if isinstance(value, Tensor):
+        value = dense(named, value)
+    elif isinstance(value, np.ndarray | range) or masked:
+        value = as_dense(named, value)
+    if isinstance(value, list | tuple):
+        value = integers(named, value, rank=None)
+    if value is None:
         return None
-    for name in ("edge_label", "edge_label_time"):
-        if given[name] is not None:
-            fail(name, "must be None beside 'input_nodes'", shown(given[name]))
-    if getattr(sampler, "is_temporal", False):
-        rule = "must be None beside 'input_nodes', whose edges are drawn at no time"
-        fail("time_attr", rule, repr(sampler.time_attr))
-    kind: Any = None
-    if sampler.is_hetero:
-        if not isinstance(pairs, tuple | list) or len(pairs) != 3:
-            rule = "must be the edge type that positives are drawn from"
-            fail("edge_label_index", rule, shown(pairs))
-        kind = tuple(pairs)
-        nodes = (kind[0], nodes)
-    elif pairs is not None:
-        fail("edge_label_index", "must be None beside 'input_nodes'", shown(pairs))
-    found, _ = input_nodes_of(nodes, None, given["data"], sampler)
-    ids = found[1] if isinstance(found, tuple) else found
-    ids = ids.nonzero().view(-1) if ids.dtype == torch.bool else ids
-    rows = _graph.from_data(given["data"], Options(None, None, False, True)).adjs
-    named = ONLY if kind is None else reverse_edge_type(kind)
-    if named not in rows:
-        fail("edge_label_index", f"must be one of {sampler.edge_types}", kind)
-    return SourceNodes(ids.cpu(), rows[named].to("cpu"), kind)
+    if not isinstance(value, Tensor):
+        _refuse(named, "must be ids [k] or a mask", value)
+    masked = value.dtype == torch.bool
+    if value.dim() != 1 or (masked and count not in (None, value.numel())):
+        what = f"a mask [{count}] or ids" if masked else "ids [k] or a mask"
+        _refuse(named, f"must be {what}", value)
+    return value if masked else ids(named, value)
+
+
+def _count(nodes: Any, every: int | None) -> int | None:
+    """The number of seeds, where it can be told."""
+    if nodes is None:
+        return every
+    return int(nodes.sum()) if nodes.dtype == torch.bool else len(nodes)
+
+
+def _one_per_seed(name: str, values: Any, count: int | None) -> Any:
+    """Labels or times from an array, too; numbers if they are times."""
+    if values is None:
+        return None
+    if not isinstance(values, Tensor):
+        values = as_dense(name, values)
+    if name.endswith("_time"):
+        values = as_reals(name, values)
+    return one_per_seed(name, values, count)
+
+
+def _refuse(name: str, rule: str, value: Any) -> NoReturn:
+    """Raises the error that names the argument, and says what it was."""
+    got = shown(value)
+    if isinstance(value, Tensor):
+        got = f"{str(value.dtype)[6:]} {list(value.shape)}"
+    raise InputError(f"'{name}' {rule} (got {got})")
+
+
+def checked_nodes(inputs: Any) -> NodeSamplerInput:
+    """`inputs` with ids in int64; what does not name nodes is refused."""
+    if not isinstance(inputs, NodeSamplerInput):
+        mistyped("inputs", "must be a NodeSamplerInput", shown(inputs))
+    node = inputs.node
+    plain = type(node) is Tensor and node.dtype == torch.int64 and node.dim() == 1
+    here = plain and node.device.type == "cpu" and node.layout is torch.strided
+    if here and inputs.time is None:
+        return inputs
+    node = ids("inputs.node", node)
+    one_per_seed("inputs.time", inputs.time, node.numel())
+    return _with(inputs, node=node)
+
+
+def checked_edges(inputs: Any, neg_sampling: Any) -> EdgeSamplerInput:
+    """`inputs` with ids in int64; what does not name pairs is refused."""
+    if not isinstance(inputs, EdgeSamplerInput):
+        mistyped("inputs", "must be an EdgeSamplerInput", shown(inputs))
+    row, col = ids("inputs.row", inputs.row), ids("inputs.col", inputs.col)
+    count = row.numel()
+    if col.numel() != count:
+        rule = f"must have one entry per entry of 'inputs.row', {count} in all"
+        fail("inputs.col", rule, col.numel())
+    one_per_seed("inputs.label", inputs.label, count)
+    one_per_seed("inputs.time", inputs.time, count)
+    if neg_sampling is not None and not isinstance(neg_sampling, NegativeSampling):
+        mistyped("neg_sampling", "must be a NegativeSampling", shown(neg_sampling))
+    triplets = neg_sampling is not None and neg_sampling.is_triplet()
+    if triplets and inputs.label is not None:
+        fail("inputs.label", "must be None beside triplets", "a tensor")
+    return _with(inputs, row=row, col=col)
+
+
+def _with(inputs: Any, **parts: Tensor) -> Any:
+    """`inputs` itself, or a copy with other parts."""
+    if all(getattr(inputs, name) is part for name, part in parts.items()):
+        return inputs
+    inputs = copy.copy(inputs)
+    for name, part in parts.items():
+        setattr(inputs, name, part)
+    return inputs
+
+
+def one_per_seed(name: str, value: Any, count: int | None) -> Tensor | None:
+    """`value` as a tensor with one entry per seed, or None."""
+    if value is None:
+        return None
+    found = dense(name, value)
+    if found.dim() == 0 or count not in (None, found.shape[0]):
+        rule = f"must have one entry per seed, {count} in all"
+        raise InputError(f"'{name}' {rule} (got shape {list(found.shape)})")
+    return found
+
+
+def seed_times(
+    seeds: Mapping[str, Tensor], given: Any, node_time: Any, edge_time: Any
+) -> Tensor | None:
+    """[b], in the order of `seeds` over all types; None where there are no times.
+
+    Times that were given come first; without them, a seed has the time of its node.
+    """
+    if node_time is None and edge_time is None:
+        return None
+    if given is not None:
+        given = given if isinstance(given, Mapping) else {"": given}
+        return torch.cat([given[name] for name in seeds])
+    if node_time is None:
+        fail("input_time", "must be given where the edges have times", None)
+    own = node_time if isinstance(node_time, Mapping) else {"": node_time}
+    for name, nodes in seeds.items():
+        if name not in own and nodes.numel():
+            rule = "must be given for nodes without times"
+            fail("input_time", rule, f"None for {name!r}")
+    parts = [_at(own[name], nodes) for name, nodes in seeds.items() if name in own]
+    return torch.cat(parts)
+
+
+def _at(time: Any, node: Tensor) -> Tensor:
+    """The times of some nodes, on the device of the times, or of other processes."""
+    if node.device.type == "cpu" and node.numel():
+        low, high = (int(bound) for bound in node.aminmax())
+        if low < 0 or high >= time.shape[0]:
+            rule = f"must be known for every node, [0, {time.shape[0]}) have one"
+            fail("input_time", rule, high if low >= 0 else low)
+    found: Tensor = time[node.to(time.device) if isinstance(time, Tensor) else node]
+    return found

@@ -1,192 +1,71 @@
-"""The graph of a (FeatureStore, GraphStore) pair, as rows to sample from."""
+"""Batches from a (FeatureStore, GraphStore) pair, with the features of edges."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import FeatureStore, remote_backend_utils
+from torch_geometric.data import FeatureStore
+from torch_geometric.loader.utils import filter_custom_hetero_store, filter_custom_store
+from torch_geometric.sampler import SamplerOutput
 
-from gttf_pyg._attached import Columns
-from gttf_pyg._check import MissingError
-from gttf_pyg._compat import reverse_edge_type
+from gttf_pyg._batch import set_sample
+from gttf_pyg._compat import mapping_of, store_of
+from gttf_pyg._graph import size_of
 from gttf_pyg._partitioned import partitioned
-from gttf_pyg._rows import ONLY, Graph, Options, from_rows, without_relation
-from gttf_sampler import CompactAdj
+from gttf_pyg._rows import ONLY
 from gttf_sampler._check import fail
 
 Column = tuple[Any, Any]  # the group and the name of a tensor
 
 
-class NoWeightsError(MissingError, NotImplementedError):
-    """What PyG refuses of all stores, and we of those that have no such weights."""
+def join_stores(loader: Any, out: Any, sampler: Any, set_metadata: Any) -> Any:
+    """The batch of a loader of stores, with its features of nodes and of edges.
 
+    PyG gathers the features of edges by node where there are no types, and leaves them
+    out where there are (its issue 9566).
 
-def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
-    """The graph of the stores; types come in the order in which the stores list them.
-
-    Differs from PyG, where that order is the one of a set and changes between runs,
-    where times need edges that are sorted, and where there are no weights. Weights and
-    times of edges are tensors of the feature store, in the order of the edges.
+    Args:
+        loader: with the `edge_columns` of its stores.
+        out: what was sampled.
+        sampler: what has sampled it.
+        set_metadata: a function of (data, metadata, type of the seeds).
     """
-    edges = graphs.get_all_edge_attrs()
-    if not options.backward:  # else the store sorts them by row
-        _check_sorted(graphs, edges)
-    times = _columns(features, options.time_attr)
-    edge_types = list(dict.fromkeys(edge.edge_type for edge in edges))
-    weights = _weights(features, options.weight_attr, edge_types)
-    layout = graphs.csr() if options.backward else graphs.csc()
-    # csr() gives (rowptr, col, perm) and csc() (row, colptr, perm)
-    rowptr, col, perm = (
-        layout if options.backward else (layout[1], layout[0], layout[2])
-    )
-    if edge_types == [None]:
-        count = _size(edges[0])
-        node_time, edge_time = _homogeneous_times(times, options.time_attr)
-        columns = Columns(node_time, edge_time, weights.get(None))
-        adj = _rows(rowptr, col, (count, count), columns, options, perm)
-        return Graph({ONLY: adj}, count, [None], [None], node_time, edge_time, {})
-    sizes = _sizes(features, graphs, edges)
-    node_time, edge_time = typed_times(times, options.time_attr)
-    adjs = {}
-    for kind in edge_types:
-        size = sizes[kind[0]], sizes[kind[2]]
-        own = (node_time or {}).get(kind[0]), (edge_time or {}).get(kind)
-        columns = Columns(*own, weights.get(kind))
-        arrays = rowptr[kind], col[kind]
-        adj = _rows(*arrays, size, columns, options, perm.get(kind))
-        adjs[reverse_edge_type(kind) if options.backward else kind] = adj
-    loose = without_relation(sizes, adjs)
-    return Graph(adjs, sizes, list(sizes), edge_types, node_time, edge_time, loose)
+    if loader.transform_sampler_output:
+        out = loader.transform_sampler_output(out)
+    features, graphs = loader.data
+    typed = not isinstance(out, SamplerOutput)
+    edges = _edge_ids(out, getattr(sampler, "edge_permutation", None))
+    select = filter_custom_hetero_store if typed else filter_custom_store
+    columns = loader.edge_columns
+    parts = out.node, out.row, out.col, out.edge, loader.custom_cls
+    data = select(NodeColumns(features, columns), graphs, *parts)
+    for kind, name, rows in edge_features(features, columns, edges):
+        (data[kind] if typed else data)[name] = rows
+    ids = {"n_id": out.node if typed else {None: out.node}, "e_id": edges}
+    for name, parts_of in ids.items():
+        for kind, values in parts_of.items():
+            if values is not None:
+                store = data[kind] if typed else store_of(data)
+                mapping_of(store).setdefault(name, values)
+    kind = loader.input_data.input_type
+    data = set_metadata(set_sample(data, out), out.metadata, kind)
+    return data if loader.transform is None else loader.transform(data)
 
 
-def _rows(
-    rowptr: Tensor,
-    col: Tensor,
-    size: tuple[int, int],
-    columns: Columns,
-    options: Options,
-    perm: Tensor | None,
-) -> CompactAdj:
-    """Rows with what the edges have, in order of time where there are times."""
-    node_time, edge_time, weight = columns
-    if perm is not None:
-        edge_time, weight = (x if x is None else x[perm] for x in (edge_time, weight))
-    if node_time is not None:
-        edge_time = node_time.to(col.device)[col.to(torch.int64)]
-    if edge_time is not None:
-        order = _by_time(rowptr, edge_time)
-        if order is not None:
-            perm = order if perm is None else perm[order]
-            col, edge_time = col[order], edge_time[order]
-            weight = weight if weight is None else weight[order]
-    columns = Columns(None, edge_time, weight)
-    return from_rows(rowptr, col, size, columns, options, perm)
-
-
-def _by_time(rowptr: Tensor, time: Tensor) -> Tensor | None:
-    """The order in which times ascend in every row; None if they do."""
-    rows = torch.arange(rowptr.numel() - 1, device=time.device)
-    row = rows.repeat_interleave(rowptr.diff(), output_size=time.numel())
-    if not bool(((time[1:] < time[:-1]) & (row[1:] == row[:-1])).any()):
-        return None
-    order = time.argsort(stable=True)
-    return order[row[order].argsort(stable=True)]
-
-
-def _size(edge: Any) -> int:
-    """The number of nodes of a graph without types."""
-    if edge.size is None:
-        rule, cure = "must know how many nodes its edges have", "to put_edge_index"
-        fail("data", rule, "edges without a size", f"pass 'size' {cure}")
-    return int(max(edge.size))
-
-
-def _sizes(features: Any, graphs: Any, edges: Any) -> dict[str, int]:
-    """The number of nodes of every type that has features or edges."""
-    named = [attr.group_name for attr in features.get_all_tensor_attrs()]
-    ends = [end for edge in edges for end in (edge.edge_type[0], edge.edge_type[2])]
+def _edge_ids(out: Any, perm: Any) -> dict[Any, Tensor | None]:
+    """The edges of a sample by edge type, as positions among those that are stored."""
+    if isinstance(out, SamplerOutput):
+        found, perm = {None: out.edge}, {None: perm}
+    else:
+        found, perm = out.edge or {}, perm or {}
     return {
-        name: remote_backend_utils.num_nodes(features, graphs, name)
-        for name in dict.fromkeys(named + ends)
-        if isinstance(name, str)
+        kind: edge
+        if edge is None or perm.get(kind) is None
+        else perm[kind][edge.to(torch.int64)]
+        for kind, edge in found.items()
     }
-
-
-def _columns(features: Any, name: str | None) -> dict[Any, Tensor] | None:
-    """The tensors called `name`, by the node or edge type they belong to."""
-    if name is None:
-        return None
-    found = {}
-    for attr in features.get_all_tensor_attrs():
-        if attr.attr_name == name:
-            whole = copy.copy(attr)
-            whole.index = None
-            found[attr.group_name] = features.get_tensor(whole)
-    return found
-
-
-def _weights(features: Any, named: Any, edge_types: list[Any]) -> dict[Any, Tensor]:
-    """The weights of the edge types that have some, by one name or one per type."""
-    if named is None:
-        return {}
-    names = named if isinstance(named, Mapping) else dict.fromkeys(edge_types, named)
-    every = {
-        name: _columns(features, name) or {} for name in {*names.values()} - {None}
-    }
-    for kind, name in names.items():
-        if kind not in edge_types:
-            rule = f"must use the edge types of the data, {edge_types}"
-            fail("weight_attr", rule, repr(kind))
-        if name is not None and kind not in every[name] and isinstance(named, Mapping):
-            raise missing("weight_attr", name, _names(features))
-    found = {
-        kind: every[name][kind]
-        for kind, name in names.items()
-        if name is not None and kind in every[name]
-    }
-    if not found and not isinstance(named, Mapping):
-        raise NoWeightsError(str(missing("weight_attr", named, _names(features))))
-    return found
-
-
-def _names(features: Any) -> list[str]:
-    """What the feature store has."""
-    return sorted({str(attr.attr_name) for attr in features.get_all_tensor_attrs()})
-
-
-def missing(argument: str, name: str, known: Iterable[str]) -> MissingError:
-    """The error for an attribute that the data does not have."""
-    return MissingError(
-        f"'{argument}' must name an attribute of the data (got {name!r}); there are "
-        f"{list(known)}"
-    )
-
-
-def _homogeneous_times(
-    times: dict[Any, Tensor] | None, name: str | None
-) -> tuple[Tensor | None, Tensor | None]:
-    """PyG's convention: 'time' belongs to the nodes, any other name to the edges."""
-    if times is None:
-        return None, None
-    if len(times) != 1:
-        rule = "must name one tensor of the feature store"
-        fail("time_attr", rule, f"{name!r}, which names {len(times)}")
-    (time,) = times.values()
-    return (time, None) if name == "time" else (None, time)
-
-
-def typed_times(times: dict[Any, Tensor] | None, name: str | None) -> tuple[Any, Any]:
-    """The times of the nodes or of the edges, per type; not of both."""
-    if times is None:
-        return None, None
-    on_nodes = {isinstance(kind, str) for kind in times}
-    if len(on_nodes) != 1:
-        rule = "must name either a node-level or an edge-level attribute"
-        found = "both" if on_nodes else "neither"
-        fail("time_attr", rule, f"{name!r}, which is {found}")
-    return (times, None) if on_nodes == {True} else (None, times)
 
 
 class NodeColumns(FeatureStore):
@@ -194,7 +73,7 @@ class NodeColumns(FeatureStore):
 
     def __init__(self, store: Any, hidden: Mapping[Column, Any]) -> None:
         super().__init__()
-        self.__dict__.update(store=store, hidden=hidden)
+        self.store, self.hidden = store, hidden
 
     def get_all_tensor_attrs(self) -> list[Any]:
         """All that belongs to nodes."""
@@ -279,14 +158,14 @@ def _used_of_edges(sampler: Any) -> set[Any]:
 
 
 def _is_of_edges(data: Any, attr: Any, edges: list[Any], sure: bool) -> bool:
-    """Whether a tensor has a row per edge; it must where that is sure."""
+    """True if a tensor has a row per edge; it must where that is sure."""
     size, named = _shape(data[0], attr), "edge" in str(attr.attr_name)
     if size is None:
         return named or sure
     every = _num_edges(data[1], edges[0])
     if size[0] == every:
-        return named or sure or every != _size(edges[0])
-    if sure or (named and size[0] != _size(edges[0])):
+        return named or sure or every != size_of(edges[0])
+    if sure or (named and size[0] != size_of(edges[0])):
         rule = f"must have one row per edge, {every} in all"
         fail(str(attr.attr_name), rule, size[0])
     return False
@@ -325,13 +204,3 @@ def _pairs(graphs: Any, edge: Any) -> Tensor:
     if edge.layout.value == "csc":
         col = torch.arange(col.numel() - 1).repeat_interleave(col.diff().cpu())
     return torch.stack([row.cpu().long(), col.cpu().long()])
-
-
-def _check_sorted(graphs: Any, edges: Iterable[Any]) -> None:
-    """Refuses edges that are said to be in order of their columns, and are not."""
-    for edge in edges:
-        if edge.layout.value == "coo" and edge.is_sorted:
-            col = graphs.get_edge_index(edge)[1]
-            if bool((col[1:] < col[:-1]).any()):
-                rule = "must only be set for edges that are sorted by column"
-                fail("is_sorted", rule, "some that are not", "leave it to the store")

@@ -236,14 +236,14 @@ def rule_of(layer: Any) -> Rule | None:
 
 
 class Trouble(NamedTuple):
-    """Why a layer stays biased: `WARNED` or `REFUSED`, and a reason for people."""
+    """A layer that stays biased: `WARNED` or `REFUSED`, and the reason for people."""
 
     status: str
     why: str
 
 
 def trouble_of(layer: Any, scale: str | None) -> Trouble | None:
-    """Why a layer stays biased, or None.
+    """The reason why a layer stays biased, or None.
 
     Args:
         layer: any module.
@@ -272,7 +272,7 @@ def trouble_of(layer: Any, scale: str | None) -> Trouble | None:
 
 
 def sums(layer: Any) -> bool:
-    """Whether a layer adds up messages that nothing has normalised."""
+    """True if a layer adds up messages that nothing has normalised."""
     rule = rule_of(layer)
     if rule is None or rule.matrix is not None or rule.normalised(layer):
         return False
@@ -282,13 +282,13 @@ def sums(layer: Any) -> bool:
 
 
 def judged_by_output(layer: Any) -> bool:
-    """Whether the output of a layer is compared, beside what it propagates."""
+    """True if the output of a layer is compared, beside what it propagates."""
     rule = rule_of(layer)
     return rule is None or rule.output
 
 
 def judged_by_messages(layer: Any) -> bool:
-    """Whether what a layer propagates is compared."""
+    """True if what a layer propagates is compared."""
     rule = rule_of(layer)
     return rule is None or not rule.output
 

@@ -1,4 +1,4 @@
-"""NeighborSampler of old: a bipartite (edge_index, e_id, size) per layer."""
+"""NeighborSampler of old: neighbours drawn anew for every layer, a graph for each."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,11 +9,12 @@ from torch_geometric import loader as theirs
 from torch_geometric.loader.neighbor_sampler import Adj, EdgeIndex
 from torch_geometric.typing import SparseTensor
 
-from gttf_pyg._arguments import input_nodes_of, seeded
 from gttf_pyg._check import as_pairs
 from gttf_pyg._keys import key_of
-from gttf_pyg._layerwise import sample_layers
+from gttf_pyg._options import seeded
 from gttf_pyg._seeded import SeededLoader
+from gttf_pyg._seeds import input_nodes_of
+from gttf_pyg.sampler import sample_layers
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import as_dense, mistyped, shown, size
 
@@ -49,8 +50,6 @@ class NeighborSampler(theirs.NeighborSampler, SeededLoader):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        for ours in ("dataset", "collate_fn"):  # Lightning hands them back
-            kwargs.pop(ours, None)
         self.sizes, self.return_e_id = sizes, return_e_id
         self.transform = transform
         self.is_sparse_tensor = isinstance(edge_index, SparseTensor)
@@ -116,7 +115,7 @@ def _fanouts(sizes: Any) -> list[int]:
 
 
 def _count(pairs: Tensor, node_idx: Any, num_nodes: int | None) -> int:
-    """How many nodes there are, guessed as PyG does where nobody says."""
+    """The number of nodes, guessed as PyG does where nobody says."""
     if num_nodes is not None:
         return size("num_nodes", num_nodes)
     top = int(pairs.max()) + 1 if pairs.numel() else 0

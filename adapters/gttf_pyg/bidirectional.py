@@ -17,11 +17,11 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _output
-from gttf_pyg._check import checked_edges, checked_nodes
 from gttf_pyg._compat import BOTH_WAYS
 from gttf_pyg._keys import key_of
-from gttf_pyg._planned import negatives_of
 from gttf_pyg._rows import ONLY
+from gttf_pyg._seeds import checked_edges, checked_nodes
+from gttf_pyg.negatives import negatives_of
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import EdgeWeightBias, HeteroSubgraph, Subgraph
 from gttf_sampler.rooted import RootedSampler
@@ -105,7 +105,7 @@ class BidirectionalNeighborSampler(BOTH_WAYS):
 
     @property
     def subgraph_type(self) -> SubgraphType:
-        """Which edges a sample has."""
+        """The kind of edges that a sample has."""
         found: SubgraphType = self.forward_sampler.subgraph_type
         return found
 
@@ -146,7 +146,8 @@ class BidirectionalNeighborSampler(BOTH_WAYS):
         if self.subgraph_type == SubgraphType.induced:
             none = node.new_empty(0)
             every = Subgraph(node, none, none, none, tree).induced(into)
-            return _output.from_subgraph(every, into, backward=False)
+            one: Any = _output.from_subgraph(every, {ONLY: into}, backward=False)
+            return one
         names = {
             kind: adjs[kind].original_edge(found.edge[kind]).long() for kind in adjs
         }

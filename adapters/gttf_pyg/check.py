@@ -10,7 +10,6 @@ from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from gttf_pyg._check import function
-from gttf_pyg._layers import cure_of
 from gttf_pyg._table import (
     RATIO,
     Trouble,
@@ -20,6 +19,7 @@ from gttf_pyg._table import (
     sums,
     trouble_of,
 )
+from gttf_pyg.unbiased import correction_of
 from gttf_sampler._check import at_least, finite, shown
 from gttf_sampler.verdict import Passes, UnbiasedReport, evaluating, report, without
 
@@ -110,17 +110,17 @@ def check_unbiased(
             drawn.append([(n, out[: batch.batch_size]) for n, out in passes.outputs])
     layerwise = getattr(loader.node_sampler, "layerwise", False)
     around = _around(model)
-    return report(drawn, exact, layers, partial(_cure, layerwise, around), tolerance)
+    return report(drawn, exact, layers, partial(_advice, layerwise, around), tolerance)
 
 
 def _forward(model: Any, batch: Any) -> Tensor:
-    """What most models are called with."""
+    """Calls a model with what most of them take."""
     found: Tensor = model(batch.x, batch.edge_index)
     return found
 
 
 def _acts_on_messages(layer: Any) -> bool:
-    """Whether a layer has its activation within the sum, where it must stay."""
+    """True if a layer has its activation within the sum, where it must stay."""
     code = getattr(type(layer).message, "__code__", None)
     return code is not None and "act" in code.co_names
 
@@ -135,9 +135,9 @@ def _around(model: nn.Module) -> dict[nn.Module, Trouble]:
     return found
 
 
-def _cure(layerwise: bool, around: dict[nn.Module, Trouble], layer: Any) -> str:
-    """What may help a layer that is off."""
-    own, rule = cure_of(layer), rule_of(layer)
+def _advice(layerwise: bool, around: dict[nn.Module, Trouble], layer: Any) -> str:
+    """The call that may help a layer that is off."""
+    own, rule = correction_of(layer), rule_of(layer)
     found = around.get(layer) or trouble_of(layer, "sum")
     if found is not None:
         return f"no estimate; {found.why}"

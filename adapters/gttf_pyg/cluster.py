@@ -11,8 +11,9 @@ from torch_geometric import loader as theirs
 from torch_geometric.data import Data
 from torch_geometric.utils import select
 
-from gttf_pyg._arguments import seeded
 from gttf_pyg._check import as_pairs
+from gttf_pyg._compat import mapping_of, store_of
+from gttf_pyg._options import seeded
 from gttf_pyg._rows import ONLY
 from gttf_pyg._seeded import SeededLoader
 from gttf_sampler import CompactAdj
@@ -109,8 +110,6 @@ class ClusterLoader(theirs.ClusterLoader, SeededLoader):
             rule = "must have a node in every part"
             got = f"{empty} empty of {len(cluster_data)}"
             fail("cluster_data", rule, got, "cut it into fewer")
-        kwargs.pop("dataset", None)
-        kwargs.pop("collate_fn", None)
         super().__init__(_counted(cluster_data), **seeded(kwargs, seed))
         self.use_keys()
 
@@ -148,11 +147,11 @@ def _counted(clusters: Any) -> Any:
     """
     made = copy.copy(clusters)
     made.data = copy.copy(clusters.data)
-    made.data._store["num_edges"] = int(clusters.partition.index.numel())
+    store_of(made.data)["num_edges"] = int(clusters.partition.index.numel())
     return made
 
 
 def _own_count(batch: Data) -> Data:
     """`batch`, which counts its edges by itself."""
-    batch._store._mapping.pop("num_edges", None)
+    mapping_of(store_of(batch)).pop("num_edges", None)
     return batch

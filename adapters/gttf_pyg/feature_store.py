@@ -49,7 +49,8 @@ class FileStore(FeatureStore, GraphStore):
             if adj is not None and adj.direction != "in":
                 fail("graph", "must have the direction 'in'", repr(adj.direction))
         rows = {kind: adj for kind, adj in typed.items() if adj is not None}
-        self.__dict__["sources"], self.__dict__["graphs"] = {}, rows
+        self.sources: dict[Key, Any] = {}
+        self.graphs: dict[Any, CompactAdj] = rows
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """One for every edge type."""
@@ -115,6 +116,6 @@ class FileStore(FeatureStore, GraphStore):
 
 
 def _key(attr: TensorAttr) -> Key:
-    """What a file is found by."""
+    """The key of a file: its group and its name."""
     group = attr.group_name if attr.is_set("group_name") else None
     return group, attr.attr_name

@@ -18,15 +18,14 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _graph, _output
-from gttf_pyg._arguments import input_nodes_of, seeded
-from gttf_pyg._attached import detached
-from gttf_pyg._check import checked_edges, checked_nodes
-from gttf_pyg._filter import join_stores, tell_of_nodes
+from gttf_pyg._batch import set_nodes
 from gttf_pyg._keys import key_of
-from gttf_pyg._planned import negatives_of
-from gttf_pyg._rows import Options
+from gttf_pyg._options import seeded
+from gttf_pyg._rows import Options, detached
 from gttf_pyg._seeded import SeededLoader
-from gttf_pyg._stores import edge_columns
+from gttf_pyg._seeds import checked_edges, checked_nodes, input_nodes_of
+from gttf_pyg._stores import edge_columns, join_stores
+from gttf_pyg.negatives import negatives_of
 from gttf_sampler._check import size, yes_or_no
 from gttf_sampler.rooted import BudgetSampler
 
@@ -61,7 +60,7 @@ class HGTSampler(their_samplers.HGTSampler):
             )
         yes_or_no("is_sorted", is_sorted)
         yes_or_no("share_memory", share_memory)
-        graph = _graph.from_data(data, Options(None, None, is_sorted, False))
+        graph = _graph.from_data(data, Options(is_sorted=is_sorted))
         self.node_types, self.edge_types = graph.node_types, graph.edge_types
         self.adjs, self.num_nodes = graph.adjs, graph.num_nodes
         self.node_time, self.disjoint, self.sample_direction = None, False, "forward"
@@ -101,13 +100,13 @@ class HGTSampler(their_samplers.HGTSampler):
         found = self._draw(
             {kind: ids.to(torch.int64) for kind, ids in seed.items()}, key
         )
-        out = _output.from_hetero_subgraph(found, self.adjs, backward=False)
+        out: Any = _output.from_subgraph(found, self.adjs, backward=False)
         out.num_sampled_nodes = None  # PyG's sampler tells nobody
         return out
 
 
 class HGTLoader(theirs.HGTLoader, SeededLoader):
-    """PyG's `HGTLoader`: the same arguments, the same law, nothing to compile.
+    """PyG's `HGTLoader`: the same arguments, the same draws, nothing to compile.
 
     >>> from torch_geometric.datasets import FakeHeteroDataset
     >>> data = FakeHeteroDataset(num_graphs=1)[0]
@@ -162,4 +161,4 @@ class HGTLoader(theirs.HGTLoader, SeededLoader):
         """Joins what was sampled with its features."""
         if not self.edge_columns:
             return super().filter_fn(out)
-        return join_stores(self, out, self.node_sampler, tell_of_nodes)
+        return join_stores(self, out, self.node_sampler, set_nodes)

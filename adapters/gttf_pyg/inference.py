@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_pyg._check import function, not_uniform
+from gttf_pyg._check import NOT_UNIFORM, first_used, function
 from gttf_sampler._check import (
     dense,
     device_or_none,
@@ -147,5 +147,5 @@ def _check_loader(loader: Any) -> None:
     hops = sampler.num_neighbors.values
     if list(hops) != [-1]:
         fail("loader", "must have num_neighbors=[-1], one full hop", hops)
-    if used := not_uniform(sampler):
-        fail("loader", "must show full neighbourhoods", f"one with '{used[0]}'")
+    if used := first_used(sampler, *NOT_UNIFORM):
+        fail("loader", "must show full neighbourhoods", f"one with '{used}'")

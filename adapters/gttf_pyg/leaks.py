@@ -153,7 +153,7 @@ def _tree(store: Any) -> Tensor:
 
 
 def _ids(store: Any, ids: str, name: str) -> Tensor:
-    """What the whole graph calls nodes or edges; local numbers if it is not told."""
+    """Global ids of nodes or edges; local ones if the batch has none."""
     found = store.get(ids)
     own = isinstance(found, Tensor)
     return found if own else torch.arange(len(store[name]))
@@ -181,7 +181,7 @@ def _seed_times(batch: Any, name: str) -> Tensor:
 
 
 def _asked(store: Any, name: str) -> bool:
-    """Whether a store has seeds, with times of their own."""
+    """True if a store has seeds, with times of their own."""
     return "batch_size" in store and name in store
 
 

@@ -1,19 +1,48 @@
 """LightningNodeData, LightningLinkData: PyG's data modules on our loaders."""
 
-import inspect
 from typing import Any
 
 import torch
 from torch_geometric.data import lightning as theirs
+from torch_geometric.data.lightning.datamodule import LightningData
 from torch_geometric.sampler import BaseSampler
 
+from gttf_pyg._options import SAMPLING
 from gttf_pyg.loader import GTTFLinkLoader, GTTFLoader
 from gttf_pyg.sampler import GTTFSampler
 
-SAMPLING = set(inspect.signature(GTTFSampler).parameters) - {"data"}
+
+class _WithOurSampler(LightningData):
+    """The base of PyG's data modules, with our sampler in the place of PyG's."""
+
+    def __init__(
+        self,
+        data: Any,
+        has_val: bool,
+        has_test: bool,
+        loader: str = "neighbor",
+        graph_sampler: BaseSampler | None = None,
+        eval_loader_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        # PyG's default, True, is a warning per pass where there is nothing to pin for
+        kwargs = {"pin_memory": torch.cuda.is_available(), **kwargs}
+        if graph_sampler is None and loader in ("neighbor", "link_neighbor"):
+            own = {name: kwargs.pop(name) for name in SAMPLING if name in kwargs}
+            own.setdefault("share_memory", kwargs.get("num_workers", 0) > 0)
+            graph_sampler = GTTFSampler(data, **own)
+        super().__init__(
+            data,
+            has_val,
+            has_test,
+            loader,
+            graph_sampler,
+            eval_loader_kwargs,
+            **kwargs,
+        )
 
 
-class LightningNodeData(theirs.LightningNodeData):
+class LightningNodeData(theirs.LightningNodeData, _WithOurSampler):
     """PyG's `LightningNodeData`: the same arguments, nothing to compile.
 
     Its loaders are `GTTFLoader`: batches are the same for any number of workers, and a
@@ -25,27 +54,6 @@ class LightningNodeData(theirs.LightningNodeData):
         **kwargs: of `GTTFSampler` (`num_neighbors`, ...), `GTTFLoader` and torch's
             `DataLoader`.
     """
-
-    def __init__(
-        self,
-        data: Any,
-        input_train_nodes: Any = None,
-        input_train_time: Any = None,
-        input_val_nodes: Any = None,
-        input_val_time: Any = None,
-        input_test_nodes: Any = None,
-        input_test_time: Any = None,
-        input_pred_nodes: Any = None,
-        input_pred_time: Any = None,
-        loader: str = "neighbor",
-        node_sampler: BaseSampler | None = None,
-        eval_loader_kwargs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        given = {k: v for k, v in locals().items() if k.startswith("input_")}
-        sampler, rest = _sampler(data, loader, node_sampler, kwargs)
-        more = {"node_sampler": sampler, "eval_loader_kwargs": eval_loader_kwargs}
-        super().__init__(data, **given, loader=loader, **more, **rest)
 
     def dataloader(
         self,
@@ -70,7 +78,7 @@ class LightningNodeData(theirs.LightningNodeData):
         )
 
 
-class LightningLinkData(theirs.LightningLinkData):
+class LightningLinkData(theirs.LightningLinkData, _WithOurSampler):
     """PyG's `LightningLinkData`: the same arguments, nothing to compile.
 
     Its loaders are `GTTFLinkLoader`; see `LightningNodeData`.
@@ -80,31 +88,6 @@ class LightningLinkData(theirs.LightningLinkData):
         **kwargs: of `GTTFSampler` (`num_neighbors`, ...), `GTTFLinkLoader` and torch's
             `DataLoader`.
     """
-
-    def __init__(
-        self,
-        data: Any,
-        input_train_edges: Any = None,
-        input_train_labels: Any = None,
-        input_train_time: Any = None,
-        input_val_edges: Any = None,
-        input_val_labels: Any = None,
-        input_val_time: Any = None,
-        input_test_edges: Any = None,
-        input_test_labels: Any = None,
-        input_test_time: Any = None,
-        input_pred_edges: Any = None,
-        input_pred_labels: Any = None,
-        input_pred_time: Any = None,
-        loader: str = "neighbor",
-        link_sampler: BaseSampler | None = None,
-        eval_loader_kwargs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        given = {k: v for k, v in locals().items() if k.startswith("input_")}
-        sampler, rest = _sampler(data, loader, link_sampler, kwargs)
-        more = {"link_sampler": sampler, "eval_loader_kwargs": eval_loader_kwargs}
-        super().__init__(data, **given, loader=loader, **more, **rest)
 
     def dataloader(
         self,
@@ -128,17 +111,3 @@ class LightningLinkData(theirs.LightningLinkData):
             input_id=input_id,
             **kwargs,
         )
-
-
-def _sampler(
-    data: Any, loader: str, given: BaseSampler | None, kwargs: dict[str, Any]
-) -> tuple[BaseSampler | None, dict[str, Any]]:
-    """The sampler that was given, or a new one, and the arguments that it leaves."""
-    # PyG's default, True, is a warning per pass where there is nothing to pin for
-    kwargs = {"pin_memory": torch.cuda.is_available(), **kwargs}
-    if given is not None or loader not in ("neighbor", "link_neighbor"):
-        return given, kwargs
-    own = {name: value for name, value in kwargs.items() if name in SAMPLING}
-    own.setdefault("share_memory", kwargs.get("num_workers", 0) > 0)
-    rest = {name: value for name, value in kwargs.items() if name not in SAMPLING}
-    return GTTFSampler(data, **own), rest

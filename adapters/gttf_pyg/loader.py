@@ -11,27 +11,18 @@ from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import NegativeSampling
 from torch_geometric.sampler.base import SubgraphType
 
-from gttf_pyg._arguments import (
-    checked_prefetch,
-    checked_uva,
-    edge_label_index_of,
-    handed_on,
-    input_nodes_of,
-    not_seed_edges,
-    sampler_for,
-)
-from gttf_pyg._attach import Handed, Origin
-from gttf_pyg._attached import detached
-from gttf_pyg._filter import (
-    can_join,
+from gttf_pyg._annotate import Annotator, BatchIterator
+from gttf_pyg._batch import (
+    Finish,
+    check_sources,
     join,
-    join_stores,
-    tell_of_links,
-    tell_of_nodes,
+    set_links,
+    set_nodes,
 )
-from gttf_pyg._finish import Finish
-from gttf_pyg._normalize import GCNWeights
+from gttf_pyg._features import can_join, has_sources, sized
+from gttf_pyg._options import LoaderOptions
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
+from gttf_pyg._rows import detached
 from gttf_pyg._seeded import (
     COLLATES,
     SeededCollate,
@@ -39,20 +30,21 @@ from gttf_pyg._seeded import (
     settings_of,
     weakly,
 )
-from gttf_pyg._seeds import (
+from gttf_pyg._seeds import edge_label_index_of, input_nodes_of
+from gttf_pyg._stores import edge_columns, join_stores
+from gttf_pyg._typed_seeds import (
     first_of,
     input_id_of,
-    mixed_nodes,
     sample_at,
     source_nodes,
+    typed_nodes,
 )
-from gttf_pyg._sources import check_sources, has_sources, sized
-from gttf_pyg._stores import edge_columns
 from gttf_pyg.adjs import NeighborSampler as NeighborSampler  # as in PyG's `loader`
 from gttf_pyg.feature_store import FileStore
 from gttf_pyg.sampler import GTTFSampler
+from gttf_pyg.transforms import GCNWeights
 from gttf_sampler import BiasFn
-from gttf_sampler._check import finite, mistyped, shown
+from gttf_sampler._check import fail, finite, mistyped, shown
 from gttf_sampler._compat import fetcher_of
 from gttf_sampler._loading.prefetch import PrefetchIterator
 from gttf_sampler._loading.seeded import SeededLoader
@@ -60,7 +52,7 @@ from gttf_sampler._loading.streams import StreamPipeline, pipeline_on
 
 
 class Batches:
-    """What both loaders do alike; stands in front of PyG's loader."""
+    """The part that both loaders share; it stands in front of PyG's loader."""
 
     prefetch: int
     uva: bool
@@ -78,10 +70,10 @@ class Batches:
         self.collate_fn = SeededCollate(self)
         check_sources(self.data, sampler, can_join(self.data))
         weights = getattr(self.transform, "weights", None)
-        self.origin = Origin(self.data, sampler, isinstance(weights, GCNWeights))
+        self.annotator = Annotator(self.data, sampler, isinstance(weights, GCNWeights))
 
     def __iter__(self) -> Any:
-        return Handed(super().__iter__(), self.origin)  # type: ignore[misc]
+        return BatchIterator(super().__iter__(), self.annotator)  # type: ignore[misc]
 
     def __call__(self, index: Any, time: Any = None) -> Any:
         """The batch of some seeds, by their positions among all seeds.
@@ -91,11 +83,11 @@ class Batches:
             time: of every one of them, to be used instead of the loader's times.
         """
         if time is not None:
-            return self.origin.mark(sample_at(self, index, time))
-        return self.origin.mark(super().__call__(index))  # type: ignore[misc]
+            return self.annotator.annotate(sample_at(self, index, time))
+        return self.annotator.annotate(super().__call__(index))  # type: ignore[misc]
 
     def settings(self) -> dict[str, Any]:
-        """What batches depend on beside their indices and keys, by name."""
+        """The options that batches depend on beside indices and keys, by name."""
         return settings_of(self)
 
     def runs_only_ours(self) -> bool:
@@ -131,7 +123,7 @@ class Batches:
 
     def _pipeline_of_rows(self) -> StreamPipeline | None:
         """The streams on which batches are made, where the rows are on a device."""
-        adjs = getattr(self.origin.sampler, "adjs", None) or {}
+        adjs = getattr(self.annotator.sampler, "adjs", None) or {}
         devices = {adj.device for adj in adjs.values()} - {torch.device("cpu")}
         if devices and self._pipeline is None:
             pipeline = self._pipeline = pipeline_on(devices.pop())
@@ -154,7 +146,7 @@ class Batches:
         mine: Any = self
         sampler = getattr(mine, "node_sampler", None) or mine.link_sampler
         if self.edge_columns and type(sampler).__name__ != "DistNeighborSampler":
-            return join_stores(self, out, sampler, self.tell)
+            return join_stores(self, out, sampler, self.set_metadata)
         # In processes of their own, PyG gathers into memory that is shared.
         here = get_worker_info() is None or has_sources(mine.data)
         ours = isinstance(sampler, GTTFSampler) and here
@@ -167,13 +159,13 @@ class Batches:
         finish = mine.transform if isinstance(mine.transform, Finish) else None
         device = None if finish is None else finish.device
         joined = join(mine.data, out, device, self.uva, pipeline)
-        data = self.tell(joined, out.metadata, kind)
+        data = self.set_metadata(joined, out.metadata, kind)
         if finish is not None:
             return finish(data, pipeline)
         return data if mine.transform is None else mine.transform(data)
 
-    def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
-        """Adds what the loader knows of the seeds."""
+    def set_metadata(self, data: Any, metadata: Any, kind: Any) -> Any:
+        """Sets the metadata of the seeds."""
         raise NotImplementedError
 
 
@@ -265,30 +257,63 @@ class GTTFLoader(Batches, theirs.NeighborLoader, SeededLoader):
         **kwargs: Any,
     ) -> None:
         data = sized(as_stores(data))
-        given = locals()  # by name, as both loaders hand them on
-        not_seed_edges(exclude_edges)
-        self.prefetch, self.uva = checked_prefetch(given), checked_uva(given)
-        sampler = sampler_for(given)
+        options = LoaderOptions(
+            num_neighbors=num_neighbors,
+            replace=replace,
+            subgraph_type=subgraph_type,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            weight_attr=weight_attr,
+            is_sorted=is_sorted,
+            directed=directed,
+            exclude_edges=exclude_edges,
+            bias=bias,
+            time_window=time_window,
+            layerwise=layerwise,
+            max_nodes=max_nodes,
+            max_edges=max_edges,
+            neighbor_sampler=neighbor_sampler,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            seed=seed,
+            device=device,
+            prefetch=prefetch,
+            uva=uva,
+            index_dtype=index_dtype,
+            thread_workers=thread_workers,
+            normalize=normalize,
+            rest=kwargs,
+        )
+        if exclude_edges is True:
+            rule, cure = "must name edges", "a GTTFLinkLoader knows its seed edges"
+            fail("exclude_edges", f"{rule} where seeds are nodes", True, cure)
+        self.prefetch, self.uva = prefetch, uva
+        sampler = options.sampler(data)
         input_nodes = own_nodes(data, input_nodes)
-        mixed = mixed_nodes(input_nodes, input_time, data, sampler, input_id)
-        if mixed is not None:
-            input_nodes, input_time = first_of(mixed), None
-        seeds = input_nodes_of(input_nodes, input_time, data, sampler)
-        told = {
-            **handed_on(given, sampler),
-            "input_id": input_id_of(input_id, seeds[0]),
-        }
-        super().__init__(detached(data), num_neighbors, *seeds, **told)
-        if mixed is not None:
-            self.input_data = mixed
+        typed = typed_nodes(input_nodes, input_time, data, sampler, input_id)
+        if typed is not None:
+            input_nodes, input_time = first_of(typed), None
+        nodes, time = input_nodes_of(input_nodes, input_time, data, sampler)
+        super().__init__(
+            detached(data),
+            num_neighbors,
+            nodes,
+            time,
+            input_id=input_id_of(input_id, nodes),
+            **options.of_host(data, sampler),
+        )
+        if typed is not None:
+            self.input_data = typed
         self.use_keys()
 
-    def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
-        """Adds what the loader knows of the seeds."""
+    def set_metadata(self, data: Any, metadata: Any, kind: Any) -> Any:
+        """Sets the metadata of the seeds."""
         if not isinstance(metadata, dict):
-            return tell_of_nodes(data, metadata, kind)
+            return set_nodes(data, metadata, kind)
         for each, part in metadata.items():
-            tell_of_nodes(data, part, each)
+            set_nodes(data, part, each)
         return data
 
 
@@ -358,11 +383,47 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, SeededLoader):
         **kwargs: Any,
     ) -> None:
         data = sized(as_stores(data))
-        given = locals()  # by name, as both loaders hand them on
-        self.prefetch, self.uva = checked_prefetch(given), checked_uva(given)
-        sampler = sampler_for(given)
-        sources = source_nodes(given, sampler)
-        if sources is not None:
+        options = LoaderOptions(
+            num_neighbors=num_neighbors,
+            replace=replace,
+            subgraph_type=subgraph_type,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            weight_attr=weight_attr,
+            is_sorted=is_sorted,
+            directed=directed,
+            exclude_edges=exclude_edges,
+            bias=bias,
+            time_window=time_window,
+            layerwise=layerwise,
+            max_nodes=max_nodes,
+            max_edges=max_edges,
+            neighbor_sampler=neighbor_sampler,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            seed=seed,
+            device=device,
+            prefetch=prefetch,
+            uva=uva,
+            index_dtype=index_dtype,
+            thread_workers=thread_workers,
+            normalize=normalize,
+            rest=kwargs,
+        )
+        self.prefetch, self.uva = prefetch, uva
+        sampler = options.sampler(data)
+        sources = None
+        if input_nodes is not None:
+            sources = source_nodes(
+                input_nodes,
+                edge_label_index,
+                data,
+                sampler,
+                edge_label=edge_label,
+                edge_label_time=edge_label_time,
+            )
             edge_label_index = sources.placeholder()
         empty = isinstance(neg_sampling, dict | tuple) and not neg_sampling
         kinds = str | NegativeSampling | dict | tuple | None
@@ -381,17 +442,17 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, SeededLoader):
             *seeds,
             neg_sampling=neg_sampling,
             neg_sampling_ratio=neg_sampling_ratio,
-            **handed_on(given, sampler),
+            **options.of_host(data, sampler),
         )
         if sources is not None:
             self.input_data = sources
         self.use_keys()
 
-    def tell(self, data: Any, metadata: Any, kind: Any) -> Any:
-        """Adds what the loader knows of the seed edges."""
+    def set_metadata(self, data: Any, metadata: Any, kind: Any) -> Any:
+        """Sets the metadata of the seed edges."""
         negatives = self.neg_sampling
         triplets = negatives is not None and negatives.is_triplet()
-        return tell_of_links(data, metadata, kind, triplets)
+        return set_links(data, metadata, kind, triplets)
 
 
 class NeighborLoader(GTTFLoader):

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 from torch_geometric import sampler as theirs
+from torch_geometric.sampler import EdgeSamplerInput
 
-from gttf_pyg._check import as_pairs, ids
-from gttf_sampler._check import as_dense, fail
+from gttf_pyg._check import as_pairs, as_reals, ids
+from gttf_pyg._compat import reverse_edge_type
+from gttf_pyg._keys import CPU, KeyedNegatives, keyed, uniform_nodes
+from gttf_pyg._rows import ONLY
+from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
+from gttf_sampler._check import as_dense, fail, fits, within
+from gttf_sampler.graph.kept import kept_of
+
+ROUNDS = 16  # of rejection; who is left then is drawn among what is allowed
 
 
 class NegativeSampling(theirs.NegativeSampling):
@@ -68,3 +78,313 @@ def _named(name: str, nodes: Any) -> Tensor | None:
     if found.numel() == 0:
         fail(name, "must hold a node", "none")
     return found
+
+
+class End(NamedTuple):
+    """One end of negatives: which nodes [c] there are, and how likely each is."""
+
+    node: Tensor
+    weight: Tensor | None
+
+    def draw(self, key: random.Key, count: int) -> Tensor:
+        """Nodes [count], independently."""
+        size = self.node.numel()
+        if self.weight is None:
+            return self.node[uniform_nodes(key, count, size)]
+        every, mass = torch.arange(size), self.weight
+        row = CompactAdj.from_csr([0, size], every, size, edge_weight=mass)
+        drawn = traverse(row, [0], [count], EdgeWeightBias(), generator=int(key))
+        return self.node[drawn.nodes[1].view(-1)]
+
+
+class TimedEnd(NamedTuple):
+    """An end whose nodes come to exist: in order of time, with the mass up to each."""
+
+    node: Tensor
+    time: Tensor
+    mass: Tensor | None
+
+    @classmethod
+    def of(cls, end: End, time: Tensor) -> TimedEnd:
+        """The nodes of `end`, by the times of all nodes."""
+        own, order = time.detach().cpu()[end.node].sort(stable=True)
+        mass = None if end.weight is None else end.weight[order].double().cumsum(0)
+        return cls(end.node[order], own, mass)
+
+    def draw(self, key: random.Key, limit: Tensor) -> Tensor:
+        """Nodes [k] that are not later than their limits [k], independently."""
+        fits("neg_sampling", 64 * limit.numel())
+        known = self.existing(limit)
+        word = random.stream(key, torch.arange(limit.numel()))
+        if self.mass is None:
+            return self.node[random.below_wide(word, known)]
+        total = self.mass[known - 1]
+        share = (word >> 11).bitwise_and_((1 << 53) - 1).double() / (1 << 53)
+        # right: a node without weight adds nothing, and is never the first above
+        place = torch.searchsorted(self.mass, share * total, right=True)
+        return self.node[place.minimum(torch.searchsorted(self.mass, total))]
+
+    def existing(self, limit: Tensor) -> Tensor:
+        """int64 [k]: the number of nodes up to each limit; there must be one."""
+        kind = torch.promote_types(self.time.dtype, limit.dtype)  # as PyG compares
+        if kind in (torch.float16, torch.bfloat16):
+            kind = torch.float32
+        ends = self.time.to(kind), limit.to(kind)
+        known = torch.searchsorted(ends[0], ends[1].contiguous(), right=True)
+        none = known == 0
+        if self.mass is not None:
+            none |= self.mass[known - 1] <= 0
+        if bool(none.any()):
+            rule = "must leave a node that exists at the time of every seed"
+            got = f"none at time {limit[none][0].item()}"
+            fail("neg_sampling", rule, got, "leave out such seeds")
+        return known
+
+
+class PlannedNegatives(KeyedNegatives):
+    """Negatives of one batch that have been drawn already."""
+
+    def __init__(self, given: theirs.NegativeSampling, key: int, drawn: Any) -> None:
+        super().__init__(given, key)
+        self.drawn: dict[str, Tensor] = drawn
+
+    def sample(
+        self, num_samples: int, endpoint: str, num_nodes: int | None = None
+    ) -> Tensor:
+        """The next of them."""
+        found, rest = self.drawn[endpoint].tensor_split([num_samples])
+        self.drawn[endpoint] = rest
+        return found
+
+
+def negatives_of(given: Any, inputs: EdgeSamplerInput, sampler: Any, key: int) -> Any:
+    """The negatives of a batch, drawn by its key."""
+    if type(given).sample is not theirs.NegativeSampling.sample:
+        return given  # a class of the user draws them
+    if not _is_restricted(given) and not (
+        inputs.time is not None and any(x is not None for x in _times(inputs, sampler))
+    ):
+        return keyed(given, key)
+    return PlannedNegatives(given, key, _Plan(given, inputs, sampler, key).drawn())
+
+
+def _is_restricted(given: theirs.NegativeSampling) -> bool:
+    """True if some nodes or pairs are never negatives."""
+    if not isinstance(given, NegativeSampling):
+        return False
+    named = given.src_nodes is not None or given.dst_nodes is not None
+    return given.avoid_edges or named
+
+
+def _times(inputs: EdgeSamplerInput, sampler: Any) -> tuple[Any, Any]:
+    """The times of all nodes at either end, if they have some."""
+    kind, times = inputs.input_type, sampler.node_time
+    if kind is None or times is None:
+        return times, times
+    return times.get(kind[0]), times.get(kind[-1])
+
+
+class _Plan:
+    """Draws the negatives of one batch: rejection, then among what is left."""
+
+    def __init__(
+        self,
+        given: theirs.NegativeSampling,
+        inputs: EdgeSamplerInput,
+        sampler: Any,
+        key: int,
+    ) -> None:
+        self.given, self.inputs, self.sampler = given, inputs, sampler
+        self.key = random.new_key(key, CPU, random.NEGATIVE)
+        kind = inputs.input_type
+        sizes: Any = sampler.num_nodes
+        both = (sizes, sizes) if kind is None else (sizes[kind[0]], sizes[kind[-1]])
+        self.width, self.sizes = both[1], both
+        self.src, self.dst = self._end("src"), self._end("dst")
+        self.avoids = getattr(given, "avoid_edges", False)
+        self.sources: dict[Any, End] = {}  # by the time of a seed
+        self.src_time, self.dst_time = _times(inputs, sampler)
+        seeds = torch.stack([inputs.row, inputs.col])
+        known = seeds
+        pairs = getattr(given, "pairs", None)
+        if pairs is not None:
+            for pair, size in zip(pairs, both, strict=True):
+                within("avoid_edges", pair, size)
+            known = torch.cat([seeds, pairs.cpu()], dim=1)
+        self.known = (known[0] * self.width + known[1]).unique()
+
+    def drawn(self) -> dict[str, Tensor]:
+        """Nodes per end, as many as PyG may ask for."""
+        positives = self.inputs.row.numel()
+        amount = math.ceil(self.given.amount)
+        count = positives * amount
+        number = torch.arange(count)
+        # PyG reads triplets of disjoint trees seed by seed, and of others the other way
+        turns = self.sampler.disjoint or not self.given.is_triplet()
+        owner = number % max(positives, 1) if turns else number // amount
+        limit = None if self.inputs.time is None else self.inputs.time[owner]
+        triplets = self.given.is_triplet()
+        src = self.inputs.row[owner]
+        dst = torch.full_like(src, -1)
+        left = number
+        for turn in range(ROUNDS):
+            if not left.numel():
+                break
+            ends = random.fold(self.key, 2 * turn), random.fold(self.key, 2 * turn + 1)
+            if not triplets:
+                src[left] = self._draw("src", ends[0], count, limit)[left]
+            dst[left] = self._draw("dst", ends[1], count, limit)[left]
+            when = None if limit is None else limit[left]
+            left = left[~self._allowed(src[left], dst[left], when)]
+        for place in left.tolist():
+            when = None if limit is None else limit[place : place + 1]
+            src[place], dst[place] = self._among_all(int(src[place]), place, when)
+        return {"src": src, "dst": dst}
+
+    def _end(self, name: str) -> End:
+        """One end of the negatives, made once for all batches."""
+        nodes = getattr(self.given, f"{name}_nodes", None)
+        weight = getattr(self.given, f"{name}_weight")
+        size = self.sizes[name == "dst"]
+        made_of = [x for x in (nodes, weight) if x is not None]
+        make = partial(_end, name, nodes, weight, size)
+        found: End = kept_of(self.given).get(("end", name, size), make, *made_of)
+        return found
+
+    def _draw(
+        self, name: str, key: random.Key, count: int, limit: Tensor | None
+    ) -> Tensor:
+        """Nodes [count] of one end, each among those that exist at its time."""
+        end, time = getattr(self, name), getattr(self, f"{name}_time")
+        if limit is None or time is None:
+            drawn: Tensor = end.draw(key, count)
+            return drawn
+        place = "timed", name, self.inputs.input_type
+        made_of = [x for x in (*end, time) if x is not None]
+        make = partial(TimedEnd.of, end, time)
+        timed: TimedEnd = kept_of(self.given).get(place, make, *made_of)
+        return timed.draw(key, limit)
+
+    def _allowed(self, src: Tensor, dst: Tensor, when: Tensor | None) -> Tensor:
+        """A mask [k] of the pairs that may be negatives."""
+        bad = torch.zeros(src.numel(), dtype=torch.bool)
+        for time, node in ((self.src_time, src), (self.dst_time, dst)):
+            ours = node is dst or not self.given.is_triplet()
+            if when is not None and time is not None and ours:
+                bad |= time.cpu()[node] > when
+        if self.avoids:
+            bad |= torch.isin(src * self.width + dst, self.known)
+            bad |= self._are_edges(src, dst)
+        return ~bad
+
+    def _rows(self) -> tuple[Any, bool]:
+        """The relation that holds the edges, and whether its rows are the sources."""
+        backward = self.sampler.sample_direction == "backward"
+        kind: Any = self.inputs.input_type
+        kind = ONLY if kind is None else tuple(kind)
+        return (
+            reverse_edge_type(kind) if backward and kind != ONLY else kind
+        ), backward
+
+    def _are_edges(self, src: Tensor, dst: Tensor) -> Tensor:
+        """A mask [k] of the pairs that are edges of the graph."""
+        kind, backward = self._rows()
+        adj, found = self.sampler.adjs.get(kind), torch.zeros_like(src).bool()
+        if adj is not None:  # else the graph knows nothing of such pairs
+            ends = (src, dst) if backward else (dst, src)
+            device = adj.device
+            found[adj.edges_between(*(x.to(device) for x in ends))[0].cpu()] = True
+        return found
+
+    def _among_all(self, src: int, place: int, when: Tensor | None) -> tuple[int, int]:
+        """A pair drawn among all that are allowed, its source first."""
+        word = random.stream(random.fold(self.key, 2 * ROUNDS), torch.tensor([place]))
+        if not self.given.is_triplet():
+            sources = self._sources(when)
+            if sources.node.numel() == 0:
+                _none_left("none")
+            src = int(sources.draw(random.fold(int(word), 2), 1))
+        target, weight = self.dst
+        here = torch.full_like(target, src)
+        limit = None if when is None else when.expand(target.numel())
+        allowed = self._allowed(here, target, limit)
+        if weight is not None:
+            allowed &= weight > 0
+        if not bool(allowed.any()):
+            _none_left(f"none for node {src}")
+        end = End(target[allowed], None if weight is None else weight[allowed])
+        return src, int(end.draw(random.fold(int(word), 1), 1))
+
+    def _sources(self, when: Tensor | None) -> End:
+        """Sources of pairs, each by the mass of the targets that it is allowed."""
+        at = None if when is None else when.item()
+        if at not in self.sources:
+            src, dst = (
+                _mass(end, size, time, at)
+                for end, size, time in zip(
+                    (self.src, self.dst),
+                    self.sizes,
+                    (self.src_time, self.dst_time),
+                    strict=True,
+                )
+            )
+            left = torch.zeros((src.numel(), 2), dtype=torch.float64)
+            left += torch.stack([dst.sum(), (dst > 0).sum()])
+            if self.avoids:
+                by, to = self._avoided()
+                lost = torch.stack([dst[to], (dst[to] > 0).double()], dim=1)
+                left.index_add_(0, by, -lost)
+            # counts are exact, and tell where a sum of weights is but rounded to zero
+            node = ((src > 0) & (left[:, 1] > 0)).nonzero().view(-1)
+            least = dst.where(dst > 0, torch.inf).min()
+            self.sources[at] = End(node, src[node] * left[node, 0].clamp(min=least))
+        return self.sources[at]
+
+    def _avoided(self) -> Tensor:
+        """All pairs [2, k] that are no negatives, each once."""
+        kind, backward = self._rows()
+        adj = self.sampler.adjs.get(kind)
+        codes = [self.known]
+        if isinstance(adj, CompactAdj):
+            row = torch.arange(adj.num_rows).repeat_interleave(adj.degree.cpu().long())
+            ends = row, adj.col.cpu().long()
+            src, dst = ends if backward else ends[::-1]
+            codes.append(src * self.width + dst)
+        elif adj is not None:  # rows of other processes, which are asked
+            for node in self.src.node.tolist():
+                here = torch.full_like(self.dst.node, node)
+                hit = self._are_edges(here, self.dst.node)
+                codes.append((here * self.width + self.dst.node)[hit])
+        code = torch.cat(codes).unique()
+        return torch.stack([code // self.width, code % self.width])
+
+
+def _mass(end: End, size: int, time: Any, at: Any) -> Tensor:
+    """float64 per node: how likely it is, if it is allowed and not later than `at`."""
+    mass = torch.zeros(size, dtype=torch.float64)
+    mass[end.node] = 1 if end.weight is None else end.weight.double()
+    if at is not None and time is not None:
+        mass[time.cpu() > at] = 0
+    return mass
+
+
+def _none_left(got: str) -> NoReturn:
+    """Says that there is nothing to draw."""
+    rule = "must leave a node that a seed has no edge to, and that is not later"
+    fail("neg_sampling", rule, got, "allow more nodes")
+
+
+def _end(name: str, nodes: Tensor | None, weight: Tensor | None, size: int) -> End:
+    """One end of the negatives, checked."""
+    every = torch.arange(size) if nodes is None else nodes
+    within(f"{name}_nodes", every, size)
+    if weight is None:
+        return End(every, None)
+    as_reals(f"{name}_weight", weight)
+    if weight.numel() != size:
+        rule = f"must have one entry per node, {size} in all"
+        fail(f"{name}_weight", rule, weight.numel())
+    own = weight.detach().cpu()[every]
+    if not bool((own > 0).any()):
+        fail(f"{name}_weight", "must have a positive entry", "zeros only")
+    return End(every, own)

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
-from gttf_pyg._attached import plain
 from gttf_pyg._check import as_pairs, as_reals
 from gttf_pyg._keys import uniform_nodes
+from gttf_pyg._rows import plain
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, Node2VecBias, traverse
 from gttf_sampler._check import (
     at_least,
@@ -267,7 +267,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
         return walk_loss(self.embedding, walks, self.context_size, self.EPS)
 
     def _link_score(self, edge: Tensor) -> Tensor:
-        """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""
+        """The scores [e] of pairs of nodes [2, e] as links: ⟨Z_u, Z_v⟩."""
         source, target = edge
         product: Tensor = self(source) * self(target)
         return product.sum(-1)
@@ -297,7 +297,7 @@ class Node2Vec(torch_geometric.nn.Node2Vec):
 
     @property
     def _weighted(self) -> bool:
-        """Whether walkers prefer heavy edges."""
+        """True if walkers prefer heavy edges."""
         return self.adj.edge_weight is not None
 
     def _apply(
@@ -315,12 +315,12 @@ class WalkLoader(SeededLoader):
     """The loader of a `Node2Vec`."""
 
     def settings(self) -> dict[str, Any]:
-        """What walks depend on beside their seeds and keys, by name."""
+        """The options that walks depend on beside seeds and keys, by name."""
         walker = getattr(self.collate_fn, "__self__", None)
         return walker._settings(SPOT) if isinstance(walker, Node2Vec) else {}
 
     def runs_only_ours(self) -> bool:
-        """Whether workers would run nothing but code that is safe in a thread."""
+        """True if workers would run nothing but code that is safe in a thread."""
         walker = getattr(self.collate_fn, "__self__", None)
         return type(walker) is Node2Vec and self.worker_init_fn is None
 

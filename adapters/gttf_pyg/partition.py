@@ -20,6 +20,7 @@ from torch_geometric.data.storage import (
     NodeStorage,
 )
 
+from gttf_pyg._compat import store_of
 from gttf_pyg._graph import from_data
 from gttf_pyg._rows import ONLY, Options
 from gttf_sampler._check import fail, mistyped, shown
@@ -87,7 +88,7 @@ def partition(
 
 
 def whole_of(data: Any, weight_attr: str | None, time_attr: str | None) -> Whole:
-    """What is to be cut of a `Data` or `HeteroData`."""
+    """The rows and features of a `Data` or `HeteroData` that are cut."""
     if not isinstance(data, Data | HeteroData):
         mistyped("data", "must be a Data or HeteroData", shown(data))
     for name, value in (("weight_attr", weight_attr), ("time_attr", time_attr)):
@@ -95,7 +96,7 @@ def whole_of(data: Any, weight_attr: str | None, time_attr: str | None) -> Whole
             mistyped(name, "must be the name of an attribute", shown(value))
     if not any(name in store for store in data.edge_stores for name in EDGES):
         fail("data", "must have edges", shown(data))
-    adjs = from_data(data, Options(time_attr, weight_attr, False, False)).adjs
+    adjs = from_data(data, Options(time_attr, weight_attr)).adjs
     ends = {end for kind in adjs for end in (kind[0], kind[2])}
     features, left_out = {}, []
     known = {*EDGES, weight_attr, time_attr, "num_nodes"}
@@ -113,7 +114,7 @@ def whole_of(data: Any, weight_attr: str | None, time_attr: str | None) -> Whole
 def _stores(data: Any) -> Iterator[tuple[Any, Any]]:
     """(type, store) of all there is; a `Data` has one store, of type ""."""
     if isinstance(data, Data):
-        yield "", data._store
+        yield "", store_of(data)
         return
     yield from data.node_items()
     yield from data.edge_items()
@@ -156,7 +157,7 @@ def _allowed() -> AbstractContextManager[Any]:
 
 
 def _reason(path: Path, error: BaseException) -> str:
-    """Why a file was not read: a class that torch refuses, or all of it."""
+    """The reason why a file was not read: a class that torch refuses, or all of it."""
     unknown = re.search(r"GLOBAL (\S+) was not an allowed", str(error))
     if unknown:
         return f"{path} with a {unknown[1]}"

@@ -1,9 +1,9 @@
 """GTTFSampler: PyG's neighbour sampler on the engine of this package."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,35 +19,52 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
-from gttf_pyg import _bias, _graph, _laws, _output
-from gttf_pyg._attached import copied, detached
-from gttf_pyg._bias import named_edges, seed_edges
+from gttf_pyg import _graph, _output
+from gttf_pyg._bias import (
+    as_lists,
+    bias_of_batch,
+    bias_of_options,
+    check_together,
+    checked_bias,
+    fanouts_of,
+    named_edges,
+    seed_edges,
+    shares_of,
+)
 from gttf_pyg._check import (
     DIRECTIONS,
     STRATEGIES,
     check_window,
-    checked_edges,
-    checked_nodes,
+    first_used,
     name_or_none,
-    seed_times,
     weight_names,
 )
-from gttf_pyg._compat import reverse_edge_type
-from gttf_pyg._fanouts import as_lists, fanouts_of, shares_of
 from gttf_pyg._keys import key_of
-from gttf_pyg._layerwise import sample_layers
 from gttf_pyg._limit import checked_limit, limited
-from gttf_pyg._mixed import MixedNodes, sample_mixed
-from gttf_pyg._output import induced as induced_one
-from gttf_pyg._output import induced_types
 from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
-from gttf_pyg._planned import negatives_of
-from gttf_pyg._rows import ONLY, EdgeType, Options
-from gttf_sampler import BiasFn, CompactAdj, TemporalBias
-from gttf_sampler._check import device_or_none, length, one_of, shown, yes_or_no
+from gttf_pyg._rows import ONLY, EdgeType, Options, copied, detached
+from gttf_pyg._seeds import checked_edges, checked_nodes, seed_times
+from gttf_pyg._typed_seeds import TypedNodes, sample_typed
+from gttf_pyg.negatives import negatives_of
+from gttf_sampler import BiasFn, CompactAdj, Subgraph, random, sample_rooted
+from gttf_sampler._check import device_or_none, one_of, shown, yes_or_no
 from gttf_sampler._loading.seeded import draw_key
 from gttf_sampler.distributed import PartitionedAdj
-from gttf_sampler.rooted import RootedSampler, laws_of
+from gttf_sampler.rooted import RootedSampler
+
+
+class _Engine(NamedTuple):
+    """The engine's sampler, and what it was made of."""
+
+    fanouts: dict[EdgeType, list[int]]
+    adjs: dict[EdgeType, CompactAdj]
+    wanted: tuple[bool, bool]  # replace, disjoint
+    rooted: RootedSampler
+
+    def draws(self, fanouts: Any, adjs: Any, wanted: tuple[bool, bool]) -> bool:
+        """True if it is still the engine of these."""
+        same = self.fanouts is fanouts and self.adjs is adjs
+        return same and self.wanted == wanted
 
 
 class GTTFSampler(sampler.NeighborSampler):
@@ -94,9 +111,7 @@ class GTTFSampler(sampler.NeighborSampler):
         max_edges: the same for edges.
     """
 
-    _made: Any = (
-        None  # (fanouts, rows, how to draw, RootedSampler), from the first batch on
-    )
+    _made: "_Engine | None" = None  # from the first batch on
 
     def __init__(
         self,
@@ -168,7 +183,8 @@ class GTTFSampler(sampler.NeighborSampler):
         self.temporal_strategy, self.time_window = temporal_strategy, time_window
         self.exclude_edges = exclude_edges
         self.always_hidden = named_edges(exclude_edges, self.adjs, self._backward)
-        self.bias = _bias.checked(bias, self)
+        self.bias = checked_bias(bias, self)
+        check_together(self)
         self.max_nodes = checked_limit("max_nodes", max_nodes)
         self.max_edges = checked_limit("max_edges", max_edges)
         self.layerwise = _checked_layerwise(layerwise, self)
@@ -198,7 +214,7 @@ class GTTFSampler(sampler.NeighborSampler):
 
     @property
     def colptr(self) -> Any:
-        """Where the neighbours of every node start in `row`; per edge type, if any."""
+        """The start of every node's neighbours in `row`; per edge type, if any."""
         return self._arrays("rowptr")
 
     @property
@@ -221,8 +237,8 @@ class GTTFSampler(sampler.NeighborSampler):
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around some nodes."""
         sample = partial(self._limited, key=key_of(inputs))
-        if isinstance(inputs, MixedNodes):
-            return self._finished(sample_mixed(inputs, sample))
+        if isinstance(inputs, TypedNodes):
+            return self._finished(sample_typed(inputs, sample))
         return self._finished(node_sample(checked_nodes(inputs), sample))
 
     def sample_from_edges(
@@ -281,7 +297,7 @@ class GTTFSampler(sampler.NeighborSampler):
         key: int | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around `seed`, a tensor or one per node type."""
-        self._own_rows()
+        self._copy_attached_rows()
         key = draw_key() if key is None else key
         # PyG's BidirectionalNeighborSampler comes in here, with empty frontiers of
         # floats; PyG's own sampler casts them, too.
@@ -290,92 +306,52 @@ class GTTFSampler(sampler.NeighborSampler):
         seeds = {kind: part.to(torch.int64) for kind, part in seeds.items()}
         time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
         hidden = hidden or {}
-        if self.layerwise and self._fanouts[ONLY]:
-            return self._sample_layers(seeds[""], hidden, key)
-        rooted = self._engine()
-        laws = None
-        told = self.bias is None and not self.shares
-        if told and self.subgraph_type != SubgraphType.induced:
-            timed = None if time is None else self._timed(time, seeds)
-            laws = _laws.of_batch(self._lasting, self._rows, timed, hidden)
-        if laws is None:
-            return self._sample_by_functions(rooted, seeds, time, hidden, key)
-        batch = rooted.batch(seeds, laws, self.disjoint, key)
-        how = self._names, rooted.node_types, self._backward
-        return _output.from_rooted(rooted.draw(batch), *how)
-
-    def _sample_layers(
-        self, seed: Tensor, hidden: Mapping[EdgeType, Tensor], key: int
-    ) -> SamplerOutput:
-        """`_sample` where every layer draws anew."""
-        adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
-        bias = _bias.of_batch(self, ONLY, None, hidden.get(ONLY))
-        bias = _bias.with_own(self, ONLY, bias)
-        found = sample_layers(adj, seed, fanouts, bias, self.replace, key)
-        return _output.from_subgraph(found, adj, self._backward)
-
-    def _sample_by_functions(
-        self,
-        rooted: RootedSampler,
-        seeds: dict[str, Tensor],
-        time: Tensor | None,
-        hidden: Mapping[EdgeType, Tensor],
-        key: int,
-    ) -> SamplerOutput | HeteroSamplerOutput:
-        """`_sample` where a bias of the user, or what is induced, is to be called."""
-        given = {
-            kind: _bias.of_batch(self, kind, time, hidden.get(kind))
+        bias = {
+            kind: part
             for kind in self.adjs
+            if (part := bias_of_batch(self, kind, time, hidden.get(kind))) is not None
         }
-        bias = {kind: _bias.with_own(self, kind, part) for kind, part in given.items()}
-        bias = {kind: _bias.with_share(self, kind, part) for kind, part in bias.items()}
-        induced = self.subgraph_type == SubgraphType.induced
-        if not rooted.typed:
-            adj = self.adjs[ONLY]
-            found: Any = rooted(seeds[""], bias=bias[ONLY], generator=key)
-            found = induced_one(found, adj, given[ONLY]) if induced else found
-            return _output.from_subgraph(found, adj, self._backward)
-        bias = {kind: part for kind, part in bias.items() if part is not None}
-        tree: Any = rooted(seeds, bias=bias, generator=key)
-        adjs = {**self.adjs, **self._loose}
-        tree = induced_types(tree, adjs, given) if induced else tree
-        return _output.from_hetero_subgraph(tree, self.adjs, self._backward)
+        if self.layerwise and self._fanouts[ONLY]:
+            adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
+            own = bias.get(ONLY)
+            found = sample_layers(adj, seeds[""], fanouts, own, self.replace, key)
+            return _output.from_subgraph(found, self.adjs, self._backward)
+        rooted = self._engine()
+        if self.subgraph_type == SubgraphType.induced:
+            start = seeds if rooted.typed else seeds[""]
+            by = bias if rooted.typed else bias.get(ONLY)
+            drawn: Any = rooted(start, bias=by, generator=key)
+            admitted = {  # all but the user's bias
+                kind: bias_of_options(self, kind, time, hidden.get(kind))
+                for kind in self.adjs
+            }
+            graph = self.adjs, self._loose
+            return _output.induced(drawn, *graph, admitted, self._backward)
+        drawn = rooted.sample(seeds, bias, key)
+        return _output.from_subgraph(drawn, self.adjs, self._backward, original=True)
 
     def _engine(self) -> RootedSampler:
-        """The engine's sampler, made anew if fanouts, rows or the law change."""
-        fanouts, rows, made = self._fanouts, self.adjs, self._made
-        how = self.replace, self.disjoint
-        same = made is not None and made[0] is fanouts and made[1] is rows
-        if same and made[2] == how:
-            found: RootedSampler = made[3]
-            return found
-        typed, every = self.is_hetero, {**rows, **self._loose}
+        """The engine's sampler, made anew if fanouts, rows or draws change."""
+        wanted = (self.replace, self.disjoint)
+        made = self._made
+        if made is not None and made.draws(self._fanouts, self.adjs, wanted):
+            return made.rooted
+        typed, every = self.is_hetero, {**self.adjs, **self._loose}
         rooted = RootedSampler(
-            every if typed else rows[ONLY],
-            fanouts if typed else fanouts[ONLY],
+            every if typed else self.adjs[ONLY],
+            self._fanouts if typed else self._fanouts[ONLY],
             replace=self.replace,
             disjoint=self.disjoint,
         )
-        self._rows, self._lasting = every, laws_of(every, self.always_hidden)
-        self._names = [_named(kind, self._backward) for kind in rows] if typed else None
-        self._made = fanouts, rows, how, rooted
+        self._made = _Engine(self._fanouts, self.adjs, wanted, rooted)
         return rooted
-
-    def _timed(self, time: Tensor, seeds: dict[str, Tensor]) -> TemporalBias:
-        """What admits the times of a batch."""
-        count = sum([part.numel() for part in seeds.values()])
-        return TemporalBias(
-            length("seed_time", time, count, "seed"),
-            strategy=self.temporal_strategy,
-            window=self.time_window,
-        )
 
     def _arrays(self, name: str) -> Any:
         """An array of the rows, under the names that PyG's sampler has for them."""
         found = {kind: getattr(adj, name) for kind, adj in self.adjs.items()}
         return found if self.is_hetero else found[ONLY]
 
-    def _own_rows(self) -> None:
+    def _copy_attached_rows(self) -> None:
         """In a worker of PyG's own loaders, takes a copy of rows that batches carry.
 
         Such a loader hands on what `ToCompact` has attached, and a thread of the worker
@@ -393,40 +369,65 @@ class GTTFSampler(sampler.NeighborSampler):
 
     @property
     def excludes(self) -> bool:
-        """Whether any edges are hidden."""
+        """True if any edges are hidden."""
         return self.exclude_edges is True or bool(self.always_hidden)
 
     @property
     def _backward(self) -> bool:
-        """Whether to sample along the edges."""
+        """True if sampling goes along the edges."""
         return bool(self.sample_direction == "backward")
+
+
+def sample_layers(
+    adj: CompactAdj,
+    seeds: Tensor,
+    fanouts: Sequence[int],
+    bias: BiasFn | None,
+    replace: bool,
+    key: int,
+) -> Subgraph:
+    """The samples of all layers, that of the last layer first, in one subgraph.
+
+    Hop h has edges into all nodes that the hops before it have reached, where a sample
+    that layers share has edges into new nodes only. The draws of two layers are
+    independent, so that products of their matrices keep their expectation.
+    """
+    root = random.new_key(key, adj.device, random.BATCH)
+    node, parts = seeds.to(adj.device), []
+    nodes, edges = [node.numel()], []
+    for layer, fanout in enumerate(fanouts):
+        drawn = sample_rooted(
+            adj,
+            node,
+            [fanout],
+            bias=bias,
+            replace=replace,
+            generator=int(random.fold(root, layer)),
+        )
+        node = drawn.node
+        parts.append((drawn.row, drawn.col, drawn.edge))
+        nodes.append(node.numel() - sum(nodes))
+        edges.append(drawn.num_edges)
+    row, col, edge = map(torch.cat, zip(*parts, strict=True))
+    return Subgraph(
+        node, row, col, edge, num_sampled_nodes=nodes, num_sampled_edges=edges
+    )
 
 
 def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
     """`layerwise`, which asks for one tree that all layers see parts of."""
     yes_or_no("layerwise", layerwise)
-    odd = {
-        "heterogeneous data": sampler.is_hetero,
-        "'disjoint'": sampler.disjoint,
-        "'time_attr'": sampler.is_temporal,
-        "'subgraph_type'": sampler.subgraph_type != SubgraphType.directional,
-        "fractions of the degree": bool(sampler.shares),
-        "'max_nodes'": sampler.max_nodes is not None,
-        "'max_edges'": sampler.max_edges is not None,
-    }
-    used = [name for name, is_used in odd.items() if is_used]
-    if layerwise and used:
+    names = ("disjoint", "time_attr", "subgraph_type", "max_nodes", "max_edges")
+    used = first_used(sampler, *names)
+    other = None if used is None else f"{used!r}"
+    if sampler.is_hetero or sampler.shares:
+        other = "heterogeneous data" if sampler.is_hetero else "fractions of the degree"
+    if layerwise and other is not None:
         raise ValueError(
-            f"'layerwise' must be False together with {used[0]} (got True); draw once "
+            f"'layerwise' must be False together with {other} (got True); draw once "
             "for all layers"
         )
     return bool(layerwise)
-
-
-def _named(kind: EdgeType, backward: bool) -> EdgeType:
-    """A relation as the data has it."""
-    found: EdgeType = reverse_edge_type(kind) if backward else kind
-    return found
 
 
 def _placed(adj: CompactAdj, device: torch.device | None) -> CompactAdj:

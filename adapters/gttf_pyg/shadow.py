@@ -11,11 +11,11 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.typing import SparseTensor
 
 from gttf_pyg import _graph
-from gttf_pyg._arguments import input_nodes_of, seeded
-from gttf_pyg._attached import detached
 from gttf_pyg._keys import key_of
-from gttf_pyg._rows import ONLY, Options
+from gttf_pyg._options import seeded
+from gttf_pyg._rows import ONLY, Options, detached
 from gttf_pyg._seeded import SeededLoader
+from gttf_pyg._seeds import input_nodes_of
 from gttf_sampler import CompactAdj, Subgraph
 from gttf_sampler._check import mistyped, shown, size
 from gttf_sampler.rooted import RootedSampler
@@ -61,7 +61,7 @@ class ShaDowKHopSampler(theirs.ShaDowKHopSampler, SeededLoader):
         hop = num_neighbors
         if not isinstance(hop, int) or hop != -1:
             hop = size("num_neighbors", num_neighbors)
-        graph = _graph.from_data(data, Options(None, None, False, False))
+        graph = _graph.from_data(data, Options())
         self.data = copy.copy(detached(data))
         self.depth, self.num_neighbors = size("depth", depth), num_neighbors
         self.replace = replace
@@ -77,8 +77,6 @@ class ShaDowKHopSampler(theirs.ShaDowKHopSampler, SeededLoader):
         elif nodes.dtype == torch.bool:
             nodes = nodes.nonzero().view(-1)
         self.node_idx: Tensor = nodes
-        for ours in ("dataset", "collate_fn"):  # Lightning hands them back
-            kwargs.pop(ours, None)
         SeededLoader.__init__(self, range(nodes.numel()), **seeded(kwargs, seed))
         self.use_keys()
 

@@ -1,20 +1,32 @@
 """unbiased(): layers that are right in the mean over sampled batches."""
 
+import inspect
 import warnings
+from functools import cache
 from typing import Any, TypeVar
 
-from torch import nn
-from torch_geometric.nn import ClusterGCNConv, MessagePassing
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import ClusterGCNConv, MeanAggregation, MessagePassing
 
-from gttf_pyg._layers import Cure, cure_of
-from gttf_pyg._sampled import SampledEdgeIndex
-from gttf_pyg._table import REFUSED, Rule, rule_of, trouble_of
+from gttf_pyg._compat import forward_pre_hooks
+from gttf_pyg._propagate import (
+    JoinedPropagate,
+    MatrixPropagate,
+    PatchedPropagate,
+    WeightedPropagate,
+    check_drawn_by,
+    counted,
+)
+from gttf_pyg._sampled import CORRECTED, SampledEdgeIndex
+from gttf_pyg._table import REFUSED, Rule, leaves, rule_of, sums, trouble_of
 from gttf_sampler._check import one_of, shown
 from gttf_sampler.estimate import BiasedLayerWarning
 
 Model = TypeVar("Model", bound=nn.Module)
 
 SCALES = ("sum",)
+EDGE_ARGUMENTS = ("edge_weight", "edge_attr", "edge_type")
 
 
 def unbiased(model: Model, scale: str | None = None) -> Model:
@@ -52,17 +64,17 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
         raise TypeError(f"'model' must be a torch.nn.Module (got {shown(model)})")
     if scale is not None:
         one_of("scale", scale, SCALES)
-    _check(model, scale)
+    _check_layers(model, scale)
     layers = [part for part in model.modules() if isinstance(part, MessagePassing)]
     for layer in layers:
-        cure = cure_of(layer)
-        if cure is None:
-            cure = Cure(None)
-            layer.register_forward_pre_hook(cure.before, with_kwargs=True)
-            layer.register_forward_hook(cure.after, always_call=True)
+        correction = correction_of(layer)
+        if correction is None:
+            correction = DegreeCorrection(None)
+            layer.register_forward_pre_hook(correction.before, with_kwargs=True)
+            layer.register_forward_hook(correction.after, always_call=True)
         if scale is not None:
-            cure.scale = scale
-    known = restart in model._forward_pre_hooks.values()
+            correction.scale = scale
+    known = restart in forward_pre_hooks(model)
     if not (known or isinstance(model, MessagePassing)):
         model.register_forward_pre_hook(restart, with_kwargs=True)
     return model
@@ -75,7 +87,7 @@ def restart(model: nn.Module, args: Any, kwargs: Any) -> None:
             value.sample.step = 0
 
 
-def _check(model: nn.Module, scale: str | None) -> None:
+def _check_layers(model: nn.Module, scale: str | None) -> None:
     """Refuses layers that would be wrong in spite of all; names those that stay so."""
     left: dict[str, str] = {}
     for layer in model.modules():
@@ -115,3 +127,162 @@ def _check_arguments(layer: Any, rule: Rule, kind: str) -> None:
             f"'model' must add self-loops in {kind}, which PyG computes in no other "
             "way (got add_self_loops=False)"
         )
+
+
+class DegreeCorrection:
+    """The forward hooks of one layer; they do nothing unless its edges were sampled.
+
+    While the layer runs, its `propagate` is patched: it estimates the messages of all
+    edges, as the layer's row in the table says. PyG's own hooks of `propagate` would
+    do, but PyG leaves them out under `torch.compile`.
+
+    Args:
+        scale: "sum" multiplies sums of messages by δ / |S|; None leaves them.
+    """
+
+    def __init__(self, scale: str | None) -> None:
+        self.scale = scale
+        CORRECTED.add(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Registers copies and unpickled ones as well."""
+        self.__dict__.update(state)
+        CORRECTED.add(self)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def before(self, layer: Any, args: Any, kwargs: Any) -> Any:
+        """Prepares a layer for edges that were sampled; a forward pre-hook."""
+        named = dict(zip(_parameters(layer.__class__), args, strict=False)) | kwargs
+        edges = named.get("edge_index")
+        rule = rule_of(layer)
+        if not isinstance(edges, SampledEdgeIndex):
+            return self._several(layer, rule, named)
+        if not edges.as_drawn:
+            return None
+        if rule is not None and rule.matrix is not None:
+            _check_draws(layer, edges)
+            _without_attention(layer, named)
+            MatrixPropagate(layer, rule, named)
+            # the layer's own normalisation finds nothing to do
+            named["edge_index"] = edges.plain[:, :0]
+            if named.get("edge_weight") is not None:
+                named["edge_weight"] = named["edge_weight"][:0]
+            return (), named
+        first, count = edges.sample.hop(edges.shape[1])
+        for name in EDGE_ARGUMENTS:
+            value = named.get(name)
+            if isinstance(value, Tensor) and edges.sample.hops is not None:
+                named[name] = value[first : first + count]
+        part = named["edge_index"] = edges.plain[:, first : first + count]
+        if rule is None or not self._concerned(layer, rule, edges):
+            return (), named
+        _check_draws(layer, edges)
+        check_drawn_by(edges)
+        patched = WeightedPropagate(layer, rule, edges, first, part)
+        most = rule.degree(layer)
+        if most is not None:
+            named["edge_index"] = counted(edges, most)
+        if rule.relations:
+            patched.per_type = _per_type(layer, edges, first, named)
+        patched.enter(self.scale)
+        return (), named
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def after(self, layer: Any, args: Any, out: Any) -> None:
+        """Restores `propagate`; a forward hook, called after errors as well."""
+        found = layer.__dict__.get("propagate")
+        if isinstance(found, PatchedPropagate):
+            found.shadows.restore()
+
+    def _concerned(self, layer: Any, rule: Rule, edges: SampledEdgeIndex) -> bool:
+        """True if messages must be weighed; else they are right as they are."""
+        explained = layer.explain and edges.sample.hops is not None
+        return bool(
+            (self.scale == "sum" and sums(layer))
+            or rule.loops(layer) is not None
+            or rule.degree(layer) is not None
+            or rule.relations
+            or edges.sample.drawn_by is not None
+            or "symnorm" in getattr(layer, "aggregators", ())
+            or hasattr(layer.aggr_module, "scaler")
+            or explained
+        )
+
+    def _several(self, layer: Any, rule: Rule | None, named: dict[str, Any]) -> None:
+        """Prepares a layer for edges in several tensors, if some were sampled."""
+        given = [*named.values()]
+        for value in named.values():
+            given += value.values() if isinstance(value, dict) else ()
+        drawn = [edges for edges in given if isinstance(edges, SampledEdgeIndex)]
+        for edges in drawn:
+            if edges.sample.drawn_by is not None:
+                raise ValueError(
+                    f"'weight_attr' must be None for {type(layer).__name__}, which "
+                    "takes several tensors of edges (got "
+                    f"{edges.sample.drawn_by!r}); draw uniformly"
+                )
+        if rule is not None and rule.joined and drawn:
+            for edges in drawn:
+                _check_draws(layer, edges)
+            relations = named["edge_index_dict"].values()
+            if all(isinstance(edges, SampledEdgeIndex) for edges in relations):
+                JoinedPropagate(layer, [*relations])
+
+
+def correction_of(layer: Any) -> DegreeCorrection | None:
+    """The hooks that `unbiased` has given a layer, or None."""
+    owners = (getattr(hook, "__self__", None) for hook in forward_pre_hooks(layer))
+    return next(
+        (owner for owner in owners if isinstance(owner, DegreeCorrection)), None
+    )
+
+
+@cache
+def _parameters(kind: Any) -> list[str]:
+    """The names of what a layer's `forward` takes."""
+    return list(inspect.signature(kind.forward).parameters)[1:]
+
+
+def _check_draws(layer: Any, edges: SampledEdgeIndex) -> None:
+    """Refuses draws from which there is no unbiased estimate."""
+    sample = edges.sample
+    if sample.refusal is not None:
+        raise ValueError(sample.refusal)
+    flow = "source_to_target" if sample.receiver == 1 else "target_to_source"
+    if layer.flow != flow:
+        raise ValueError(
+            f"'flow' must be {flow!r}, the way neighbours were drawn (got a "
+            f"{type(layer).__name__} with {layer.flow!r})"
+        )
+
+
+def _without_attention(layer: Any, named: dict[str, Any]) -> None:
+    """Refuses to return the weights of edges that the layer does not see."""
+    if named.get("return_attention_weights") is not None:
+        raise ValueError(
+            "'return_attention_weights' must be None in an unbiased "
+            f"{type(layer).__name__} on a sampled batch (got a bool); ask for it on "
+            "the whole graph"
+        )
+
+
+def _per_type(
+    layer: Any, edges: SampledEdgeIndex, first: int, named: dict[str, Any]
+) -> Tensor | None:
+    """[n, types]: what a layer that averages over each type divides by, or None."""
+    kind, sample = named.get("edge_type"), edges.sample
+    if layer.num_relations > 1 and sample.drawn_by is not None:
+        raise ValueError(
+            f"'weight_attr' must be None for {type(layer).__name__}, which takes its "
+            f"edges by type (got {sample.drawn_by!r}); draw uniformly"
+        )
+    averages = any(isinstance(part, MeanAggregation) for part in leaves(layer))
+    if not averages or not isinstance(kind, Tensor):
+        return None
+    found = sample.of_types(kind, first, layer.num_relations)
+    if found is None:
+        raise ValueError(
+            "'edge_type' must be an attribute of the loader's data, which knows it for "
+            f"all edges (got other types; there are {sample.types})"
+        )
+    return found

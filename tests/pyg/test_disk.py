@@ -9,9 +9,9 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import SamplerOutput
 
 from gttf_pyg import FileStore, GTTFLinkLoader, GTTFLoader
-from gttf_pyg._filter import _Wanted, join
+from gttf_pyg._batch import join
+from gttf_pyg._features import RowGather, Rows, is_source, sized
 from gttf_pyg._partitioned import as_stores
-from gttf_pyg._sources import is_source, sized
 from gttf_sampler import CompactAdj, FeatureFile
 from gttf_sampler.distributed import PartitionedGraph, partition
 from gttf_sampler.features import RowSource, most_sampled
@@ -255,8 +255,8 @@ def test_ids_are_copied_once_for_all_columns():
             return self
 
     ids, told = torch.tensor([2, 0]).as_subclass(Ids), {}
-    wanted = _Wanted(Uploads(), None, False)
-    wanted.there = [(torch.eye(3), ids, (told, name)) for name in "xyz"]
+    wanted = RowGather(None, Uploads(), None, False)
+    wanted.there = [Rows(torch.eye(3), ids, told, name) for name in "xyz"]
     wanted.gather()
     assert len(copied) == 1
     assert len(uploaded) == len(told) == 3

@@ -1,4 +1,4 @@
-"""What the whole graph knows of its nodes, and a batch does not: degrees and loops."""
+"""FullGraph: degrees, loops and edge types of the graph that batches come from."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gttf_pyg._attached import row_chunks
+from gttf_pyg._rows import row_chunks
 from gttf_sampler import CompactAdj
 
-# What there is to ask for, per node and per name of edge weights; None counts edges.
+# Sums per node, of the edge weights of some name; the name None counts edges.
 RECEIVED = "received"  # the sum over the edges that arrive, loops among them
 SENT = "sent"  # the sum over the edges that leave, loops among them
 LOOPS = "loops"  # the sum over the loops
@@ -17,27 +17,28 @@ KEPT = "kept"  # of the loops, the one that PyG's `add_remaining_self_loops` kee
 KINDS = (RECEIVED, SENT, LOOPS, KEPT)
 
 
-class Whole:
+class FullGraph:
     """One relation of the graph that batches come from.
 
     What takes a pass over all edges is made when it is asked for, and kept.
 
     Args:
         adj: its rows: for every node, the edges that it may draw.
-        columns: the edge weights of the data by name, in the data's order of edges.
+        columns: the edge attributes [m] of the data by name, in its order of edges.
         one_type: whether both ends of an edge are of the same node type.
-        types: the columns of the data that may be types of edges, integers.
+
+    Attributes:
+        weights: the names of the columns that may be weights, floats.
+        types: the names of the columns that may be types of edges, integers.
     """
 
     def __init__(
-        self,
-        adj: CompactAdj,
-        columns: Mapping[str, Tensor],
-        one_type: bool,
-        types: Mapping[str, Tensor] | None = None,
+        self, adj: CompactAdj, columns: Mapping[str, Tensor], one_type: bool
     ) -> None:
         self.adj, self.columns, self.one_type = adj, columns, one_type
-        self.types = {} if types is None else types
+        real = {name: x.is_floating_point() for name, x in columns.items()}
+        self.weights = [name for name, is_real in real.items() if is_real]
+        self.types = [name for name, is_real in real.items() if not is_real]
         self._made: dict[Any, Any] = {}
 
     def of(self, kind: str, name: str | None, node: Tensor) -> Any:
@@ -76,12 +77,12 @@ class Whole:
 
     def _num_types(self, name: str) -> int:
         """One more than the largest type."""
-        column = self.types[name]
+        column = self.columns[name]
         return int(column.max()) + 1 if column.numel() else 1
 
     def _typed(self, name: str) -> tuple[Tensor, Tensor]:
         """The pairs of (row, type) that there are, sorted, and the edges of each."""
-        adj, column, width = self.adj, self.types[name], self._num_types(name)
+        adj, column, width = self.adj, self.columns[name], self._num_types(name)
         found = []
         for part, row in row_chunks(adj):
             ids = None if adj.edge_id is None else adj.edge_id[part].long()
@@ -92,14 +93,14 @@ class Whole:
         return keys, number
 
     def all_positive(self, name: str) -> bool:
-        """Whether every edge has a weight above zero."""
+        """True if every edge has a weight above zero."""
         found = self._once(
             ("positive", name), lambda name: bool((self.columns[name] > 0).all())
         )
         return bool(found)
 
     def _once(self, key: Any, make: Any) -> Any:
-        """What `make` says of the name in `key`, made the first time."""
+        """The result of `make` for the name in `key`, computed once."""
         if key not in self._made:
             self._made[key] = make(key[1])
         return self._made[key]

@@ -41,6 +41,8 @@ def of_batch(
             if time.dtype not in known:
                 known[time.dtype] = timed.law(adj)
             _, _, _, latest, before, last, _ = known[time.dtype]
-            law = law._replace(time=time, latest=latest, before=before, last=last)
+            law = law._replace(
+                time=time, time_max=latest, time_min=before, most_recent=last
+            )
         found.append(law)
     return found

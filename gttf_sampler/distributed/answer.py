@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
-from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation
+from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Relation
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.bias.base import LawBias
 from gttf_sampler.distributed.part import LocalRows, Part
@@ -129,17 +129,17 @@ def _check_law(
     """Refuses a law of another process whose arrays do not fit rows and trees."""
     if law.time is not None and here.adj.edge_time is None:
         raise ValueError("times must be asked of edges that have some")
-    if law.mass is not None and here.adj.edge_weight is None:
+    if law.cumulative_weight is not None and here.adj.edge_weight is None:
         raise ValueError("weights must be asked of edges that have some")
-    if law.hidden is not None and law.hidden.dtype != torch.int64:
-        raise ValueError(f"hidden edges must be int64 (got {law.hidden.dtype})")
-    _check.law(Law(hidden=law.hidden), edges, 0)
-    if (law.time is None) != (law.latest is None):
+    if law.excluded_edges is not None and law.excluded_edges.dtype != torch.int64:
+        raise ValueError(f"hidden edges must be int64 (got {law.excluded_edges.dtype})")
+    _check.law(Law(excluded_edges=law.excluded_edges), edges, 0)
+    if (law.time is None) != (law.time_max is None):
         raise ValueError("times must be given where edges are drawn by time")
-    if law.latest is not None:
-        trees = law.latest.numel()
-        if law.before is not None and law.before.numel() != trees:
-            raise ValueError(f"times must be {trees} (got {law.before.numel()})")
+    if law.time_max is not None:
+        trees = law.time_max.numel()
+        if law.time_min is not None and law.time_min.numel() != trees:
+            raise ValueError(f"times must be {trees} (got {law.time_min.numel()})")
         need_ids("trees", root, 0, trees, node.numel())
 
 
@@ -205,14 +205,16 @@ def _own_law(here: LocalRows, law: Law) -> Law:
     if law == UNIFORM:
         return UNIFORM
     own = law
-    if law.mass is not None:
+    if law.cumulative_weight is not None:
         gaps = tables.has_gaps(here.adj)
-        own = own._replace(mass=tables.weight_table(here.adj), gaps=gaps)
+        own = own._replace(
+            cumulative_weight=tables.weight_table(here.adj), has_zero_weight=gaps
+        )
     if law.time is not None:
         own = own._replace(time=tables.sorted_time(here.adj))
-    if law.hidden is not None:
-        hidden = here.local_positions(law.hidden)
-        own = own._replace(hidden=hidden if hidden.numel() else None)
+    if law.excluded_edges is not None:
+        hidden = here.local_positions(law.excluded_edges)
+        own = own._replace(excluded_edges=hidden if hidden.numel() else None)
     return own
 
 
@@ -221,7 +223,7 @@ def _by_reference(
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Count, edge and node of one relation, as `rooted.hops` draws them."""
     relation, law = plan.relations[number], batch.laws[number]
-    here, (fanout,) = walkers[relation.to], relation.fanouts
+    here, (fanout,) = walkers[relation.dst_type], relation.fanouts
     if fanout == 0 or here.row.numel() == 0:
         return None
     total = int(relation.adj.row_range(here.row)[1].sum()) if fanout < 0 else 0

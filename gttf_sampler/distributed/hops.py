@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gttf_sampler import random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Rooted
+from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Rooted
 from gttf_sampler._backends.scratch import NodeTable
 from gttf_sampler.distributed.answer import Drawn
 from gttf_sampler.distributed.reached import Reached
@@ -73,7 +73,7 @@ def sample_hops(graph: PartitionedGraph, plan: Plan, batch: Batch) -> Rooted:
     edges: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in plan.relations]
     with ExitStack() as stack:
         tables: Sequence[NodeTable | None] = [None] * len(plan.sizes)
-        if not batch.apart:
+        if not batch.disjoint:
             tables = stack.enter_context(plan.borrow_tables())
         nodes = [Reached(plan, batch, kind, table) for kind, table in enumerate(tables)]
         for hop in range(plan.depth):
@@ -85,7 +85,7 @@ def sample_hops(graph: PartitionedGraph, plan: Plan, batch: Batch) -> Rooted:
     )
     return Rooted(
         node=[some.node for some in nodes],
-        root=[some.root for some in nodes] if batch.apart else None,
+        root=[some.root for some in nodes] if batch.disjoint else None,
         row=row,
         col=col,
         edge=edge,
@@ -109,13 +109,17 @@ def _sample_hop(
     none = torch.empty(0, dtype=torch.int64)
     frontiers = [some.frontier() for some in nodes]
     for kind, some in enumerate(nodes):
-        own = [n for n, relation in enumerate(plan.relations) if relation.by == kind]
+        own = [
+            n for n, relation in enumerate(plan.relations) if relation.src_type == kind
+        ]
         reached = torch.cat([draws[n].node for n in own] or [none])
         trees = reached
-        if batch.apart:
+        if batch.disjoint:
             trees = torch.cat(
                 [
-                    frontiers[plan.relations[n].to][2].repeat_interleave(draws[n].size)
+                    frontiers[plan.relations[n].dst_type][2].repeat_interleave(
+                        draws[n].size
+                    )
                     for n in own
                 ]
                 or [reached]
@@ -124,7 +128,7 @@ def _sample_hop(
         parts = local.split([draws[n].node.numel() for n in own])
         numbered.update(zip(own, parts, strict=True))
     for number, (relation, draw) in enumerate(zip(plan.relations, draws, strict=True)):
-        first, width = frontiers[relation.to][0], draw.size.numel()
+        first, width = frontiers[relation.dst_type][0], draw.size.numel()
         walker = torch.arange(first, first + width)
         to = walker.repeat_interleave(draw.size, output_size=draw.edge.numel())
         edges[number].append((numbered[number], to, draw.edge))
@@ -148,19 +152,21 @@ def _ask(
     ids = [r.split(f[1]) for r, f in zip(routes, frontiers, strict=True)]
     none = torch.empty(0, dtype=torch.int64)
     roots: list[Sequence[Tensor]] = [[none] * exchange.size for _ in nodes]
-    if batch.apart:
+    if batch.disjoint:
         roots = [r.split(f[2]) for r, f in zip(routes, frontiers, strict=True)]
     wanted = [
-        Wanted(graph.number(relation.adj), relation.to, relation.fanouts[hop], law)
+        Wanted(
+            graph.number(relation.adj), relation.dst_type, relation.fanouts[hop], law
+        )
         for relation, law in zip(plan.relations, _laws(batch), strict=True)
     ]
     asks = {
-        relation.to
+        relation.dst_type
         for relation, want in zip(plan.relations, wanted, strict=True)
         if want.relation != NOBODY and want.fanout
     }
     key = random.fold(batch.key, hop)
-    how = key, plan.replace, batch.apart, batch.original, kinds
+    how = key, plan.replace, batch.disjoint, batch.original_edge_ids, kinds
     requests = {
         rank: Request(
             *how, [each[rank] for each in ids], [each[rank] for each in roots], wanted

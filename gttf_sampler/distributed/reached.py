@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends.plan import Batch, Plan
+from gttf_sampler._backends.record import Batch, Plan
 from gttf_sampler._backends.scratch import NodeTable, relabel
 from gttf_sampler.backend import fast_backend
 

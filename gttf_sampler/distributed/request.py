@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends.plan import Law
+from gttf_sampler._backends.record import Law
 from gttf_sampler.distributed.wire import narrow
 from gttf_sampler.random import WORD, Key
 
@@ -59,7 +59,9 @@ class Request(NamedTuple):
     def needs_tables(self) -> bool:
         """Whether it is drawn by tables that are made of the rows."""
         laws = [want.law for want in self.wanted]
-        return any(law.mass is not None or law.time is not None for law in laws)
+        return any(
+            law.cumulative_weight is not None or law.time is not None for law in laws
+        )
 
     def arrays(self, sizes: list[int]) -> list[Tensor]:
         """The request as a message; `sizes` are the numbers of nodes of all types."""
@@ -81,9 +83,13 @@ class Request(NamedTuple):
             ids = narrow(nodes, sizes[kind])
             facts += [kind, place(ids), place(narrow(roots, 1))]
         for relation, where, fanout, law in self.wanted:
-            flags = WEIGHTED * (law.mass is not None) + LAST * law.last
+            flags = (
+                WEIGHTED * (law.cumulative_weight is not None) + LAST * law.most_recent
+            )
             flags += TIMED * (law.time is not None)
-            bounds = [place(x) for x in (law.latest, law.before, law.hidden)]
+            bounds = [
+                place(x) for x in (law.time_max, law.time_min, law.excluded_edges)
+            ]
             facts += [relation, where, fanout, flags, *bounds]
         return [torch.tensor(facts), *arrays]
 
@@ -118,12 +124,12 @@ class Request(NamedTuple):
             relation, where, fanout, flags = (next(facts) for _ in range(4))
             latest, before, hidden = (array(next(facts)) for _ in range(3))
             law = Law(
-                mass=there if flags & WEIGHTED else None,
+                cumulative_weight=there if flags & WEIGHTED else None,
                 time=there if flags & TIMED else None,
-                latest=latest,
-                before=before,
-                last=bool(flags & LAST),
-                hidden=hidden,
+                time_max=latest,
+                time_min=before,
+                most_recent=bool(flags & LAST),
+                excluded_edges=hidden,
             )
             wanted.append(Wanted(relation, where, fanout, law))
         how = bool(replace), bool(apart), bool(original)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import Law
+from gttf_sampler._backends.record import Law
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.random import Key
 
@@ -110,17 +110,17 @@ def draw_edges(
 def draw_by_law(walkers: Walkers, law: Law, fanout: int, replace: bool) -> Tensor:
     """Draws from the admitted part of every row: O(log δ) per walker and per draw."""
     start, count = admitted(walkers, law)
-    own = None if law.hidden is None else law.hidden.to(start.device)
+    own = None if law.excluded_edges is None else law.excluded_edges.to(start.device)
     if own is not None:  # rows as they would stand if hidden edges were gone
         low, high = (torch.searchsorted(own, end) for end in (start, start + count))
         start, count = start - low, count - (high - low)
-    if law.last:
+    if law.most_recent:
         skipped = (count - fanout).clamp_(min=0)
         start, count = start + skipped, count - skipped
-    if law.mass is not None:
-        whole = law.time is None and not law.last
+    if law.cumulative_weight is not None:
+        whole = law.time is None and not law.most_recent
         rest = start, count, fanout, replace, whole
-        return _draw_within_weighted(walkers, law.mass, *rest)
+        return _draw_within_weighted(walkers, law.cumulative_weight, *rest)
     kept = draw_within(walkers, start, count, fanout, replace)
     if own is None:
         return kept
@@ -134,13 +134,13 @@ def admitted(walkers: Walkers, law: Law) -> tuple[Tensor, Tensor]:
     """Start and length [w] of the part of every row that the times admit."""
     adj = walkers.adj
     start, count = adj.row_range(walkers.node)
-    if law.time is None or law.latest is None:
+    if law.time is None or law.time_max is None:
         return start, count
     longest = adj.max_degree
-    latest = ops.take(law.latest.to(start.device), walkers.root)
+    latest = ops.take(law.time_max.to(start.device), walkers.root)
     stop = ops.upper_bound(law.time, start, start + count, latest, longest)
-    if law.before is not None:
-        before = ops.take(law.before.to(start.device), walkers.root)
+    if law.time_min is not None:
+        before = ops.take(law.time_min.to(start.device), walkers.root)
         start = ops.upper_bound(law.time, start, stop, before, longest)
     return start, stop - start
 

@@ -169,11 +169,11 @@ def _draw_at_once(
         if levels is not None:
             return levels
     law = bias.law(adj) if bias.draws_by_law else None
-    if law is None or law.mass is None:
+    if law is None or law.cumulative_weight is None:
         return None
-    if law.time is not None or law.hidden is not None:
+    if law.time is not None or law.excluded_edges is not None:
         return None
-    rows = adj.rowptr, adj.col, law.mass
+    rows = adj.rowptr, adj.col, law.cumulative_weight
     return ops.forest_by_mass(*rows, seeds, fanouts, replace, key, stays)
 
 

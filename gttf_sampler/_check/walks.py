@@ -147,20 +147,24 @@ def law(value: Any, edges: int, trees: int) -> None:
     Compiled code reads them by their addresses. On accelerators, where it does not,
     nobody waits for an answer.
     """
-    sizes = {"time": edges, "latest": trees, "before": trees}
+    sizes = {"time": edges, "time_max": trees, "time_min": trees}
     for name, size in sizes.items():
         array = getattr(value, name)
         if array is not None:
             of = "edge" if name == "time" else "seed"
             length(f"law.{name}", dense(f"law.{name}", array), size, of)
-    if (value.time is None) != (value.latest is None):
-        fail("law.latest", "must be given where 'law.time' is, and only there", value)
-    if value.hidden is None:
+    if (value.time is None) != (value.time_max is None):
+        fail("law.time_max", "must be given where 'law.time' is, and only there", value)
+    if value.excluded_edges is None:
         return
-    hidden = integers("law.hidden", value.hidden)
-    if hidden.numel() and value.mass is not None:
-        fail("law.hidden", "must not be given beside 'law.mass'", hidden)
+    hidden = integers("law.excluded_edges", value.excluded_edges)
+    if hidden.numel() and value.cumulative_weight is not None:
+        fail(
+            "law.excluded_edges",
+            "must not be given beside 'law.cumulative_weight'",
+            hidden,
+        )
     if hidden.device.type == "cpu":
-        within("law.hidden", hidden, edges, "edges")
+        within("law.excluded_edges", hidden, edges, "edges")
         if not bool((hidden[1:] > hidden[:-1]).all()):
-            fail("law.hidden", "must ascend", hidden, "sort it")
+            fail("law.excluded_edges", "must ascend", hidden, "sort it")

@@ -4,7 +4,7 @@ Each is a BiasFn, so that any two can be multiplied (`a * b`, also with a plain
 function); those with a law are fast on their own, see `Bias.law`.
 """
 
-from gttf_sampler._backends.plan import UNIFORM, Law
+from gttf_sampler._backends.record import UNIFORM, Law
 from gttf_sampler.bias.base import Bias, ProductBias
 from gttf_sampler.bias.exclude import ExcludeBias
 from gttf_sampler.bias.fraction import FractionBias

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import Law
+from gttf_sampler._backends.record import Law
 from gttf_sampler.draw import (
     BiasFn,
     Neighborhood,
@@ -174,17 +174,19 @@ class LawBias(Bias):
         """The mass of what is admitted, zero for the rest."""
         law, edge, walker = self.own, neighborhood.edge, neighborhood.walker
         weight = torch.ones_like(edge)
-        if law.mass is not None:
+        if law.cumulative_weight is not None:
             first = ops.take(neighborhood.adj.rowptr, ops.take(node, walker))
-            before = ops.take_or_none(law.mass, (edge - 1).where(edge > first, -1))
-            weight = ops.take(law.mass, edge) - before.clamp_(min=0)
-        if law.time is not None and law.latest is not None:
+            before = ops.take_or_none(
+                law.cumulative_weight, (edge - 1).where(edge > first, -1)
+            )
+            weight = ops.take(law.cumulative_weight, edge) - before.clamp_(min=0)
+        if law.time is not None and law.time_max is not None:
             time, root = ops.take(law.time, edge), ops.take(neighborhood.root, walker)
-            weight = weight.where(time <= ops.take(law.latest, root), 0)
-            if law.before is not None:
-                weight = weight.where(time > ops.take(law.before, root), 0)
-        if law.hidden is not None:
-            weight = weight.where(~torch.isin(edge, law.hidden), 0)
+            weight = weight.where(time <= ops.take(law.time_max, root), 0)
+            if law.time_min is not None:
+                weight = weight.where(time > ops.take(law.time_min, root), 0)
+        if law.excluded_edges is not None:
+            weight = weight.where(~torch.isin(edge, law.excluded_edges), 0)
         return weight
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.plan import Law
+from gttf_sampler._backends.record import Law
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import Neighborhood
 from gttf_sampler.graph.compact import CompactAdj
@@ -51,7 +51,7 @@ class ExcludeBias(Bias):
 
     def law(self, adj: CompactAdj) -> Law:
         """The edges that are not there; they are stepped over in O(log k)."""
-        return Law(hidden=self.edge)
+        return Law(excluded_edges=self.edge)
 
     def __repr__(self) -> str:
         """How much it hides."""

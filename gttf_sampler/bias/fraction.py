@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import UNIFORM
+from gttf_sampler._backends.record import UNIFORM
 from gttf_sampler.bias.base import TRAITS, Bias, as_bias
 from gttf_sampler.draw import BiasFn, Neighborhood, Walkers, draw_by_law
 from gttf_sampler.graph.compact import CompactAdj

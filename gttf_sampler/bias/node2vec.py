@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import Law
+from gttf_sampler._backends.record import Law
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import (
     Neighborhood,
@@ -152,7 +152,7 @@ class Node2VecBias(Bias):
     def _first(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Steps from the seeds, which have nothing behind them."""
         table = tables.weight_table(walkers.adj) if self.needs_weights else None
-        return draw_by_law(walkers, Law(mass=table), fanout, replace)
+        return draw_by_law(walkers, Law(cumulative_weight=table), fanout, replace)
 
     def _alpha(self) -> tuple[float, float, float]:
         """The weight of the way back, of a common neighbour, of the rest."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import Law
+from gttf_sampler._backends.record import Law
 from gttf_sampler._backends.scratch import relabel
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import Neighborhood, Walkers, draw_within
@@ -43,7 +43,10 @@ class EdgeWeightBias(Bias):
 
     def law(self, adj: CompactAdj) -> Law:
         """The graph's table of cumulative weights, which is searched in O(log δ)."""
-        return Law(mass=tables.weight_table(adj), gaps=tables.has_gaps(adj))
+        return Law(
+            cumulative_weight=tables.weight_table(adj),
+            has_zero_weight=tables.has_gaps(adj),
+        )
 
     def __repr__(self) -> str:
         """The call that makes it."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import UNIFORM
+from gttf_sampler._backends.record import UNIFORM
 from gttf_sampler.bias.base import TRAITS, Bias, as_bias
 from gttf_sampler.draw import BiasFn, Neighborhood, Walkers, admitted, neighborhood
 from gttf_sampler.graph.compact import CompactAdj
@@ -75,13 +75,15 @@ class StratifiedBias(Bias):
             _check.fail("replace", rule, replace)
         word = spread(walkers.stream, fanout, self.systematic)
         law = UNIFORM if self.bias is None else self.bias.law(walkers.adj)
-        if law is not None and law.hidden is None:
+        if law is not None and law.excluded_edges is None:
             start, count = admitted(walkers, law)
-            if law.mass is None:
+            if law.cumulative_weight is None:
                 offset = random.below(word, count[:, None])
                 return offset.add_(start[:, None]).masked_fill_(count[:, None] == 0, -1)
             if law.time is None:
-                return _aim(word, law.mass, start, start + count, walkers.adj)
+                return _aim(
+                    word, law.cumulative_weight, start, start + count, walkers.adj
+                )
         hood = neighborhood(walkers)
         table = ops.weight_table(self(walkers.path, walkers.node, hood), hood.ptr)
         place = _aim(word, table, hood.ptr[:-1], hood.ptr[1:], walkers.adj)

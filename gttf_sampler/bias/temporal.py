@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import Law
+from gttf_sampler._backends.record import Law
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import Neighborhood
 from gttf_sampler.graph import tables
@@ -84,10 +84,18 @@ class TemporalBias(Bias):
         """The range of times of every seed, found in O(log δ)."""
         time = tables.sorted_time(adj)
         latest, before = self._bounds(time)
-        law = Law(time=time, latest=latest, before=before, last=self.strategy == "last")
+        law = Law(
+            time=time,
+            time_max=latest,
+            time_min=before,
+            most_recent=self.strategy == "last",
+        )
         if not self.needs_weights:
             return law
-        return law._replace(mass=tables.weight_table(adj), gaps=tables.has_gaps(adj))
+        return law._replace(
+            cumulative_weight=tables.weight_table(adj),
+            has_zero_weight=tables.has_gaps(adj),
+        )
 
     def _bounds(self, time: Tensor) -> tuple[Tensor, Tensor | None]:
         """Per seed the latest admitted time, and the latest that is too old, if any.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
+from gttf_sampler._backends.record import Batch, Law, Plan, Rooted
 from gttf_sampler._backends.scratch import ScratchPool
 from gttf_sampler.distributed.hops import sample_hops
 from gttf_sampler.distributed.query import edges_between
@@ -126,12 +126,15 @@ class PartitionedAdj(RemoteRows):
             )
             cure = "open the whole graph as a CompactAdj"
             _check.fail("bias", rule, bias, cure)
-        if law.mass is not None and law.mass is not tables.weight_table(self.local):
+        if (
+            law.cumulative_weight is not None
+            and law.cumulative_weight is not tables.weight_table(self.local)
+        ):
             rule = "must be that of EdgeWeightBias().law(adj) on a partitioned graph"
-            _check.fail("law.mass", rule, law.mass)
+            _check.fail("law.cumulative_weight", rule, law.cumulative_weight)
         if trees is not None:
-            _check.law(law._replace(hidden=None), self.local.num_edges, trees)
-            _check.law(Law(hidden=law.hidden), self.num_edges, trees)
+            _check.law(law._replace(excluded_edges=None), self.local.num_edges, trees)
+            _check.law(Law(excluded_edges=law.excluded_edges), self.num_edges, trees)
         return law
 
     def sample(self, plan: Plan, batch: Batch) -> Rooted:
@@ -151,8 +154,11 @@ class PartitionedAdj(RemoteRows):
         weighted = False
         if bias is not None:
             law = self.told_as_data(bias)
-            weighted = law.mass is not None
-            if law != Law(mass=law.mass, gaps=law.gaps):
+            weighted = law.cumulative_weight is not None
+            if law != Law(
+                cumulative_weight=law.cumulative_weight,
+                has_zero_weight=law.has_zero_weight,
+            ):
                 rule = "must be None or EdgeWeightBias() in 'traverse' on this graph"
                 _check.fail("bias", rule, bias, "'sample_rooted' takes it")
         how = weighted, replace, key, stays

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.plan import Plan
+from gttf_sampler._backends.record import Plan
 from gttf_sampler.distributed.adj import PartitionedAdj
 from gttf_sampler.distributed.exchange import Exchange, rendezvous
 from gttf_sampler.distributed.features import PartitionedFeatures
@@ -163,8 +163,8 @@ class PartitionedGraph:
         for relation in plan.relations:
             if self.number(relation.adj) != NOBODY:
                 by, _, to = relation.adj.edge_type  # type: ignore[attr-defined]
-                found[relation.by] = self._kinds[by]
-                found[relation.to] = self._kinds[to]
+                found[relation.src_type] = self._kinds[by]
+                found[relation.dst_type] = self._kinds[to]
         return found
 
     def row_type(self, relation: int) -> int:

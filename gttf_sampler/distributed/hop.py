@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
-from gttf_sampler._backends.plan import UNIFORM, Batch, Law, Plan, Relation
+from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Relation
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.bias.base import LawBias
 from gttf_sampler.distributed.messages import narrow, need, need_ids
@@ -26,7 +26,10 @@ from gttf_sampler.rooted.hop import draw_relation
 CPU = torch.device("cpu")
 NOBODY = -1  # stands for a relation, a node type or an array that there is none of
 FACTS = 6  # numbers that a message begins with
-HELD = ("mass", "time")  # of a law: tables that the holder of the rows has of these
+HELD = (
+    "cumulative_weight",
+    "time",
+)  # of a law: tables that the holder of the rows has of these
 
 
 class Drawn(NamedTuple):
@@ -306,17 +309,17 @@ def _check_law(law: Law, here: LocalRows, node: Tensor, root: Tensor) -> None:
     """Refuses a law of another process whose arrays do not fit rows and trees."""
     if law.time is not None and here.adj.edge_time is None:
         raise ValueError("times must be asked of edges that have some")
-    if law.mass is not None and here.adj.edge_weight is None:
+    if law.cumulative_weight is not None and here.adj.edge_weight is None:
         raise ValueError("weights must be asked of edges that have some")
-    if law.hidden is not None and law.hidden.dtype != torch.int64:
-        raise ValueError(f"hidden edges must be int64 (got {law.hidden.dtype})")
-    _check.law(Law(hidden=law.hidden), here.whole_edges, 0)
-    if (law.time is None) != (law.latest is None):
+    if law.excluded_edges is not None and law.excluded_edges.dtype != torch.int64:
+        raise ValueError(f"hidden edges must be int64 (got {law.excluded_edges.dtype})")
+    _check.law(Law(excluded_edges=law.excluded_edges), here.whole_edges, 0)
+    if (law.time is None) != (law.time_max is None):
         raise ValueError("times must be given where edges are drawn by time")
-    if law.latest is not None:
-        trees = law.latest.numel()
-        if law.before is not None and law.before.numel() != trees:
-            raise ValueError(f"times must be {trees} (got {law.before.numel()})")
+    if law.time_max is not None:
+        trees = law.time_max.numel()
+        if law.time_min is not None and law.time_min.numel() != trees:
+            raise ValueError(f"times must be {trees} (got {law.time_min.numel()})")
         need_ids("trees", root, 0, trees, node.numel())
 
 
@@ -324,15 +327,17 @@ def _own_law(here: LocalRows, law: Law) -> Law:
     """A law with the masses and times of these rows, and local hidden edges."""
     if law == UNIFORM:
         return UNIFORM
-    own = law._replace(gaps=False)
-    if law.mass is not None:
+    own = law._replace(has_zero_weight=False)
+    if law.cumulative_weight is not None:
         gaps = tables.has_gaps(here.adj)
-        own = own._replace(mass=tables.weight_table(here.adj), gaps=gaps)
+        own = own._replace(
+            cumulative_weight=tables.weight_table(here.adj), has_zero_weight=gaps
+        )
     if law.time is not None:
         own = own._replace(time=tables.sorted_time(here.adj))
-    if law.hidden is not None:
-        hidden = here.local_positions(law.hidden)
-        own = own._replace(hidden=hidden if hidden.numel() else None)
+    if law.excluded_edges is not None:
+        hidden = here.local_positions(law.excluded_edges)
+        own = own._replace(excluded_edges=hidden if hidden.numel() else None)
     return own
 
 
@@ -341,7 +346,7 @@ def _by_reference(
 ) -> Drawn | None:
     """The draw of one relation, as `rooted.hops` makes it."""
     relation, law = plan.relations[number], batch.laws[number]
-    here, (fanout,) = walkers[relation.to], relation.fanouts
+    here, (fanout,) = walkers[relation.dst_type], relation.fanouts
     if fanout == 0 or here.row.numel() == 0:
         return None
     total = int(relation.adj.row_range(here.row)[1].sum()) if fanout < 0 else 0

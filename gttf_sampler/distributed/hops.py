@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import random
-from gttf_sampler._backends.plan import UNIFORM, Batch, Plan, Rooted
+from gttf_sampler._backends.record import UNIFORM, Batch, Plan, Rooted
 from gttf_sampler._backends.scratch import NodeTable, relabel
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.distributed.hop import NOBODY, Drawn, HopQuery, Wanted
@@ -107,7 +107,7 @@ def sample_hops(graph: PartitionedGraph, plan: Plan, batch: Batch) -> Rooted:
     edges: list[list[_Edges]] = [[] for _ in plan.relations]
     with ExitStack() as stack:
         tables: Sequence[NodeTable | None] = [None] * len(plan.sizes)
-        if not batch.apart:
+        if not batch.disjoint:
             tables = stack.enter_context(plan.borrow_tables())
         nodes = [NodeIds(plan, batch, kind, table) for kind, table in enumerate(tables)]
         for hop in range(plan.depth):
@@ -122,7 +122,7 @@ def sample_hops(graph: PartitionedGraph, plan: Plan, batch: Batch) -> Rooted:
     )
     return Rooted(
         node=[ids.node for ids in nodes],
-        root=[ids.root for ids in nodes] if batch.apart else None,
+        root=[ids.root for ids in nodes] if batch.disjoint else None,
         row=row,
         col=col,
         edge=edge,
@@ -139,12 +139,14 @@ def _relabel(
     draws: list[Drawn],
 ) -> list[_Edges]:
     """The edges of a hop by local ids, with those of the nodes that are new."""
-    walkers = [frontiers[relation.to] for relation in plan.relations]
+    walkers = [frontiers[relation.dst_type] for relation in plan.relations]
     local: dict[int, Tensor] = {}
     for kind, ids in enumerate(nodes):
-        own = [n for n, relation in enumerate(plan.relations) if relation.by == kind]
+        own = [
+            n for n, relation in enumerate(plan.relations) if relation.src_type == kind
+        ]
         reached = trees = torch.cat([NONE, *(draws[n].node for n in own)])
-        if batch.apart:
+        if batch.disjoint:
             roots = (walkers[n].root.repeat_interleave(draws[n].size) for n in own)
             trees = torch.cat([NONE, *roots])
         sizes = [draws[n].node.numel() for n in own]
@@ -174,11 +176,13 @@ def _draw(
     pairs = list(zip(routes, frontiers, strict=True))
     nodes = [route.split(here.node) for route, here in pairs]
     roots: list[Sequence[Tensor]] = [[NONE for _ in ranks] for _ in pairs]
-    if batch.apart:
+    if batch.disjoint:
         roots = [route.split(here.root) for route, here in pairs]
     laws = (UNIFORM if law is None else law for law in batch.laws)
     wanted = [
-        Wanted(graph.number(relation.adj), relation.to, relation.fanouts[hop], law)
+        Wanted(
+            graph.number(relation.adj), relation.dst_type, relation.fanouts[hop], law
+        )
         for relation, law in zip(plan.relations, laws, strict=True)
     ]
     asked = {w.nodes for w in wanted if w.relation != NOBODY and w.fanout}
@@ -187,8 +191,8 @@ def _draw(
         rank: HopQuery(
             key=key,
             replace=plan.replace,
-            disjoint=batch.apart,
-            original=batch.original,
+            disjoint=batch.disjoint,
+            original=batch.original_edge_ids,
             kinds=kinds,
             nodes=[each[rank] for each in nodes],
             roots=[each[rank] for each in roots],

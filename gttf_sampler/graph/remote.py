@@ -12,7 +12,7 @@ from torch import Tensor
 from gttf_sampler._backends.scratch import ScratchPool
 
 if TYPE_CHECKING:  # which need graphs themselves
-    from gttf_sampler._backends.plan import Batch, Law, Plan, Rooted
+    from gttf_sampler._backends.record import Batch, Law, Plan, Rooted
     from gttf_sampler.graph.compact import CompactAdj
     from gttf_sampler.random import Key
 

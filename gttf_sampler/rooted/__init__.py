@@ -1,6 +1,6 @@
 """Rooted adjacencies: seeds → Subgraph in one pass, hop by hop."""
 
-from gttf_sampler._backends.plan import Rooted
+from gttf_sampler._backends.record import Rooted
 from gttf_sampler.rooted.budget import BudgetSampler, sample_budget
 from gttf_sampler.rooted.laws import laws_of
 from gttf_sampler.rooted.saint import walk_subgraph

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gttf_sampler import random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import UNIFORM, Batch, Plan, Rooted, named_edges
+from gttf_sampler._backends.record import UNIFORM, Batch, Plan, Rooted, named_edges
 from gttf_sampler._backends.scratch import NodeTable, relabel
 from gttf_sampler.bias.base import LawBias
 from gttf_sampler.graph.compact import CompactAdj
@@ -78,7 +78,7 @@ def sample_hops(plan: Plan, batch: Batch) -> Rooted:
     )
     return Rooted(
         node=[some.node if plan.depth else some.node.clone() for some in nodes],
-        root=[some.root for some in nodes] if batch.apart else None,
+        root=[some.root for some in nodes] if batch.disjoint else None,
         row=row,
         col=col,
         edge=named_edges(plan, batch, edge),
@@ -90,7 +90,7 @@ def sample_hops(plan: Plan, batch: Batch) -> Rooted:
 def _first_nodes(plan: Plan, batch: Batch, stack: ExitStack) -> list[NodeSet]:
     """The seeds of every type, with a table to number their neighbours in."""
     tables: Sequence[NodeTable | None] = [None] * len(plan.sizes)
-    if not batch.apart:
+    if not batch.disjoint:
         tables = stack.enter_context(plan.borrow_tables())
     biased = any(bias is not None for bias in batch.biases)
     return [
@@ -113,7 +113,7 @@ def _sample_hop(
     """Draws, numbers and notes one hop; returns how much the next one takes of all."""
     draws = [
         draw_relation(
-            *(relation.adj, batch.biases[number], nodes[relation.to]),
+            *(relation.adj, batch.biases[number], nodes[relation.dst_type]),
             *(relation.fanouts[hop], plan.replace),
             *(keys[number], totals[number] if totals else 0),
         )
@@ -122,7 +122,11 @@ def _sample_hop(
     arrivals = [
         _arrive(
             some,
-            [d for d, r in zip(draws, plan.relations, strict=True) if r.by == kind],
+            [
+                d
+                for d, r in zip(draws, plan.relations, strict=True)
+                if r.src_type == kind
+            ],
         )
         for kind, some in enumerate(nodes)
     ]
@@ -177,10 +181,10 @@ def _collect(
     for relation, draw, mask, count, kept in zip(
         plan.relations, draws, there, taken, edges, strict=True
     ):
-        size, begin = draw.edge.numel(), offset[relation.by]
-        offset[relation.by] += size
-        local = arrivals[relation.by].local[begin : begin + size]
-        start, _, _ = nodes[relation.to].frontier()
+        size, begin = draw.edge.numel(), offset[relation.src_type]
+        offset[relation.src_type] += size
+        local = arrivals[relation.src_type].local[begin : begin + size]
+        start, _, _ = nodes[relation.dst_type].frontier()
         columns = [local, draw.to + start, draw.edge]
         if count < size:
             chosen = ops.compress(mask, count)
@@ -207,7 +211,7 @@ def _first_totals(plan: Plan, nodes: list[NodeSet]) -> list[int]:
     relations = plan.relations
     if not any(plan.depth and relation.fanouts[0] < 0 for relation in relations):
         return []
-    return _ask([_degree_sum(r.adj, nodes[r.to].node) for r in relations])[0]
+    return _ask([_degree_sum(r.adj, nodes[r.dst_type].node) for r in relations])[0]
 
 
 def _next_totals(plan: Plan, arrivals: list[_Arrivals], hop: int) -> list[Tensor]:
@@ -216,7 +220,7 @@ def _next_totals(plan: Plan, arrivals: list[_Arrivals], hop: int) -> list[Tensor
     if hop == plan.depth or all(r.fanouts[hop] >= 0 for r in plan.relations):
         return sums  # nobody will ask
     for relation in plan.relations:
-        there = arrivals[relation.to]
+        there = arrivals[relation.dst_type]
         if relation.fanouts[hop] < 0:
             new = there.node.masked_fill(~there.new, -1)
             sums.append(_degree_sum(relation.adj, new))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import Batch, Law, Padded, Plan, Relation
+from gttf_sampler._backends.record import Batch, Law, Padded, Plan, Relation
 from gttf_sampler._backends.scratch import relabel
 from gttf_sampler.draw import Walkers, draw_by_law
 
@@ -93,10 +93,10 @@ class _Taken:
 
 def sample_padded(plan: Plan, batch: Batch) -> Padded:
     """A batch of static shapes, on any device, without waiting for it."""
-    bounds = plan.bounds(batch.seeds, batch.apart)
+    bounds = plan.bounds(batch.seeds, batch.disjoint)
     _check.fits("fanouts", 64 * sum(map(sum, bounds.edges)))
     nodes = [
-        _seeds_of(seeds, first if batch.apart else None, size, most)
+        _seeds_of(seeds, first if batch.disjoint else None, size, most)
         for seeds, first, size, most in zip(
             batch.seeds, batch.first_root, plan.sizes, bounds.most, strict=True
         )
@@ -111,14 +111,20 @@ def sample_padded(plan: Plan, batch: Batch) -> Padded:
             width = bounds.nodes[kind][hop + 1]
             _number(plan.relations, kind, [each[hop] for each in taken], some, width)
     columns = [
-        _compact(each, relation, nodes[relation.by], nodes[relation.to], batch.original)
+        _compact(
+            each,
+            relation,
+            nodes[relation.src_type],
+            nodes[relation.dst_type],
+            batch.original_edge_ids,
+        )
         for each, relation in zip(taken, plan.relations, strict=True)
     ]
     row, col, edge, num_edges = ([each[i] for each in columns] for i in range(4))
     trees = [some.root[:-1] for some in nodes if some.root is not None]
     return Padded(
         node=[some.node[:-1].clamp(min=0) for some in nodes],
-        root=trees if batch.apart else None,
+        root=trees if batch.disjoint else None,
         row=row,
         col=col,
         edge=edge,
@@ -150,9 +156,10 @@ def _draw(
     frontiers: list[tuple[Tensor, Tensor, Tensor | None]],
 ) -> _Taken:
     """Draws for every node of the frontier of one relation."""
-    adj, to, _, fanouts = plan.relations[number]
+    relation = plan.relations[number]
+    adj, to = relation.adj, relation.dst_type
     place, node, root = frontiers[to]
-    fanout, width = fanouts[hop], node.numel()
+    fanout, width = relation.fanouts[hop], node.numel()
     if fanout * width == 0:
         none = node.new_empty(0)
         return _Taken(none, none, none, None if root is None else none)
@@ -183,7 +190,7 @@ def _number(
 ) -> None:
     """Gives local ids to all that a hop has reached of one type."""
     pairs = zip(relations, drawn, strict=True)
-    some = [each for relation, each in pairs if relation.by == kind]
+    some = [each for relation, each in pairs if relation.src_type == kind]
     if not some:
         none = nodes.node.new_empty(0)
         nodes.number(none, None if nodes.root is None else none, width)

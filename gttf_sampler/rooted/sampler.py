@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.plan import (
+from gttf_sampler._backends.record import (
     UNIFORM,
     Batch,
     Law,
@@ -95,7 +95,7 @@ class RootedSampler:
             for by, _, to in [kind]
         )
         owners = [
-            next(r.adj for r in relations if i in (r.to, r.by))
+            next(r.adj for r in relations if i in (r.dst_type, r.src_type))
             for i in range(len(sizes))
         ]
         self.plan = Plan(
@@ -177,7 +177,7 @@ class RootedSampler:
             tree += ids.numel()
         own = random.new_key(key, self.plan.device, random.ROOTED)
         rest = apart, laws, self._unbiased, own
-        return Batch(starts, first, *rest, original=True, sound=False)
+        return Batch(starts, first, *rest, original_edge_ids=True, validated=False)
 
     def _is_plain(self, ids: Any) -> bool:
         """Whether ids need no check but that of their range."""
@@ -196,7 +196,7 @@ class RootedSampler:
         starts, order = self._typed_seeds(seeds)
         own = random.new_key(key, self.plan.device, random.ROOTED)
         rest = apart, laws, self._unbiased, own
-        return Batch(starts, _first_roots(starts, order), *rest, original=True)
+        return Batch(starts, _first_roots(starts, order), *rest, original_edge_ids=True)
 
     def sample(
         self,
@@ -219,7 +219,7 @@ class RootedSampler:
             order = [batch.seeds[self.number[name]] for name in seeds]
             every = order[0] if len(order) == 1 else torch.cat([*self._none, *order])
             apart, laws = self._laws(biases, every)
-            batch = batch._replace(apart=apart, laws=laws, biases=biases)
+            batch = batch._replace(disjoint=apart, laws=laws, biases=biases)
         found = self.draw(batch)
         return self.named(found) if self.typed else Subgraph(*_of_one(found))
 
@@ -227,7 +227,7 @@ class RootedSampler:
         """A batch whose laws are known to be sound."""
         plan = self.plan
         if self._remote is not None:
-            if not batch.sound:
+            if not batch.validated:
                 for number, ids in enumerate(batch.seeds):
                     self._checked_seeds(number, ids)
             return self._remote.sample(plan, batch)
@@ -331,12 +331,16 @@ class RootedSampler:
 def _check_law(law: Law, adj: CompactAdj, trees: int) -> None:
     """Refuses a law that does not fit, or has masses that nobody has checked."""
     _check.law(law, adj.num_edges, trees)
-    own = law.mass is None
-    if law.mass is not None and adj.edge_weight is not None:
-        own = law.mass is tables.weight_table(adj)
-    if not own or law.gaps != (law.mass is not None and tables.has_gaps(adj)):
-        rule = "must be the mass and the gaps of EdgeWeightBias().law(adj), or neither"
-        _check.fail("law.mass", rule, f"mass={law.mass}, gaps={law.gaps}")
+    own, gaps = law.cumulative_weight is None, False
+    if law.cumulative_weight is not None and adj.edge_weight is not None:
+        own, gaps = (
+            law.cumulative_weight is tables.weight_table(adj),
+            tables.has_gaps(adj),
+        )
+    if not own or law.has_zero_weight != gaps:
+        rule = "must be that of EdgeWeightBias().law(adj), or None"
+        got = f"{law.cumulative_weight}, has_zero_weight={law.has_zero_weight}"
+        _check.fail("law.cumulative_weight", rule, got)
 
 
 def _of_one(found: Rooted | Padded) -> Iterator[Any]:

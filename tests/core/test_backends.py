@@ -175,7 +175,7 @@ class LastButHidden(TemporalBias):
         return super().__call__(path, node, neighborhood) * seen
 
     def law(self, adj):
-        return super().law(adj)._replace(hidden=self.hidden)
+        return super().law(adj)._replace(excluded_edges=self.hidden)
 
 
 LAWS = {

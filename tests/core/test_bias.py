@@ -532,19 +532,34 @@ class Lawful(Bias):
 @pytest.mark.parametrize(
     ("law", "match"),
     [
-        ({"mass": torch.ones(10).long()}, r"'law.mass' must be the mass and the gaps"),
-        ({"gaps": True}, r"'law.mass' must be the mass and the gaps of EdgeWeightBias"),
         (
-            {"mass": torch.ones(10), "hidden": torch.tensor([1])},
-            r"'law.hidden' must not be given beside 'law.mass'",
+            {"cumulative_weight": torch.ones(10).long()},
+            r"'law.cumulative_weight' must be that of EdgeWeightBias",
         ),
-        ({"time": torch.arange(10)}, r"'law.latest' must be given where 'law.time' is"),
         (
-            {"time": torch.arange(10), "latest": torch.arange(3)},
-            r"'law.latest' must have one entry per seed, 2 in all \(got 3\)",
+            {"has_zero_weight": True},
+            r"'law.cumulative_weight' must be that of EdgeWeightBias",
         ),
-        ({"hidden": torch.tensor([10])}, r"'law.hidden' must hold ids below .* edges"),
-        ({"hidden": torch.tensor([2, 1])}, r"'law.hidden' must ascend .* sort it"),
+        (
+            {"cumulative_weight": torch.ones(10), "excluded_edges": torch.tensor([1])},
+            r"'law.excluded_edges' must not be given beside 'law.cumulative_weight'",
+        ),
+        (
+            {"time": torch.arange(10)},
+            r"'law.time_max' must be given where 'law.time' is",
+        ),
+        (
+            {"time": torch.arange(10), "time_max": torch.arange(3)},
+            r"'law.time_max' must have one entry per seed, 2 in all \(got 3\)",
+        ),
+        (
+            {"excluded_edges": torch.tensor([10])},
+            r"'law.excluded_edges' must hold ids below .* edges",
+        ),
+        (
+            {"excluded_edges": torch.tensor([2, 1])},
+            r"'law.excluded_edges' must ascend .* sort it",
+        ),
     ],
 )
 def test_law_that_does_not_fit_is_refused(toy, law, match):
@@ -564,15 +579,15 @@ def test_law_is_not_inherited_by_who_weighs_otherwise(toy):
     class Both(Mixed, Lawful):
         pass
 
-    assert Both(hidden=torch.arange(10)).law(toy) is None
-    everything = Lawful(hidden=torch.arange(10))
+    assert Both(excluded_edges=torch.arange(10)).law(toy) is None
+    everything = Lawful(excluded_edges=torch.arange(10))
     assert sample_rooted(toy, [4], [3], bias=everything).num_edges == 0
-    found = sample_rooted(toy, [4], [3], bias=Other(hidden=torch.arange(10)))
+    found = sample_rooted(toy, [4], [3], bias=Other(excluded_edges=torch.arange(10)))
     assert found.node.tolist() == [4, 1]
 
 
 def test_law_with_times_separates_trees(toy):
-    law = Lawful(time=torch.arange(10), latest=torch.tensor([3, 9]))
+    law = Lawful(time=torch.arange(10), time_max=torch.tensor([3, 9]))
     found = sample_rooted(toy, [4, 4], [-1], bias=law)
     assert found.batch is not None
     assert bool((found.edge[found.col == 0] <= 3).all())

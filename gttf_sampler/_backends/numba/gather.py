@@ -125,17 +125,18 @@ def gather(moves: Moves) -> list[Tensor]:
     """Rows of all columns, with memory asked ahead of time; see `torch.gather`."""
     table, total = [], 0
     pieces: list[tuple[int, int]] = []  # address, number of the first row
-    for values, index, out, to, gaps in moves.columns:
+    for move in moves.columns:
+        index, out = move.row, move.out
         known, first = len(pieces), 0
-        for some in values:
+        for some in move.values:
             pieces.append((some.data_ptr(), first))
             first += some.shape[0]
         count = first if index is None else index.numel()
         size = count * (out.nbytes // max(out.shape[0], 1))
         if size:
-            places = (0 if x is None else x.data_ptr() for x in (index, to))
-            about = known, len(values), first, size // count, *places, count, gaps
-            table.append((*about, out.data_ptr(), total))
+            places = (0 if x is None else x.data_ptr() for x in (index, move.to))
+            about = known, len(move.values), first, size // count, *places, count
+            table.append((*about, move.gaps, out.data_ptr(), total))
             total += size
     outs = [move.out for move in moves.columns]
     if not table:

@@ -10,7 +10,6 @@ CHANGED of its relation is set, and the batch goes on with node 0 until somebody
 """
 
 import numpy as np
-import torch
 from numba import int64, uint64
 
 from gttf_sampler._backends.numba.draw import draw_row, draw_row_weighted, scratch_cells
@@ -25,24 +24,33 @@ from gttf_sampler._backends.numba.rows import (
     prefetch_row,
     replace_outside,
 )
+from gttf_sampler._backends.record import (
+    COL,
+    CUMULATIVE_WEIGHT,
+    DST_TYPE,
+    EDGE_ID,
+    EXCLUDED,
+    FLOAT32,
+    HAS_ZERO_WEIGHT,
+    INT32,
+    INT64,
+    MOST_RECENT,
+    NUM_EXCLUDED,
+    ROWPTR,
+    TIME,
+    TIME_KIND,
+    TIME_MAX,
+    TIME_MIN,
+    WIDE_COL,
+    WIDE_EDGE_ID,
+)
 
-# columns of `relations`
-ROWPTR, COL, WIDE, MASS, GAPS, TIME, KIND, LATEST, BEFORE, LAST = range(10)
-HIDDEN, HIDES, TO, BY, EDGE_ID, WIDE_ID = range(10, 16)
+# columns of `relations`, behind those of `record.RelationRow`
 ROWS, EDGES, COLS, CHANGED, RELATION_COLUMNS = range(16, 21)
 # columns of `nodes`
 IDS, ROOTS, CELL, WIDE_CELL, SIZE, FLOOR, LIMIT, NODE_COLUMNS = range(8)
 # columns of `segments`
 RELATION, FIRST, STOP, BEGIN, FANOUT, SEGMENT_COLUMNS = range(6)
-# kinds of times; 0 is for none
-INT32, INT64, FLOAT32, FLOAT64 = range(1, 5)
-KINDS = {
-    torch.int32: INT32,
-    torch.int64: INT64,
-    torch.float32: FLOAT32,
-    torch.float64: FLOAT64,
-}
-WIDTHS = {torch.int32: 0, torch.int64: 1}  # of ids
 _ROWS_AHEAD = 16  # how many rows ahead memory is asked for the times in a row
 
 
@@ -55,8 +63,8 @@ def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
             continue
         own, fanout = relations[segments[s, RELATION]], segments[s, FANOUT]
         begin = segments[s, BEGIN] - segments[s, FIRST]  # walker i is node i + begin
-        ids, rowptr = longs(nodes[own[TO], IDS]), longs(own[ROWPTR])
-        if own[ROWS] < nodes[own[TO], SIZE]:
+        ids, rowptr = longs(nodes[own[DST_TYPE], IDS]), longs(own[ROWPTR])
+        if own[ROWS] < nodes[own[DST_TYPE], SIZE]:
             start[first:stop], count[first:stop], size[first:stop] = 0, 0, 0
             own[CHANGED] = 1
             continue
@@ -68,12 +76,12 @@ def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
             count[i] = rowptr[here + ONE] - start[i]
         if not empty_if_outside(start[first:stop], count[first:stop], own[EDGES]):
             own[CHANGED] = 1
-        if own[KIND]:
-            roots = longs(nodes[own[TO], ROOTS])
+        if own[TIME_KIND]:
+            roots = longs(nodes[own[DST_TYPE], ROOTS])
             _admit(first, stop, own, roots, begin, start, count)
-        if own[HIDES]:
-            _hide(first, stop, longs(own[HIDDEN]), own[HIDES], start, count)
-        if own[LAST] and fanout >= 0:
+        if own[NUM_EXCLUDED]:
+            _hide(first, stop, longs(own[EXCLUDED]), own[NUM_EXCLUDED], start, count)
+        if own[MOST_RECENT] and fanout >= 0:
             for i in range(first, stop):
                 skipped = max(count[i] - fanout, 0)
                 start[i] += skipped
@@ -85,8 +93,8 @@ def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
                 size[i] = fanout if count[i] > 0 else 0
             else:
                 size[i] = min(count[i], fanout)
-        if own[GAPS]:
-            table, again = longs(own[MASS]), replace and fanout >= 0
+        if own[HAS_ZERO_WEIGHT]:
+            table, again = longs(own[CUMULATIVE_WEIGHT]), replace and fanout >= 0
             for i in range(first, stop):
                 base = mass_before(table, rowptr, ids[uint64(i + begin)], start[i])
                 wanted = min(size[i], 1) if again else size[i]
@@ -97,18 +105,18 @@ def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
 @compiled
 def _admit(first, stop, own, roots, begin, start, count):
     """Narrows rows to the times that are admitted."""
-    if own[KIND] == INT32:
-        times = ints(own[TIME]), longs(own[LATEST]), longs(own[BEFORE])
-        _narrow(first, stop, *times, own[BEFORE] != 0, roots, begin, start, count)
-    elif own[KIND] == INT64:
-        long = longs(own[TIME]), longs(own[LATEST]), longs(own[BEFORE])
-        _narrow(first, stop, *long, own[BEFORE] != 0, roots, begin, start, count)
-    elif own[KIND] == FLOAT32:
-        real = floats(own[TIME]), doubles(own[LATEST]), doubles(own[BEFORE])
-        _narrow(first, stop, *real, own[BEFORE] != 0, roots, begin, start, count)
+    if own[TIME_KIND] == INT32:
+        times = ints(own[TIME]), longs(own[TIME_MAX]), longs(own[TIME_MIN])
+        _narrow(first, stop, *times, own[TIME_MIN] != 0, roots, begin, start, count)
+    elif own[TIME_KIND] == INT64:
+        long = longs(own[TIME]), longs(own[TIME_MAX]), longs(own[TIME_MIN])
+        _narrow(first, stop, *long, own[TIME_MIN] != 0, roots, begin, start, count)
+    elif own[TIME_KIND] == FLOAT32:
+        real = floats(own[TIME]), doubles(own[TIME_MAX]), doubles(own[TIME_MIN])
+        _narrow(first, stop, *real, own[TIME_MIN] != 0, roots, begin, start, count)
     else:
-        wide = doubles(own[TIME]), doubles(own[LATEST]), doubles(own[BEFORE])
-        _narrow(first, stop, *wide, own[BEFORE] != 0, roots, begin, start, count)
+        wide = doubles(own[TIME]), doubles(own[TIME_MAX]), doubles(own[TIME_MIN])
+        _narrow(first, stop, *wide, own[TIME_MIN] != 0, roots, begin, start, count)
 
 
 @compiled
@@ -191,10 +199,10 @@ def draw(
             fanout, again = int64(_EVERY), False
         stem = mix(key + uint64(relation + 1) * GOLDEN)
         begin = segments[s, BEGIN] - segments[s, FIRST]
-        here = nodes[own[TO]]
+        here = nodes[own[DST_TYPE]]
         ids, roots, apart_by = longs(here[IDS]), longs(here[ROOTS]), here[SIZE]
-        rowptr, table = longs(own[ROWPTR]), longs(own[MASS])
-        by_mass = own[MASS] and not again and fanout < _EVERY
+        rowptr, table = longs(own[ROWPTR]), longs(own[CUMULATIVE_WEIGHT])
+        by_mass = own[CUMULATIVE_WEIGHT] and not again and fanout < _EVERY
         gone = np.empty((2, scratch_cells(fanout) if by_mass else 0), np.int64)
         for i in range(first, stop):
             at, local = end[i - 1] if i else 0, uint64(i + begin)
@@ -202,11 +210,11 @@ def draw(
             if apart:
                 who += roots[local] * apart_by
             stream = mix(stem + uint64(who) * GOLDEN)
-            if own[MASS]:
+            if own[CUMULATIVE_WEIGHT]:
                 soon = min(i + 2, stop - 1)
                 prefetch_row(table, start[soon], start[soon] + count[soon])
-            whole = not again and count[i] <= fanout and own[GAPS] == 0
-            if own[MASS] == 0 or whole:
+            whole = not again and count[i] <= fanout and own[HAS_ZERO_WEIGHT] == 0
+            if own[CUMULATIVE_WEIGHT] == 0 or whole:
                 draw_row(stream, start[i], count[i], fanout, again, edge, at)
             elif end[i] > at:
                 base = mass_before(table, rowptr, ids[local], start[i])
@@ -219,10 +227,10 @@ def draw(
             for e in range(uint64(at), uint64(end[i])):
                 to[e] = int64(local)
         head, tail = end[first - 1] if first else 0, end[stop - 1]
-        if own[HIDES]:
-            _step_over(head, tail, longs(own[HIDDEN]), own[HIDES], edge)
+        if own[NUM_EXCLUDED]:
+            _step_over(head, tail, longs(own[EXCLUDED]), own[NUM_EXCLUDED], edge)
         sound = replace_outside(edge[head:tail], 0, own[EDGES], 0)
-        if own[WIDE]:
+        if own[WIDE_COL]:
             _reach(head, tail, longs(own[COL]), edge, by)
         else:
             _reach(head, tail, ints(own[COL]), edge, by)
@@ -287,7 +295,7 @@ def gather(moves, relations, edge, to, by, index, ids):
             senders, receivers, at = senders + size, receivers + size, at + size
         own = relations[relation]
         if own[EDGE_ID]:
-            translate(first, at, own[EDGE_ID], own[WIDE_ID], ids)
+            translate(first, at, own[EDGE_ID], own[WIDE_EDGE_ID], ids)
 
 
 @compiled

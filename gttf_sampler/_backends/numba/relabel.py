@@ -9,7 +9,6 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.numba.hop import (
-    BY,
     CELL,
     FIRST,
     FLOOR,
@@ -21,12 +20,11 @@ from gttf_sampler._backends.numba.hop import (
     ROOTS,
     SIZE,
     STOP,
-    TO,
     WIDE_CELL,
-    WIDTHS,
 )
 from gttf_sampler._backends.numba.rng import AHEAD, GOLDEN, ONE, compiled, prefetch
 from gttf_sampler._backends.numba.rows import ints, longs
+from gttf_sampler._backends.record import DST_TYPE, SRC_TYPE, WIDE
 from gttf_sampler._backends.scratch import NO_TREES, NodeTable
 
 _TREES_AHEAD = np.uint64(16)  # how many slots ahead memory is asked for those of trees
@@ -45,12 +43,12 @@ def relabel_edges(lo, hi, relations, segments, nodes, slots, base, known, end, t
             continue
         own = relations[segments[s, RELATION]]
         head, tail = end[first - 1] if first else 0, end[stop - 1]
-        kind = own[BY]
+        kind = own[SRC_TYPE]
         there, ids = nodes[kind], longs(nodes[kind, IDS])
         new = by[head:tail]
         table = nodes.shape[0], kind, slots, base, known[kind]
         if slots.size and there[ROOTS]:
-            trees = longs(nodes[own[TO], ROOTS]), longs(there[ROOTS]), there[SIZE]
+            trees = longs(nodes[own[DST_TYPE], ROOTS]), longs(there[ROOTS]), there[SIZE]
             known[kind] = _number_trees(new, to[head:tail], ids, *trees, *table)
         elif slots.size:
             known[kind] = _number_hashed(new, ids, *table)
@@ -227,7 +225,7 @@ class Numbers:
         self.row[0, SIZE], self.row[0, FLOOR] = size, floor
         self.row[0, LIMIT] = floor + numbers
         self.row[0, CELL] = self.cell.data_ptr()
-        self.row[0, WIDE_CELL] = WIDTHS[self.cell.dtype]
+        self.row[0, WIDE_CELL] = WIDE[self.cell.dtype]
         self._note()
         insert_nodes(self.row, self.known, NO_TREES.slots, 0)
 

@@ -38,7 +38,9 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-_STAMP = stamp_of(Path(__file__).parent.glob("*.py"))
+# Kernels hold the numbers of `record`, `pairs` and `terms` as they were compiled with.
+_HERE = Path(__file__).parent
+_STAMP = stamp_of([*_HERE.glob("*.py"), *_HERE.parent.glob("*.py")])
 
 
 def compiled(function, **how):

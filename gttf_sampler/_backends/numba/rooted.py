@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends import record
 from gttf_sampler._backends.memory import Array, borrow, give_back, lend
 from gttf_sampler._backends.numba import hop as columns
 from gttf_sampler._backends.numba.hop import draw, gather, measure, translate
 from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import word
 from gttf_sampler._backends.numba.small import FEW_EDGES, sample_small
-from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.record import WIDE, Batch, Plan, Rooted, relation_rows
 from gttf_sampler._backends.scratch import NO_TREES, TREES
 from gttf_sampler._backends.threads import Parts, parallel
 from gttf_sampler.random import fold
 
 PARTS, PART = 8, 1 << 13  # how finely drawing and numbering a hop are interleaved
-REALS = columns.FLOAT32, columns.FLOAT64
 
 
 def rooted(plan: Plan, batch: Batch) -> Rooted | None:
@@ -36,7 +36,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     if found is None:
         return None
     relations, kept = found
-    expected = plan.usual.get("edges")
+    expected = plan.size_hints.get("edges")
     if expected is None:
         expected = plan.most_edges(batch.seeds)
     if expected < FEW_EDGES:
@@ -51,8 +51,9 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
         _sample_hop(plan, batch, hop, relations, reached, taken, owners)
     check_relations(relations)
     tables.give_back()
-    ends = taken.result(relations, owners)
-    return Rooted(*reached.result(), *ends, reached.hops, taken.hops)
+    row, col, edge = taken.result(relations, owners)
+    node, root = reached.result()
+    return Rooted(node, root, row, col, edge, reached.hops, taken.hops)
 
 
 def check_relations(relations: Array) -> None:
@@ -80,7 +81,7 @@ class _Tables:
         self.rows = np.zeros((len(plan.sizes), columns.NODE_COLUMNS), np.int64)
         self.rows[:, columns.SIZE] = plan.sizes
         self.trees = NO_TREES
-        if batch.apart:
+        if batch.disjoint:
             self.trees = plan.pools[0].take_trees()
             return
         self.cells = plan.take_tables()
@@ -89,7 +90,7 @@ class _Tables:
             numbers = seeds.numel() + min(int(row[columns.SIZE]), most)
             floor = own.reserve(numbers)
             row[columns.CELL] = own.cell.data_ptr()
-            row[columns.WIDE_CELL] = columns.WIDTHS[own.cell.dtype]
+            row[columns.WIDE_CELL] = WIDE[own.cell.dtype]
             row[columns.FLOOR], row[columns.LIMIT] = floor, floor + numbers
 
     def tree(self) -> tuple[Array, int]:
@@ -109,63 +110,19 @@ def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
 
     None if there is a relation that they cannot read.
     """
-    rows: list[tuple[int, ...]] = []
-    held = _Held()
-    for (adj, to, by, _), law in zip(plan.relations, batch.laws, strict=True):
-        col, rowptr = adj.col, adj.rowptr
-        if law is None or col.dtype not in columns.WIDTHS or not col.is_contiguous():
-            return None
-        if rowptr.dtype != torch.int64 or not rowptr.is_contiguous():
-            return None
-        edges = col.numel()
-        names, wide = 0, 0
-        if batch.original and adj.edge_id is not None:
-            names, wide = adj.edge_id.data_ptr(), columns.WIDTHS[adj.edge_id.dtype]
-            edges = min(edges, adj.edge_id.numel())
-        mass, time, kind, latest, before, hidden, hides = 0, 0, 0, 0, 0, 0, 0
-        if law.mass is not None:
-            mass = law.mass.data_ptr()
-            edges = min(edges, law.mass.numel())
-        if law.time is not None:
-            kind = columns.KINDS.get(law.time.dtype, 0)
-            if not kind or not law.time.is_contiguous():
-                return None
-            time = law.time.data_ptr()
-            edges = min(edges, law.time.numel())
-            dtype = torch.float64 if kind in REALS else torch.int64
-            latest = held.address(law.latest, dtype)
-            before = held.address(law.before, dtype)
-        if law.hidden is not None:
-            hidden, hides = held.address(law.hidden, torch.int64), law.hidden.numel()
-        rows.append(
-            (
-                *(rowptr.data_ptr(), col.data_ptr(), columns.WIDTHS[col.dtype]),
-                *(mass, law.gaps, time, kind, latest, before, law.last),
-                *(hidden, hides, to, by, names, wide),
-                *(rowptr.numel() - 1, edges, adj.num_cols, False),
-            )
-        )
+    found = relation_rows(plan, batch)
+    if found is None:
+        return None
+    rows, held = found
+    guarded = []
+    for row, relation, law in zip(rows, plan.relations, batch.laws, strict=True):
+        adj = relation.adj
+        arrays = [adj.col, law.cumulative_weight, law.time] if law else []
+        arrays += [adj.edge_id] if batch.original_edge_ids else []
+        edges = min([array.numel() for array in arrays if array is not None])
+        guarded.append((*row, adj.rowptr.numel() - 1, edges, adj.num_cols, 0))
     shape = (len(rows), columns.RELATION_COLUMNS)
-    return np.array(rows, np.int64).reshape(shape), held.tensors
-
-
-class _Held:
-    """Tensors that kernels read by their addresses, as numbers they understand."""
-
-    def __init__(self) -> None:
-        self.tensors: list[Tensor] = []
-        self._known: dict[tuple[int, torch.dtype], int] = {}
-
-    def address(self, values: Tensor | None, dtype: torch.dtype) -> int:
-        """Where values of that type are; 0 if there are none."""
-        if values is None:
-            return 0
-        known = self._known.get((id(values), dtype))
-        if known is None:
-            own = values.to("cpu", dtype).contiguous()
-            self.tensors += [values, own]  # the first, so that no other gets its id
-            known = self._known[id(values), dtype] = own.data_ptr()
-        return known
+    return np.array(guarded, np.int64).reshape(shape), held.tensors
 
 
 def _sample_hop(
@@ -190,7 +147,7 @@ def _sample_hop(
     rows = [array[:width] for array in scratch]  # start, count, end
     end = rows[2]
     table = relations, segments, reached.table
-    searches = 4 if relations[:, columns.KIND].any() else 1
+    searches = 4 if relations[:, record.TIME_KIND].any() else 1
     how_much = width, searches * width
     measured = *table, plan.replace, *rows
     parallel(measure, *how_much, *measured, owners=owners)
@@ -203,7 +160,7 @@ def _sample_hop(
     new = taken.room(drawn)  # edge, to, by
     parts = max(1, min(PARTS, drawn // PART))
     bounds = [width * part // parts for part in range(parts + 1)]
-    how = word(fold(batch.key, hop)), plan.replace, batch.apart
+    how = word(fold(batch.key, hop)), plan.replace, batch.disjoint
     args = *table, *how, *rows, *new
     with Parts(draw, bounds, *args, owners=owners) as drawing:
         for part, (lo, hi) in enumerate(pairwise(bounds)):
@@ -226,19 +183,19 @@ class _Reached:
     """
 
     def __init__(self, plan: Plan, batch: Batch, tables: _Tables) -> None:
-        self.apart, self.table, self.trees = batch.apart, tables.rows, tables.trees
+        self.apart, self.table, self.trees = batch.disjoint, tables.rows, tables.trees
         counts = [seeds.numel() for seeds in batch.seeds]
         self.known = np.array(counts, np.int64)
         self.hops = [[count] for count in counts]
         self.begin = [0] * len(counts)
         self.ids: list[Array] = []
         self.roots: list[Array] = []
-        self.usual = plan.usual.setdefault("nodes", [0] * len(counts))
+        self.usual = plan.size_hints.setdefault("nodes", [0] * len(counts))
         for kind, (seeds, count) in enumerate(zip(batch.seeds, counts, strict=True)):
             expected = max(count + 1, self.usual[kind])
             self.ids.append(borrow(expected))
             self.ids[kind][:count] = seeds.numpy()
-            if batch.apart:
+            if batch.disjoint:
                 first = batch.first_root[kind]
                 self.roots.append(borrow(expected))
                 self.roots[kind][:count] = np.arange(first, first + count)
@@ -264,8 +221,8 @@ class _Reached:
         rows, width, known = [], 0, self.known.tolist()
         for number, relation in enumerate(plan.relations):
             fanout = relation.fanouts[hop]
-            begin = self.begin[relation.to]
-            count = known[relation.to] - begin
+            begin = self.begin[relation.dst_type]
+            count = known[relation.dst_type] - begin
             if count and fanout:
                 rows.append((number, width, width + count, begin, fanout))
                 width += count
@@ -275,7 +232,7 @@ class _Reached:
     def make_room(self, segments: Array, relations: Array, sizes: list[int]) -> None:
         """Makes room for as many new nodes as there are edges."""
         more: dict[int, int] = {}
-        kinds = relations[segments[:, columns.RELATION], columns.BY].tolist()
+        kinds = relations[segments[:, columns.RELATION], record.SRC_TYPE].tolist()
         for kind, size in zip(kinds, sizes, strict=True):
             more[kind] = more.get(kind, 0) + size
         known = self.known.tolist()
@@ -313,10 +270,10 @@ class _Taken:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.used, self.usual = 0, plan.usual
+        self.used, self.usual = 0, plan.size_hints
         self.moves: list[tuple[int, int, int]] = []
         self.hops: list[list[int]] = [[] for _ in plan.relations]
-        expected = plan.usual.get("edges", 0)
+        expected = plan.size_hints.get("edges", 0)
         self.arrays = tuple(borrow(expected) for _ in range(3))
 
     def room(self, count: int) -> tuple[Array, ...]:
@@ -341,7 +298,7 @@ class _Taken:
         used, sizes = self.used, [sum(hops) for hops in self.hops]
         self.usual["edges"] = used + used // 8
         if len(sizes) == 1:  # it is in order already
-            names = relations[0, columns.EDGE_ID], relations[0, columns.WIDE_ID]
+            names = relations[0, record.EDGE_ID], relations[0, record.WIDE_EDGE_ID]
             edge, to, by = self.arrays
             if names[0]:
                 parallel(translate, used, used, *names, edge, owners=owners)
@@ -433,7 +390,7 @@ def _asked_segments(plan: Plan, walkers: Sequence[Walkers]) -> tuple[Array, int]
     """A row for each relation that takes anything, and how many walkers there are."""
     rows, width = [], 0
     for number, relation in enumerate(plan.relations):
-        count, (fanout,) = walkers[relation.to].row.numel(), relation.fanouts
+        count, (fanout,) = walkers[relation.dst_type].row.numel(), relation.fanouts
         if count and fanout:
             rows.append((number, width, width + count, 0, fanout))
             width += count

@@ -17,7 +17,6 @@ from gttf_sampler._backends.memory import Array
 from gttf_sampler._backends.numba import hop as columns
 from gttf_sampler._backends.numba.hop import (
     BEGIN,
-    BY,
     CHANGED,
     FANOUT,
     FIRST,
@@ -26,7 +25,6 @@ from gttf_sampler._backends.numba.hop import (
     ROOTS,
     SIZE,
     STOP,
-    TO,
     draw,
     gather,
     measure,
@@ -34,7 +32,7 @@ from gttf_sampler._backends.numba.hop import (
 from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import GOLDEN, compiled, mix
 from gttf_sampler._backends.numba.rows import longs
-from gttf_sampler._backends.plan import Batch, Plan, Rooted
+from gttf_sampler._backends.record import DST_TYPE, SRC_TYPE, Batch, Plan, Rooted
 from gttf_sampler._backends.scratch import Workspace
 from gttf_sampler.random import WORD
 
@@ -125,7 +123,7 @@ def sample(
     for hop in range(depth):
         width, parts = int64(0), 0
         for relation in range(relations.shape[0]):
-            kind, fanout = relations[relation, TO], fanouts[relation, hop]
+            kind, fanout = relations[relation, DST_TYPE], fanouts[relation, hop]
             size = known[kind] - begin[kind]
             if size and fanout:
                 row = segments[parts]
@@ -152,7 +150,7 @@ def sample(
             relation = own[s, RELATION]
             taken[relation, hop] = size
             moves[moved, 0], moves[moved, 1], moves[moved, 2] = relation, used, size
-            more[relations[relation, BY]] += size
+            more[relations[relation, SRC_TYPE]] += size
             moved, used = moved + 1, used + size
         if used > request[MOST]:
             return TOO_MANY
@@ -218,14 +216,14 @@ MOST_EDGES = 4 * FEW_EDGES  # where so many are met after all, threads begin aga
 def sample_small(plan: Plan, batch: Batch, relations: Array) -> Rooted | None:
     """A batch in one call; None if it has many edges after all."""
     try:
-        form = plan.forms.pop()  # atomic: no two threads get the same
+        form = plan.argument_pool.pop()  # atomic: no two threads get the same
     except IndexError:
         form = Form(plan)
     kinds = len(plan.sizes)
     workspace = plan.pools[0].take_workspace(kinds)
     found: Rooted | None = form.sample(plan, batch, relations, workspace)
     plan.pools[0].give_back_workspace(kinds, workspace)
-    plan.forms.append(form)  # after an error, neither is used again
+    plan.argument_pool.append(form)  # after an error, neither is used again
     return found
 
 
@@ -259,7 +257,7 @@ class Form:
         request[room] = workspace.room
         self.words[KEY] = int(batch.key) & WORD
         request[REPLACE] = plan.replace
-        request[APART] = batch.apart
+        request[APART] = batch.disjoint
         request[MOST] = MOST_EDGES
         seeds = [part.contiguous() for part in batch.seeds]
         for kind, part in enumerate(seeds):
@@ -291,7 +289,7 @@ class Form:
         and torch moves all of a memory when a tensor of it goes to another process.
         """
         request, kinds = self.request, len(plan.sizes)
-        count = 2 * kinds if batch.apart else kinds
+        count = 2 * kinds if batch.disjoint else kinds
         sizes = self.sizes[: count + len(relations)].tolist()
         used = int(request[USED])
         nodes, ends = memory.IDS.make(sum(sizes[:count])), memory.IDS.make(2 * used)
@@ -302,13 +300,13 @@ class Form:
         place = space, self.moves, self.sizes
         export(request, relations, self.nodes, *place)
         if used:  # a batch without edges, as to warm up, says nothing of others
-            plan.usual["edges"] = used + used // 8
+            plan.size_hints["edges"] = used + used // 8
         per_kind = list(torch.split_with_sizes(nodes, sizes[:count]))
         pairs = [size for size in sizes[count:] for _ in range(2)]
         both = torch.split_with_sizes(ends, pairs)
         return Rooted(
             node=per_kind[:kinds],
-            root=per_kind[kinds:] if batch.apart else None,
+            root=per_kind[kinds:] if batch.disjoint else None,
             row=list(both[::2]),
             col=list(both[1::2]),
             edge=list(torch.split_with_sizes(edges, sizes[count:])),

@@ -4,7 +4,7 @@ The reference is the loop in `rooted.hops`, which calls biases and the other fun
 of this package.
 """
 
-from gttf_sampler._backends.plan import Batch, Padded, Plan, Rooted
+from gttf_sampler._backends.record import Batch, Padded, Plan, Rooted
 
 
 def rooted(plan: Plan, batch: Batch) -> Rooted | None:

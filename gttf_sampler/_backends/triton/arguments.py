@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.plan import Batch, Law, Plan, Relation
+from gttf_sampler._backends.record import WIDE, Batch, Plan, RelationRow
 from gttf_sampler._backends.scratch import CLEAN
 from gttf_sampler._backends.triton import columns as tt
 from gttf_sampler._backends.triton import launch as how
@@ -18,8 +18,6 @@ from gttf_sampler._backends.triton.relabel import EMPTY, SPARE, rehash
 
 WORDS = 16  # a kernel is compiled for every multiple of these
 MOST_WORDS = 240  # that fit into the arguments of a launch
-WIDE = {torch.int32: 0, torch.int64: 1}
-KINDS = {torch.int32: 1, torch.int64: 2, torch.float32: 3, torch.float64: 4}
 
 
 class Traits(NamedTuple):
@@ -31,24 +29,6 @@ class Traits(NamedTuple):
     gaps: bool
 
 
-def readable(plan: Plan, batch: Batch) -> bool:
-    """Whether kernels can read all that a batch depends on."""
-    pairs = zip(plan.relations, batch.laws, strict=True)
-    return all(law is not None and _reads(plan, each, law) for each, law in pairs)
-
-
-def _reads(plan: Plan, relation: Relation, law: Law) -> bool:
-    """The same for one relation."""
-    arrays = [relation.adj.rowptr, relation.adj.col, relation.adj.edge_id]
-    arrays += [law.mass, law.time]
-    plain = all(array is None or array.is_contiguous() for array in arrays)
-    plain &= relation.adj.col.dtype in WIDE
-    plain &= law.time is None or law.time.dtype in KINDS
-    # draws by mass are told apart in registers
-    fits = law.mass is None or plan.replace
-    return plain and (fits or max(relation.fanouts, default=0) <= how.WIDEST)
-
-
 class Arguments:
     """The words of a batch, on the device.
 
@@ -57,15 +37,15 @@ class Arguments:
         traits: what kernels are compiled with.
     """
 
-    def __init__(self, plan: Plan, batch: Batch, tables: Cells | Slots) -> None:
-        self.plan, self.batch, self.tables = plan, batch, tables
-        self._held: list[Tensor] = []
-        laws = [law for law in batch.laws if law is not None]
+    def __init__(
+        self, plan: Plan, batch: Batch, rows: list[RelationRow], tables: Cells | Slots
+    ) -> None:
+        self.plan, self.batch, self.rows, self.tables = plan, batch, rows, tables
         self.traits = Traits(
-            any(law.time is not None for law in laws),
-            any(law.hidden is not None and law.hidden.numel() > 0 for law in laws),
-            any(law.mass is not None for law in laws),
-            any(law.gaps for law in laws),
+            times=any(row.time_kind for row in rows),
+            hides=any(row.num_excluded for row in rows),
+            mass=any(row.cumulative_weight for row in rows),
+            gaps=any(row.has_zero_weight for row in rows),
         )
         kinds, relations, depth = len(plan.sizes), len(plan.relations), plan.depth
         self._first_place = kinds * tt.TYPE_COLUMNS.value
@@ -80,9 +60,8 @@ class Arguments:
     def write(self, rooms: tuple[list[int], list[int]] | None) -> None:
         """Takes all words to the device, and clears the levels."""
         words = self._types()
-        pairs = zip(self.plan.relations, self.batch.laws, strict=True)
-        for relation, law in pairs:
-            words += self._relation(relation, law or Law())
+        for row, relation in zip(self.rows, self.plan.relations, strict=True):
+            words += [*row, *relation.fanouts]
         if rooms is not None:
             words += self._places(*rooms)
         send_words(self.words, 0, words, self.levels)
@@ -111,37 +90,6 @@ class Arguments:
             words += [seeds.numel(), first, root, size, *self.tables.words(kind)]
             first += seeds.numel()
         return words
-
-    def _relation(self, relation: Relation, law: Law) -> list[int]:
-        """The row of a relation."""
-        adj, to, by, fanouts = relation
-        names = adj.edge_id if self.batch.original else None
-        kind, latest, before = 0, 0, 0
-        if law.time is not None:
-            kind = KINDS[law.time.dtype]
-            real = law.time.is_floating_point()
-            dtype = torch.float64 if real else torch.int64
-            latest, before = (
-                self._address(bound, dtype) for bound in (law.latest, law.before)
-            )
-        hidden = self._address(law.hidden, torch.int64)
-        hides = 0 if law.hidden is None else law.hidden.numel()
-        return [
-            *(adj.rowptr.data_ptr(), adj.col.data_ptr(), WIDE[adj.col.dtype]),
-            *(0 if law.mass is None else law.mass.data_ptr(), int(law.gaps)),
-            *(0 if law.time is None else law.time.data_ptr(), kind, latest, before),
-            *(int(law.last), hidden, hides, to, by),
-            0 if names is None else names.data_ptr(),
-            0 if names is None else WIDE[names.dtype],
-            *fanouts,
-        ]
-
-    def _address(self, values: Tensor | None, dtype: torch.dtype) -> int:
-        """Where values of that type are; 0 if there are none."""
-        if values is None:
-            return 0
-        self._held.append(values.to(self.plan.device, dtype).contiguous())
-        return self._held[-1].data_ptr()
 
 
 def send_words(
@@ -257,7 +205,7 @@ def _most_entries(plan: Plan, batch: Batch) -> int:
     for relation in plan.relations:
         own = relation.adj.num_edges + seeds * relation.adj.max_degree
         if plan.replace:
-            nodes = seeds + plan.sizes[relation.to]
+            nodes = seeds + plan.sizes[relation.dst_type]
             own += nodes * max(relation.fanouts, default=0)
         total += min(own, most)
     return total

@@ -17,6 +17,8 @@ that anybody would have to wait for, and in a CUDA graph, too.
 import triton
 import triton.language as tl
 
+from gttf_sampler._backends import record
+
 # columns of a node type
 SEEDS = tl.constexpr(0)  # how many
 FIRST_SEED = tl.constexpr(1)  # among those of all types
@@ -27,23 +29,23 @@ WIDE_CELLS = tl.constexpr(5)
 FLOOR = tl.constexpr(6)  # of this batch, counted from the top of the cells' type
 TYPE_COLUMNS = tl.constexpr(7)
 # columns of a relation
-ROWPTR = tl.constexpr(0)
-COL = tl.constexpr(1)
-WIDE = tl.constexpr(2)
-MASS = tl.constexpr(3)
-GAPS = tl.constexpr(4)
-TIME = tl.constexpr(5)
-KIND = tl.constexpr(6)
-LATEST = tl.constexpr(7)
-BEFORE = tl.constexpr(8)
-LAST = tl.constexpr(9)
-HIDDEN = tl.constexpr(10)
-HIDES = tl.constexpr(11)
-TO = tl.constexpr(12)
-BY = tl.constexpr(13)
-NAMES = tl.constexpr(14)
-WIDE_NAMES = tl.constexpr(15)
-FANOUTS = tl.constexpr(16)  # one per hop, -1 for all
+ROWPTR = tl.constexpr(record.ROWPTR)
+COL = tl.constexpr(record.COL)
+WIDE_COL = tl.constexpr(record.WIDE_COL)
+CUMULATIVE_WEIGHT = tl.constexpr(record.CUMULATIVE_WEIGHT)
+HAS_ZERO_WEIGHT = tl.constexpr(record.HAS_ZERO_WEIGHT)
+TIME = tl.constexpr(record.TIME)
+TIME_KIND = tl.constexpr(record.TIME_KIND)
+TIME_MAX = tl.constexpr(record.TIME_MAX)
+TIME_MIN = tl.constexpr(record.TIME_MIN)
+MOST_RECENT = tl.constexpr(record.MOST_RECENT)
+EXCLUDED = tl.constexpr(record.EXCLUDED)
+NUM_EXCLUDED = tl.constexpr(record.NUM_EXCLUDED)
+DST_TYPE = tl.constexpr(record.DST_TYPE)
+SRC_TYPE = tl.constexpr(record.SRC_TYPE)
+EDGE_ID = tl.constexpr(record.EDGE_ID)
+WIDE_EDGE_ID = tl.constexpr(record.WIDE_EDGE_ID)
+FANOUTS = tl.constexpr(len(record.RelationRow._fields))  # one per hop, -1 for all
 # addresses at the end of a level
 IDS = tl.constexpr(0)
 ROOTS = tl.constexpr(1)

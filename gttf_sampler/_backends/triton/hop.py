@@ -43,7 +43,7 @@ from gttf_sampler._backends.triton.rows import has_mass
 @triton.jit
 def _step_over(own, edge, mask):
     """Positions among all edges, of positions among those that are not hidden."""
-    hidden, hides = longs(tl.load(own + tt.HIDDEN)), tl.load(own + tt.HIDES)
+    hidden, hides = longs(tl.load(own + tt.EXCLUDED)), tl.load(own + tt.NUM_EXCLUDED)
     low = tl.zeros_like(edge)
     size = tl.where(mask, low + hides, 0)
     while any_of(size > 0):
@@ -66,10 +66,10 @@ def arrive(own, taken, who, at, mask, out, HIDES: tl.constexpr, APART: tl.conste
     words, types, slots, position, edge, receiver, landed, reached = out
     local, root = who
     if HIDES:
-        if tl.load(own + tt.HIDES) != 0:
+        if tl.load(own + tt.NUM_EXCLUDED) != 0:
             taken = _step_over(own, taken, mask)
-    node = read_ids(tl.load(own + tt.COL), tl.load(own + tt.WIDE), taken, mask)
-    by = tl.load(own + tt.BY)
+    node = read_ids(tl.load(own + tt.COL), tl.load(own + tt.WIDE_COL), taken, mask)
+    by = tl.load(own + tt.SRC_TYPE)
     kind = words + by * tt.TYPE_COLUMNS
     code = node
     if APART:
@@ -92,7 +92,7 @@ def take_positive(
     own, node, start, count, who, at, live, out, APART: tl.constexpr, F: tl.constexpr
 ):
     """Every entry of the rows that has mass, in order."""
-    table = longs(tl.load(own + tt.MASS))
+    table = longs(tl.load(own + tt.CUMULATIVE_WEIGHT))
     base = mass_before(table, _row_start(own, node, live), start, live)
     done = tl.zeros_like(start)
     while any_of(live & (done < count)):
@@ -124,7 +124,7 @@ def draw_edges_by_mass(
     F: tl.constexpr,
 ):
     """Edges drawn by mass, from as much of each row as is admitted."""
-    table = longs(tl.load(own + tt.MASS))
+    table = longs(tl.load(own + tt.CUMULATIVE_WEIGHT))
     base = mass_before(table, _row_start(own, node, live), start, live)
     total = mass_within(table, start, count, base, live)
     draws = tl.arange(0, F)
@@ -136,7 +136,7 @@ def draw_edges_by_mass(
             place = at[:, None] + now[None, :]
             arrive(own, taken, who, place, mask, out, False, APART)
     else:
-        whole = live & (count <= fanout) & (tl.load(own + tt.GAPS) == 0)
+        whole = live & (count <= fanout) & (tl.load(own + tt.HAS_ZERO_WEIGHT) == 0)
         left = tl.where(whole, 0, total)
         taken, rank = draw_by_mass_distinct(
             stream, table, start, count, base, left, fanout, draws
@@ -265,7 +265,7 @@ def draw(
     block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     own = tt.relation_row(words, relation, types, depth)
     level = tt.level_row(levels, hop, types, relations)
-    to, fanout = tl.load(own + tt.TO), tl.load(own + tt.FANOUTS + hop)
+    to, fanout = tl.load(own + tt.DST_TYPE), tl.load(own + tt.FANOUTS + hop)
     width = tl.load(level + to)
     if (fanout != 0) & (block * B < width):
         walker = block * B + tl.arange(0, B).to(tl.int64)
@@ -291,7 +291,10 @@ def draw(
         stream = streams(fold(top, relation), name)
         slot = slots.to(tl.int64)
         out = (words, types, slot, position, edge, receiver, landed, reached)
-        mass, gaps = tl.load(own + tt.MASS), tl.load(own + tt.GAPS)
+        mass, gaps = (
+            tl.load(own + tt.CUMULATIVE_WEIGHT),
+            tl.load(own + tt.HAS_ZERO_WEIGHT),
+        )
         if fanout < 0:
             if gaps == 0:
                 after = tt.level_row(levels, hop + 1, types, relations)
@@ -366,11 +369,13 @@ def take(
     level = tt.level_row(levels, hop, types, relations)
     after = tt.level_row(levels, hop + 1, types, relations)
     taken = tl.load(after + types + relation)
-    all_ = (tl.load(own + tt.FANOUTS + hop) < 0) & (tl.load(own + tt.GAPS) == 0)
+    all_ = (tl.load(own + tt.FANOUTS + hop) < 0) & (
+        tl.load(own + tt.HAS_ZERO_WEIGHT) == 0
+    )
     if all_ & (block * B < taken):
         here = block * B + tl.arange(0, B).to(tl.int64)
         live = here < taken
-        to = tl.load(own + tt.TO)
+        to = tl.load(own + tt.DST_TYPE)
         zero = tl.zeros_like(here)
         ends = end_of + relation * stride
         high = tl.where(live, zero + tl.load(level + to), 0)

@@ -384,7 +384,7 @@ def walk_node2vec(
     """(edges, nodes) of every step; see `torch.node2vec`."""
     batch, order = seeds.numel(), graph.order()
     nodes, edges = empty_ids(batch * length, seeds), empty_ids(batch * length, seeds)
-    back, near, away, unit, extra, copies = graph.envelope
+    envelope = graph.envelope
     reverse = graph.reverse or (graph.rowptr, graph.col)
     launch(
         node2vec,
@@ -393,7 +393,10 @@ def walk_node2vec(
         *(graph.col if order is None else order, *reverse),
         graph.col if graph.table is None else graph.table,
         *(graph.col if graph.weight is None else graph.weight, key_of(key)),
-        (back, near, away, unit, max(extra, 1), extra * copies),
+        (
+            *(envelope.back, envelope.near, envelope.away, envelope.unit),
+            *(max(envelope.extra, 1), envelope.extra * envelope.copies),
+        ),
         *(_shares(graph.alpha), _words_of(graph.alpha), graph.rounds),
         *(batch, length, int(stays)),
         *(seeds.contiguous(), nodes, edges),

@@ -64,9 +64,9 @@ def finish(
             at = tl.load(tt.edge_start(level, types, relations) + relation) + here
             place = tt.address(level, types, relations, 0)
             taken = tl.load(longs(tl.load(place + tt.EDGE)) + at, mask=mask, other=0)
-            names = tl.load(own + tt.NAMES)
+            names = tl.load(own + tt.EDGE_ID)
             if names != 0:
-                taken = read_ids(names, tl.load(own + tt.WIDE_NAMES), taken, mask)
+                taken = read_ids(names, tl.load(own + tt.WIDE_EDGE_ID), taken, mask)
             tl.store(edge + to, taken, mask=mask)
             local = tl.load(
                 longs(tl.load(place + tt.RECEIVER)) + at, mask=mask, other=0
@@ -75,7 +75,7 @@ def finish(
             position = tl.load(
                 longs(tl.load(place + tt.REACHED)) + at, mask=mask, other=0
             )
-            by = tl.load(own + tt.BY)
+            by = tl.load(own + tt.SRC_TYPE)
             name = _names(words, levels, types, relations, depth, by, position, mask)
             tl.store(row + to, name, mask=mask)
     else:
@@ -131,7 +131,7 @@ def pad(
         mask = (here >= total) & (here < tl.load(places + relations + types))
         to = tl.load(places) + here
         zero = tl.zeros_like(here)
-        by, receiver = tl.load(own + tt.BY), tl.load(own + tt.TO)
+        by, receiver = tl.load(own + tt.SRC_TYPE), tl.load(own + tt.DST_TYPE)
         tl.store(row + to, zero + tl.load(rooms + by) - 1, mask=mask)
         tl.store(col + to, zero + tl.load(rooms + receiver) - 1, mask=mask)
         tl.store(edge + to, zero, mask=mask)

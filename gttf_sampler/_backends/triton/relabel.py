@@ -107,7 +107,7 @@ def _look_ahead(words, row, hop, types, relations, depth, by, node, new):
         for relation in range(relations):
             own = tt.relation_row(words, relation, types, depth)
             fanout = tl.load(own + tt.FANOUTS + hop)
-            if (tl.load(own + tt.TO) == by) & (fanout < 0):
+            if (tl.load(own + tt.DST_TYPE) == by) & (fanout < 0):
                 rowptr = longs(tl.load(own + tt.ROWPTR))
                 begin = tl.load(rowptr + node, mask=new, other=0)
                 count = tl.load(rowptr + node + 1, mask=new, other=0) - begin
@@ -182,7 +182,7 @@ def mark(
     block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     level = tt.level_row(levels, hop + 1, types, relations)
     at, mask = _hop_edges(level, types, relations, relation, block, B)
-    by = tl.load(tt.relation_row(words, relation, types, depth) + tt.BY)
+    by = tl.load(tt.relation_row(words, relation, types, depth) + tt.SRC_TYPE)
     kind = words + by * tt.TYPE_COLUMNS
     place = tl.load(reached + at, mask=mask, other=0)
     found = claimed(kind, place, mask, slots.to(tl.int64), APART)
@@ -217,7 +217,7 @@ def number(
         tl.store(first + types, tl.load(old) + tl.load(before + by))
         for relation in range(relations):
             own = tt.relation_row(words, relation, types, depth)
-            if tl.load(own + tt.BY) == by:
+            if tl.load(own + tt.SRC_TYPE) == by:
                 for some in range(0, blocks, S):
                     at = some + tl.arange(0, S).to(tl.int64)
                     cell = sums + tl.cast(relation, tl.int64) * blocks + at
@@ -260,7 +260,7 @@ def settle(
     level = tt.level_row(levels, hop + 1, types, relations)
     at, mask = _hop_edges(level, types, relations, relation, block, B)
     own = tt.relation_row(words, relation, types, depth)
-    by, to = tl.load(own + tt.BY), tl.load(own + tt.TO)
+    by, to = tl.load(own + tt.SRC_TYPE), tl.load(own + tt.DST_TYPE)
     kind = words + by * tt.TYPE_COLUMNS
     place = tl.load(reached + at, mask=mask, other=0)
     node = place

@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.plan import Batch, Padded, Plan, Rooted
+from gttf_sampler._backends.record import (
+    Batch,
+    Held,
+    Padded,
+    Plan,
+    RelationRow,
+    Rooted,
+    relation_rows,
+)
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.arguments import (
     MOST,
@@ -21,7 +29,6 @@ from gttf_sampler._backends.triton.arguments import (
     Cells,
     Slots,
     likely_entries,
-    readable,
 )
 from gttf_sampler._backends.triton.hop import draw, scan, take
 from gttf_sampler._backends.triton.launch import blocks, bucket, key_of, launch
@@ -45,6 +52,7 @@ class Run:
         plan: Plan,
         batch: Batch,
         tables: Cells | Slots,
+        rows: list[RelationRow],
         rooms: tuple[list[int], list[int]] | None = None,
     ) -> None:
         self.plan, self.batch, self.tables = plan, batch, tables
@@ -53,21 +61,21 @@ class Run:
         self.position = sum(seeds.numel() for seeds in batch.seeds)
         self.held: list[Any] = []  # what kernels read by its address
         tables.make_room(self.position)
-        self.given = Arguments(plan, batch, tables)
+        self.given = Arguments(plan, batch, rows, tables)
         self.levels = self.given.levels
         self.given.write(rooms)
         some = [seeds for seeds in batch.seeds if seeds.numel()]
         self.seeds = self._empty(0) if not some else some[0].contiguous()
         if len(some) > 1:
             self.seeds = torch.cat(some)
-        self.roots = self._empty(self.position if batch.apart else 0)
+        self.roots = self._empty(self.position if batch.disjoint else 0)
         widest = max(seeds.numel() for seeds in batch.seeds)
         launch(
             enter,
             (max(1, blocks(widest, how.ENTRIES)), self.sizes[0]),
             *(self.given.words, self.levels, *self.sizes),
             *(self.seeds, self.roots, tables.slots),
-            APART=batch.apart,
+            APART=batch.disjoint,
             B=how.ENTRIES,
         )
 
@@ -78,7 +86,7 @@ class Run:
     def first_totals(self) -> list[int]:
         """How many edges the seeds have at most, for relations that take them all."""
         every = [
-            self.batch.seeds[relation.to].numel() * relation.adj.max_degree
+            self.batch.seeds[relation.dst_type].numel() * relation.adj.max_degree
             if self.plan.depth and relation.fanouts[0] < 0
             else 0
             for relation in self.plan.relations
@@ -93,7 +101,7 @@ class Run:
 
     def hop(self, hop: int, fronts: list[int], edges: list[int]) -> None:
         """One hop for frontiers and edges of at most so many nodes and edges."""
-        plan, apart, total = self.plan, self.batch.apart, sum(edges)
+        plan, apart, total = self.plan, self.batch.disjoint, sum(edges)
         relations = plan.relations
         _check.fits("fanouts", 40 * total)
         if self.position + total >= MOST:
@@ -103,7 +111,7 @@ class Run:
             self.given.write_types()
         fanouts = [relation.fanouts[hop] for relation in relations]
         width = max(
-            fronts[relation.to] if fanout else 0
+            fronts[relation.dst_type] if fanout else 0
             for relation, fanout in zip(relations, fanouts, strict=True)
         )
         width += width % 2  # arrays start where kernels are compiled for
@@ -164,7 +172,7 @@ class Run:
         edge, receiver, landed, reached, position, slots = out
         table, apart = (
             (self.given.words, self.levels, hop, *self.sizes),
-            self.batch.apart,
+            self.batch.disjoint,
         )
         sums = self._empty(grid[0] * grid[1])
         ids, local = self._empty(edge.numel()), self._empty(edge.numel())
@@ -183,10 +191,10 @@ class Run:
 
     def finish(
         self, edges: list[int], nodes: list[int], longest: int, padded: bool = False
-    ) -> tuple[Any, ...]:
-        """Nodes, roots, rows, columns and edges, with room for so many."""
+    ) -> dict[str, Any]:
+        """The arrays of `Rooted`, with room for so many edges and nodes."""
         kinds, relations, depth = self.sizes
-        apart = self.batch.apart
+        apart = self.batch.disjoint
         if not padded:
             self.given.write_places(edges, nodes)
         row, col, edge = (self._empty(sum(edges)) for _ in range(3))
@@ -199,21 +207,37 @@ class Run:
         if padded:
             grid = blocks(max(*edges, *nodes), how.ENTRIES), relations + kinds
             launch(pad, grid, *args, **constants)
-        return (
-            list(node.split(nodes)),
-            list(root.split(nodes)) if apart else None,
-            *(list(part.split(edges)) for part in (row, col, edge)),
-        )
+        return {
+            "node": list(node.split(nodes)),
+            "root": list(root.split(nodes)) if apart else None,
+            "row": list(row.split(edges)),
+            "col": list(col.split(edges)),
+            "edge": list(edge.split(edges)),
+        }
+
+
+def _readable(plan: Plan, batch: Batch) -> tuple[list[RelationRow], Held] | None:
+    """`relation_rows`; None where draws by weight do not fit into registers."""
+    found = relation_rows(plan, batch)
+    if found is None or plan.replace:
+        return found
+    for row, relation in zip(found[0], plan.relations, strict=True):
+        if row.cumulative_weight and max(relation.fanouts, default=0) > how.WIDEST:
+            return None
+    return found
 
 
 def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     """Rooted sampling by laws; None where one has none; see `torch.rooted`."""
-    if not readable(plan, batch):
+    found = _readable(plan, batch)
+    if found is None:
         return None
+    rows, held = found
     plan.ensure_nodes(batch)
-    apart = batch.apart
+    apart = batch.disjoint
     tables = Slots(plan, likely_entries(plan, batch)) if apart else Cells(plan, batch)
-    run = Run(plan, batch, tables)
+    run = Run(plan, batch, tables, rows)
+    run.held.append(held)
     new = [[seeds.numel()] for seeds in batch.seeds]
     taken: list[list[int]] = [[] for _ in plan.relations]
     totals = run.first_totals()
@@ -221,7 +245,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
         fronts = [counts[-1] for counts in new]
         asked = [0] * (len(new) + 2 * len(taken))
         edges = [
-            fronts[relation.to] * relation.fanouts[hop]
+            fronts[relation.dst_type] * relation.fanouts[hop]
             if relation.fanouts[hop] >= 0
             else total
             for relation, total in zip(plan.relations, totals, strict=True)
@@ -236,9 +260,8 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     run.tables.give_back()
     nodes, most = [sum(counts) for counts in new], [sum(counts) for counts in taken]
     longest = max((max(counts, default=0) for counts in (*new, *taken)), default=0)
-    found = run.finish(most, nodes, longest)
-    node, root, row, col, edge = found
-    return Rooted(node, root, row, col, edge, new, taken)
+    arrays = run.finish(most, nodes, longest)
+    return Rooted(**arrays, num_nodes=new, num_edges=taken)
 
 
 def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
@@ -247,25 +270,28 @@ def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
     Where trees are not apart, the cells of a table are cleared at the end, not stamped:
     a captured graph writes the same numbers every time.
     """
-    if not readable(plan, batch):
+    found = _readable(plan, batch)
+    if found is None:
         return None
-    bounds = plan.bounds(batch.seeds, batch.apart)
+    rows, held = found
+    bounds = plan.bounds(batch.seeds, batch.disjoint)
     most = sum(sum(edges) for edges in bounds.edges)
     entries = most + sum(seeds.numel() for seeds in batch.seeds)
-    tables = Slots(plan, entries) if batch.apart else Cells(plan, batch, entries)
+    tables = Slots(plan, entries) if batch.disjoint else Cells(plan, batch, entries)
     rooms = [sum(edges) for edges in bounds.edges], [size + 1 for size in bounds.most]
-    run = Run(plan, batch, tables, rooms)
+    run = Run(plan, batch, tables, rows, rooms)
+    run.held.append(held)
     for hop in range(plan.depth):
         edges = [own[hop] for own in bounds.edges]
         if any(edges):
             run.hop(hop, [own[hop] for own in bounds.nodes], edges)
             run.position += sum(edges)
     longest = max(max(own, default=0) for own in (*bounds.nodes, *bounds.edges))
-    node, root, row, col, edge = run.finish(*rooms, longest, padded=True)
+    arrays = run.finish(*rooms, longest, padded=True)
     run.tables.give_back()
     kinds = len(plan.sizes)
     return Padded(
-        *(node, root, row, col, edge),
-        [run.levels[:, kind] for kind in range(kinds)],
-        [run.levels[1:, kinds + number] for number in range(len(plan.relations))],
+        **arrays,
+        num_nodes=[run.levels[:, kind] for kind in range(kinds)],
+        num_edges=[run.levels[1:, kinds + n] for n in range(len(plan.relations))],
     )

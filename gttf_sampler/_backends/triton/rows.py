@@ -25,9 +25,9 @@ def _between(time, latest, before, start, count, root, mask):
 @triton.jit
 def _admit(own, start, count, root, mask):
     """Narrows rows to the times that are admitted, of whatever type they are."""
-    kind = tl.load(own + tt.KIND)
-    time, latest = tl.load(own + tt.TIME), tl.load(own + tt.LATEST)
-    before = tl.load(own + tt.BEFORE)
+    kind = tl.load(own + tt.TIME_KIND)
+    time, latest = tl.load(own + tt.TIME), tl.load(own + tt.TIME_MAX)
+    before = tl.load(own + tt.TIME_MIN)
     if kind == 1:
         times = time.to(tl.pointer_type(tl.int32))
         start, count = _between(
@@ -54,7 +54,7 @@ def _admit(own, start, count, root, mask):
 @triton.jit
 def _hide(own, start, count):
     """Rows as they would stand if all hidden edges were gone from the graph."""
-    hidden, hides = longs(tl.load(own + tt.HIDDEN)), tl.load(own + tt.HIDES)
+    hidden, hides = longs(tl.load(own + tt.EXCLUDED)), tl.load(own + tt.NUM_EXCLUDED)
     zero = tl.zeros_like(start)
     low = bisect(hidden, zero, zero + hides, start - 1)
     high = bisect(hidden, low, zero + hides, start + count - 1)
@@ -73,7 +73,7 @@ def has_mass(table, start, base, offset, mask):
 @triton.jit
 def _positive(own, row, start, count, limit, live, F: tl.constexpr):
     """How many entries of a row have mass; counts little further than `limit`."""
-    table = longs(tl.load(own + tt.MASS))
+    table = longs(tl.load(own + tt.CUMULATIVE_WEIGHT))
     base = mass_before(table, row, start, live)
     found, done = tl.zeros_like(start), tl.zeros_like(start)
     while any_of(live & (found < limit) & (done < count)):
@@ -109,7 +109,7 @@ def measure(
     block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     own = tt.relation_row(words, relation, types, depth)
     level = tt.level_row(levels, hop, types, relations)
-    to, fanout = tl.load(own + tt.TO), tl.load(own + tt.FANOUTS + hop)
+    to, fanout = tl.load(own + tt.DST_TYPE), tl.load(own + tt.FANOUTS + hop)
     walker = block * B + tl.arange(0, B).to(tl.int64)
     live = walker < tl.where(fanout != 0, tl.load(level + to), 0)
     at = tl.load(tt.node_start(level, types, relations) + to) + walker
@@ -120,14 +120,14 @@ def measure(
     count = tl.load(rowptr + node + 1, mask=live, other=0) - row
     start = row
     if TIMES:
-        if tl.load(own + tt.KIND) != 0:
+        if tl.load(own + tt.TIME_KIND) != 0:
             roots = longs(tl.load(tt.address(level, types, relations, tt.ROOTS)))
             root = tl.load(roots + at, mask=live, other=0)
             start, count = _admit(own, start, count, root, live)
     if HIDES:
-        if tl.load(own + tt.HIDES) != 0:
+        if tl.load(own + tt.NUM_EXCLUDED) != 0:
             start, count = _hide(own, start, count)
-    if (tl.load(own + tt.LAST) != 0) & (fanout >= 0):
+    if (tl.load(own + tt.MOST_RECENT) != 0) & (fanout >= 0):
         skipped = tl.maximum(count - fanout, 0)
         start, count = start + skipped, count - skipped
     size = count
@@ -136,7 +136,7 @@ def measure(
         if REPLACE:
             size = tl.where(count > 0, fanout, 0)
     if GAPS:
-        if tl.load(own + tt.GAPS) != 0:
+        if tl.load(own + tt.HAS_ZERO_WEIGHT) != 0:
             limit = size
             if REPLACE and fanout >= 0:
                 limit = tl.minimum(size, 1)

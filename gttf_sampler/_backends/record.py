@@ -1,0 +1,443 @@
+"""Rooted sampling as data: what a hop is made of, what a batch asks, what comes out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gttf_sampler.random import Key, grid
+
+if TYPE_CHECKING:  # graphs are made with the help of backends
+    from gttf_sampler._backends.scratch import NodeTable, ScratchPool
+    from gttf_sampler.bias.base import Bias
+    from gttf_sampler.graph.compact import CompactAdj
+
+
+class _Fields(NamedTuple):
+    """The fields of `Law`: a NamedTuple cannot have a constructor of its own."""
+
+    cumulative_weight: Tensor | None = None
+    has_zero_weight: bool = False
+    time: Tensor | None = None
+    time_max: Tensor | None = None
+    time_min: Tensor | None = None
+    most_recent: bool = False
+    excluded_edges: Tensor | None = None
+
+
+FORMER = {
+    "mass": "cumulative_weight",
+    "gaps": "has_zero_weight",
+    "latest": "time_max",
+    "before": "time_min",
+    "last": "most_recent",
+    "hidden": "excluded_edges",
+}
+"""Names of fields of `Law` before 0.3, which still work and warn."""
+
+
+class Law(_Fields):
+    """The sampling spec of a relation: which entries of a row, and how likely each is.
+
+    By default all of them, with equal chances. What a function decides has no law.
+
+    Attributes:
+        cumulative_weight: int64 [m], summed up within every row; None if all entries
+            weigh the same.
+        has_zero_weight: whether some entries have no weight.
+        time: [m], ascending within every row; None if times do not matter.
+        time_max: [b], per tree: later entries are not admitted; None with `time`.
+        time_min: [b], per tree: entries up to this time are too old; None if none is.
+        most_recent: whether the latest of the admitted entries are taken, no others.
+        excluded_edges: int64 [k], ascending positions in `col` that are as if they were
+            not there; None if there are none.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **fields: Any) -> Law:
+        """Takes the former names of fields, too."""
+        if fields.keys() & FORMER.keys():
+            fields = {_renamed(name): value for name, value in fields.items()}
+        return super().__new__(cls, *args, **fields)
+
+    def __getattr__(self, name: str) -> Any:
+        """A field by its former name."""
+        if name not in FORMER:
+            raise AttributeError(f"'Law' object has no attribute {name!r}")
+        return getattr(self, _renamed(name))
+
+    def both(self, other: Law) -> Law | None:
+        """The law of what both admit; None if that takes more than one."""
+        for name in ("cumulative_weight", "time"):
+            if getattr(self, name) is not None and getattr(other, name) is not None:
+                return None
+        laws = (self, other)
+        excluded = [x.excluded_edges for x in laws if x.excluded_edges is not None]
+        by_weight, by_time = (
+            self if getattr(self, name) is not None else other
+            for name in ("cumulative_weight", "time")
+        )
+        weighs = by_weight.cumulative_weight is not None
+        if self.most_recent or other.most_recent or (weighs and excluded):
+            return None
+        return by_time._replace(
+            cumulative_weight=by_weight.cumulative_weight,
+            has_zero_weight=by_weight.has_zero_weight,
+            excluded_edges=torch.cat(excluded).unique() if excluded else None,
+        )
+
+
+def _renamed(name: str) -> str:
+    """What a field of `Law` is called today."""
+    if name in FORMER:
+        told = f"'{name}' of Law is called '{FORMER[name]}'"
+        warnings.warn(told, DeprecationWarning, stacklevel=3)
+    return FORMER.get(name, name)
+
+
+UNIFORM = Law()
+"""All neighbours are equally likely."""
+
+
+class Relation(NamedTuple):
+    """One kind of edges and how many of them each hop takes.
+
+    Attributes:
+        adj: rows are nodes of type number `dst_type`, columns of `src_type`.
+        dst_type: the type of nodes that receive.
+        src_type: the type of nodes that send.
+        fanouts: per hop; -1 takes all.
+    """
+
+    adj: CompactAdj
+    dst_type: int
+    src_type: int
+    fanouts: list[int]
+
+
+class RelationRow(NamedTuple):
+    """A relation and its law as kernels of any backend read them, a word per field.
+
+    An address of 0 stands for an array that is not there, None in `Law`.
+
+    Attributes:
+        rowptr: the address of int64 [n + 1].
+        col: the address of [m].
+        wide_col: whether those are int64, not int32.
+        cumulative_weight: the address of int64 [m].
+        has_zero_weight: as in `Law`.
+        time: the address of [m].
+        time_kind: what those are, one of `TIME_KINDS`; 0 if there are none.
+        time_max: the address of [b], float64 for times that are floats, else int64.
+        time_min: the same.
+        most_recent: as in `Law`.
+        excluded: the address of int64 [k].
+        num_excluded: k.
+        dst_type: as in `Relation`.
+        src_type: as in `Relation`.
+        edge_id: the address of [m], the names of edges; 0 for their positions.
+        wide_edge_id: whether those are int64, not int32.
+    """
+
+    rowptr: int
+    col: int
+    wide_col: int
+    cumulative_weight: int
+    has_zero_weight: int
+    time: int
+    time_kind: int
+    time_max: int
+    time_min: int
+    most_recent: int
+    excluded: int
+    num_excluded: int
+    dst_type: int
+    src_type: int
+    edge_id: int
+    wide_edge_id: int
+
+    @classmethod
+    def of(
+        cls, relation: Relation, law: Law, original: bool, held: Held
+    ) -> RelationRow | None:
+        """The row of a relation; None if there is an array that kernels cannot read."""
+        rowptr, col, times = relation.adj.rowptr, relation.adj.col, law.time
+        names = relation.adj.edge_id if original else None
+        for array in (rowptr, col, names, law.cumulative_weight, times):
+            if array is not None and not array.is_contiguous():
+                return None
+        kind = 0 if times is None else TIME_KINDS.get(times.dtype)
+        if kind is None or rowptr.dtype != torch.int64 or col.dtype not in WIDE:
+            return None
+        bound = torch.float64 if kind in (FLOAT32, FLOAT64) else torch.int64
+        excluded = law.excluded_edges
+        return cls(
+            rowptr=rowptr.data_ptr(),
+            col=col.data_ptr(),
+            wide_col=WIDE[col.dtype],
+            cumulative_weight=_address(law.cumulative_weight),
+            has_zero_weight=int(law.has_zero_weight),
+            time=_address(times),
+            time_kind=kind,
+            time_max=held.address(law.time_max, bound) if kind else 0,
+            time_min=held.address(law.time_min, bound) if kind else 0,
+            most_recent=int(law.most_recent),
+            excluded=held.address(excluded, torch.int64),
+            num_excluded=0 if excluded is None else excluded.numel(),
+            dst_type=relation.dst_type,
+            src_type=relation.src_type,
+            edge_id=_address(names),
+            wide_edge_id=0 if names is None else WIDE[names.dtype],
+        )
+
+
+# Places of the fields, by which kernels read them.
+ROWPTR, COL, WIDE_COL, CUMULATIVE_WEIGHT, HAS_ZERO_WEIGHT = range(5)
+TIME, TIME_KIND, TIME_MAX, TIME_MIN, MOST_RECENT = range(5, 10)
+EXCLUDED, NUM_EXCLUDED, DST_TYPE, SRC_TYPE, EDGE_ID, WIDE_EDGE_ID = range(10, 16)
+
+WIDE = {torch.int32: 0, torch.int64: 1}
+INT32, INT64, FLOAT32, FLOAT64 = range(1, 5)
+TIME_KINDS = {
+    torch.int32: INT32,
+    torch.int64: INT64,
+    torch.float32: FLOAT32,
+    torch.float64: FLOAT64,
+}
+
+
+class Held:
+    """Tensors that kernels read by their addresses, as numbers they understand.
+
+    Args:
+        device: where kernels run.
+
+    Attributes:
+        tensors: what must outlive the addresses.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.tensors: list[Tensor] = []
+        self._known: dict[tuple[int, torch.dtype], int] = {}
+
+    def address(self, values: Tensor | None, dtype: torch.dtype) -> int:
+        """The address of values of that type; 0 if there are none."""
+        if values is None:
+            return 0
+        known = self._known.get((id(values), dtype))
+        if known is None:
+            own = values.to(self.device, dtype).contiguous()
+            self.tensors += [values, own]  # the first, so that no other gets its id
+            known = self._known[id(values), dtype] = own.data_ptr()
+        return known
+
+
+def _address(values: Tensor | None) -> int:
+    """The address of a tensor that lives as long as its graph; 0 if there is none."""
+    return 0 if values is None else values.data_ptr()
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What all batches of a rooted sampler have in common: a hop as data.
+
+    Attributes:
+        relations: all kinds of edges; their order is that of draws and of numbers.
+        sizes: how many nodes of each type the graph has.
+        pools: per node type, where its scratch tables wait.
+        depth: how many hops there are.
+        replace: whether a neighbour can be drawn twice.
+        device: where everything is.
+        size_hints: what the last batch took, by name: room for the next one.
+        argument_pool: what kernels are called with, unless a thread is using it.
+    """
+
+    relations: tuple[Relation, ...]
+    sizes: tuple[int, ...]
+    pools: tuple[ScratchPool, ...]
+    depth: int
+    replace: bool
+    device: torch.device
+    size_hints: dict[str, Any] = field(default_factory=dict)
+    argument_pool: list[Any] = field(default_factory=list)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies start anew: neither is worth carrying along."""
+        return {**self.__dict__, "size_hints": {}, "argument_pool": []}
+
+    def ensure_nodes(self, batch: Batch) -> None:
+        """Raises an IndexError, which is not for users, if a seed is no node."""
+        for seeds, size in zip(batch.seeds, self.sizes, strict=True):
+            if not batch.validated and seeds.numel():
+                low, high = (int(bound) for bound in seeds.aminmax())
+                if low < 0 or high >= size:
+                    raise IndexError("a seed is out of range")
+
+    @contextmanager
+    def borrow_tables(self) -> Iterator[list[NodeTable]]:
+        """A table per node type that nobody else holds."""
+        tables = self.take_tables()
+        yield tables
+        self.give_back(tables)
+
+    def take_tables(self) -> list[NodeTable]:
+        """A table per node type, to be given back."""
+        pairs = zip(self.pools, self.sizes, strict=True)
+        return [pool.take(size, self.device) for pool, size in pairs]
+
+    def give_back(self, tables: list[NodeTable]) -> None:
+        """Lets others have the tables."""
+        for pool, size, table in zip(self.pools, self.sizes, tables, strict=True):
+            pool.give_back(size, table)
+
+    def most_edges(self, seeds: Sequence[Tensor]) -> int:
+        """No batch from these seeds takes more edges; large if a hop takes all."""
+        total, width = 0, sum([part.numel() for part in seeds])
+        for hop in range(self.depth):
+            fanouts = [relation.fanouts[hop] for relation in self.relations]
+            width *= sum(fanouts) if min(fanouts) >= 0 else 1 << 31
+            total += width
+        return total
+
+    def keys(self, batch: Batch) -> Sequence[Sequence[Key]]:
+        """Per hop, the key of every relation."""
+        return grid(batch.key, self.depth, len(self.relations))
+
+    def bounds(self, seeds: Sequence[Tensor], disjoint: bool) -> Bounds:
+        """How much a batch from so many seeds can have, whatever is drawn."""
+        trees = sum(part.numel() for part in seeds)
+        every = [size * (trees if disjoint else 1) for size in self.sizes]
+        nodes = [[part.numel()] for part in seeds]
+        edges: list[list[int]] = [[] for _ in self.relations]
+        for hop in range(self.depth):
+            reached = [0] * len(nodes)
+            for relation, taken in zip(self.relations, edges, strict=True):
+                taken.append(nodes[relation.dst_type][hop] * relation.fanouts[hop])
+                reached[relation.src_type] += taken[hop]
+            for own, new, size in zip(nodes, reached, every, strict=True):
+                own.append(min(new, size))
+        pairs = zip(nodes, every, strict=True)
+        most = [min(sum(own), own[0] + size) for own, size in pairs]
+        return Bounds(nodes, edges, most)
+
+
+class Bounds(NamedTuple):
+    """How many nodes and edges there is room for where shapes must be static.
+
+    Attributes:
+        nodes: per node type, the most new ones in each hop, seeds first.
+        edges: per relation, the most that each hop takes.
+        most: per node type, the most in all hops together, N.
+    """
+
+    nodes: list[list[int]]
+    edges: list[list[int]]
+    most: list[int]
+
+
+class Batch(NamedTuple):
+    """What one batch is drawn from.
+
+    Attributes:
+        seeds: [b] per node type.
+        first_root: per node type, the number of the tree of its first seed.
+        disjoint: whether trees share no nodes: then (tree, node) is what is numbered.
+        laws: per relation; None where a bias has none.
+        biases: per relation; None where all neighbours are equal.
+        key: of the batch.
+        original_edge_ids: whether edges are to be named as the caller of the graph has
+            named them, and not by their positions in `adj.col`.
+        validated: whether the seeds are known to be nodes; else a backend raises an
+            IndexError where one is not.
+    """
+
+    seeds: list[Tensor]
+    first_root: list[int]
+    disjoint: bool
+    laws: Sequence[Law | None]
+    biases: list[Bias | None]
+    key: Key
+    original_edge_ids: bool = False
+    validated: bool = True
+
+
+def named_edges(plan: Plan, batch: Batch, edges: list[Tensor]) -> list[Tensor]:
+    """The edges of every relation, from positions to the names that are asked for."""
+    if not batch.original_edge_ids:
+        return edges
+    ids = [relation.adj.edge_id for relation in plan.relations]
+    return [
+        edge if own is None else own.index_select(0, edge).to(edge.dtype)
+        for own, edge in zip(ids, edges, strict=True)
+    ]
+
+
+def relation_rows(plan: Plan, batch: Batch) -> tuple[list[RelationRow], Held] | None:
+    """What kernels read of every relation, and what has to be held meanwhile.
+
+    None if there is a relation without a law, or with arrays that they cannot read.
+    """
+    rows, held = [], Held(plan.device)
+    for relation, law in zip(plan.relations, batch.laws, strict=True):
+        if law is None:
+            return None
+        row = RelationRow.of(relation, law, batch.original_edge_ids, held)
+        if row is None:
+            return None
+        rows.append(row)
+    return rows, held
+
+
+class Rooted(NamedTuple):
+    """The arrays of a rooted adjacency, per node type or per relation.
+
+    Attributes:
+        node: per node type [n], global ids, in the order of discovery.
+        root: per node type [n], the number of the tree; None unless trees are disjoint.
+        row, col: per relation [e], local ids of the senders and the receivers.
+        edge: per relation [e], positions in `adj.col`, or the caller's own numbers.
+        num_nodes: per node type, how many were new in each hop, seeds first.
+        num_edges: per relation, how many were taken in each hop.
+    """
+
+    node: list[Tensor]
+    root: list[Tensor] | None
+    row: list[Tensor]
+    col: list[Tensor]
+    edge: list[Tensor]
+    num_nodes: list[list[int]]
+    num_edges: list[list[int]]
+
+
+class Padded(NamedTuple):
+    """`Rooted` with static shapes, padded to its `Bounds`, counted on the device.
+
+    Every array starts with what `Rooted` has there. Node N of a type is a dummy: what
+    is left of `row` and `col` leads from dummy to dummy. What is left of other arrays
+    is 0, so that features can be read at all places. N is the bound of the nodes of a
+    type, E the sum of the bounds of a relation.
+
+    Attributes:
+        node: per node type [N + 1], global ids.
+        root: per node type [N + 1], or None unless trees are disjoint.
+        row, col: per relation [E], local ids of the senders and the receivers.
+        edge: per relation [E], positions in `adj.col`, or the caller's own numbers.
+        num_nodes: per node type int64 [depth + 1], new ones in each hop, seeds first.
+        num_edges: per relation int64 [depth], how many were taken in each hop.
+    """
+
+    node: list[Tensor]
+    root: list[Tensor] | None
+    row: list[Tensor]
+    col: list[Tensor]
+    edge: list[Tensor]
+    num_nodes: list[Tensor]
+    num_edges: list[Tensor]

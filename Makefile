@@ -39,7 +39,7 @@ help:
 	@echo "make stress         kill writers and workers, watch memory over 2,000 batches"
 	@echo "make check          check format, lint and types"
 	@echo "make docs           build the pages and the API reference into site/"
-	@echo "make bench          'gttf bench'; TASK=sampling ARGS='--plot out.png'"
+	@echo "make bench          'gttf bench'; TASK=step ARGS='--plot out.png'"
 	@echo "make bench-embedding  AUC against seconds; ARGS='--edges FILE'"
 	@echo "make reproduce      train every method of the paper; ARGS='--root DIR', ARGS=--list"
 	@echo "make clean          remove the environment and everything generated"

@@ -6,15 +6,15 @@ what these have written, and fills in their tables first:
 
     gttf bench modes --json FILE
     gttf bench embedding --graph ca-HepTh.txt --rounds 2 --json FILE
-    gttf bench embedding --scale 1 --rounds 1 --json FILE
+    python -m examples.bench.embedding_scale --scale 1 --rounds 1 --json FILE
     python examples/bench_embedding.py --edges EDGES --seeds 0 1 2 --json FILE
     gttf bench disk --features 128 --json FILE
-    gttf bench disk --features 128 --sweep --json FILE
     gttf bench disk --features 128 --scale 1 --tmp DIR --json FILE
-    gttf bench chunks --scale 1 --tmp DIR --json FILE
+    python -m examples.bench.disk --what sweep --features 128 --json FILE
+    python -m examples.bench.chunks --scale 1 --tmp DIR --json FILE
 
-The second draws AUC against seconds as well; the last one takes both of its files, of
-PPI and of ca-HepTh, at once. paper.md is filled in from what is kept of the
+The fourth takes both of its files, of PPI and of ca-HepTh, at once, and draws AUC
+against seconds as well. paper.md is filled in from what is kept of the
 first, reproduce.md and the README from what is kept of the second:
 
     python -m examples.theory --root DIR --rounds 200 --json FILE
@@ -37,26 +37,27 @@ from matplotlib.figure import Figure
 from docs import reproduced, theory
 from docs.theory_tables import tables as theory_tables
 from examples import walk_forest
+from examples.bench import tables as scripts  # noqa: F401  # adds its columns
 from examples.reproduce import larger_pages
 from gttf_sampler import CompactAdj, traverse
-from gttf_sampler.bench import curves, plots, ratios
-from gttf_sampler.bench.tables import COLUMNS
+from gttf_sampler.bench import report
 
 HERE = Path(__file__).parent
 IMAGES = HERE / "images"
 OURS, THEIRS = "#2a7f62", "#9aa5b1"
-MODES, EPOCHS, GROWTH, AUC = (
-    *("gttf bench modes", "gttf bench embedding", "gttf bench embedding --scale"),
-    "bench_embedding",
-)
-DISK = {  # what a result is about → where its tables stand, what its picture is called
-    "batches": ("gttf bench disk", "disk.svg"),
-    "large": ("gttf bench disk --scale 1", "disk_large.svg"),
-    "sweep": ("gttf bench disk --sweep", None),
-    "chunks": ("gttf bench chunks", None),
+MODES, EPOCHS, AUC = "gttf bench modes", "gttf bench embedding", "bench_embedding"
+# task of a result → the page and the marks between which its tables stand
+PLACES = {
+    "modes": ("benchmarks.md", MODES),
+    "embedding": ("embeddings.md", EPOCHS),
+    "embedding scale": ("embeddings.md", "embedding_scale"),
+    "disk": ("disk.md", "gttf bench disk"),
+    "disk large": ("disk.md", "gttf bench disk --scale 1"),
+    "disk sweep": ("disk.md", "disk sweep"),
+    "chunks": ("disk.md", "chunks"),
 }
+DRAWN = {"disk": "disk.svg", "disk large": "disk_large.svg"}
 PAPER = {"DeepWalk, f = 1": "87.9 / 89.9", "Watch Your Step": "90.5 / 93.5"}
-CURVES = "![ROC-AUC of hidden edges against seconds](images/embedding.svg)\n"
 
 
 def tables(page: str, heading: str) -> list[list[list[str]]]:
@@ -137,13 +138,11 @@ def markdown(result: dict[str, Any]) -> str:
     machine, lines = result["machine"], [f"`{command}`"]
     lines[0] += f" ({machine['cpu']}, {machine['cores']} cores):\n"
     for group in result["groups"]:
-        columns = COLUMNS[group.get("columns", result["task"])]
-        marks = ["---"] + ["---:"] * (len(columns) - 1)
-        lines += [f"{group['title']}:\n", _line([c.head for c in columns])]
+        table = report.table_of(group, result["task"])
+        marks = ["---"] + ["---:"] * (len(table.columns) - 1)
+        lines += [f"{group['title']}:\n", _line([c.head for c in table.columns])]
         lines.append(f"|{'|'.join(marks)}|")
-        for row in group["rows"]:
-            values = [(c, row.get(c.key)) for c in columns]
-            lines.append(_line(["" if v is None else c.write(v) for c, v in values]))
+        lines += [_line(table.cells(row)) for row in group["rows"]]
         lines[-1] += "\n"
         other = [row for row in group["rows"] if row.get("differs")]
         lines += [f"No ratio: {row['mode']}: {row['differs']}.\n" for row in other]
@@ -156,31 +155,32 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def modes(page: str) -> list[ratios.Bar]:
-    """The bars of the tables that `fill` has written into a page."""
+def modes(page: str) -> list[dict[str, Any]]:
+    """The groups of the tables that `fill` has written into a page."""
     begin, end = marks(MODES)
     part = page.partition(begin)[2].partition(end)[0]
     found = []
-    for title, table in re.findall(
-        r"^(\w+: .*):\n\n((?:^\|.*\n)+)", part, re.MULTILINE
-    ):
-        heads, _, *rows = table.splitlines()
-        ours, unit = re.search(r"\| (ours (m?s)) \|", heads).groups()
-        places = [_cells(heads).index(head) for head in (ours, f"peer {unit}")]
-        share = _cells(heads).index("peer / ours")
-        for cells in map(_cells, rows):
-            mine, theirs = (cells[place] for place in places)
-            note = f"{mine} {unit}" + (f", peer {theirs} {unit}" if theirs else "")
-            ratio = number(cells[share].rstrip(" ×")) if cells[share] else None
-            found.append(ratios.Bar(title, cells[0], ratio, note))
+    for title, text in re.findall(r"^(\w+: .*):\n\n((?:^\|.*\n)+)", part, re.MULTILINE):
+        heads, _, *rows = text.splitlines()
+        columns = "workers" if "| ours s |" in heads else "modes"
+        keys = [column.key for column in report.TABLES[columns].columns]
+        group = [dict(zip(keys, _cells(row), strict=True)) for row in rows]
+        for row in group:
+            for key in ("best", "theirs", "ratio"):
+                row[key] = number(row[key].rstrip(" ×")) if row[key] else None
+        found.append({"title": title, "columns": columns, "rows": group})
     return found
 
 
 def draw_modes(path: Path) -> None:
     """How many times as long the peers take in every mode, from the table of modes."""
-    bars = modes((HERE / "benchmarks.md").read_text("utf-8"))
-    figure = Figure(figsize=(9, ratios.height(bars)), layout="constrained")
-    ratios.draw(figure.subplots(), bars)
+    groups = modes((HERE / "benchmarks.md").read_text("utf-8"))
+    heights = [0.8 + report.INCH_PER_BAR * len(group["rows"]) for group in groups]
+    figure = Figure(figsize=(9, sum(heights)), layout="constrained")
+    how = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
+    panels = figure.subplots(len(groups), 1, **how)
+    for axes, group in zip(panels, groups, strict=True):
+        report.bars(axes, group, report.TABLES["modes"])
     figure.savefig(path)
 
 
@@ -243,11 +243,18 @@ def _spread(values: list[float]) -> str:
     return f"{mean:.1f} ± {half:.1f}"
 
 
-def auc_of_seconds(result: dict[str, Any], path: Path) -> None:
-    """The paper's figure: what seconds of training are worth, for all that trained."""
-    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
-    curves.quality(result["groups"][-1], figure.subplots())
-    curves.plain(figure)
+def auc_of_seconds(results: list[dict[str, Any]], path: Path) -> None:
+    """The paper's figure: what seconds of training are worth, a panel per graph."""
+    figure = Figure(figsize=(4.5 * len(results), 3.8), layout="constrained")
+    panels = figure.subplots(1, len(results), squeeze=False)[0]
+    for axes, result in zip(panels, results, strict=True):
+        for turn, (name, runs) in enumerate(result["curves"].items()):
+            seconds, _, values = zip(*runs[0], strict=True)
+            axes.plot(seconds, values, "o-", ms=3, lw=1.2, color=f"C{turn}", label=name)
+        axes.set(xscale="log", xlabel="seconds of training", title=result["graph"])
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("ROC-AUC of hidden edges, %")
+    panels[-1].legend(frameon=False, fontsize=8)
     figure.savefig(path)
 
 
@@ -261,20 +268,15 @@ def propositions() -> None:
     theory.draw(found, IMAGES)
 
 
-def disk(result: dict[str, Any]) -> tuple[str, str, str]:
-    """(page, mark, text) of what was read from a disk; draws it."""
-    kind = "chunks" if result["task"] == "chunks" else "batches"
-    if result["settings"].get("sweep"):
-        kind = "sweep"
-    elif kind == "batches" and len(result["groups"]) > 1:
-        first = result["groups"][1]["rows"][0]["peer"]
-        kind = kind if first.endswith("in memory") else "large"
-    mark, image = DISK[kind]
-    text = markdown(result)
-    if image is not None:
-        plots.draw(result).savefig(IMAGES / image)
-        text = f"![Rows, batches and epochs from a disk](images/{image})\n\n{text}"
-    return "disk.md", mark, text
+def place_of(result: dict[str, Any]) -> str:
+    """The key of `PLACES` where a result belongs."""
+    task, groups = str(result["task"]), result["groups"]
+    if task != "disk":
+        return task
+    if groups[0].get("columns") == "disk sweep":
+        return "disk sweep"
+    first = groups[-1]["rows"][0]["peer"]
+    return "disk" if first.endswith("in memory") else "disk large"
 
 
 def take(files: Sequence[str]) -> None:
@@ -282,17 +284,16 @@ def take(files: Sequence[str]) -> None:
     results = [json.loads(Path(file).read_text("utf-8")) for file in files]
     learned = [result for result in results if "curves" in result]
     texts = [("embeddings.md", AUC, aucs(learned))] if learned else []
+    if learned:
+        auc_of_seconds(learned, IMAGES / "embedding.svg")
     for result in results:
-        if result.get("task") in ("disk", "chunks"):
-            texts.append(disk(result))
-        elif result.get("task") == "modes":
-            texts.append(("benchmarks.md", MODES, markdown(result)))
-        elif result.get("task") == "embedding":
-            grows = result["groups"][0]["columns"] == curves.GROWTH
-            text = markdown(result) if grows else f"{CURVES}\n{markdown(result)}"
-            texts.append(("embeddings.md", GROWTH if grows else EPOCHS, text))
-            if not grows:
-                auc_of_seconds(result, IMAGES / "embedding.svg")
+        if "task" in result:
+            place, text = place_of(result), markdown(result)
+            if place in DRAWN:
+                report.draw(result).savefig(IMAGES / DRAWN[place])
+                shown = f"![Rows and batches from a disk](images/{DRAWN[place]})"
+                text = f"{shown}\n\n{text}"
+            texts.append((*PLACES[place], text))
     for name, mark, text in texts:
         page = HERE / name
         page.write_text(fill(page.read_text("utf-8"), mark, text), "utf-8")

@@ -180,9 +180,9 @@ class Subgraph:
             adj: as for `draw`.
             title: above the picture.
         """
-        from gttf_sampler.plot import page
+        from gttf_sampler.plot import subgraph
 
-        return page.page(self, adj, title)
+        return subgraph.page(self, adj, title)
 
     def __repr__(self) -> str:
         """Says how much was sampled, hop by hop where that is known."""
@@ -267,9 +267,9 @@ class HeteroSubgraph:
             adj: as for `draw`.
             title: above the picture.
         """
-        from gttf_sampler.plot import page
+        from gttf_sampler.plot import subgraph
 
-        return page.page(self, adj, title)
+        return subgraph.page(self, adj, title)
 
     def __repr__(self) -> str:
         """Says how many nodes and edges of each type were sampled."""

@@ -120,5 +120,7 @@ def _table_4(folders: Sequence[Path]) -> list[tuple[str, ...]]:
                 f"python -m examples.reproduce.table4 --only {dataset}",
             )
         )
-    curve = "gttf bench embedding --graph DIR/ppi.edgelist --plot curve.png"
+    curve = (
+        "python examples/bench_embedding.py --edges DIR/ppi.edgelist --png curve.png"
+    )
     return [*found, ("4", "node2vec", "training curve", "", "", "", "", curve)]

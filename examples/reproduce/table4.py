@@ -10,18 +10,22 @@ import argparse
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from examples.reproduce import gcn_memory
 from examples.reproduce.cells import MEMORY, SECONDS, TABLE_4
 from examples.reproduce.datasets.catalog import SOURCES
 from examples.reproduce.provenance import provenance
 from gttf_sampler import CompactAdj
-from gttf_sampler.bench import graphs, machine, task_gcn
-from gttf_sampler.bench.children import ChildError, Progress, run_job
+from gttf_sampler.bench import graphs, machine
+from gttf_sampler.bench.loader import ALONE
+from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.process import ChildError, Report, run_job
 
 HERE = "examples.reproduce.table4"  # however it was started
 BATCH = 1024
@@ -38,7 +42,7 @@ FRAMEWORKS = ("DGL", "PyG", "GTTF")  # in the order of the paper's table
 
 
 def write_sized(name: str, scale: float, folder: str, report: Any) -> None:
-    """The job that makes a graph of the size of a dataset, as `task_gcn` reads it."""
+    """The job that makes a graph of the size of a dataset, as `gcn_memory` reads it."""
     nodes, edges, width = SIZES[name]
     nodes, edges = max(64, round(nodes * scale)), max(256, round(edges * scale))
     report(f"making {name}", 0.0)
@@ -49,15 +53,15 @@ def write_sized(name: str, scale: float, folder: str, report: Any) -> None:
     np.save(Path(folder, "x.npy"), x.numpy())
 
 
-def memory(name: str, scale: float, progress: Progress) -> dict[str, Any]:
+def memory(name: str, scale: float, progress: Report) -> dict[str, Any]:
     """Peaks of training a GCN, in GB beyond the input, per framework."""
-    names, missing = task_gcn.subjects()
+    names, missing = gcn_memory.subjects()
     row: dict[str, Any] = {"metric": MEMORY, "dataset": name}
     with tempfile.TemporaryDirectory(prefix="gttf-table4-") as folder:
         job = {"run": f"{HERE}:write_sized", "name": name, "scale": scale}
         run_job({**job, "folder": folder}, progress)
         for subject in names:
-            job = {"run": "gttf_sampler.bench.task_gcn:measure", "subject": subject}
+            job = {"run": "examples.reproduce.gcn_memory:measure", "subject": subject}
             try:
                 found = run_job({**job, "folder": folder}, progress)
             except ChildError as error:
@@ -70,7 +74,7 @@ def memory(name: str, scale: float, progress: Progress) -> dict[str, Any]:
 
 
 def speed(
-    name: str, scale: float, batches: int, rounds: int, progress: Progress
+    name: str, scale: float, batches: int, rounds: int, progress: Report
 ) -> dict[str, Any]:
     """Seconds of an epoch of GraphSAGE, per framework and loader."""
     features, train = EPOCHS[name]
@@ -79,18 +83,23 @@ def speed(
     batches = min(batches, steps)
     with tempfile.TemporaryDirectory(prefix="gttf-table4-") as folder:
         place = str(Path(folder, "graph"))
-        job: dict[str, Any] = {"run": "gttf_sampler.bench.inputs:make", "seed": 0}
+        job: dict[str, Any] = {"run": "gttf_sampler.bench.graphs:make_job", "seed": 0}
         job |= {"folder": place, "nodes": size.nodes, "edges": size.edges}
         facts = run_job(job, progress)
-        job = {"run": "gttf_sampler.bench.task_train:run", "graph": place, "seed": 0}
-        job |= {"fanouts": size.fanouts, "batch": BATCH, "batches": batches}
-        job |= {"rounds": rounds, "features": features}
-        found = run_job(job, progress)
+        options = Options(
+            fanouts=size.fanouts,
+            batch=BATCH,
+            batches=batches,
+            rounds=rounds,
+            features=features,
+        )
+        job = {"run": "gttf_sampler.bench.loader:train", "options": asdict(options)}
+        found = run_job({**job, "graph": place}, progress)
     loaders = [row for group in found["groups"] for row in group["rows"]]
     epochs = {
-        row["peer"]: row["best"] * steps / batches
+        row["peer"]: row["best"] / 1e3 * steps
         for row in loaders
-        if not row["peer"].startswith("full batch")
+        if row["peer"] != ALONE
     }
     row = {"metric": SECONDS, "dataset": name, "loaders": epochs}
     for peer, seconds in epochs.items():  # ours: the quicker of its two adapters
@@ -151,7 +160,7 @@ def run(
     rounds: int = 3,
     only: Sequence[str] = (),
     metrics: Sequence[str] = ("speed", "memory"),
-    progress: Progress = lambda what, share: None,
+    progress: Report = lambda what, share: None,
 ) -> dict[str, Any]:
     """All rows of the table, or those of some datasets and metrics."""
     busy, made, rows = machine.busy(), provenance(), []

@@ -1,40 +1,98 @@
-"""Files of made features, how they grow cold, and raw reads to compare with."""
+"""`gttf bench disk`: features from a disk, cold and warm, beside memory and memmap."""
 
 import mmap
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler import FeatureFile, _check
-from gttf_sampler._backends.torch import disk as torch_disk
-from gttf_sampler._backends.types import Reads
-from gttf_sampler.backend import fast_backend
-from gttf_sampler.bench.children import RefusedError
-from gttf_sampler.bench.measure import Report
-from gttf_sampler.features.layout import HEAD
+from gttf_sampler import CompactAdj, FeatureFile, gather_rows, sample_rooted
+from gttf_sampler._backends.memory import room as free_memory
+from gttf_sampler.bench.loader import made_features
+from gttf_sampler.bench.machine import Missing
+from gttf_sampler.bench.measure import Group, Peer, Work, compare, draw_seeds, each
+from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.process import RefusedError, Report
+from gttf_sampler.features import most_reached
 
-PIECE = 1 << 16  # rows that are made at a time
+PIECE = 1 << 16  # rows that are written at a time
 COUNTERS = Path("/proc/self/io")
-CPU = torch.device("cpu")
+RANDOM = 120_000  # rows that are read at random places
+SLOW = 8  # memmap reads fewer of them, by so much
+
+Read = Callable[[Tensor], Any]  # ids → rows
+
+
+class Way(NamedTuple):
+    """How a batch comes by its features.
+
+    Attributes:
+        label: in the table.
+        held: "memory", "memmap" or "file".
+        cold: whether the system forgets the file before each round.
+        direct: whether to read around its cache.
+        share: of the rows that are kept in memory.
+    """
+
+    label: str
+    held: str = "file"
+    cold: bool = True
+    direct: bool | None = None
+    share: float = 0.0
+
+
+WAYS = (
+    Way("gttf, all in memory", "memory", cold=False),
+    Way("np.memmap, cold", "memmap"),
+    Way("gttf FeatureFile, cold"),
+    Way("gttf FeatureFile, cold, direct", direct=True),
+    Way("gttf FeatureFile, cold, 20 % cached", share=0.2),
+    Way("gttf FeatureFile, cold, direct, 20 % cached", direct=True, share=0.2),
+    Way("np.memmap, warm", "memmap", cold=False),
+    Way("gttf FeatureFile, warm", cold=False),
+)
+LARGE = (  # than the memory
+    Way("gttf FeatureFile, cold, direct", direct=True),
+    Way("gttf FeatureFile, cold, direct, 5 % cached", direct=True, share=0.05),
+    Way("gttf FeatureFile, cold, direct, 20 % cached", direct=True, share=0.2),
+)
+
+
+def run(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
+    """The job: random rows, and batches with the features of their nodes."""
+    asked, missing = Options(**options), Missing()
+    adj = CompactAdj.open(graph, verify=False)
+    room = free_memory() if asked.memory is None else round(asked.memory * 1e9)
+    fits = room is None or 4 * adj.num_rows * asked.features < room / 3
+    path = str(Path(graph).parent / "features.npy")
+    try:
+        file = made_file(path, adj.num_rows, asked, None if fits else "float16", report)
+        ways = list(WAYS) if fits else _that_fit(file, room, missing)
+        mapped = np.load(path, mmap_mode="r")  # one for all: see `forget`
+        groups = [random_rows(mapped, readers(mapped), asked, report)]
+        groups.append(batches(adj, mapped, ways, asked, report))
+    finally:
+        Path(path).unlink(missing_ok=True)
+    return {"groups": groups, "left_out": missing}
 
 
 def made_file(
-    path: str, nodes: int, width: int, seed: int, stored: str | None, report: Report
+    path: str, nodes: int, asked: Options, stored: str | None, report: Report
 ) -> FeatureFile:
     """Writes random features [n, width], float32 when they are read."""
-    size = 4 if stored is None else 2
+    width, size = asked.features, 4 if stored is None else 2
     need, free = nodes * width * size, shutil.disk_usage(Path(path).parent).free
     if need > 0.95 * free:
-        most = 0.95 * free / need
         raise RefusedError(
             f"'--scale' must leave features of at most {free / 1e9:.0f} GB, the free "
-            f"disk (got {need / 1e9:.0f} GB); take {most:.2g} times the scale"
+            f"disk (got {need / 1e9:.0f} GB); take {0.95 * free / need:.2g} times the "
+            "scale"
         )
     what, done = f"writing {need / 1e9:.1f} GB of features", 0
 
@@ -43,28 +101,132 @@ def made_file(
         done += more
         report(what, done / max(1, 4 * nodes * width))
 
-    rows = _rows(nodes, width, seed)
+    # the same rows again and again, as none of them change the time
+    made, _ = made_features(min(PIECE, nodes), width, asked.seed)
+    rows = (made[: nodes - start] for start in range(0, nodes, PIECE))
     return FeatureFile.from_chunks(path, rows, stored=stored, report=tick)
 
 
-def _rows(nodes: int, width: int, seed: int) -> Iterator[Tensor]:
-    """Random rows; the same ones again and again, as none of them change the time."""
-    generator = torch.Generator().manual_seed(seed)
-    made = torch.rand(min(PIECE, nodes), width, generator=generator)
-    for start in range(0, nodes, PIECE):
-        yield made[: nodes - start]
+def readers(mapped: Any) -> dict[str, tuple[int, Read]]:
+    """Who reads random rows, and how many."""
+    count, path = min(RANDOM, len(mapped)), mapped.filename
+    few = max(1, count // SLOW)
+    return {
+        "np.memmap, one page after the other": (few, lambda ids: mapped[ids.numpy()]),
+        "gttf FeatureFile": (count, FeatureFile(path, direct=False).read),
+        "gttf FeatureFile, direct": (count, FeatureFile(path, direct=True).read),
+    }
 
 
-def forget(path: str, mapped: Any = None) -> None:
-    """Has the system forget what it holds of a file: the next reads are cold.
+def random_rows(
+    mapped: Any, found: dict[str, tuple[int, Read]], asked: Options, report: Report
+) -> Group:
+    """Rows at random places of a file that the system has forgotten."""
+    count = max(count for count, _ in found.values())
+    generator = torch.Generator().manual_seed(asked.seed)
+    shape = asked.rounds + 1, 1, count
+    turns = torch.randint(len(mapped), shape, generator=generator)
+    peers = {
+        name: _reader(read, some, lambda: forget(mapped))
+        for name, (some, read) in found.items()
+    }
+    title = f"{count:,} rows of {mapped[:1].nbytes} bytes at random places, cold"
+    group = compare(title, peers, turns, asked.rounds, report)
+    for row in group["rows"]:
+        some, _ = found[row["peer"]]
+        row["rate"], row["median"] = (1e3 * some / row[k] for k in ("best", "median"))
+        row["ratio"] = row["rate"] / group["rows"][0]["rate"]
+    return {**group, "columns": "disk rows"}
 
-    It holds on to pages that somebody has mapped, so these are let go first.
+
+def _reader(read: Read, count: int, before: Callable[[], None]) -> Peer:
+    """Reads the first `count` rows of those that are asked for."""
+    facts: dict[str, Any] = {}
+
+    def run(ids: Tensor) -> None:
+        start, cpu = bytes_from_disk(), time.process_time()
+        read(ids[:count])
+        spent = 1e6 * (time.process_time() - cpu) / count  # µs of all threads
+        facts["cpu"] = min(spent, facts.get("cpu", spent))
+        facts["bytes"] = (bytes_from_disk() - start) / count
+
+    return Peer(each(run), bound=True, before=before, facts=facts)
+
+
+def batches(
+    adj: CompactAdj, mapped: Any, ways: list[Way], asked: Options, report: Report
+) -> Group:
+    """Batches of `sample_rooted` with the features of their nodes."""
+    seeds = draw_seeds(adj.num_rows, asked.batches, asked.batch, asked.seed)
+    report("counting edges", 0.0)
+    ranked, path = most_reached(adj), mapped.filename
+    peers: dict[str, Peer] = {}
+    for way in ways:
+        x = mapped if way.held == "memmap" else FeatureFile(path, direct=way.direct)
+        if way.held == "memory":
+            x = x[:]
+        elif way.share:
+            kept = round(way.share * len(x))
+            x.cache(4 * len(x) + kept * (x.nbytes // len(x)), ranked[:kept])
+        peers[way.label] = _batch_reader(adj, x, way, mapped, asked)
+    title = f"batches of {asked.batch:,} seeds, {asked.features} features"
+    group = compare(title, peers, seeds, asked.rounds, report)
+    for row in group["rows"]:
+        row["rate"] = 1e3 * row["nodes"] / row["best"]
+    return {**group, "columns": "disk batches"}
+
+
+def _batch_reader(
+    adj: CompactAdj, x: Any, way: Way, mapped: Any, asked: Options
+) -> Peer:
+    """Samples a batch and reads its rows of `x`."""
+    facts: dict[str, Any] = {}
+
+    def read(node: Tensor) -> Any:
+        if way.held == "memmap":
+            return x[node.numpy()]
+        return gather_rows(x, node) if way.held == "memory" else x.read(node)
+
+    def batch(nodes: Tensor) -> Any:
+        sub = sample_rooted(adj, nodes, asked.fanouts)
+        start = bytes_from_disk()
+        read(sub.node)
+        facts["MB"] = bytes_from_disk() - start
+        facts["share"] = x.hit_rate if way.share else None
+        return sub
+
+    work = lambda sub: Work(sub.num_edges, sub.num_nodes)  # noqa: E731
+    if not way.cold:
+        return Peer(each(batch), work, facts=facts)
+    most = 1 if way.held == "memmap" else asked.rounds  # as one takes minutes
+    how: dict[str, Any] = {"before": lambda: forget(mapped), "rounds": most}
+    return Peer(each(batch), work, facts=facts, **how)
+
+
+def _that_fit(file: FeatureFile, room: int | None, missing: Missing) -> list[Way]:
+    """The ways whose caches leave half of the memory to others."""
+    found, left = [], float("inf") if room is None else room / 2
+    for way in LARGE:
+        need = way.share * file.nbytes + 4 * len(file) if way.share else 0.0
+        if need <= left:
+            found.append(way)
+            left -= need
+        else:
+            why = f"takes {need / 1e9:.1f} GB of {left / 1e9:.1f} GB that are left"
+            missing.add(way.label, why)
+    return found
+
+
+def forget(mapped: Any) -> None:
+    """Has the system forget what it holds of a mapped file: the next reads are cold.
+
+    It holds on to pages that somebody has mapped, so that these are let go first, and
+    there must be no other mapping of the file.
     """
     if not hasattr(os, "posix_fadvise"):
         raise RefusedError("cold reads can be measured on Linux alone")
-    if mapped is not None:
-        mapped._mmap.madvise(mmap.MADV_DONTNEED)
-    handle = os.open(path, os.O_RDONLY)
+    mapped._mmap.madvise(mmap.MADV_DONTNEED)
+    handle = os.open(mapped.filename, os.O_RDONLY)
     try:
         os.fsync(handle)
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -73,29 +235,8 @@ def forget(path: str, mapped: Any = None) -> None:
 
 
 def bytes_from_disk() -> int:
-    """What this process has had the disk read so far; 0 where nobody counts."""
+    """The bytes that the disk has read for this process; 0 where nobody counts."""
     if not COUNTERS.exists():
         return 0
     lines = COUNTERS.read_text().splitlines()
     return next(int(x.split()[1]) for x in lines if x.startswith("read_bytes"))
-
-
-def raw_reads(path: str, file: FeatureFile, ids: Tensor, out: Tensor) -> None:
-    """As many reads as ids, in their order, on 64 threads: nothing but reads."""
-    stride = file.nbytes // max(1, len(file))
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
-        count = ids.numel()
-        place, start = np.arange(count), np.arange(count + 1)
-        failed = np.zeros(count, np.uint8)
-        reads = Reads(
-            *(CPU, handle, HEAD, stride, 1, ids.numpy(), place, start, out, failed)
-        )
-        read = getattr(fast_backend(CPU), "read_runs", torch_disk.read_runs)
-        torch_disk.spread(read, reads, reads)
-        if failed.any():
-            _check.fail(path, "must be readable", "reads that failed")
-    finally:
-        os.close(handle)

@@ -1,4 +1,4 @@
-"""Made graphs of real sizes, written to disk while they are made.
+"""Made graphs of real sizes, on disk or in memory, and graphs that a user gives.
 
 Node ids are ranks in disguise: a multiplication modulo n spreads the popular nodes over
 all ids. The expected degree of a rank falls with its square root, times a random number
@@ -18,20 +18,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from gttf_sampler import _check
+from gttf_sampler import CompactAdj, _check
 from gttf_sampler._arrays import Pieces
+from gttf_sampler.bench.process import RefusedError, Report
 from gttf_sampler.graph import storage
+from gttf_sampler.graph.files import read_structure
 
 PIECE = 1 << 22  # edges made at a time
 GOLDEN = (math.sqrt(5) - 1) / 2
+FEWEST = 200  # nodes of a type, however small the scale
+SKEW = 2.5  # a key names row n · r^SKEW, with r uniform in [0, 1)
 
 Array = np.ndarray[Any, Any]
 Tick = Callable[[float], None]  # told the share of the work that is done
 
 
 class Size(NamedTuple):
-    """How large a made graph is, and the fanouts people use on the real one."""
+    """The size of a made graph, and the fanouts people use on the real one."""
 
     nodes: int
     edges: int
@@ -56,7 +62,7 @@ def scaled(name: str, scale: float | None) -> Size:
 
 
 def bytes_on_disk(nodes: int, edges: int) -> int:
-    """How large the directory of a made graph will be, about."""
+    """The size of the directory of a made graph, about."""
     return 8 * (nodes + 1) + (4 if nodes < 1 << 31 else 8) * edges
 
 
@@ -76,16 +82,61 @@ def make(
     edges: int,
     *,
     seed: int = 0,
-    tick: Tick | None = None,
+    tick: Tick = lambda share: None,
 ) -> None:
     """Writes a power-law graph of about `edges` edges as a CompactAdj directory."""
     law = Law(nodes, edges, seed)
-    tick = tick or (lambda share: None)
     rows = Pieces(np.dtype(np.int64), nodes + 1, law.rowptr())
     name = np.int32 if nodes < 1 << 31 else np.int64
     col = Pieces(np.dtype(name), law.count(), law.col(tick))
     facts = {"num_cols": nodes, "direction": "in"}
     storage.save(Path(folder), {"rowptr": rows, "col": col}, facts)
+
+
+def make_job(
+    folder: str, nodes: int, edges: int, seed: int, report: Report
+) -> dict[str, Any]:
+    """The job that makes a graph; returns its facts."""
+    what = f"making {edges:,} edges"
+    make(folder, nodes, edges, seed=seed, tick=lambda share: report(what, share))
+    return facts(CompactAdj.open(folder, verify=False))
+
+
+def read_job(source: str, folder: str, report: Report) -> dict[str, Any]:
+    """The job that turns a file of the user into a CompactAdj directory.
+
+    A directory of that kind is only checked.
+    """
+    report(f"reading {source}", 0.0)
+    try:
+        if Path(source, "header.json").is_file():
+            rows = CompactAdj.open(source)
+            _check.one_node_set("--graph", rows.num_rows, rows.num_cols)
+            return {"place": source, **facts(rows)}
+        adj = read_structure(source)
+        if adj.num_rows != adj.num_cols or adj.num_edges == 0:
+            _check.fail("--graph", "must have one set of nodes and some edges", adj)
+        rows = CompactAdj(adj.rowptr, adj.col, adj.num_cols).trusted()
+        rows.save(folder)
+    except (ValueError, TypeError, OSError) as error:
+        raise RefusedError(f"--graph {source}: {error}") from error
+    return {"place": folder, **facts(rows)}
+
+
+def facts(adj: CompactAdj) -> dict[str, Any]:
+    """The sizes of a graph, by name."""
+    return {
+        "nodes": adj.num_rows,
+        "edges": adj.num_edges,
+        "max_degree": adj.max_degree,
+        "bytes": adj.nbytes,
+    }
+
+
+def shuffled(adj: CompactAdj, seed: int) -> Tensor:
+    """The edges [2, m] of a graph in a random order."""
+    generator = torch.Generator().manual_seed(seed)
+    return adj.to_edge_index()[:, torch.randperm(adj.num_edges, generator=generator)]
 
 
 class Law:
@@ -121,7 +172,7 @@ class Law:
         return range(-(-self.nodes // self.step))
 
     def rowptr(self) -> Iterator[Array]:
-        """Where the rows begin."""
+        """The row pointer, piece by piece."""
         total = 0
         yield np.zeros(1, np.int64)
         for piece in self.pieces():
@@ -147,7 +198,7 @@ class Law:
         name: Array = (lead - later_rows + place) * self.spread % self.nodes
         return name
 
-    def col(self, tick: Tick) -> Iterator[Array]:
+    def col(self, tick: Tick = lambda share: None) -> Iterator[Array]:
         """The neighbours of all rows, made by all cores, a piece each at a time."""
         threads = os.cpu_count() or 1
         with ThreadPoolExecutor(threads) as pool:
@@ -160,3 +211,23 @@ class Law:
             while waiting:
                 yield waiting.popleft().result()
             tick(1.0)
+
+
+def plain(nodes: int, degree: float, seed: int = 0) -> CompactAdj:
+    """The rows of a power-law graph with this mean degree, as `make` writes them."""
+    law = Law(nodes, round(nodes * degree), seed)
+    rowptr = np.concatenate(list(law.rowptr()))
+    name = np.int32 if nodes < 1 << 31 else np.int64
+    col = np.concatenate([law.neighbors(p).astype(name) for p in law.pieces()])
+    return CompactAdj.from_csr(torch.from_numpy(rowptr), torch.from_numpy(col))
+
+
+def sized(count: int, scale: float) -> int:
+    """The nodes of a type at `scale`, enough of them to draw from."""
+    return max(min(count, FEWEST), round(count * scale))
+
+
+def skewed(random: np.random.Generator, targets: int, count: int) -> Array:
+    """int64 [count]: rows of a table, the first ones far more often."""
+    drawn: Array = (targets * random.random(count) ** SKEW).astype(np.int64)
+    return drawn

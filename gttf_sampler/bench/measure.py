@@ -1,10 +1,10 @@
-"""Interleaved rounds, and whether peers did the same work."""
+"""Interleaved rounds of peers that do the same work, and a check that they do."""
 
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
@@ -12,22 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler.backend import fast_backend, use_backend
-from gttf_sampler.bench.clock import settle
-from gttf_sampler.bench.peers import Missing, cure
+from gttf_sampler.bench.process import Report
 
 ERRORS = 5.0  # standard errors that two means of the same law may differ by
 SLACK = 0.002  # and the share of the mean that is granted to few batches
-
-WITHOUT_NUMBA = "gttf without numba"
-
 CPU = torch.device("cpu")
 
-Report = Callable[[str, float], None]
+Row = dict[str, Any]
+Group = dict[str, Any]  # of a result: "title", "rows", maybe "columns" and "graph"
 
 
 class Work(NamedTuple):
-    """What a batch holds; None where a peer does not say, or it does not apply."""
+    """The size of a batch; None where a peer does not say, or it does not apply."""
 
     edges: int | None = None
     nodes: int | None = None
@@ -35,19 +31,25 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Peer:
-    """One competitor in a task.
+    """One competitor in a group.
 
     Attributes:
         run: seeds [batches, b] → the batches it makes of them, one by one.
-        work: looks at a batch. It runs in the warm-up only.
+        work: counts a batch; called in the warm-up only.
         bound: this one does less on purpose; its ratio needs no equal work.
         device: where it leaves its batches; the clock waits for that.
+        before: called before every round, off the clock.
+        rounds: the most that it takes part in, if one takes minutes.
+        facts: more cells of its row, which `run` may write.
     """
 
     run: Callable[[Tensor], Iterable[Any]]
     work: Callable[[Any], Work] = lambda made: Work()
     bound: bool = False
     device: torch.device = CPU
+    before: Callable[[], None] = lambda: None
+    rounds: int = 1 << 30
+    facts: Row = field(default_factory=dict)
 
 
 def each(
@@ -55,25 +57,6 @@ def each(
 ) -> Callable[[Tensor], Iterable[Any]]:
     """A function of one batch of seeds [b] on `device`, as a function of all."""
     return lambda seeds: map(call, seeds.to(device))
-
-
-def beside_torch(found: dict[str, Peer], missing: Missing) -> dict[str, Peer]:
-    """The peers with the first of them once more, on the backend of torch alone."""
-    (name, first), *rest = found.items()
-    on_cpu = first.device.type == "cpu"
-    if fast_backend(first.device) is None:
-        why = f"without numba 'gttf' is that already; {cure('numba')}"
-        if on_cpu:
-            missing.add(WITHOUT_NUMBA, why)
-        return found
-
-    def run(seeds: Tensor) -> Iterator[Any]:
-        with use_backend("torch"):
-            yield from first.run(seeds)
-
-    alone = WITHOUT_NUMBA if on_cpu else f"{name}, torch alone"
-    again = replace(first, run=run)
-    return {name: first, alone: again, **dict(rest)}
 
 
 def draw_seeds(nodes: int, batches: int, size: int, seed: int = 0) -> Tensor:
@@ -85,53 +68,72 @@ def draw_seeds(nodes: int, batches: int, size: int, seed: int = 0) -> Tensor:
 
 
 def compare(
-    title: str,
-    peers: Mapping[str, Peer],
-    seeds: Tensor,
-    rounds: int,
-    report: Report,
-) -> dict[str, Any]:
-    """One group of a result: a row per peer; the first is what others are compared to.
+    title: str, peers: Mapping[str, Peer], seeds: Tensor, rounds: int, report: Report
+) -> Group:
+    """One group of a result: a row per peer; others are compared to the first.
 
     Every peer takes its turn in every round, another one first each time. A row has the
     best and the median round in milliseconds per batch, the mean work of a batch, and
     how many times as long as the first it took: a ratio only if the work is the same.
+
+    Args:
+        title: of the group.
+        peers: by name.
+        seeds: [batches, b] of all rounds, or [1 + rounds, batches, b], the first ones
+            for the warm-up.
+        rounds: how many are timed.
+        report: told what is done.
     """
-    counted = {
-        name: [peer.work(made) for made in peer.run(seeds)]
-        for name, peer in peers.items()
-    }
+    turns = seeds if seeds.dim() == 3 else seeds.expand(rounds + 1, *seeds.shape)
+    counted = {}
+    for name, peer in peers.items():
+        peer.before()
+        counted[name] = [peer.work(made) for made in peer.run(turns[0])]
     gc.collect()
     names = list(peers)
-    turns: dict[str, list[float]] = {name: [] for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
         for place in range(len(names)):
             name = names[(turn + place) % len(names)]
-            turns[name].append(_time(peers[name], seeds))
+            if turn < peers[name].rounds:
+                times[name].append(_time(peers[name], turns[turn + 1]))
             report(title, (turn * len(names) + place + 1) / (rounds * len(names)))
-    first = names[0]
-    rows = []
+    rows: list[Row] = []
     for name in names:
         differs = None
         if not peers[name].bound:
-            differs = disagreement(counted[first], counted[name])
-        ratio = min(turns[name]) / min(turns[first])
+            differs = disagreement(counted[names[0]], counted[name])
+        best = min(times[name])
         rows.append(
             {
                 "peer": name,
-                "best": min(turns[name]),
-                "median": median(turns[name]),
+                "best": best,
+                "median": median(times[name]),
                 "edges": _average([work.edges for work in counted[name]]),
                 "nodes": _average([work.nodes for work in counted[name]]),
-                "ratio": None if differs or name == first else ratio,
+                "ratio": None if differs or not rows else best / rows[0]["best"],
                 "differs": differs,
+                **peers[name].facts,
             }
         )
     return {"title": title, "rows": rows}
 
 
+def add_ratio(rows: list[Row], key: str) -> None:
+    """Compares rows from processes of their own to the first one."""
+    for row in rows[1:]:
+        row["ratio"] = row[key] / rows[0][key] if rows[0][key] > 0 else None
+
+
+def settle(device: torch.device) -> None:
+    """Waits until `device`, which runs behind the host, has done all it was given."""
+    if device.type == "cuda" and torch.cuda.is_available():
+        torch.cuda.synchronize(device)
+
+
 def _time(peer: Peer, seeds: Tensor) -> float:
     """Milliseconds per batch; no garbage is collected meanwhile."""
+    peer.before()
     gc.disable()
     try:
         settle(peer.device)

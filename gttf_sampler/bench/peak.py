@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes: the resident set, and its peak."""
+"""The memory that a piece of work takes: the resident set, and its peak."""
 
 import ctypes
 import gc
@@ -6,7 +6,6 @@ import sys
 import threading
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -31,12 +30,7 @@ class PeakMemory:
             self._watch.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
         if self._watch is None:
             self.peak = _from_status("VmHWM")
@@ -46,7 +40,7 @@ class PeakMemory:
 
     @property
     def beyond(self) -> int:
-        """What the peak exceeds the beginning by."""
+        """The bytes by which the peak exceeds the beginning."""
         return self.peak - self.before
 
     def _look(self) -> None:

@@ -10,7 +10,9 @@ import torch
 
 from gttf_sampler import CompactAdj, FeatureFile, _check
 from gttf_sampler.backend import no_triton
-from gttf_sampler.bench import inputs, machine, peers
+from gttf_sampler.bench import machine
+from gttf_sampler.bench.graphs import facts as facts_of_graph
+from gttf_sampler.bench.hosts import unavailable
 from gttf_sampler.cli import reading
 from gttf_sampler.cli.features import describe
 from gttf_sampler.distributed.layout import WHOLE
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace) -> list[str] | int:
     if heading:
         lines.insert(0, f"heading: {heading}")
     if args.graph is None:
-        lines += [f"{'':14s}{peer['peer']}: {peer['why']}" for peer in _absent()]
+        lines += [f"{'':14s}{adapter}: needs {host}" for adapter, host in unavailable()]
     return lines
 
 
@@ -66,15 +68,6 @@ def _kernels() -> list[str] | int:
         return 2
 
 
-def _absent() -> peers.Missing:
-    """The hosts that are not there, and what is not to be had without them."""
-    absent = peers.Missing()
-    for module, what in (("torch_geometric", "gttf_pyg"), ("dgl", "gttf_dgl")):
-        if peers.version(module) is None:
-            absent.add(what, f"needs {peers.PACKAGES[module]}")
-    return absent
-
-
 def _of_graph(args: argparse.Namespace) -> dict[str, Any]:
     """The facts of a graph, with the quartiles of its degrees."""
     path = args.graph
@@ -88,7 +81,7 @@ def _of_graph(args: argparse.Namespace) -> dict[str, Any]:
     quartiles = degree[places].tolist() if degree.numel() else []
     named = torch.bincount(adj.col, minlength=adj.num_rows)[: adj.num_rows]
     without = int(((adj.degree == 0) & (named == 0)).sum())
-    facts = {**told, **inputs.facts(adj), **_values(adj)}
+    facts = {**told, **facts_of_graph(adj), **_values(adj)}
     return {**facts, "quartiles": quartiles, "isolated": without, "graph": repr(adj)}
 
 

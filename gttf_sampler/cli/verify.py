@@ -1,44 +1,40 @@
-"""`gttf verify`: whether a device draws the bits that the CPU draws, and how fast."""
+"""`gttf verify`: compares the bits that a device draws with those of the CPU."""
 
 import argparse
 import sys
 import time
 
 from gttf_sampler import _check
-from gttf_sampler.bench import peers
-from gttf_sampler.verify.checks import SAME, backends_on, run_checks, run_host_checks
-from gttf_sampler.verify.report import report
-from gttf_sampler.verify.times import run_times
+from gttf_sampler.bench.machine import Missing
+from gttf_sampler.verify.checks import SAME, report, run_checks, run_host_checks
 
 FAILED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds everything that `gttf verify` takes."""
     add = parser.add_argument
     add("--device", default="cpu", help="cpu compares numba with torch (cpu)")
-    add("--no-times", action="store_true", help="compare bits only")
+    # what `gttf bench --device` measures was once part of the report
+    add("--no-times", action="store_true", help=argparse.SUPPRESS)
     parser.epilog = "exit status: 0 all bits are the same, 1 some are not, 2 no device"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Checks, takes times, prints one report."""
+    """Checks, and prints one report."""
     device = _check.device("--device", args.device)
     if device.type not in ("cpu", "cuda"):
         _check.fail("--device", "must be cpu or cuda", args.device)
-    start = time.perf_counter()
-    left_out = peers.Missing()
+    start, left_out = time.perf_counter(), Missing()
     checks = run_checks(device, _say)
     checks += run_host_checks(device, _say, left_out)
-    times = [] if args.no_times else run_times(device, _say)
     _say("")
-    seconds = time.perf_counter() - start
-    lines = report(device, backends_on(device), checks, times, left_out, seconds)
+    lines = report(device, checks, left_out, time.perf_counter() - start)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0 if all(check.verdict == SAME for check in checks) else FAILED
 
 
 def _say(what: str) -> None:
-    """Shows what is being done, on a line of a terminal that is written over."""
+    """Shows a case, on a line of a terminal that is written over."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{what}")

@@ -28,7 +28,7 @@ from gttf_sampler.features.handle import Handle
 from gttf_sampler.features.layout import HEAD
 
 CPU = torch.device("cpu")
-# The best of `gttf bench disk --sweep`, by rows per second and by CPU time:
+# The best of `examples/bench/disk.py`, by rows per second and by CPU time:
 GAP = 1 << 14  # bytes between rows that take less time than another read
 LONGEST = 1 << 17  # bytes of a read: longer ones keep others waiting
 

@@ -1,20 +1,172 @@
-"""A sampled neighbourhood as a matplotlib figure: a column per hop."""
+"""A sampled neighbourhood, a column per hop: as a matplotlib figure, and as a page."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import html
+import json
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.plot.layers import Layers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which people with any kind of eyes can tell apart
 COLOURS = ("#3f9a45", "#0072b2", "#d55e00", "#cc79a7", "#e69f00", "#56b4e9", "#888888")
-GREY, PALE, DARK = "#777777", 0.82, 0.15
-MOST = 24  # nodes of a column
-COLUMN, ROW, MARGIN, HEAD, LONGEST = 2.4, 0.38, 0.5, 1.0, 18  # inches, letters
+PALE, DARK, UNTIMED = 0.82, 0.15, 0.6  # shades of grey of edges
+ON_FIGURE, ON_PAGE = 24, 200  # nodes of a column, at most
+LONGEST = 18  # letters of a label
+ONLY = ("", "", "")
+
+Key = tuple[str, int]  # the type of a node, and its local id
+
+
+class Edge(NamedTuple):
+    """A sampled edge between nodes of some types; see `Link`."""
+
+    sender: Key
+    receiver: Key
+    kind: int
+    time: float | None
+
+
+class Spot(NamedTuple):
+    """A node of the picture.
+
+    Attributes:
+        label: its name or id.
+        kind: the number of its type.
+        hop: how many steps it is from a seed, its column.
+        place: where it stands in that column, from 0 to 1.
+    """
+
+    label: str
+    kind: int
+    hop: int
+    place: float
+
+
+class Link(NamedTuple):
+    """An edge of the picture, from sender to receiver.
+
+    Attributes:
+        sender, receiver: numbers of spots.
+        kind: the number of its type.
+        time: as given, or None.
+    """
+
+    sender: int
+    receiver: int
+    kind: int
+    time: float | None
+
+
+class Layers(NamedTuple):
+    """The nodes and edges that a picture shows.
+
+    Attributes:
+        spots: the nodes, hop by hop.
+        links: the edges between them.
+        kinds: names of node types; one empty name if there are none.
+        relations: names of edge types.
+        missing: per hop, how many nodes there was no room for.
+    """
+
+    spots: list[Spot]
+    links: list[Link]
+    kinds: list[str]
+    relations: list[str]
+    missing: list[int]
+
+    @property
+    def times(self) -> tuple[float, float] | None:
+        """The first and the last time of an edge; None if edges have none."""
+        known = [link.time for link in self.links if link.time is not None]
+        return (min(known), max(known)) if known else None
+
+
+def layers(subgraph: Any, adj: Any, most: int) -> Layers:
+    """Of every hop at most `most` nodes, in the order in which they were reached.
+
+    Of a column that is too long, an even choice is left, so that none of those in front
+    of it loses all that it has reached.
+
+    Args:
+        subgraph: a `Subgraph` or a `HeteroSubgraph` that knows its hops.
+        adj: what it was drawn from, for names and times; per edge type if there are
+            types; or None.
+        most: nodes per hop.
+    """
+    if subgraph.num_sampled_nodes is None:
+        cure = "draw what 'sample_rooted' returned"
+        _check.fail("subgraph", "must know its hops", repr(subgraph), cure)
+    rows = {} if adj is None else _typed(subgraph, adj, ONLY)
+    _check.mapping("adj", rows)
+    nodes = _typed(subgraph, subgraph.node, "")
+    names = {kind[2]: rows[kind].node_id for kind in rows}
+    hops = {
+        (kind, local): hop
+        for kind, counts in _typed(subgraph, subgraph.num_sampled_nodes, "").items()
+        for local, hop in enumerate(_repeated(counts))
+    }
+    edges, relations = _edges(subgraph, rows)
+    parents: dict[Key, list[Key]] = {}
+    for edge in edges:
+        if hops[edge.receiver] < hops[edge.sender]:
+            parents.setdefault(edge.sender, []).append(edge.receiver)
+    order, spots, missing = dict[Key, int](), list[Spot](), list[int]()
+    for hop in range(1 + max(hops.values(), default=0)):
+        column = [key for key, own in hops.items() if own == hop]
+        near = [key for key in column if any(p in order for p in parents.get(key, ()))]
+        shown = _evenly(near if hop else column, most)
+        for turn, (kind, local) in enumerate(shown):
+            order[kind, local], number = len(spots), int(nodes[kind][local])
+            label = number if names.get(kind) is None else names[kind][number]
+            place = (turn + 0.5) / len(shown)
+            spots.append(Spot(str(label), list(nodes).index(kind), hop, place))
+        missing.append(len(column) - len(shown))
+    links = [
+        Link(order[edge.sender], order[edge.receiver], edge.kind, edge.time)
+        for edge in edges
+        if edge.sender in order and edge.receiver in order
+    ]
+    return Layers(spots, links, list(nodes), relations, missing)
+
+
+def _typed(subgraph: Any, value: Any, key: Any) -> Any:
+    """A value per type, also where there is only one."""
+    return {key: value} if isinstance(subgraph.node, Tensor) else value
+
+
+def _repeated(counts: list[int]) -> list[int]:
+    """The hop of every node."""
+    return [hop for hop, count in enumerate(counts) for _ in range(count)]
+
+
+def _evenly(keys: list[Key], most: int) -> list[Key]:
+    """At most so many of them, at equal distances."""
+    count = min(most, len(keys))
+    return [keys[turn * len(keys) // count] for turn in range(count)]
+
+
+def _edges(subgraph: Any, rows: Any) -> tuple[list[Edge], list[str]]:
+    """The edges of all types, and the names of these types."""
+    parts = (subgraph.row, subgraph.col, subgraph.edge)
+    row, col, edge = (_typed(subgraph, part, ONLY) for part in parts)
+    found = []
+    for number, kind in enumerate(row):
+        adj, times = rows.get(kind), [None] * len(edge[kind])
+        if adj is not None and adj.edge_time is not None:
+            times = adj.edge_time[edge[kind]].to(torch.float64).tolist()
+        ends = row[kind].tolist(), col[kind].tolist()
+        for u, v, time in zip(*ends, times, strict=True):
+            found.append(Edge((kind[0], u), (kind[2], v), number, time))
+    return found, ["" if kind == ONLY else " → ".join(kind) for kind in row]
 
 
 def draw(subgraph: Any, adj: Any = None) -> Figure:
@@ -23,68 +175,82 @@ def draw(subgraph: Any, adj: Any = None) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    layers = Layers.of(subgraph, adj, MOST)
-    columns = [[s for s in layers.spots if s.hop == hop] for hop in range(layers.hops)]
-    tallest = max((len(column) for column in columns), default=1)
-    width, height = (layers.hops - 1) * COLUMN + 1.9, max(tallest, 3) * ROW + HEAD
-    figure = Figure(figsize=(max(width, 5.0), height), facecolor="white")
-    axes = figure.add_axes((0, 0, 1, 1))
-    inside = height - HEAD
-    at = [
-        (MARGIN + spot.hop * COLUMN, HEAD - 0.1 + spot.place * inside)
-        for spot in layers.spots
-    ]
-    for link in layers.links:
-        flat = layers.spots[link.sender].hop == layers.spots[link.receiver].hop
-        axes.annotate(
-            "",
-            xy=at[link.receiver],
-            xytext=at[link.sender],
-            arrowprops={
-                "arrowstyle": "-|>",
-                "color": str(shade(link.time, layers.times)),
-                "lw": 1.0,
-                "shrinkA": 5,
-                "shrinkB": 6,
-                "connectionstyle": f"arc3,rad={0.45 if flat else 0.08}",
-            },
-            zorder=1,
-        )
-    for spot, (x, y) in zip(layers.spots, at, strict=True):
+    found = layers(subgraph, adj, ON_FIGURE)
+    hops = [spot.hop for spot in found.spots]
+    tallest = max((hops.count(hop) for hop in range(len(found.missing))), default=1)
+    size = max(5.0, 2.4 * len(found.missing)), 0.38 * max(tallest, 3) + 1.0
+    figure = Figure(figsize=size, layout="constrained")
+    axes, times = figure.add_subplot(), found.times
+    at = [(spot.hop, spot.place) for spot in found.spots]
+    for link in found.links:
+        flat = hops[link.sender] == hops[link.receiver]
+        how = {"arrowstyle": "-|>", "color": str(shade(link.time, times))}
+        how["connectionstyle"] = f"arc3,rad={0.45 if flat else 0.08}"
+        how |= {"shrinkA": 5, "shrinkB": 6}  # type: ignore[dict-item]
+        axes.annotate("", at[link.receiver], at[link.sender], arrowprops=how)
+    for spot, place in zip(found.spots, at, strict=True):
         colour = COLOURS[spot.kind % len(COLOURS)]
-        axes.plot(x, y, "o", ms=11 if spot.hop == 0 else 8, color=colour, zorder=3)
-        axes.text(
-            *(x + 0.12, y - 0.11, short(spot.label)),
+        axes.plot(*place, "o", ms=8 if spot.hop else 11, color=colour, zorder=3)
+        box = {"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 0.5}
+        axes.annotate(
+            *(short(spot.label), place, (7, 4)),
+            textcoords="offset points",
             size=8,
+            bbox=box,
             zorder=4,
-            bbox={"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 0.5},
         )
-    for hop, more in enumerate(layers.missing):
-        title = "seeds" if hop == 0 else f"hop {hop}"
-        title += f" (+{more:,})" if more else ""
-        axes.text(MARGIN + hop * COLUMN - 0.1, HEAD - 0.3, title, size=9, color=GREY)
+    titles = [
+        ("seeds" if hop == 0 else f"hop {hop}") + (f" (+{more:,})" if more else "")
+        for hop, more in enumerate(found.missing)
+    ]
+    axes.set_xticks(range(len(titles)), titles, size=9, color="#777777")
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.set(xlim=(-0.15, len(titles) - 0.4), ylim=(1, 0), yticks=[])
+    axes.spines[:].set_visible(False)
     marks = [
         Line2D([], [], marker="o", ls="", color=COLOURS[i % len(COLOURS)], label=name)
-        for i, name in enumerate(layers.kinds)
+        for i, name in enumerate(found.kinds)
         if name
     ]
-    if layers.times is not None:
-        for time in layers.times:
-            colour = str(shade(time, layers.times))
-            marks.append(Line2D([], [], color=colour, label=f"time {time:g}"))
+    for time in times or ():
+        colour = str(shade(time, times))
+        marks.append(Line2D([], [], color=colour, label=f"time {time:g}"))
     if marks:
-        figure.legend(
-            handles=marks, loc="upper left", ncols=6, frameon=False, fontsize=8
-        )
-    axes.set(xlim=(0, max(width, 5.0)), ylim=(height, 0))
-    axes.set_axis_off()
+        how = {"ncols": 6, "frameon": False, "fontsize": 8}  # type: ignore[dict-item]
+        figure.legend(handles=marks, loc="outside upper left", **how)
     return figure
 
 
+def page(subgraph: Any, adj: Any = None, title: str = "") -> str:
+    """The page as text, to zoom, to move and to point at; it asks for no other file."""
+    found = layers(subgraph, adj, ON_PAGE)
+    nodes = len(found.spots) + sum(found.missing)
+    title = title or f"{nodes:,} nodes sampled in {len(found.missing) - 1} hops"
+    times = found.times
+
+    def grey(time: float | None) -> str:
+        return "#" + f"{round(255 * shade(time, times)):02x}" * 3
+
+    data = {
+        **found._asdict(),
+        "links": [[*link, grey(link.time)] for link in found.links],
+        "times": times,
+        "ends": [grey(time) for time in times or ()],
+        "colours": COLOURS,
+    }
+    # no '<' may end the script early, whatever nodes are called
+    plain = json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
+    text = files("gttf_sampler.plot").joinpath("page.html").read_text("utf-8")
+    # at once: a node may be called like one of the places
+    parts = {"__TITLE__": html.escape(title), "__DATA__": plain}
+    return re.sub("__TITLE__|__DATA__", lambda place: parts[place[0]], text)
+
+
 def shade(time: float | None, times: tuple[float, float] | None) -> float:
-    """How light an edge is, from 0 for black to 1: the later the darker."""
+    """The lightness of an edge, from 0 for black to 1: the later the darker."""
     if time is None or times is None:
-        return 0.6
+        return UNTIMED
     first, last = times
     share = 1.0 if last == first else (time - first) / (last - first)
     return PALE + (DARK - PALE) * share

@@ -1,1 +1,1 @@
-"""What `gttf verify` runs: the same draws here and on a device, compared bit by bit."""
+"""`gttf verify`: the same draws here and on a device, compared bit by bit."""

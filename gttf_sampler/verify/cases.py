@@ -30,7 +30,7 @@ KINDS = [("a", "r", "a"), ("a", "to", "b"), ("b", "of", "a")]
 
 
 class World(NamedTuple):
-    """What the calls draw from, all on one device.
+    """The graphs and seeds that the calls draw from, all on one device.
 
     Attributes:
         rows: edges into each node, with weights.
@@ -40,7 +40,7 @@ class World(NamedTuple):
         seeds: [64], some of them twice.
         times: of the seeds.
         hidden: positions of edges.
-        device: where all of this is.
+        device: of all of this.
     """
 
     rows: CompactAdj
@@ -54,16 +54,10 @@ class World(NamedTuple):
 
     def to(self, device: torch.device) -> World:
         """The world on another device."""
-        return World(
-            self.rows.to(device),
-            self.timed.to(device),
-            self.out.to(device),
-            {kind: adj.to(device) for kind, adj in self.typed.items()},
-            self.seeds.to(device),
-            self.times.to(device),
-            self.hidden.to(device),
-            device,
-        )
+        names = ("rows", "timed", "out", "seeds", "times", "hidden")
+        moved = {name: getattr(self, name).to(device) for name in names}
+        typed = {kind: adj.to(device) for kind, adj in self.typed.items()}
+        return self._replace(**moved, typed=typed, device=device)
 
 
 def make_world() -> World:
@@ -139,25 +133,13 @@ def _twice(draw: Case) -> Case:
     return lambda world: (draw(world), draw(world))
 
 
-def _weight(world: World) -> Any:
-    return EdgeWeightBias()
-
-
 def _times(**how: Any) -> Callable[[World], Any]:
     """Admits edges that are not later than their seed."""
     return lambda world: TemporalBias(world.times, **how)
 
 
-def _hidden(world: World) -> Any:
-    return ExcludeBias(world.hidden)
-
-
-def _hidden_weight(world: World) -> Any:
-    return ExcludeBias(world.hidden) * EdgeWeightBias()
-
-
 def _accumulated(world: World) -> Any:
-    """What accumulators record of a forest."""
+    """The records of accumulators of a forest."""
     record, power = RootedAdjAcc(), TransitionAcc(2)
     how: dict[str, Any] = {"generator": 14}
     traverse(world.out, world.seeds, [3, 2], NoRevisitBias(), [record, power], **how)
@@ -184,7 +166,18 @@ def _negatives(world: World) -> Any:
     return NegativeSampler(world.rows, 0.75).draw((40, 5), generator=16)
 
 
-LATE = {"strategy": "last"}
+def _weight(world: World) -> Any:
+    return EdgeWeightBias()
+
+
+def _hidden(world: World) -> Any:
+    return ExcludeBias(world.hidden)
+
+
+def _both(world: World) -> Any:
+    return _hidden(world) * _weight(world)
+
+
 CASES: dict[str, Case] = {
     "forest": _forest([5, 3, 2]),
     "forest, distinct": _forest([5, 3], replace=False),
@@ -217,13 +210,13 @@ CASES: dict[str, Case] = {
     "weighted, all": _from(OTHERS, _rooted([-1, 3], _weight)),
     "temporal": _rooted([5, 4], _times(), disjoint=True),
     "temporal, replace": _rooted([5, 4], _times(), disjoint=True, replace=True),
-    "temporal, last": _rooted([5, 4], _times(**LATE), disjoint=True),
+    "temporal, last": _rooted([5, 4], _times(strategy="last"), disjoint=True),
     "temporal, window": _rooted([5, 4], _times(window=200), disjoint=True),
     "temporal, weighted": _rooted([5, 4], _times(weighted=True), disjoint=True),
     "hidden": _rooted([10, 5], _hidden),
     "hidden, replace": _rooted([10, 5], _hidden, replace=True),
     "hidden, disjoint": _rooted([5, 4], _hidden, disjoint=True),
-    "hidden, weighted": _rooted([10, 5], _hidden_weight),
+    "hidden, weighted": _rooted([10, 5], _both),
     "typed": _typed([5, 4]),
     "typed, replace": _typed([5, 4], replace=True),
     "typed, disjoint": _typed([5, 4], disjoint=True),

@@ -1,8 +1,9 @@
-"""Whether results are the same bits here and there, on every backend of a device."""
+"""The same draws here and on a device, compared bit by bit, and a report of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler.backend import BACKENDS, fast_backend, use_backend
-from gttf_sampler.bench import peers
-from gttf_sampler.verify import hosts
+from gttf_sampler.bench import machine
+from gttf_sampler.bench.hosts import hosts
 from gttf_sampler.verify.cases import CASES, Case, make_world
 
 SAME = "same"
@@ -51,9 +52,7 @@ def backends_on(device: torch.device) -> list[str]:
 
 
 def run_checks(
-    device: torch.device,
-    progress: Progress,
-    cases: Mapping[str, Case] = CASES,
+    device: torch.device, progress: Progress, cases: Mapping[str, Case] = CASES
 ) -> list[Check]:
     """Every case on every backend of `device`, against torch on the CPU."""
     here = make_world()
@@ -64,25 +63,24 @@ def run_checks(
         with use_backend(REFERENCE):
             expected = list(tensors(case(here)))
         for backend in backends_on(device):
-            if backend == REFERENCE and device.type == "cpu":
-                continue  # it would be compared with itself
-            with use_backend(backend):
-                verdict = compared(partial(case, there), expected)
-            found.append(Check(name, backend, verdict))
+            if backend != REFERENCE or device.type != "cpu":  # not with itself
+                with use_backend(backend):
+                    verdict = compared(partial(case, there), expected)
+                found.append(Check(name, backend, verdict))
     return found
 
 
 def run_host_checks(
-    device: torch.device, progress: Progress, left_out: peers.Missing
+    device: torch.device, progress: Progress, left_out: machine.Missing
 ) -> list[Check]:
     """Loaders of the hosts on every backend of `device`, against torch on the CPU."""
     found, world = [], make_world()
-    for host in (hosts.pyg_calls, hosts.dgl_calls):
-        calls = host(world, device, left_out)
+    for host in hosts(left_out):
+        calls = host.checks(world.rows, world.seeds, device, left_out)
         if not calls:
             continue
         with use_backend(REFERENCE):
-            expected = list(tensors(calls.pop(hosts.HERE)()))
+            expected = list(tensors(calls.pop(next(iter(calls)))()))
         for name, call in calls.items():
             progress(name)
             for backend in backends_on(device):
@@ -92,12 +90,11 @@ def run_host_checks(
 
 
 def compared(call: Callable[[], Any], expected: list[Tensor]) -> str:
-    """Whether a call gives these tensors, in number, dtype, shape and bits."""
+    """Compares the tensors of a call by number, dtype, shape and bits."""
     try:
         found = [tensor.cpu() for tensor in tensors(call())]
     except Exception as error:  # one failure must not hide the verdict on the others
-        first = (str(error).splitlines() or [""])[0]
-        return f"{type(error).__name__}: {first}"
+        return f"{type(error).__name__}: {machine.first_line(error)}"
     if len(found) != len(expected):
         return f"{len(found)} tensors where {len(expected)} are expected"
     for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
@@ -126,3 +123,54 @@ def tensors(value: Any) -> Iterator[Tensor]:
     elif hasattr(value, "__dataclass_fields__"):
         fields = [name for name in value.__dataclass_fields__ if name[0] != "_"]
         yield from tensors([getattr(value, name) for name in fields])
+
+
+def report(
+    device: torch.device, checks: list[Check], left_out: machine.Missing, seconds: float
+) -> list[str]:
+    """The lines of a report in Markdown, to be pasted into an issue."""
+    passed = sum(check.verdict == SAME for check in checks)
+    verdict = "passed" if passed == len(checks) else "FAILED"
+    found = machine.describe()
+    packages = ", ".join(f"{name} {v}" for name, v in found["packages"].items())
+    facts = {
+        "gttf": found["gttf"],
+        "device": _device_name(device),
+        "backends": f"{', '.join(backends_on(device))}; compared with torch on the CPU",
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'none'}",
+        "packages": packages or "none",
+        "python": f"{platform.python_version()}, {platform.platform(terse=True)}",
+        "cpu": found["cpu"],
+        "checks": f"{passed} of {len(checks)} gave the same bits",
+        "took": f"{seconds:.0f} s",
+    }
+    backends = list(dict.fromkeys(check.backend for check in checks))
+    rows: dict[str, dict[str, str]] = {}
+    for check in checks:
+        rows.setdefault(check.name, {})[check.backend] = check.verdict
+    cells = ([name, *(row.get(b, "") for b in backends)] for name, row in rows.items())
+    return [
+        f"## gttf verify --device {device}: {verdict}",
+        *("", *_table(("", ""), facts.items())),
+        *("", *_table(("bits", *backends), cells)),
+        *(f"\nLeft out: {entry['peer']}, {entry['why']}." for entry in left_out),
+    ]
+
+
+def _device_name(device: torch.device) -> str:
+    """The name, architecture and memory of a device, as far as torch tells."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return str(device)
+    told = torch.cuda.get_device_properties(device)
+    size = told.total_memory / 2**30
+    return f"{told.name}, sm_{told.major}{told.minor}, {size:.0f} GiB"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[str]:
+    """Rows of Markdown; what would end a cell is left out of it."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return [
+        "| " + " | ".join(str(c).replace("|", "/") for c in line) + " |"
+        for line in lines
+    ]

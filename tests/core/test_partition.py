@@ -17,7 +17,7 @@ import torch
 from hypothesis import given, settings
 
 from gttf_sampler import CompactAdj, FeatureFile, _arrays, sample_rooted
-from gttf_sampler.bench.inputs import convert
+from gttf_sampler.bench.graphs import read_job
 from gttf_sampler.cli.main import main
 from gttf_sampler.distributed import PartitionedGraph, layout, partition, write
 from gttf_sampler.distributed.book import PartitionBook, RowIndex
@@ -461,7 +461,8 @@ def test_commands_need_no_weights_to_be_above_zero(tmp_path, capsys):
     words = ["partition", str(file), str(tmp_path / "out"), "--parts", "1"]
     assert main(words) == 0
     told = []
-    facts = convert(str(file), str(tmp_path / "graph"), lambda *what: told.append(what))
+    place = str(tmp_path / "graph")
+    facts = read_job(str(file), place, lambda *what: told.append(what))
     assert (facts["nodes"], facts["edges"]) == (3, 2)
     assert main([*words, "--force", "--weight-attr", "w"]) == 2
     assert "weight" in capsys.readouterr().err

@@ -8,63 +8,50 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 import pytest
 
 from gttf_sampler import CompactAdj, _files
-from gttf_sampler.bench import (
-    bar,
-    children,
-    command,
-    in_processes,
-    peers,
-    runs,
-    task_gcn,
-)
+from gttf_sampler.bench import hosts, memory, process, tasks
+from gttf_sampler.bench.machine import Missing
+from gttf_sampler.cli import bench as command
 from gttf_sampler.cli.main import main
 from test_imports import hosts_after
 
 BAD = [
     (["nothing"], "invalid choice: 'nothing'"),
-    (["build", "--scale", "x"], "invalid float value"),
-    (["build", "--scale", "-1"], r"'--scale' must lie in \["),
-    (["build", "--scale", "nan"], r"'--scale' must lie in \["),
-    (["build", "--graph", "nowhere"], "or a file that is there"),
-    (["build", "--graph", ".", "--scale", "1"], "'--scale' is for made graphs"),
-    (["build", "--graph", ".", "--keep", "x"], "'--keep' is for made graphs"),
-    (["build", "--rounds", "0"], "'--rounds' must be 1 or more"),
-    (["build", "--seed", "-1"], "'--seed' must be 0 or more"),
+    (["loader", "--scale", "x"], "invalid float value"),
+    (["loader", "--scale", "-1"], r"'--scale' must lie in \["),
+    (["loader", "--scale", "nan"], r"'--scale' must lie in \["),
+    (["loader", "--graph", "nowhere"], "or a file that is there"),
+    (["loader", "--graph", ".", "--scale", "1"], "'--scale' is for made graphs"),
+    (["loader", "--graph", ".", "--keep", "x"], "'--keep' is for made graphs"),
+    (["loader", "--rounds", "0"], "'--rounds' must be 1 or more"),
+    (["loader", "--seed", "-1"], "'--seed' must be 0 or more"),
     (["loader", "--workers", "-1"], "'--workers' must be 0 or more"),
-    (["sampling", "--fanouts", "5", "0"], r"'--fanouts' must hold .*5, 0\]"),
-    (["train", "--fanouts", "5"], "'--fanouts' must be two"),
-    (["modes", "--only", "nothing"], "'--only' must name some of plain, disjoint, "),
+    (["loader", "--fanouts", "5", "0"], r"'--fanouts' must hold .*5, 0\]"),
+    (["step", "--fanouts", "5"], "'--fanouts' must be two"),
+    (["train", "--fanouts", "5"], "'--fanouts' must be two"),  # its old name
     (["modes", "--fanouts", "5"], r"'--fanouts' must be left to each mode .*5"),
     (["modes", "--graph", "reddit-like"], "'--graph' must be left to each mode"),
-    (["build", "--only", "plain"], "'--only' is for 'modes'"),
+    (["loader", "--only", "plain"], "'--only' is for 'modes'"),
     (["scale", "--graph", "reddit-like"], "'--graph' must be papers-like"),
-    (
-        ["scale", "--mode", "typed", "--scale", "2"],
-        r"'--scale' must lie in \[0.0001, 1",
-    ),
-    (["scale", "--mode", "typed", "--keep", "x"], "'--keep' is for graphs on disk"),
-    (["loader", "--mode", "typed"], "'--mode' is for 'scale'"),
-    (["loader", "--sweep"], "'--sweep' is for 'disk'"),
-    (["loader", "--memory", "2"], "'--memory' is for 'disk' and 'chunks'"),
+    (["loader", "--memory", "2"], "'--memory' is for 'disk'"),
     (["disk", "--memory", "0"], "'--memory' must be"),
-    (["chunks", "--graph", "setup.cfg"], "'--graph' must be a made one for 'chunks'"),
-    (["chunks", "--keep", "out"], "'--keep' must be left out for 'chunks'"),
-    (["train", "--root", "."], "'--root' must hold Cora/raw or CiteSeer/raw"),
-    (["build", "--tmp", "nowhere"], "'--tmp' must be a directory"),
-    (["build", "--keep", "."], "'--keep' must not be there yet"),
-    (["build", "--json", "no/where.json"], "'--json' must be in a directory"),
-    (["build", "--plot", "a.gif"], "'--plot' must end in .png"),
+    (["embedding", "--graph", "reddit-like"], "'--graph' must be a file for"),
+    (["embedding", "--scale", "1"], "'--scale' is for made graphs"),
+    (["loader", "--tmp", "nowhere"], "'--tmp' must be a directory"),
+    (["loader", "--keep", "."], "'--keep' must not be there yet"),
+    (["loader", "--json", "no/where.json"], "'--json' must be in a directory"),
+    (["loader", "--plot", "a.gif"], "'--plot' must end in .png"),
 ]
 
 
 @pytest.mark.parametrize(("words", "match"), BAD)
 def test_bench_validate(words, match, capsys, monkeypatch):
     """One sentence and status 2, before anything is measured."""
-    monkeypatch.setattr(runs, "measure", None)
+    monkeypatch.setattr(tasks, "measure", None)
     try:
         status = main(["bench", *words])
     except SystemExit as end:
@@ -80,20 +67,23 @@ def test_bench_from_end_to_end(tmp_path, capsys):
     """Makes a graph, keeps it, measures, writes everything, leaves nothing else."""
     places = {name: tmp_path / name for name in ("kept", "out.json", "out.svg", "tmp")}
     places["tmp"].mkdir()
-    words = ["bench", "build", "--scale", "0.001", "--rounds", "2"]
-    words += ["--keep", places["kept"], "--json", places["out.json"]]
-    words += ["--plot", places["out.svg"], "--tmp", places["tmp"]]
-    assert main([str(word) for word in words]) == 0
+    words = ["bench", "loader", "--scale", "0.001", "--rounds", "1", "--batch", "32"]
+    words += ["--batches", "12", "--features", "4", "--keep", places["kept"]]
+    words += ["--json", places["out.json"], "--plot", places["out.svg"]]
+    assert main([str(word) for word in [*words, "--tmp", places["tmp"]]]) == 0
     printed = capsys.readouterr().out
     found = json.loads(places["out.json"].read_text())
-    rows = found["groups"][0]["rows"]
-    assert rows[0]["peer"] == "gttf CompactAdj"
-    assert all(0 < row["best"] <= row["median"] for row in rows)
-    assert all(row["ratio"] is not None for row in rows[1:])
-    assert all(row["peer"] in printed for row in rows)
-    assert found["command"] == "gttf bench build --scale 0.001 --rounds 2"
+    for group in found["groups"]:
+        first, *others = group["rows"]
+        assert first["peer"].startswith("gttf")
+        assert 0 < first["best"] <= first["median"]
+        assert all(row["ratio"] is not None for row in others)
+        assert all(row["peer"] in printed for row in group["rows"])
+    said = "gttf bench loader --scale 0.001 --batch 32 --batches 12 --rounds 1"
+    assert found["command"] == f"{said} --features 4"
+    assert found["settings"]["features"] == 4
     kept = CompactAdj.open(places["kept"]).validate()
-    assert kept.num_edges == found["graph"]["edges"] == rows[0]["edges"]
+    assert kept.num_edges == found["graph"]["edges"]
     assert sorted(tmp_path.iterdir()) == sorted(places.values())
     assert list(places["tmp"].iterdir()) == []
 
@@ -102,7 +92,7 @@ def test_bench_from_end_to_end(tmp_path, capsys):
 def measured(monkeypatch):
     """Measuring takes no time; returns how often it was done."""
     row = {"best": 1.0, "median": 1.0, "edges": 5.0, "ratio": None, "peer": "gttf"}
-    found = {"task": "build", "groups": [{"title": "t", "rows": [row]}]}
+    found = {"task": "loader", "groups": [{"title": "t", "rows": [row]}]}
     found |= {"machine": {"cpu": "c", "cores": 2, "backend": "b"}, "left_out": []}
     found |= {"settings": {}, "graph": {"name": "g", "nodes": 1, "edges": 5}}
     done = []
@@ -111,7 +101,7 @@ def measured(monkeypatch):
         done.append(task)
         return dict(found)
 
-    monkeypatch.setattr(runs, "measure", measure)
+    monkeypatch.setattr(tasks, "measure", measure)
     return done
 
 
@@ -121,7 +111,7 @@ def test_bench_overwrites_its_own_files_alone(name, tmp_path, capsys, measured):
     pytest.importorskip("matplotlib")
     file = tmp_path / name
     option = "--json" if name == "o.json" else "--plot"
-    words = ["bench", "build", option, str(file)]
+    words = ["bench", "loader", option, str(file)]
     assert main(words) == main(words) == 0  # its own
     whole = file.read_bytes()
     for foreign in (
@@ -152,7 +142,7 @@ def test_bench_keeps_the_old_file_until_the_new_one_is_whole(
 ):
     pytest.importorskip("matplotlib")
     file = tmp_path / name
-    words = ["bench", "build", "--force", "--json" if "json" in name else "--plot"]
+    words = ["bench", "loader", "--force", "--json" if "json" in name else "--plot"]
     file.write_text("old")
 
     def ended(handle):
@@ -162,25 +152,25 @@ def test_bench_keeps_the_old_file_until_the_new_one_is_whole(
     assert main([*words, str(file)]) == 1
     told = capsys.readouterr()
     assert "no space left" in told.err
-    assert "gttf bench build: g, 1 nodes" in told.out  # what was measured is not lost
+    assert "gttf bench loader: g, 1 nodes" in told.out  # what was measured is not lost
     assert [entry.read_text() for entry in tmp_path.iterdir()] == ["old"]
 
 
 def test_bench_says_when_work_differs(capsys, monkeypatch):
     row = {"best": 1.0, "median": 1.0, "edges": 5.0, "ratio": None}
     rows = [{**row, "peer": "gttf"}, {**row, "peer": "x", "differs": "5 edges where 9"}]
-    found = {"task": "build", "groups": [{"title": "t", "rows": rows}], "left_out": []}
+    found = {"task": "loader", "groups": [{"title": "t", "rows": rows}], "left_out": []}
     found["machine"] = {"cpu": "c", "cores": 2, "backend": "b"}
-    monkeypatch.setattr(runs, "measure", lambda task, options, progress: found)
-    assert main(["bench", "build", "--json"]) == command.DISAGREEMENT == 3
+    monkeypatch.setattr(tasks, "measure", lambda task, options, progress: found)
+    assert main(["bench", "loader", "--json"]) == command.DISAGREEMENT == 3
     assert json.loads(capsys.readouterr().out)["groups"][0]["rows"] == rows
 
 
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (children.ChildError("it failed"), 1),
-        (children.RefusedError("'--graph' is odd"), 2),
+        (process.ChildError("it failed"), 1),
+        (process.RefusedError("'--graph' is odd"), 2),
         (KeyboardInterrupt(), 130),
     ],
 )
@@ -188,105 +178,109 @@ def test_bench_status(error, status, capsys, monkeypatch):
     def measure(task, options, progress):
         raise error
 
-    monkeypatch.setattr(runs, "measure", measure)
-    assert main(["bench", "build"]) == status
+    monkeypatch.setattr(tasks, "measure", measure)
+    assert main(["bench", "loader"]) == status
     assert capsys.readouterr().err.startswith("gttf bench: ")
 
 
 def test_child_that_fails_and_child_that_refuses(tmp_path):
-    job = {"run": "gttf_sampler.bench.inputs:look", "folder": str(tmp_path)}
-    with pytest.raises(children.RefusedError, match="no such file"):
-        children.run_job(job)
-    with pytest.raises(children.ChildError, match=r"failed \(1\)[\s\S]*missing"):
-        children.run_job({**job, "run": "gttf_sampler.bench.inputs:missing"})
+    job = {"run": "gttf_sampler.bench.graphs:read_job", "folder": ""}
+    job["source"] = str(tmp_path)
+    with pytest.raises(process.RefusedError, match="--graph"):
+        process.run_job(job)
+    with pytest.raises(process.ChildError, match=r"failed \(1\)[\s\S]*missing"):
+        process.run_job({**job, "run": "gttf_sampler.bench.graphs:missing"})
 
 
-def test_subject_that_fails_is_left_out(monkeypatch):
-    def run_job(job, progress):
-        if job["subject"] == failing:
-            raise children.ChildError("the process failed (1)\nImportError: no dgl")
-        return {"peer": job["subject"]}
+def test_sampler_that_fails_is_left_out(monkeypatch):
+    def run_job(job, report):
+        if "write" in job["run"]:
+            return {"nodes": 2, "edges": 3}
+        if job["name"] == failing:
+            raise process.ChildError("the process failed (1)\nMemoryError")
+        return {"peer": job["name"], "held": 5, "input": 7}
 
-    monkeypatch.setattr(runs, "run_job", run_job)
-    failing, missing = "dgl", peers.Missing()
-    rows = runs._subjects(["gttf", "dgl", "pyg"], {}, missing, None)
-    assert [row["peer"] for row in rows] == ["gttf", "pyg"]
-    why = f"ImportError: no dgl; {peers.cure('dgl')}"
-    assert missing == [{"peer": "dgl", "why": why}]
-    failing = "gttf"  # without ours there is nothing to compare to
-    with pytest.raises(children.ChildError):
-        runs._subjects(["gttf", "dgl"], {}, missing, None)
-
-
-@pytest.fixture
-def alone(tmp_path, monkeypatch):
-    """This process and its children find no host to compare with."""
-    for name in ("torch_geometric", "dgl", "torch_cluster", "torch_sparse", "pyg_lib"):
-        (tmp_path / f"{name}.py").write_text("raise ImportError('hidden')")
-    ask = peers.version
-    hosts = ("torch_geometric", "dgl")
-    monkeypatch.setattr(peers, "version", lambda n: None if n in hosts else ask(n))
-    monkeypatch.syspath_prepend(tmp_path)
+    names = dict.fromkeys(["gttf CompactAdj", "theirs", "others"])
+    monkeypatch.setattr(memory, "samplers", lambda missing: names)
+    monkeypatch.setattr(memory, "run_job", run_job)
+    failing = "theirs"
+    found = memory.measure(tasks.options_of("memory", {}), "", "", None)
+    (group,) = found["groups"]
+    assert [row["peer"] for row in group["rows"]] == ["gttf CompactAdj", "others"]
+    assert found["left_out"] == [{"peer": "theirs", "why": "MemoryError"}]
+    failing = "gttf CompactAdj"  # without ours there is nothing to compare to
+    with pytest.raises(process.ChildError):
+        memory.measure(tasks.options_of("memory", {}), "", "", None)
 
 
 SMALL = ["--scale", "0.001", "--batch", "16", "--batches", "6", "--rounds", "1"]
 
 
-# Nobody else takes part in these.
-OF_ITS_OWN = ("scale", "modes", "embedding", "distributed", "disk", "chunks")
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """This process and its children find no host to compare with."""
+    for name in ("torch_geometric", "dgl", "gensim"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('hidden')")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("gttf_pyg", "gttf_pyg._bench", "gttf_dgl", "gttf_dgl._bench"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
 
 
-@pytest.mark.parametrize("task", [t for t in runs.TASKS if t not in OF_ITS_OWN])
+@pytest.mark.parametrize("task", ["loader", "step", "walks", "memory"])
 def test_bench_alone(task, alone, capsys):
     """Without any peer our own rows are shown, and a line says how to get one."""
     assert main(["bench", task, *SMALL]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"^  *gttf\b.*\d", printed, re.MULTILINE)
-    (note,) = re.findall("^note: there is no peer .*$", printed, re.MULTILINE)
-    assert "pip install torch-geometric 'dgl<2' packaging" in note
-    left_out = re.findall("^left out: .*$", printed, re.MULTILINE)
-    assert left_out
-    assert all("install" in line for line in left_out)
+    assert re.findall("^note: there is no peer .*$", printed, re.MULTILINE)
+    left_out = re.findall("^left out: (gttf_\\w+): .*install", printed, re.MULTILINE)
+    assert left_out == ["gttf_pyg", "gttf_dgl"]
     first = printed.splitlines()[0]
     assert first.startswith(f"gttf bench {task}: reddit-like × 0.001, 233 nodes, ")
-    # the GCN has a graph of its own
-    assert (f"; {task_gcn.MADE}, 19,717 nodes, " in first) == (task == "train")
+
+
+def test_hosts_are_registered():
+    """By entry points of the installed distribution, in the order of the tables."""
+    missing = Missing()
+    found = [host.name for host in hosts.hosts(missing)]
+    wanted = {"PyG": "torch_geometric", "DGL": "dgl"}
+    assert found == [name for name, module in wanted.items() if find_spec(module)]
+    assert len(found) + len(missing) == 2
+
+
+def test_hosts_that_are_not_registered_are_told(monkeypatch):
+    monkeypatch.setattr(hosts, "entry_points", lambda group: [])
+    missing = Missing()
+    assert hosts.hosts(missing) == []
+    assert missing == [{"peer": "all hosts", "why": hosts.NOBODY}]
+
+
+def test_hosts_that_are_not_installed(monkeypatch):
+    """What `gttf info` says of them without importing anything."""
+    monkeypatch.setattr(hosts, "version", lambda name: None)
+    found = dict(hosts.unavailable())
+    assert found["gttf_pyg"] == "torch-geometric"
+    assert set(found) == {"gttf_pyg", "gttf_dgl"}
+
+
+def test_the_engine_names_no_host():
+    """Not by string either; adapters hand their rows in."""
+    names = re.compile(r"torch_geometric|torch-geometric|pyg_lib|gttf_pyg|gttf_dgl|dgl")
+    root = pathlib.Path(hosts.__file__).parents[1]
+    files = [*root.glob("bench/*.py"), *root.glob("verify/*.py"), root / "cli/bench.py"]
+    text = (hosts.__file__, "pyg = gttf_pyg._bench:HOST")  # the example of a docstring
+    for file in files:
+        code = file.read_text()
+        code = code.replace(text[1], "") if str(file) == text[0] else code
+        assert not names.search(code), file
 
 
 def test_bench_among_peers_has_no_such_note():
-    rows = [{"peer": "gttf"}, {"peer": "reading as many edges"}]
-    assert runs.alone([{"rows": rows}])
-    assert runs.alone([{"rows": [{"peer": None}]}])  # of a mode
-    assert not runs.alone([{"rows": [*rows, {"peer": "DGL 1.1.3 NeighborSampler"}]}])
-
-
-def test_bench_train_reads_planetoid_with_pyg_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(peers, "version", lambda module: None)
-    monkeypatch.setattr(runs, "measure", None)
-    (tmp_path / "Cora" / "raw").mkdir(parents=True)
-    assert main(["bench", "train", "--root", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "'--root' needs torch-geometric" in said
-    assert "pip install torch-geometric" in said
-
-
-def test_bench_scale_of_typed_graphs(capsys, monkeypatch):
-    """A process per size, told which; the first is what others are compared to."""
-    jobs = []
-    row = {"nodes": 9, "median": 2.0, "drawn": 5.0, "ns_per_edge": 3.0, "gather": 1.0}
-
-    def run_job(job, progress):
-        jobs.append(job)
-        return {**row, "edges": job["edges"], "best": len(jobs), "private": 1e6}
-
-    monkeypatch.setattr(in_processes, "run_job", run_job)
-    words = ["bench", "scale", "--mode", "temporal", "--batch", "64", "--scale", "0.01"]
-    assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [job["edges"] for job in jobs] == [10**5, 10**6]
-    assert {job["mode"] for job in jobs} == {"temporal"}
-    assert [row.get("ratio") for row in found["groups"][0]["rows"]] == [None, 2.0]
-    assert found["command"].endswith("--scale 0.01 --batch 64 --mode temporal")
+    rows = [{"peer": "gttf"}, {"peer": "the model alone, on one batch"}]
+    assert tasks.alone({"groups": [{"rows": rows}]})
+    assert tasks.alone({"groups": [{"rows": [{"peer": None}]}]})  # of a mode
+    assert not tasks.alone({"groups": [{"rows": [*rows, {"peer": "DGL 1.1.3"}]}]})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and processes of POSIX")
@@ -296,7 +290,7 @@ def test_bench_killed_half_way(tmp_path, number):
     path = os.pathsep.join(entry for entry in sys.path if entry)
     bench = subprocess.Popen(
         [
-            *(sys.executable, "-m", "gttf_sampler.cli", "bench", "sampling"),
+            *(sys.executable, "-m", "gttf_sampler.cli", "bench", "loader"),
             *("--tmp", str(tmp_path), "--scale", "0.01", "--rounds", "100000"),
         ],
         env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)},
@@ -364,18 +358,8 @@ def test_demo_draws_figure_1(tmp_path, capsys):
     assert "'seeds'" in capsys.readouterr().err
 
 
-def test_bench_of_a_stream_leaves_nothing(tmp_path, capsys):
-    """Through all of the command, with its temporary files in a place of ours."""
-    words = ["bench", "chunks", "--scale", "0.0001", "--tmp", str(tmp_path)]
-    assert main([*words, "--json"]) == 0
-    (group,) = json.loads(capsys.readouterr().out)["groups"]
-    assert group["rows"][0]["differs"] is None
-    assert not list(tmp_path.iterdir())
-
-
 def test_progress_is_told_to_logs(monkeypatch, capsys):
-    """A line now and then, where nobody looks at a bar."""
-    monkeypatch.setattr(bar, "RARELY", -1)
-    with bar.progress() as report:
-        report("reading", 0.25)
+    """A line now and then, where nobody looks at a terminal."""
+    monkeypatch.setattr(process, "LOG_EVERY", -1)
+    process.progress()("reading", 0.25)
     assert capsys.readouterr().err.endswith(" reading 25%\n")

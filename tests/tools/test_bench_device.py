@@ -1,36 +1,30 @@
 """`gttf bench … --device`: who takes part there, and that the work is the same."""
 
 import time
+from dataclasses import asdict
 from importlib.util import find_spec
 
 import pytest
 import torch
 
-from gttf_sampler.bench import (
-    clock,
-    command,
-    graphs,
-    measure,
-    peers,
-    task_loader,
-    task_modes,
-    task_sampling,
-    task_train,
-)
+from gttf_sampler.bench import graphs, loader, measure, modes
+from gttf_sampler.bench.machine import Missing
 from gttf_sampler.bench.measure import Peer
+from gttf_sampler.bench.options import Options
+from gttf_sampler.cli import bench as command
 from gttf_sampler.cli.main import main
 
 DGL, PYG = find_spec("dgl") is not None, find_spec("torch_geometric") is not None
-SMALL = {"batch": 16, "batches": 5, "rounds": 1, "seed": 0}
-TASKS = {
-    "sampling": (task_sampling.run, {}),
-    "loader": (task_loader.run, {"features": 4, "workers": 0}),
-    "train": (task_train.run, {"features": 4}),
-}
+TASKS = {"loader": loader.load, "step": loader.train}
+SMALL = {"fanouts": [3, 2], "batch": 16, "batches": 5, "rounds": 1, "features": 4}
 
 
 def silent(what, share):
     pass
+
+
+def options(**others):
+    return asdict(Options(**{**SMALL, "device": "cuda", **others}))
 
 
 @pytest.fixture(scope="module")
@@ -62,43 +56,37 @@ def no_gradients(device, monkeypatch):
     """The simulated device has none: there a step is a forward pass."""
     torch.manual_seed(0)  # peers that draw apart differ by chance, the same each time
 
-    def step(net, optimizer, batch):
-        with torch.no_grad():
-            net(batch.x, batch.layers)
+    def steps_of(model, forward):
+        def step(made):
+            with torch.no_grad():
+                forward(made)
+
+        return step
 
     if not device.real:
-        monkeypatch.setattr(task_train.model, "step", step)
+        monkeypatch.setattr(loader, "steps_of", steps_of)
+        for host in modes.hosts(Missing()):
+            monkeypatch.setitem(host.trainer.__globals__, "steps_of", steps_of)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_bench_task_on_a_device(device, task, graph):
-    run, more = TASKS[task]
-    fanouts = [2] if task == "sampling" else [3, 2]
     with device():
-        found = run(graph, fanouts, **SMALL, **more, report=silent, device="cuda")
+        found = TASKS[task](graph, options(), silent)
     check(found, device.real)
-    if task == "sampling":
-        assert "gttf, on the CPU" in names(found)
-    elif PYG:
+    if PYG:
         ours = [name for name in names(found) if name.startswith("gttf_pyg")]
         places = ["features on cuda", "features pinned", "features by UVA"]
         assert ours == [f"gttf_pyg.GTTFLoader, {place}" for place in places]
-    if task == "train":
-        rows = [row for group in found["groups"] for row in group["rows"]]
-        assert all(row["sampling"] is None and row["best"] > 0 for row in rows)
 
 
-@pytest.mark.parametrize("task", ["loader", "train"])
+@pytest.mark.parametrize("task", TASKS)
 def test_bench_task_alone_on_a_device(device, task, graph, monkeypatch):
     """Without any host, torch's own loader does it."""
-    load, version = peers.load, peers.version
-    hosts = ("torch_geometric", "dgl")
-    monkeypatch.setattr(peers, "load", lambda n: None if n in hosts else load(n))
-    monkeypatch.setattr(peers, "version", lambda n: None if n in hosts else version(n))
-    run, more = TASKS[task]
+    monkeypatch.setattr(loader, "hosts", lambda missing: [])
     with device():
-        found = run(graph, [3, 2], **SMALL, **more, report=silent, device="cuda")
-    assert all(name.startswith(("gttf", "reading")) for name in names(found))
+        found = TASKS[task](graph, options(), silent)
+    assert names(found)[0] == loader.PLAIN
 
 
 @pytest.mark.skipif(not PYG, reason="torch-geometric is not installed")
@@ -114,11 +102,11 @@ def test_bench_task_alone_on_a_device(device, task, graph, monkeypatch):
     ],
 )
 def test_bench_modes_on_a_device(device, name, graph):
-    known = {mode.name for mode in task_modes.chosen(None)}
-    assert name in known
-    how = {"scale": 0.001, "batches": 2, "rounds": 1, "seed": 0, "report": silent}
+    ((_, mode),) = modes.chosen([name], Missing())
+    assert mode.graph == graph
+    how = options(only=[name], scale=0.001, batches=2)
     with device():
-        found = task_modes.run(graph, [name], **how, device="cuda")
+        found = modes.run(how, silent)
     if name == "workers":
         assert not found["groups"]
         (entry,) = (e for e in found["left_out"] if e["peer"] == name)
@@ -132,9 +120,9 @@ def test_bench_modes_on_a_device(device, name, graph):
 def test_bench_modes_of_a_dgl_without_the_device(device):
     if device.real:
         pytest.skip("there may be a DGL with CUDA here")
-    how = {"scale": 0.01, "batches": 2, "rounds": 1, "seed": 0, "report": silent}
+    how = options(only=["dgl-small"], scale=0.01, batches=2)
     with device():
-        found = task_modes.run("dgl-small", ["dgl-small"], **how, device="cuda")
+        found = modes.run(how, silent)
     assert found["groups"] == []
     assert found["left_out"][0]["peer"].startswith("DGL")
 
@@ -156,17 +144,17 @@ def test_clock_waits_for_a_real_device_alone(monkeypatch):
     waited = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    clock.settle(torch.device("cpu"))
+    measure.settle(torch.device("cpu"))
     assert waited == []
-    clock.settle(torch.device("cuda", 1))
+    measure.settle(torch.device("cuda", 1))
     assert waited == [torch.device("cuda", 1)]
 
 
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (["sampling", "--device", "nonsense"], "'--device' must be a device"),
-        (["walks", "--device", "cuda"], "unless the task is one of sampling, loader"),
+        (["loader", "--device", "nonsense"], "'--device' must be a device"),
+        (["walks", "--device", "cuda"], "unless the task is one of loader, step"),
         (["loader", "--device", "cuda", "--workers", "2"], "'--workers' must be 0"),
     ],
 )
@@ -179,7 +167,7 @@ def test_bench_validate_device(device, words, match, capsys):
 def test_bench_without_the_device(capsys):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    assert main(["bench", "sampling", "--device", "cuda"]) == command.BAD_ARGUMENTS
+    assert main(["bench", "loader", "--device", "cuda"]) == command.BAD_ARGUMENTS
     said = capsys.readouterr().err
     assert (
         said == "gttf bench: '--device' must be a device that is there (got 'cuda')\n"

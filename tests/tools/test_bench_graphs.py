@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from gttf_sampler import CompactAdj
-from gttf_sampler.bench import graphs, inputs
-from gttf_sampler.bench.children import RefusedError
+from gttf_sampler.bench import graphs
+from gttf_sampler.bench.process import RefusedError
 
 
 def silent(what, share):
@@ -112,12 +112,12 @@ def write(path, kind):
 )
 def test_inputs(tmp_path, kind, name):
     write(tmp_path / name, kind)
-    facts = inputs.convert(str(tmp_path / name), str(tmp_path / "graph"), silent)
+    facts = graphs.read_job(str(tmp_path / name), str(tmp_path / "graph"), silent)
     assert (facts["nodes"], facts["edges"], facts["max_degree"]) == (3, 4, 2)
-    adj = CompactAdj.open(tmp_path / "graph")
+    adj = CompactAdj.open(facts["place"])
     rows = [sorted(row.tolist()) for row in adj.col.split(adj.degree.tolist())]
     assert rows == [[2], [0, 2], [1]]
-    assert adj.edge_id is None
+    assert (adj.edge_id is None) == (kind != "saved")
 
 
 @pytest.mark.parametrize(
@@ -131,15 +131,15 @@ def test_inputs_refuse(tmp_path, content, match):
     file = tmp_path / "edges.txt"
     file.write_text(content)
     with pytest.raises(RefusedError, match=f"--graph .*edges.txt: .*{match}"):
-        inputs.convert(str(file), str(tmp_path / "graph"), silent)
+        graphs.read_job(str(file), str(tmp_path / "graph"), silent)
 
 
 def test_inputs_refuse_other_arrays(tmp_path):
     np.savez(tmp_path / "x.npz", features=np.zeros(3))
     with pytest.raises(RefusedError, match=r"must hold 'edge_index'.*features"):
-        inputs.convert(str(tmp_path / "x.npz"), str(tmp_path / "graph"), silent)
+        graphs.read_job(str(tmp_path / "x.npz"), str(tmp_path / "graph"), silent)
     (tmp_path / "y.npz").write_bytes((tmp_path / "x.npz").read_bytes()[:50])
     with pytest.raises(RefusedError, match=r"must be a whole \.npz file"):
-        inputs.convert(str(tmp_path / "y.npz"), str(tmp_path / "graph"), silent)
+        graphs.read_job(str(tmp_path / "y.npz"), str(tmp_path / "graph"), silent)
     with pytest.raises(RefusedError, match="no such file"):
-        inputs.look(str(tmp_path), silent)
+        graphs.read_job(str(tmp_path), "", silent)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gttf_sampler.bench import measure, peak, plots, tables
+from gttf_sampler.bench import measure, peak, report
 from gttf_sampler.bench.measure import Peer, Work, disagreement, each
 
 
@@ -110,111 +110,86 @@ def test_peak_memory_sees_what_is_gone_again():
     assert peak.private() <= peak.resident()
 
 
+def test_compare_runs_what_is_off_the_clock(monkeypatch):
+    """Before every round; a peer may have fewer, and facts of its own."""
+    clock, calls = [0.0], []
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: clock[0])
+
+    def before():
+        clock[0] += 100.0
+        calls.append("before")
+
+    def run(seeds):
+        clock[0] += 0.004
+        facts["seen"] = seeds.flatten().tolist()
+        return [1, 2]
+
+    facts = {}
+    slow = Peer(run, before=before, rounds=1, facts=facts)
+    seeds = torch.arange(8).view(4, 2, 1)  # other ones in every round
+    group = measure.compare("t", {"a": Peer(run), "b": slow}, seeds, 3, silent)
+    a, b = group["rows"]
+    assert calls == ["before"] * 2  # the warm-up, and one round
+    assert (a["best"], b["best"]) == pytest.approx((2.0, 2.0))
+    assert b["seen"] == [6, 7]
+    assert "seen" not in a
+
+
 ODD = "50 edges where 100 are expected"
-MACHINE = {"cpu": "CPU", "cores": 2, "backend": "numba"}
-GRAPH = {"name": "made", "nodes": 10, "edges": 20}
-TIMED = {"best": 1.234, "median": 2.0, "nodes": 12.0, "edges": 3456.0, "ratio": None}
-EPOCH = {"best": 2.0, "median": 2.5, "sampling": 0.1, "gather": 0.4, "compute": 1.5}
-HELD = {"held": 4e6, "per_edge": 8.4, "making": 9e6, "sampling": 1e6, "input": 7e6}
-GROWN = {
-    **{"edges": 10**6, "nodes": 10**5, "best": 1.0, "median": 1.5, "drawn": 5e4},
-    **{"ns_per_edge": 20.0, "gather": 0.5, "bytes": 4.5e6, "per_edge": 4.5},
-    "private": 6e7,
-}
+ROW = {"best": 1.234, "median": 2.0, "nodes": 12.0, "edges": 3456.0, "ratio": None}
 
 
-def result(task):
-    """A made-up result of every kind."""
-    mode = TIMED | {"mode": "gttf", "host": "PyG", "peer": "PyG 1", "ratio": 3.21}
-    mode |= {"theirs": 3.96, "best_alone": 1.0, "theirs_alone": 2.0}
-    odd = mode | {"mode": "odd", "ratio": None, "differs": ODD}
-    rows = {
-        "modes": [mode, odd],
-        "workers": [mode, odd],
-        "train": [EPOCH | {"peer": "gttf", "share": 0.05}] * 2,
-        "memory": [HELD | {"peer": "gttf"}, HELD | {"peer": "PyG", "ratio": 3.9}],
-        "scale": [GROWN, GROWN | {"edges": 10**7, "private": 9e7, "ratio": 1.2}],
-    }
-    usual = [
-        TIMED | {"peer": "gttf", "rate": 5.0},
-        TIMED | {"peer": "DGL 1", "ratio": 3.21, "rate": 2.0},
-        TIMED | {"peer": "odd", "differs": ODD, "rate": 1},
+def result(task, columns=None):
+    """A made-up result of a kind."""
+    name = "mode" if task in ("modes", "workers") else "peer"
+    columns = columns or task
+    filled = {column.key: 2.0 for column in report.TABLES[columns].columns} | ROW
+    filled["peer"] = "a peer"
+    rows = [
+        filled | {name: "gttf", "theirs": 3.96, "rate": 5.0},
+        filled | {name: "DGL 1", "ratio": 3.21},
+        filled | {name: "odd", "differs": ODD},
     ]
-    title = "PyG: a title" if task == "modes" else "a title"
-    groups = [{"title": title, "rows": rows.get(task, usual)}]
-    if task == "walks":
-        epochs = {"title": "epochs", "columns": "training", "rows": usual}
-        groups.append(epochs)
-    if task == "disk":
-        rates = [{"peer": "gttf", "rate": 9e4, "ratio": 20.0}] * 2
-        epochs = [TIMED | {"peer": "gttf", "batch": 4.0, "share": 0.2}]
-        groups = [
-            {"title": "a title", "columns": "disk rows", "rows": rates},
-            {"title": "batches", "columns": "disk batches", "rows": usual},
-            {"title": "epochs", "columns": "disk epochs", "rows": epochs},
-        ]
-    if task == "train":
-        gcn = [{"peer": "gttf", "peak": 9e6, "input": 4e7}]
-        groups.append({"title": "GCN", "columns": "gcn", "rows": gcn})
+    graph = {"name": "made", "nodes": 10, "edges": 20}
     return {
-        **{"task": task, "groups": groups, "machine": MACHINE, "graph": GRAPH},
-        **{"settings": {"batch": 4, "fanouts": [2]}, "notes": ["busy"]},
+        "task": task,
+        "groups": [{"title": "a title", "columns": columns, "rows": rows}],
+        "machine": {"cpu": "CPU", "cores": 2, "backend": "numba"},
+        "graph": graph,
+        "notes": ["busy"],
         "left_out": [{"peer": "other", "why": "it is not there"}],
     }
 
 
-@pytest.mark.parametrize("rich", [True, False], ids=["rich", "plain"])
-@pytest.mark.parametrize("task", [t for t in tables.COLUMNS if t != "gcn"])
-def test_tables(task, rich, monkeypatch):
-    if rich:
-        pytest.importorskip("rich")
-    else:
-        monkeypatch.setattr(tables, "load", lambda module: None)
-    text = tables.render(result(task))
-    assert "10 nodes, 20 edges" in text
+@pytest.mark.parametrize("columns", list(report.TABLES))
+def test_tables_and_figures(columns, tmp_path):
+    """All columns of a row, and a figure of the one that matters."""
+    found = result("loader" if columns.startswith("disk") else columns, columns)
+    text = report.render(found)
+    assert "made, 10 nodes, 20 edges" in text
     assert "left out: other: it is not there" in text
     assert "note: busy" in text
-    for column in tables.COLUMNS[task]:
+    for column in report.TABLES[columns].columns:
         assert column.head in text
-    if task in ("sampling", "loader", "walks", "build", "modes", "workers"):
-        assert "1.23" in text
+    if columns != "scale":
         assert "3.21 ×" in text
         assert "odd: no ratio, 50 edges where 100 are expected" in text
     assert all(line == line.rstrip() for line in text.splitlines())
-
-
-def test_heading_names_the_graphs_of_the_tables():
-    """Not one that no table is about."""
-    found = result("train")
-    assert tables.heading(found).startswith("gttf bench train: made, 10 nodes")
-    cora = {"name": "Cora", "nodes": 2708, "edges": 10556}
-    found["groups"][1]["graph"] = cora
-    both = "made, 10 nodes, 20 edges; Cora, 2,708 nodes, 10,556 edges"
-    assert tables.heading(found).splitlines()[0] == f"gttf bench train: {both}"
-    del found["groups"][0]
-    only = "gttf bench train: Cora, 2,708 nodes, 10,556 edges"
-    assert tables.heading(found).splitlines()[0] == only
     pytest.importorskip("matplotlib")
-    title = plots.draw(found).get_suptitle()
-    assert "Cora, 2,708 nodes" in title
-    assert "made" not in title
-
-
-# the pictures of "embedding" are drawn in its own tests
-@pytest.mark.parametrize("task", [t for t in plots.TITLES if t != "embedding"])
-def test_plots(task, tmp_path):
-    pytest.importorskip("matplotlib")
-    figure = plots.draw(result(task))
-    words = [
+    figure = report.draw(found)
+    words = {
         text.get_text() for text in figure.findobj(lambda a: hasattr(a, "get_text"))
-    ]
-    said = "\n".join(words)
-    assert plots.TITLES[task] in said
-    assert "CPU, 2 cores" in said
-    if task == "modes":
-        assert {"gttf", " PyG: a title", "beside PyG"} <= set(words)
-        assert " 3.2 ×    1.23 ms, peer 3.96 ms" in words
-    elif task != "scale":
-        assert {"gttf", "a title"} <= set(words)
-    plots.save(result(task), str(tmp_path / "out.svg"))
-    assert (tmp_path / "out.svg").stat().st_size > 5000
+    }
+    assert "a title" in words
+    assert figure.get_suptitle().endswith("made, 10 nodes, 20 edges")
+    assert any("CPU, 2 cores" in word for word in words)
+    if columns == "modes":
+        assert {"gttf", "3.21 ×  (1.23 beside 2.00)"} <= words
+    report.save(found, str(tmp_path / "out.svg"))
+    assert report.is_ours(tmp_path / "out.svg")
+
+
+def test_missing_values_are_empty_cells():
+    table = report.Table.of("peer: | best: best ms | ratio: × first")
+    assert [column.head for column in table.columns] == ["", "best ms", "× first"]
+    assert table.cells({"peer": "gttf", "best": 123.4}) == ["gttf", "123", ""]

@@ -31,6 +31,15 @@ FOR_ADAPTERS = {
     "gttf_sampler._loading.streams": "StreamPipeline pipeline_on",
     "gttf_sampler._loading.state": "SPOT described described_graph",
     "gttf_sampler._backends.streams": "streams_of",
+    "gttf_sampler.bench": "graphs",
+    "gttf_sampler.bench.graphs": "sized skewed",
+    "gttf_sampler.bench.hosts": (
+        "Calls Embedder EmbeddingSetting Host LoaderSetting MakeSampler Makers Mode "
+        "ModeGraph Trained"
+    ),
+    "gttf_sampler.bench.loader": "CLASSES HIDDEN made_features steps_of",
+    "gttf_sampler.bench.machine": "Missing first_line",
+    "gttf_sampler.bench.measure": "CPU Peer Work draw_seeds each",
     "gttf_sampler.bias.base": "as_bias",
     "gttf_sampler.distributed.source": "key_of",
     "gttf_sampler.embedding.fit": "fit",

@@ -29,7 +29,7 @@ from examples.reproduce.config import METHODS
 from examples.reproduce.data import planted
 from examples.reproduce.store import Store
 from examples.reproduce.tasks import Task
-from gttf_sampler.bench.peers import Missing
+from gttf_sampler.bench.machine import Missing
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -135,7 +135,7 @@ def test_table_4_has_ratios_beside_those_of_the_paper():
 
 def test_table_4_measures_memory(monkeypatch):
     missing = Missing([{"peer": "PyG", "why": "it is far away"}])
-    monkeypatch.setattr(table4.task_gcn, "subjects", lambda: (["gttf"], missing))
+    monkeypatch.setattr(table4.gcn_memory, "subjects", lambda: (["gttf"], missing))
     found = table4.run(scale=0.03, only=["cora"], metrics=["memory"])
     (row,) = found["rows"]
     assert (row["metric"], row["dataset"]) == (MEMORY, "cora")

@@ -1,12 +1,14 @@
 """`gttf verify`: what it compares, on this machine and on a simulated device."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 
 from gttf_sampler import backend, use_backend
-from gttf_sampler.bench import peers
+from gttf_sampler.bench.machine import Missing
 from gttf_sampler.cli.main import main
-from gttf_sampler.verify import times
+from gttf_sampler.verify import checks
 from gttf_sampler.verify.cases import CASES, make_world
 from gttf_sampler.verify.checks import (
     SAME,
@@ -26,25 +28,14 @@ def silent(what):
     pass
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(times, "NODES", 2_000)
-    monkeypatch.setattr(times.run_times, "__defaults__", (2_000,))
-    monkeypatch.setattr(times, "PATIENCE", 0.0)
-
-
 @pytest.fixture
 def few(device, monkeypatch):
-    """Some cases and works; `test_cases_on_a_device` has the others, one by one."""
+    """Some cases; `test_cases_on_a_device` has the others, one by one."""
     if device.real:
         return
     for name in list(CASES):
         if name not in ("rooted", "typed", "gather bfloat16"):
             monkeypatch.delitem(CASES, name)
-    works = times.works
-    monkeypatch.setattr(
-        times, "works", lambda adj: {"rooted": works(adj)["rooted [15, 10]"]}
-    )
 
 
 def test_cases_are_of_every_mode():
@@ -71,7 +62,7 @@ def test_cases_on_a_device(device, name):
 def test_backends_of_a_device():
     assert "torch" in backends_on(CPU)
     assert backends_on(torch.device("meta")) == ["torch"]
-    if peers.load("numba") is not None:
+    if find_spec("numba") is not None:
         assert "numba" in backends_on(CPU)
 
 
@@ -92,12 +83,11 @@ def test_verdict_of_other_bits():
 
 
 def test_command_on_the_cpu(capsys, monkeypatch):
-    """Both tables, versions, and a verdict; as any user can run it."""
+    """Versions, a table and a verdict; as any user can run it."""
     assert main(["verify"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("## gttf verify --device cpu: passed")
     assert torch.__version__ in out
-    assert "| node2vec walk of 20 |" in out
     assert "| typed, disjoint |" in out
 
 
@@ -107,11 +97,10 @@ def test_command_on_a_device(device, few, capsys):
     out = capsys.readouterr().out
     assert status == 0, out
     assert out.startswith("## gttf verify --device cuda: passed")
-    assert "cuda torch" in out
-    if peers.load("torch_geometric") is not None:
+    if find_spec("torch_geometric") is not None:
         for place in ("on the device", "pinned", "by UVA"):
             assert f"| PyG, features {place}, 2 ahead | same" in out
-    if peers.load("dgl") is not None and not device.real:
+    if find_spec("dgl") is not None and not device.real:
         assert "Left out: gttf_dgl, DGL" in out
 
 
@@ -158,10 +147,23 @@ def test_command_without_the_device(capsys, word):
 
 
 def test_hosts_that_are_missing(monkeypatch):
-    monkeypatch.setattr(peers, "load", lambda module: None)
-    left_out = peers.Missing()
+    def nobody(missing):
+        missing.add("gttf_pyg", "it is not installed")
+        return []
+
+    monkeypatch.setattr(checks, "hosts", nobody)
+    left_out = Missing()
     assert run_host_checks(CPU, silent, left_out) == []
-    assert [entry["peer"] for entry in left_out] == ["gttf_pyg", "gttf_dgl"]
+    assert left_out == [{"peer": "gttf_pyg", "why": "it is not installed"}]
+
+
+def test_hosts_are_compared_with_the_cpu(device):
+    """All calls of a host but the first, which the others are compared with."""
+    hosts = [name for name in ("torch_geometric", "dgl") if find_spec(name)]
+    found = run_host_checks(CPU, silent, Missing())
+    assert all(check.verdict == SAME for check in found)
+    assert len({check.name.split(",")[0] for check in found}) == len(hosts)
+    assert not any(check.name.endswith("on the CPU") for check in found)
 
 
 def test_checks_on_the_cpu_need_a_second_backend(monkeypatch):

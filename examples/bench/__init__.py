@@ -1,0 +1,1 @@
+"""Tables that only our own pages show; what a user asks is `gttf bench`."""

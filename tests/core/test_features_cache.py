@@ -167,6 +167,7 @@ def test_cache_from_many_threads(path, values):
     assert not wrong
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_forked_child_of_a_busy_parent(path, values):
     """The child has a lock that nobody will release: it starts with an empty cache."""

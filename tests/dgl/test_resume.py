@@ -14,7 +14,6 @@ from all_pairs import all_pairs
 from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler
 
 NODES, EPOCHS = 23, 3
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 def make_graph():
@@ -122,6 +121,7 @@ def options_of(make, way):
     return {k: v for k, v in way.items() if make is not converted or k[0] != "t"}
 
 
+@pytest.mark.process
 @all_pairs
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -137,6 +137,7 @@ def test_resumed_is_uninterrupted(make, way, after):
         assert run(lambda: make(**way), stop, after) == whole, stop
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("make", [nodes, seeded])
 def test_resumed_with_workers_that_persist(make):
     """Whose passes have one number of torch's in common."""

@@ -1,6 +1,6 @@
 """Tensors that no call here can read, and the sentence that every refusal is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import pytest
 import torch
@@ -42,11 +42,15 @@ def refused(call: Callable[[], object], name: str) -> None:
         call()
 
 
-def refused_if_odd(case: Case, name: str, kind: str) -> None:
-    """Fails unless a call refuses an odd tensor made of the one that it takes."""
+def refused_if_odd(case: Case, name: str, but: Container[str] = ()) -> None:
+    """Fails unless a call takes a tensor, and refuses odd ones that are made of it."""
     call, value = case
-    try:
-        odd = ODD[kind](value)
-    except RuntimeError:  # torch has no such tensor of this shape
-        return
-    refused(lambda: call(odd), name)
+    call(value)
+    for kind in ODD:
+        try:
+            odd = ODD[kind](value)
+        except RuntimeError:  # torch has no such tensor of this shape
+            continue
+        if kind not in but:
+            taken = f"a {kind} tensor is taken"
+            refused(lambda odd=odd, taken=taken: (call(odd), pytest.fail(taken)), name)

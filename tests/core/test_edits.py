@@ -58,6 +58,7 @@ def test_edit_inside_of_the_graph_is_followed():
     assert sample_rooted(adj, [7], [1]).node.tolist() == [7, 3]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("backend", ["auto", "torch"])
 def test_random_edits_crash_nothing(backend):
     """`python tests/core/edits.py --rounds 2000` for more."""

@@ -132,6 +132,7 @@ def test_rows_in_memory_are_copied_and_others_read(tmp_path, monkeypatch):
     assert torch.equal(file.read(ids[: read.FEW - 1]), values[ids[: read.FEW - 1]])
 
 
+@pytest.mark.process
 def test_queues_are_used_again_and_not_inherited(tmp_path):
     values = torch.rand(5000, 16)
     FeatureFile.from_array(tmp_path / "x.npy", values)

@@ -123,6 +123,7 @@ def test_cache_from_many_threads(path, values):
     assert not wrong
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("rows", [None, [2]])
 def test_forked_child_has_the_cache(path, values, rows):

@@ -264,6 +264,7 @@ def test_broken_chunks_leave_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_interrupt_in_the_middle_of_a_read(tmp_path):
     """Ctrl-C ends a read; afterwards nothing runs, and the next read is right."""
     program = """
@@ -313,6 +314,7 @@ def test_interrupt_in_the_middle_of_a_read(tmp_path):
     assert done.stdout.splitlines() == ["interrupted True", "0 True"], done.stderr
 
 
+@pytest.mark.process
 def test_interpreter_may_exit_in_the_middle_of_a_read(path):
     program = """
     import sys, threading, time, torch
@@ -336,6 +338,7 @@ def test_interpreter_may_exit_in_the_middle_of_a_read(path):
     assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr
 
 
+@pytest.mark.process
 def test_killed_writer_leaves_no_file(tmp_path):
     """SIGTERM through the command, in the middle of writing."""
     np.save(tmp_path / "in.npy", np.zeros((1_000_000, 64), np.float32))

@@ -153,6 +153,7 @@ def world(tmp_path_factory):
     found.close()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("what", ["answers", "requests", "heads"])
 def test_forged_messages_name_their_sender(world, cut, what):
     """Four of each; `tests/tools/fuzz_peers.py` runs thousands."""

@@ -173,6 +173,7 @@ def loss_of(adj, sampler, table):
     return step
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_step_is_compiled_whole(backend):
     generator = torch.Generator().manual_seed(0)

@@ -683,6 +683,7 @@ partition(adj, sys.argv[4], 2, method="hash", features={"x": -x}, overwrite=True
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_call_leaves_the_old_graph(tmp_path):
     """Killed while it writes a part, then while it writes the last header."""

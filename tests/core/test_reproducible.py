@@ -190,6 +190,7 @@ for call in (traverse, sample_rooted):
 """
 
 
+@pytest.mark.process
 def test_reproducible_whenever_garbage_is_collected():
     """A batch in a cycle goes at any allocation, also in the middle of a call."""
     path = os.pathsep.join(entry for entry in sys.path if entry)

@@ -113,6 +113,7 @@ def test_resumed_is_uninterrupted(data):
         assert run(make, stop, own, after) == whole
 
 
+@pytest.mark.process
 @all_pairs
 @pytest.mark.parametrize("stop", [1, 4, 5, 9])
 @pytest.mark.parametrize("way", WAYS[1:], ids=str)
@@ -356,6 +357,7 @@ class Shrinking:
         return iter(range(self.left))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("kind", [Any, Shrinking])
 def test_order_that_is_another_one_is_noticed(kind, way):
@@ -409,6 +411,7 @@ def ring(nodes=13):
     return CompactAdj.from_edge_index(torch.cat([both, both.flip(0)], 1), nodes)
 
 
+@pytest.mark.process
 @all_pairs
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("way", WAYS, ids=str)

@@ -592,6 +592,7 @@ BEYOND = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_rooted_refuses_what_leads_beyond_the_arrays(backend):

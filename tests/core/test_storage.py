@@ -230,6 +230,7 @@ def _save_again_and_again(folder, which, turns, start):
         graph.save(folder)
 
 
+@pytest.mark.process
 def test_storage_of_two_who_save_at_once(tmp_path):
     """One of the two, whole, at every moment; nothing is left behind."""
     context = multiprocessing.get_context("fork")

@@ -60,6 +60,7 @@ class Batches(torch.utils.data.Dataset):
         return [*draw(self.adj, number), torch.get_num_threads(), os.getpid()]
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_give_the_same_batches(method):
@@ -111,6 +112,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.process
 def test_interpreter_may_exit_in_the_middle():
     """While kernels run: torch's own calls abort in a daemon thread at exit."""
     done = run(
@@ -136,6 +138,7 @@ def test_interpreter_may_exit_in_the_middle():
     assert done.stdout == "leaving\n"
 
 
+@pytest.mark.process
 def test_kernels_release_the_gil():
     """A Python loop in another thread goes on while a kernel runs."""
     done = run(
@@ -272,6 +275,7 @@ def test_calls_hold_the_owners_of_what_they_read(two_threads):
     assert seen == [True, True]
 
 
+@pytest.mark.process
 def test_child_of_a_process_that_compiles_can_compile():
     """The compiler's lock is not left with a thread that the child does not have."""
     pytest.importorskip("numba")

@@ -257,6 +257,7 @@ def test_backend_is_named_and_chosen(monkeypatch):
     assert "there is no GPU" in backend_info("cuda") or torch.cuda.is_available()
 
 
+@pytest.mark.process
 def test_set_backend_refuses_triton_where_nothing_can_run_it():
     """In a process of its own, as the environment may say otherwise."""
     env = {name: value for name, value in os.environ.items() if name[:6] != "TRITON"}

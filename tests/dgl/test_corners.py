@@ -74,6 +74,7 @@ def sample_at_start(number):
     GTTFSampler([1], seed=1).sample(g, torch.tensor([0]))
 
 
+@pytest.mark.process
 def test_sampling_in_the_start_of_a_worker_works():
     loader = torch.utils.data.DataLoader(
         Probe(), num_workers=1, worker_init_fn=sample_at_start
@@ -81,6 +82,7 @@ def test_sampling_in_the_start_of_a_worker_works():
     assert len(list(loader)) == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("thread", [None, False])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_seeded_epochs_do_not_depend_on_workers_that_persist(persistent, thread):

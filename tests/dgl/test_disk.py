@@ -52,6 +52,7 @@ def test_blocks_have_rows_of_files(graph, tmp_path, how):
     assert count == 7
 
 
+@pytest.mark.process
 def test_features_of_a_sampler_of_yours_are_its_own(graph):
     class Mine(dgl.dataloading.NeighborSampler):
         features = torch.ones(3)

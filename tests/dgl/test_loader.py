@@ -39,6 +39,7 @@ def epochs(sampler, count=2, g=None, seed=None, **options):
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("given_as", [{}, {"seed": 3}, {"generator": 3}])
 @pytest.mark.parametrize("options", [{}, {"rooted": True}, {"replace": True}])
 def test_epochs_are_the_same_for_any_number_of_workers(given_as, options):
@@ -73,6 +74,7 @@ def test_epochs_follow_the_generator_of_the_loader():
     assert found[0] == found[1]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("thread", [None, False])
 @pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
 def test_persistent_workers_draw_anew(given_as, thread):
@@ -250,6 +252,7 @@ def two_way(pairs):
 RING = two_way([(i, (i + 1) % 8) for i in range(8)])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("options", "hidden"),
     [
@@ -329,6 +332,7 @@ def test_edge_prediction_with_negatives_and_labels():
         assert torch.equal(blocks[0].srcdata["feat"], g.ndata["feat"][input_nodes])
 
 
+@pytest.mark.process
 def test_edge_prediction_is_the_same_for_any_number_of_workers():
     found = []
     for workers in (0, 2):
@@ -383,6 +387,7 @@ def split(rank, path, count, queue):
     dist.destroy_process_group()
 
 
+@pytest.mark.process
 def test_ddp_splits_the_seeds(tmp_path):
     context = torch.multiprocessing.get_context("fork")
     queue = context.Queue()
@@ -504,6 +509,7 @@ class Twice:
         return [sampler.sample(g, ids)[2][0] for sampler in self.samplers]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("workers", [0, 2])
 def test_views_of_one_batch_differ(workers):
     one = GTTFSampler([3])
@@ -538,6 +544,7 @@ class Batches(torch.utils.data.Dataset):
         return torch.tensor([1, 2, 3]) + number // 4
 
 
+@pytest.mark.process
 def test_batches_of_a_users_dataset():
     def run(workers):
         torch.manual_seed(3)

@@ -14,7 +14,6 @@ from all_pairs import all_pairs
 from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler
 
 NODES, EPOCHS = 23, 3
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 def make_graph():
@@ -115,6 +114,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.process
 @all_pairs
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -129,6 +129,7 @@ def test_resumed_is_uninterrupted(make, way, after):
         assert run(lambda: make(**way), stop, after) == whole, stop
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("make", [nodes, seeded])
 def test_resumed_with_workers_that_persist(make):
     whole = run(lambda: make(**PERSISTS), epochs=4)

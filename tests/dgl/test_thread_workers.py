@@ -75,6 +75,7 @@ def edges(sampler=None, **options):
     return as_edge_prediction_sampler(sampler or GTTFSampler([2]), **options)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("kind", "sampler", "options", "thread"),
     [
@@ -129,7 +130,7 @@ def test_validate(g):
         DataLoader(g, torch.arange(4), GTTFSampler([2]), thread_workers="no")
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")
+@pytest.mark.process
 @all_pairs
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("count", [1, 37, 60])
@@ -155,6 +156,7 @@ def test_batches_and_their_order_are_those_of_processes(g, workers, count, drop_
     assert gone()
 
 
+@pytest.mark.process
 def test_batches_of_types_and_their_order_are_those_of_processes():
     ends = {("u", "r", "i"): (torch.arange(9), torch.arange(9) % 4)}
     typed = dgl.heterograph(ends)

@@ -124,6 +124,7 @@ def test_types_of_a_batch_survive_a_pickle():
     assert torch.allclose(out, whole, atol=1e-5)
 
 
+@pytest.mark.compile
 @torch.no_grad()
 @pytest.mark.parametrize("kind", [nn.GAT, nn.GIN])
 def test_weighted_messages_compile(kind):

@@ -106,6 +106,7 @@ def test_checkpoint_in_the_middle_of_an_epoch(stop, tmp_path):
     assert fit(tasks.Model(), path) == whole[stop:]
 
 
+@pytest.mark.process
 def test_two_processes_share_the_seeds(tmp_path):
     """Lightning gives each its part of every epoch, and no seed to both."""
     places = [HERE, HERE.parents[1], HERE.parents[1] / "adapters"]
@@ -126,6 +127,7 @@ def test_two_processes_share_the_seeds(tmp_path):
     assert seen[0][:5] != seen[0][5:]
 
 
+@pytest.mark.process
 def test_lightning_is_imported_by_who_asks_for_it():
     code = "import sys, gttf_pyg; print('pytorch_lightning' in sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "adapters")}

@@ -279,6 +279,7 @@ def test_node2vec_loader_is_a_loader_of_all_nodes():
     assert loader.collate_fn([4, 0])[0][:, 0].tolist() == [4, 0]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("p", [1.0, 0.5])
 def test_node2vec_batches_do_not_depend_on_workers(shuffle, p):
@@ -301,6 +302,7 @@ def test_node2vec_batches_do_not_depend_on_how_workers_start():
     assert batches(model, **options) == batches(model)
 
 
+@pytest.mark.process
 def test_node2vec_persistent_workers_go_on():
     for thread in (None, False):
         how = {"num_workers": 2, "persistent_workers": True, "thread_workers": thread}

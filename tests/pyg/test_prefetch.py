@@ -99,6 +99,7 @@ print("end of the script")
 """
 
 
+@pytest.mark.process
 def test_prefetch_lets_the_interpreter_go():
     """Even if it goes in the middle of a batch that nobody will ask for."""
     path = os.pathsep.join(entry for entry in sys.path if entry)

@@ -348,6 +348,7 @@ def typed(layout):
     return data, (features, graphs)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_store_edge_features_typed(layout, workers):

@@ -74,6 +74,7 @@ def weighted():
     return data
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("options", "thread"),
     [
@@ -202,6 +203,7 @@ def fails_at_ten(batch):
     return batch
 
 
+@pytest.mark.process
 def test_errors_come_in_their_turn_and_the_rest_after_them():
     """As torch has it; the error is the one that was raised, with its traceback."""
     how = {"transform": fails_at_ten, **TWO}
@@ -291,6 +293,7 @@ class Loads(torch.utils.data.Dataset):
         return torch.cat([batch.e_id for batch in loader])
 
 
+@pytest.mark.process
 def test_loader_inside_a_worker():
     """Which may not start processes."""
     (found,) = DataLoader(Loads(), batch_size=None, num_workers=1)
@@ -301,6 +304,7 @@ def rest_of(batches, queue):
     queue.put([batch.e_id.tolist() for batch in batches])
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_iterator_in_a_forked_child_goes_on():
     def start():

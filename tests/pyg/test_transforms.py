@@ -252,6 +252,7 @@ def test_attached_knows_its_edges(graph, chunk, data):
             assert (found is not None) == (int(pyg.edge_index[end]) == old)
 
 
+@pytest.mark.process
 def test_to_compact_does_not_travel_in_batches():
     data = ToCompact()(karate())
     loader = GTTFLoader(data, [2], batch_size=34, num_workers=1)
@@ -266,6 +267,7 @@ def test_to_compact_does_not_travel_in_batches():
     assert all("compact_adj" in store for store in types.edge_stores)
 
 
+@pytest.mark.process
 def test_to_compact_does_not_disturb_loaders_of_pyg():
     data = ToCompact()(karate())
     loader = NodeLoader(data, GTTFSampler(data, [2, 2]), batch_size=9, num_workers=1)
@@ -438,6 +440,7 @@ def test_gttf_norm_validate():
     assert repr(norm) == "GTTFNorm(scheme='unbiased')"
 
 
+@pytest.mark.process
 def test_to_compact_rows_that_travel_are_copied_in_a_worker(monkeypatch):
     """A batch of PyG's loader carries them, and pickling moves them while in use."""
     data = ToCompact()(karate())

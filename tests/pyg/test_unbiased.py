@@ -273,6 +273,7 @@ def test_unbiased_gives_back_propagate_after_an_error(data):
     assert "propagate" not in layer.__dict__
 
 
+@pytest.mark.compile
 @torch.no_grad()
 def test_unbiased_compiles(data):
     torch.manual_seed(0)

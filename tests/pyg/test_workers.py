@@ -62,7 +62,7 @@ PROCESSES = [{**way, "thread_workers": False} for way in (ONE, TWO)]
 WAYS = [{}, ONE, TWO, FOUR, *PROCESSES]
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("make", "ways"),
     [
@@ -167,6 +167,7 @@ def weighted(path, node, neighborhood):
     return EdgeWeightBias()(path, node, neighborhood)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["nodes", "per worker", "links", "shadow"])
 def test_workers_that_persist_end_with_their_loader(kind):
     """Not with a cycle that is left to the collector, which waits seconds for each."""
@@ -213,6 +214,7 @@ def test_collate_fn_outlives_its_loader():
     assert torch.cat(seen).equal(torch.arange(34))
 
 
+@pytest.mark.process
 def test_workers_with_weights_and_times(tmp_path):
     data = KARATE.clone()
     generator = torch.Generator().manual_seed(0)
@@ -352,6 +354,7 @@ def test_negatives_use_all_of_the_key():
         assert len({tuple(some) for some in found}) == 3
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", [LADIESBias, FastGCNBias])
 def test_layer_bias_is_governed_by_the_loader(kind):
     """Any number of workers, every epoch and every batch another draw."""

@@ -93,6 +93,7 @@ def run(page):
     return names, tested
 
 
+@pytest.mark.example
 @pytest.mark.parametrize("page", [ROOT / "README.md", *GUIDES], ids=of)
 def test_python_runs_and_prints_what_it_says(page, tmp_path, monkeypatch):
     pytest.importorskip(WHOLE_PAGE.get(page.name, "torch"))

@@ -183,6 +183,13 @@ def features(rank, groups, path, values, key, machines):
     return told
 
 
+def typed_rows(rank, groups, path, whole, seeds, times, values, key):
+    """`typed` and `features` of one graph, in two processes."""
+    done = typed(rank, groups, 2, path, whole, seeds, times, key)
+    features(rank, groups, path, values, key, MACHINES[key % 4])
+    return done
+
+
 def uneven(rank, groups, path, whole, batches, direct):
     """As many batches as each process is told to make; some make none."""
     made = 0

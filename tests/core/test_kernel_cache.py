@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import pickle
 import random
 import stat
 import subprocess
@@ -106,6 +107,31 @@ def test_link_in_the_place_of_the_folder_is_not_followed(tmp_path):
     (tmp_path / "other").mkdir(mode=0o700)
     (tmp_path / f"gttf-{os.geteuid()}").symlink_to(tmp_path / "other")
     assert kernel_cache.private_folder(tmp_path) is None
+
+
+class Planted:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.file),)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders have no modes")
+@pytest.mark.parametrize("mode", [0o700, 0o777])
+def test_index_that_others_may_have_written_is_not_unpickled(tmp_path, mode):
+    """Neither to load a kernel nor before one is added."""
+    folder = kernel_cache.private_folder(tmp_path)
+    (folder / "kernels").mkdir()
+    made = kernel_cache.CheckedCacheFile(str(folder / "kernels"), "name", "stamp")
+    planted = pickle.dumps(Planted(tmp_path / "ran"))
+    pathlib.Path(made._index_path).write_bytes(planted)
+    folder.chmod(mode)
+    made.load("key")
+    made.save("key", 1)
+    assert (tmp_path / "ran").exists() == (mode == 0o700)  # his own, he may run
 
 
 def test_home_that_cannot_be_written_has_no_folder(tmp_path, monkeypatch):

@@ -6,7 +6,9 @@ headers: any field of any header is replaced, with sound checksums; the part is 
 by a ValueError, or opens and draws. answers, requests, heads: rank 1 of two sends other
 arrays, bytes or numbers once, in a typed graph; whoever ends in an error ends in a
 PeerError that names a rank, nobody dies. kills: SIGKILL at a random moment of
-`partition(overwrite=True)`; the old graph or the new one is there, whole.
+`partition(overwrite=True)`; the old graph or the new one is there, whole. typed: graphs
+of several types, with features in every encoding, are cut at random, and two processes
+draw from them what one draws from the whole.
 """
 
 import argparse
@@ -21,8 +23,9 @@ from pathlib import Path
 
 import torch
 
+from distributed_tasks import typed_rows
 from forged import forge, forged_answers, mutate
-from gttf_sampler import CompactAdj, sample_rooted
+from gttf_sampler import CompactAdj, FeatureFile, sample_rooted
 from gttf_sampler.distributed import PartitionedGraph, partition
 from gttf_sampler.distributed.part import open_part
 from worlds import World
@@ -136,9 +139,64 @@ def kills(times, folder):
     return seen
 
 
+def several(choice, generator):
+    """Relations between some types, and how many nodes each type has."""
+    sizes = {
+        name: choice.choice([1, 2, 9, 30]) for name in "abc"[: choice.choice((1, 2, 3))]
+    }
+    adjs, names, marked = {}, list(sizes), choice.random() < 0.5
+    for number in range(choice.choice([1, 2, 4])):
+        by, to = choice.choice(names), choice.choice(names)
+        count = choice.choice([0, 1, 40, 200])
+        ends = [
+            torch.randint(sizes[x], (count,), generator=generator) for x in (by, to)
+        ]
+        how = {}
+        if marked:
+            how["edge_weight"] = torch.rand(count, generator=generator) + 0.1
+            how["edge_time"] = torch.randint(5, (count,), generator=generator)
+        size = sizes[by], sizes[to]
+        made = CompactAdj.from_edge_index(torch.stack(ends), size, **how)
+        adjs[by, f"r{number}", to] = made
+    return adjs, {name: sizes[name] for kind in adjs for name in (kind[0], kind[2])}
+
+
+def typed(times, folder):
+    """Random typed graphs in two parts, with features as feature files store them."""
+    seen, world = Counter(), World(2, tempfile.mkdtemp(dir=folder))
+    for seed in range(times):
+        choice, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+        adjs, sizes = several(choice, generator)
+        stored = choice.choice([None, "float16", "bfloat16", "int8"])
+        values = {}
+        for name, count in sizes.items():
+            x = torch.randn(count, choice.choice([1, 3, 200]), generator=generator)
+            with FeatureFile.from_array(
+                folder / f"{seed}{name}", x, stored=stored
+            ) as f:
+                values[name] = f[:]
+        rows = {(name, name): x for name, x in values.items()}
+        how = {"method": choice.choice(["range", "hash"]), "stored": stored}
+        how["replicate"] = choice.choice([0.0, 0.3])
+        partition(adjs, folder / f"{seed}", 2, features=rows, **how)
+        seeds = {
+            name: [choice.randrange(n) for _ in range(4)] for name, n in sizes.items()
+        }
+        at = torch.arange(4 * len(seeds)) % 4
+        task = (folder / f"{seed}", adjs, seeds, at, values, choice.randrange(1 << 40))
+        for kind, value in world.outcomes(typed_rows, *task):
+            if kind == "ok":
+                seen["batches compared"] += value
+            else:
+                seen[f"finding: seed {seed}: {kind} {value}"] += 1
+                return seen
+    world.close()
+    return seen
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    kinds = ("headers", "answers", "requests", "heads", "kills")
+    kinds = ("headers", "answers", "requests", "heads", "kills", "typed")
     parser.add_argument("what", nargs="*", default=kinds)
     parser.add_argument("--times", type=int, default=100)
     args = parser.parse_args()
@@ -147,8 +205,8 @@ def main():
             folder = Path(place)
             if what == "headers":
                 seen = headers(args.times, folder)
-            elif what == "kills":
-                seen = kills(args.times, folder)
+            elif what in ("kills", "typed"):
+                seen = {"kills": kills, "typed": typed}[what](args.times, folder)
             else:
                 seen = messages(what, args.times, folder)
         print(f"{what}: {args.times} times", flush=True)

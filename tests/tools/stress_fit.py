@@ -4,9 +4,10 @@
     python tests/tools/stress_fit.py fit --every 10
     python tests/tools/stress_fit.py kill --rounds 50
 
-fit, hogwild, forests, pyg, dgl: a KeyboardInterrupt at the k-th line of our code that
-the main thread comes to, for many k. Afterwards the same object must do the same work
-undisturbed, with the same result; a checkpoint, if there is one, must lead there, too.
+fit, hogwild, forests, pyg, dgl, cluster, padded: a KeyboardInterrupt at the k-th line
+of our code that the main thread comes to, for many k. Afterwards the same object must
+do the same work undisturbed, with the same result; a checkpoint, if there is one, must
+lead there, too.
 kill: a process that trains with a checkpoint is killed at random moments and started
 again until it is done; its table must be that of a run without a break.
 """
@@ -32,8 +33,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "adapters")]
 
 import torch  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 
-from gttf_sampler import CompactAdj  # noqa: E402
+from gttf_sampler import CompactAdj, Subgraph, sample_rooted  # noqa: E402
 from gttf_sampler.embedding import DeepWalk  # noqa: E402
 
 OURS = (str(ROOT / "gttf_sampler"), str(ROOT / "adapters"))
@@ -158,6 +160,8 @@ def told(seen: Counter[str], files: int = 0) -> str:
 
 def digest(batch: Any) -> Any:
     """The nodes of a batch of any loader."""
+    if isinstance(batch, Subgraph):
+        return batch.node.tolist(), batch.edge.tolist()
     if hasattr(batch, "n_id"):
         return batch.n_id.tolist(), batch.e_id.tolist()
     if hasattr(batch, "nodes"):
@@ -179,6 +183,15 @@ def loaders(name: str) -> Iterator[tuple[str, Any]]:
     """Loaders without workers, and with a thread for them."""
     torch.manual_seed(0)
     edges = torch.randint(60, (2, 300))
+    if name == "padded":
+        adj, seeds = CompactAdj.from_edge_index(edges, 60), range(60)
+
+        def padded(ids: list[int]) -> Subgraph:
+            found: Any = sample_rooted(adj, ids, [3, 2], padded=True).unpadded()
+            return found
+
+        yield "padded samples", DataLoader(seeds, 16, shuffle=True, collate_fn=padded)
+        return
     for workers in (0, 2):
         how: dict[str, Any] = {"batch_size": 16, "num_workers": workers}
         if name == "forests":
@@ -191,13 +204,23 @@ def loaders(name: str) -> Iterator[tuple[str, Any]]:
             data = Data(x=torch.rand(60, 2), edge_index=edges)
             found = GTTFLoader(data, [3, 2], shuffle=True, **how)
             yield f"`GTTFLoader`, {workers} workers", found
+        elif name == "cluster":
+            from torch_geometric.data import Data
+
+            from gttf_pyg import ClusterData, ClusterLoader
+
+            ids = {"n_id": torch.arange(60), "e_id": torch.arange(300)}
+            cut = ClusterData(Data(edge_index=edges, **ids), 9, log=False)
+            made = ClusterLoader(cut, **{**how, "batch_size": 2}, shuffle=True)
+            yield f"`ClusterLoader`, {workers} workers", made
         else:
             import dgl
 
-            from gttf_dgl import DataLoader, GTTFSampler
+            import gttf_dgl
 
             g = dgl.graph((edges[0], edges[1]), num_nodes=60)
-            made = DataLoader(g, torch.arange(60), GTTFSampler([3, 2]), **how)
+            sampler = gttf_dgl.GTTFSampler([3, 2])
+            made = gttf_dgl.DataLoader(g, torch.arange(60), sampler, **how)
             yield f"DGL's `DataLoader`, {workers} workers", made
 
 
@@ -272,6 +295,8 @@ def main() -> None:
         "forests": lambda: loading("forests", *lines),
         "pyg": lambda: loading("pyg", *lines),
         "dgl": lambda: loading("dgl", *lines),
+        "cluster": lambda: loading("cluster", *lines),
+        "padded": lambda: loading("padded", *lines),
         "kill": lambda: kill(args.rounds),
     }
     print("| what | how often | seen |\n|---|---|---|")

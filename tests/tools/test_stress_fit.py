@@ -8,6 +8,7 @@ import stress_fit
 from gttf_sampler._loading.prefetch import PrefetchIterator
 
 HOSTS = {"forests": "torch", "pyg": "torch_geometric", "dgl": "dgl"}
+HOSTS |= {"cluster": "pymetis", "padded": "torch"}
 NAMES = [name for name, host in HOSTS.items() if find_spec(host)]
 
 

@@ -28,14 +28,14 @@ class CheckedCacheFile(IndexDataCacheFile):
 
     def load(self, key: Any) -> Any:
         """What was compiled for `key`; None if that cannot be read, or trusted."""
-        if not is_private(Path(self._cache_path).parent):
-            return None
         try:
             return super().load(key)
         except Exception:  # pickle raises nearly everything
             return None
 
     def _load_index(self) -> Any:
+        if not is_private(Path(self._cache_path).parent):  # also before it writes
+            return {}
         try:
             with open(self._index_path, "rb") as file:
                 pickle.load(file)  # the version

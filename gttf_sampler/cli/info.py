@@ -60,7 +60,7 @@ def _kernels() -> list[str] | int:
     try:
         if why := no_triton():
             raise ImportError(why)
-        from gttf_sampler._backends.triton_report import report
+        from gttf_sampler._backends.triton.report import report
 
         return report().splitlines()
     except (ImportError, ValueError) as error:

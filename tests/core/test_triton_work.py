@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("triton", reason="there is nothing to count without Triton")
 
 import gpu_work
-from gttf_sampler._backends.triton_report import variants
+from gttf_sampler._backends.triton.report import variants
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +52,7 @@ SPILLS = {("draw mass hides apart", 80): 40}
 COMPILE = f"""
 import sys
 spills = {SPILLS}
-from gttf_sampler._backends.triton_report import compiled, variants
+from gttf_sampler._backends.triton.report import compiled, variants
 for kernel, constants in variants():
     made = compiled(kernel, constants, int(sys.argv[1]))
     assert 0 < made.registers < 255, made

@@ -120,15 +120,17 @@ def imports(path):
 
 
 def test_map_names_every_module_and_no_other():
+    """A line per folder, its first word ending in /, then lines of its modules."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     (tree,) = re.findall(r"```text\n(.*?)```", text, re.S)
     folders, named = [], []
     for line in tree.splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        name = line.split()[0]
-        folders[depth:] = [name.rstrip("/")]
-        if name.endswith(".py"):
-            named.append("/".join(folders))
+        words = line.split()
+        if words[0].endswith("/"):
+            depth = (len(line) - len(line.lstrip())) // 2
+            folders[depth:] = [words[0].rstrip("/")]
+        else:
+            named += ["/".join([*folders, f"{word}.py"]) for word in words]
     there = [path.relative_to(ROOT).as_posix() for p in PACKAGES for path in modules(p)]
     assert sorted(named) == sorted(there)
 

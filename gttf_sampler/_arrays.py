@@ -219,7 +219,7 @@ class Format(NamedTuple):
             return None
 
     def is_in(self, folder: Path) -> bool:
-        """Whether a directory has a header of this format, of any version."""
+        """True if a directory has a header of this format, of any version."""
         try:
             said = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -254,7 +254,7 @@ def odd_entry(
     dtypes: tuple[str, ...],
     fits: Callable[[int], bool] = lambda length: True,
 ) -> str:
-    """What is odd about an array in a header; "" if nothing.
+    """Names something of an array in a header that is never written; "" if nothing.
 
     Args:
         entry: what the header says of it.
@@ -273,10 +273,10 @@ def odd_entry(
 
 
 def is_count(value: Any) -> bool:
-    """Whether this is an integer that is not negative."""
+    """True for an integer that is not negative."""
     return type(value) is int and 0 <= value < 1 << 63
 
 
 def are_counts(values: Any) -> bool:
-    """Whether this is a list of such integers."""
+    """True for a list of such integers."""
     return type(values) is list and all(map(is_count, values))

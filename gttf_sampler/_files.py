@@ -76,7 +76,7 @@ def replacing(*paths: str | os.PathLike[str]) -> Iterator[list[IO[bytes]]]:
 
 
 def _is_stream(file: Path) -> bool:
-    """Whether this is a pipe, a terminal or the like, which cannot be replaced."""
+    """True for a pipe, a terminal or the like, which cannot be replaced."""
     return file.exists() and not file.is_file() and not file.is_dir()
 
 
@@ -99,7 +99,7 @@ def locked(path: Path) -> Iterator[bool]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process that lives holds the lock of a file."""
+    """True if a process that lives holds the lock of a file."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,13 +35,13 @@ class PartitionBook:
         num_nodes: how many nodes.
         bounds: int64 [parts + 1]; part p has the nodes from bounds[p] to bounds[p + 1].
             None if it takes a number per node.
-        owner: uint8 or uint16 [n], the part of every node; None if there are ranges.
+        owner: uint8 or uint16 [n], the part of every node; empty if there are ranges.
     """
 
     parts: int
     num_nodes: int
     bounds: Tensor | None = None
-    owner: Array | None = None
+    owner: Array = field(default_factory=partial(np.empty, 0, np.uint8))
 
     @classmethod
     def of_bounds(cls, bounds: Tensor) -> PartitionBook:
@@ -66,29 +66,25 @@ class PartitionBook:
         small = torch.uint8 if self.parts <= 1 << 8 else torch.int32
         if self.bounds is not None and self.parts > FEW:
             return torch.bucketize(node, self.bounds[1:], right=True).to(small)
-        part = torch.zeros(node.shape, dtype=small)
-        if self.bounds is not None:
-            for bound in self.bounds[1:-1].tolist():
-                part += node >= bound
-        elif self.owner is not None:
+        if self.bounds is None:
             found = self.owner[node.numpy()]
-            part = torch.from_numpy(
-                found if self.parts <= 1 << 8 else found.astype("i4")
-            )
+            few = found.dtype == np.uint8
+            return torch.from_numpy(found if few else found.astype(np.int32))
+        part = torch.zeros(node.shape, dtype=small)
+        for bound in self.bounds[1:-1].tolist():
+            part += node >= bound
         return part
 
     def rows_of(self, part: int) -> RowIndex:
-        """The nodes of a part, and where each of them stands."""
+        """The index of the rows of a part's nodes."""
         return RowIndex(self.nodes_of(part), self.num_nodes)
 
     def lies_elsewhere(self, node: Tensor, part: int) -> Tensor:
-        """Which of the nodes [k], of any integer dtype, belong to other parts."""
+        """A mask of the nodes [k], of any integer dtype, that belong to other parts."""
         if self.bounds is not None:
             first, stop = self.bounds[part : part + 2].tolist()
             away: Tensor = (node < first) | (node >= stop)
             return away
-        if self.owner is None:
-            return torch.zeros_like(node, dtype=torch.bool)
         return torch.from_numpy(self.owner[node.numpy()] != part)
 
     def nodes_of(self, part: int) -> Tensor:
@@ -96,16 +92,12 @@ class PartitionBook:
         if self.bounds is not None:
             first, stop = self.bounds[part : part + 2].tolist()
             return torch.arange(first, stop)
-        if self.owner is None:
-            return torch.arange(self.num_nodes)
         return torch.from_numpy(np.flatnonzero(self.owner == part))
 
     def sizes(self) -> list[int]:
-        """How many nodes every part has."""
+        """The number of nodes of every part."""
         if self.bounds is not None:
             return self.bounds.diff().tolist()
-        if self.owner is None:
-            return [self.num_nodes]
         counts: list[int] = np.bincount(self.owner, minlength=self.parts).tolist()
         return counts
 
@@ -145,7 +137,7 @@ class RowIndex:
         return torch.arange(*self._range) if self.is_range else self._nodes
 
     def locate(self, node: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether each node [k] is in the set, and its position where it is."""
+        """(in the set, position) of each node [k]; a position counts where it is in."""
         if self.is_range:
             position = node - self.first
             return (position >= 0) & (position < self.size), position

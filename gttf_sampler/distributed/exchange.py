@@ -42,8 +42,21 @@ class PeerError(RuntimeError):
     """Another process has failed, is gone, or has not answered in time."""
 
 
+class Service(NamedTuple):
+    """Something that a process answers to others.
+
+    Attributes:
+        name: in words; "{}" in it stands for the detail of a request.
+        handler: gets the arrays of a request and returns those of the answer, or the
+            message that they make.
+    """
+
+    name: str
+    handler: Handler
+
+
 class Traffic(NamedTuple):
-    """What a process has asked of others.
+    """Counts of what a process has asked of others.
 
     Attributes:
         messages: requests and answers.
@@ -66,6 +79,8 @@ class Exchange:
         timeout: seconds within which a process must answer.
 
     Attributes:
+        services: what is answered to others.
+        links: to each of the others, by rank.
         traffic: what was asked of others so far.
         stood_still: seconds for which this process itself did not run, if it was seen.
     """
@@ -76,42 +91,25 @@ class Exchange:
         self._pid, self._closed = os.getpid(), False
         self._failure: str | None = None
         self._lock = threading.Lock()
-        self._services: list[tuple[str, Handler]] = [("a sign of life", lambda _: [])]
-        self._links: dict[int, Link] = {}
+        self.services = [Service("a sign of life", lambda _: [])]
+        self.links: dict[int, Link] = {}
         if size > 1:
             soon = timedelta(seconds=timeout)  # to reach all others
             group = dist.ProcessGroupGloo(store, rank, size, soon)
             peers = (peer for peer in range(size) if peer != rank)
-            self._links = {peer: Link(self, group, peer) for peer in peers}
+            self.links = {peer: Link(self, group, peer) for peer in peers}
             atexit.register(self._at_exit)
 
     def serve(self, name: str, handler: Handler) -> int:
-        """Takes on a service, in the same order in all processes; returns its number.
-
-        `name` says what is asked for; "{}" in it stands for the detail of a request. A
-        handler gets the arrays of a request and returns those of the answer, or the
-        message that they make.
-        """
-        self._services.append((name, handler))
-        return len(self._services) - 1
+        """Takes on a service, in one order in all processes; returns its number."""
+        self.services.append(Service(name, handler))
+        return len(self.services) - 1
 
     def start(self) -> None:
         """Begins to answer."""
-        for link in self._links.values():
+        for link in self.links.values():
             for thread in link.threads:
                 thread.start()
-
-    def knows(self, service: int) -> bool:
-        """Whether a request is for something that is served."""
-        return 0 <= service < len(self._services)
-
-    def name_of(self, service: int, detail: int) -> str:
-        """What a request asks for, in words."""
-        return self._services[service][0].format(detail)
-
-    def handler(self, service: int) -> Handler:
-        """What answers a request."""
-        return self._services[service][1]
 
     def ask(
         self, service: int, messages: Mapping[int, Arrays], detail: int = 0
@@ -134,16 +132,16 @@ class Exchange:
         Raises:
             PeerError: if another process has failed meanwhile.
         """
-        if self._closed or not self._links or os.getpid() != self._pid:
+        if self._closed or not self.links or os.getpid() != self._pid:
             return
         self._closed = True
         atexit.unregister(self._at_exit)
         if self._failure is None:
-            for link in self._links.values():
+            for link in self.links.values():
                 link.call(DONE)
             self._await_all()
         if self._failure is None:
-            for link in self._links.values():
+            for link in self.links.values():
                 link.call(BYE)
             self._await_silence(self.timeout)
         if self._failure is not None:
@@ -151,7 +149,7 @@ class Exchange:
 
     def abort(self, error: BaseException) -> None:
         """Tells the others that this process has failed, and does not wait for them."""
-        if self._closed or not self._links or os.getpid() != self._pid:
+        if self._closed or not self.links or os.getpid() != self._pid:
             return
         self._closed = True
         atexit.unregister(self._at_exit)
@@ -166,7 +164,7 @@ class Exchange:
             if self._failure is not None:
                 return
             self._failure = words
-        for link in self._links.values():
+        for link in self.links.values():
             if tell:
                 link.call(FAILED, words)
             link.wake()
@@ -201,10 +199,6 @@ class Exchange:
                 self.stood_still = stood
         return True
 
-    def link(self, peer: int) -> Link:
-        """The link to another process."""
-        return self._links[peer]
-
     def _at_exit(self) -> None:
         """Ends with the interpreter: waits for others, or tells them of a failure."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
@@ -216,7 +210,7 @@ class Exchange:
     def _await_silence(self, seconds: float) -> None:
         """Waits until no thread is at work, but not for ever."""
         until = time.monotonic() + seconds
-        while any(link.is_open() for link in self._links.values()):
+        while any(link.is_open() for link in self.links.values()):
             if time.monotonic() > until:
                 return
             time.sleep(GLANCE)
@@ -224,13 +218,13 @@ class Exchange:
     def _await_all(self) -> None:
         """Waits until all are done, and looks now and then whether they live."""
         looked = time.monotonic()
-        for link in self._links.values():
+        for link in self.links.values():
             while not link.done.wait(GLANCE) and self._failure is None:
                 if time.monotonic() < looked + self.timeout / 3:
                     continue
                 before, looked = looked, time.monotonic()
                 busy = [
-                    peer for peer, each in self._links.items() if not each.done.is_set()
+                    peer for peer, each in self.links.items() if not each.done.is_set()
                 ]
                 try:
                     signs = Pending(self, 0, {peer: [] for peer in busy}, 0)
@@ -253,7 +247,7 @@ class Pending:
         self._exchange = exchange
         self._asked: list[tuple[Link, Slot]] = []
         for peer, arrays in messages.items():
-            link = exchange.link(peer)
+            link = exchange.links[peer]
             try:
                 self._asked.append((link, link.request(service, arrays, detail)))
             except RuntimeError:  # no such link any more

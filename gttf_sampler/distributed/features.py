@@ -151,7 +151,7 @@ class PartitionedFeatures:
         return self.own.dtype
 
     def __len__(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return self._book.num_nodes
 
     def __getitem__(self, node: Any) -> Tensor:
@@ -216,7 +216,7 @@ class PartitionedFeatures:
         return message
 
     def __repr__(self) -> str:
-        """What it is, and how often the cache has helped."""
+        """Name, shape and the share of rows that came from the cache."""
         asked = self.hits + self.misses
         rate = (
             f", {self.hits / asked:.0%} of others' rows in the cache" if asked else ""

@@ -18,6 +18,7 @@ from gttf_sampler.distributed.exchange import Exchange, rendezvous
 from gttf_sampler.distributed.features import PartitionedFeatures
 from gttf_sampler.distributed.hop import NOBODY, HopQuery
 from gttf_sampler.distributed.layout import whereabouts
+from gttf_sampler.distributed.messages import decode, encode
 from gttf_sampler.distributed.part import Part, open_part
 from gttf_sampler.distributed.query import BetweenQuery, Query, Route
 from gttf_sampler.distributed.source import ONLY
@@ -200,7 +201,7 @@ class PartitionedGraph:
             if rank == here or (rank in self.near and not query.needs_tables)
         }
         messages = {
-            rank: query.arrays(self.part)
+            rank: encode(query.narrowed(self.part))
             for rank, query in queries.items()
             if rank not in local
         }
@@ -216,7 +217,7 @@ class PartitionedGraph:
         """Takes on to answer the queries of one kind; the number of the service."""
 
         def answer(arrays: list[Tensor]) -> list[Tensor]:
-            query = kind.of_arrays(arrays)
+            query = decode(kind, arrays)
             query.check(self.part)
             return query.answer(self.part)
 
@@ -231,5 +232,5 @@ class PartitionedGraph:
 
 
 def _is_here(note: str, folder: Path, rank: int) -> bool:
-    """Whether the part that a process has noted is the one that is seen from here."""
+    """True if the part that a process has noted is the one that is seen from here."""
     return note != "" and note == whereabouts(folder, rank)

@@ -6,8 +6,7 @@ one machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -20,16 +19,13 @@ from gttf_sampler.bias.base import LawBias
 from gttf_sampler.distributed.messages import narrow, need, need_ids
 from gttf_sampler.distributed.part import LocalRows, Part
 from gttf_sampler.graph import tables
-from gttf_sampler.random import WORD, Key
+from gttf_sampler.random import WORD
 from gttf_sampler.rooted.hop import draw_relation
 
 CPU = torch.device("cpu")
 NOBODY = -1  # stands for a relation, a node type or an array that there is none of
-FACTS = 6  # numbers that a message begins with
-HELD = (
-    "cumulative_weight",
-    "time",
-)  # of a law: tables that the holder of the rows has of these
+HELD = ("cumulative_weight", "time")  # of a law: the holder of the rows has their tables
+EMPTY = torch.empty(0)
 
 
 class Drawn(NamedTuple):
@@ -47,7 +43,7 @@ class Drawn(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is drawn of one relation.
+    """The draw that is asked for of one relation.
 
     Attributes:
         relation: its number in the partitioned graph, NOBODY if it has no edges there.
@@ -106,7 +102,7 @@ class HopQuery:
     """
 
     service: ClassVar[str] = "neighbours in hop {}"
-    key: Key
+    key: int
     replace: bool
     disjoint: bool
     original: bool
@@ -117,77 +113,25 @@ class HopQuery:
 
     @property
     def needs_tables(self) -> bool:
-        """Whether it is drawn by tables that are made of the rows."""
+        """True if it is drawn by tables that are made of the rows."""
         laws = [want.law for want in self.wanted]
         return any(getattr(law, name) is not None for law in laws for name in HELD)
 
     def takes(self, want: Wanted) -> bool:
-        """Whether anything can be drawn of a relation; the answer has no others."""
+        """True if anything can be drawn of a relation; the answer has no others."""
         some = want.relation != NOBODY and want.fanout != 0
         return some and self.nodes[want.nodes].numel() > 0
 
-    def arrays(self, part: Part) -> list[Tensor]:
-        """The query as a message: numbers, and arrays by their places in it."""
-        arrays: list[Tensor] = []
-        places: dict[int, int] = {}
-
-        def place(array: Tensor | None) -> int:
-            if array is None:
-                return NOBODY
-            if id(array) not in places:  # relations share times
-                places[id(array)] = len(arrays) + 1
-                arrays.append(array)
-            return places[id(array)]
-
+    def narrowed(self, part: Part) -> HopQuery:
+        """The query to be sent: of the holder's tables, only whether they matter."""
         sizes = [book.num_nodes for book in part.books.values()]
-        facts = [
-            random.signed(int(self.key)),
-            self.replace,
-            self.disjoint,
-            self.original,
-        ]
-        facts += [len(self.kinds), len(self.wanted)]
-        for kind, nodes, roots in zip(self.kinds, self.nodes, self.roots, strict=True):
-            ids = narrow(nodes, sizes[kind])
-            facts += [kind, place(ids), place(narrow(roots, 1))]
-        for want in self.wanted:
-            facts += [want.relation, want.nodes, want.fanout]
-            facts += _law_facts(want.law, place)
-        return [torch.tensor(facts), *arrays]
-
-    @classmethod
-    def of_arrays(cls, arrays: list[Tensor]) -> HopQuery:
-        """The query that a message holds."""
-        try:
-            return cls._of_arrays(arrays)
-        except (StopIteration, IndexError, AttributeError, RuntimeError) as error:
-            raise ValueError(f"a request that breaks off: {error!r}") from None
-
-    @classmethod
-    def _of_arrays(cls, arrays: list[Tensor]) -> HopQuery:
-        """The query, if all arrays are there that its numbers name."""
-        facts = iter(arrays[0].tolist())
-        key, replace, disjoint, original, kinds, relations = (
-            next(facts) for _ in range(FACTS)
+        pairs = zip(self.nodes, self.kinds, strict=True)
+        return replace(
+            self,
+            nodes=[narrow(node, sizes[kind]) for node, kind in pairs],
+            roots=[narrow(root, 1) for root in self.roots],
+            wanted=[want._replace(law=_told(want.law)) for want in self.wanted],
         )
-
-        def array() -> Any:
-            place = next(facts)
-            if not NOBODY <= place < len(arrays):
-                raise IndexError(place)
-            return None if place == NOBODY else arrays[place]
-
-        numbers, nodes, roots, wanted = [], [], [], []
-        for _ in range(kinds):
-            numbers.append(next(facts))
-            nodes.append(array().to(torch.int64))
-            roots.append(array().to(torch.int64))
-        for _ in range(relations):
-            relation, where, fanout = (next(facts) for _ in range(3))
-            law = _law_of(lambda: next(facts), array)
-            wanted.append(Wanted(relation, where, fanout, law))
-        how = bool(replace), bool(disjoint), bool(original)
-        return cls(key & WORD, *how, numbers, nodes, roots, wanted)
 
     def check(self, part: Part) -> None:
         """Raises a ValueError for a query that compiled code must not follow."""
@@ -230,7 +174,7 @@ class HopQuery:
                 rows.append(Relation(here.adj, want.nodes, 0, [want.fanout]))
         plan = Plan(tuple(rows), (), (), 1, self.replace, CPU)
         none: list[Any] = [None] * len(rows)
-        batch = Batch([], [], self.disjoint, list(laws), none, self.key)
+        batch = Batch([], [], self.disjoint, list(laws), none, self.key & WORD)
         fast = getattr(fast_backend(CPU), "asked", None)
         taken = None if fast is None else fast(plan, batch, walkers)
         if taken is None:
@@ -251,6 +195,7 @@ class HopQuery:
         """The walkers of every node type, on local rows."""
         found, kinds = [], list(part.books)
         for kind, node, root in zip(self.kinds, self.nodes, self.roots, strict=True):
+            node, root = node.to(torch.int64), root.to(torch.int64)
             row = node if kind == NOBODY else part.rows[kinds[kind]].locate(node)[1]
             who = node
             if self.disjoint:
@@ -283,26 +228,10 @@ class HopQuery:
         ]
 
 
-def _law_facts(law: Law, place: Callable[[Tensor | None], int]) -> list[int]:
-    """A law as numbers: a flag, or the place of an array, per field."""
-    facts = []
-    for name, value in law._asdict().items():
-        if name in HELD or isinstance(value, bool):
-            facts.append(int(value is not None and value is not False))
-        else:
-            facts.append(place(value))
-    return facts
-
-
-def _law_of(flag: Callable[[], int], array: Callable[[], Any]) -> Law:
-    """The law that `_law_facts` has told."""
-    there, fields = torch.empty(0), dict[str, Any]()
-    for name, default in UNIFORM._asdict().items():
-        if name in HELD:
-            fields[name] = there if flag() else None
-        else:
-            fields[name] = bool(flag()) if isinstance(default, bool) else array()
-    return Law(**fields)
+def _told(law: Law) -> Law:
+    """A law as others are told it, with nothing in the tables that they have."""
+    held: dict[str, Any] = {n: EMPTY for n in HELD if getattr(law, n) is not None}
+    return law._replace(**held)
 
 
 def _check_law(law: Law, here: LocalRows, node: Tensor, root: Tensor) -> None:

@@ -186,7 +186,7 @@ def _draw(
         for relation, law in zip(plan.relations, laws, strict=True)
     ]
     asked = {w.nodes for w in wanted if w.relation != NOBODY and w.fanout}
-    key = random.fold(batch.key, hop)
+    key = int(random.fold(batch.key, hop))
     queries = {
         rank: HopQuery(
             key=key,

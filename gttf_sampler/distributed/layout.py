@@ -67,7 +67,7 @@ def part_folder(home: Path, part: int) -> Path:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a file of a partitioned graph may have this name."""
+    """True for names that files of a partitioned graph may have."""
     return bool(OURS.fullmatch(name) or storage.OURS.fullmatch(name))
 
 
@@ -103,7 +103,7 @@ def whereabouts(folder: Path, part: int) -> str:
 
 
 def _odd_whole(header: dict[str, Any]) -> str:
-    """What a header of the whole says that `partition` never does; "" if nothing."""
+    """Names something in a header that `partition` never writes; "" if nothing."""
     parts, kinds = header["parts"], header["node_types"]
     if not (is_count(parts) and 0 < parts <= MOST_PARTS):
         return f"parts {parts!r}"
@@ -135,7 +135,7 @@ def _odd_whole(header: dict[str, Any]) -> str:
 
 
 def _odd_kind(kind: dict[str, Any], parts: int) -> str:
-    """What is odd about a node type; "" if nothing."""
+    """Names something of a node type that is never written; "" if nothing."""
     size, own, names = kind["num_nodes"], kind["own"], kind.get("names", {})
     if not (is_count(size) and size <= _check.MAX_NODES):
         return f"num_nodes {size!r}"
@@ -166,7 +166,7 @@ def _odd_kind(kind: dict[str, Any], parts: int) -> str:
 
 
 def _odd_part(header: dict[str, Any]) -> str:
-    """What a part's header says that `partition` never does; "" if nothing."""
+    """Names something in a part's header that is never written; "" if nothing."""
     if not are_counts([header["part"], header["mark"]]):
         return f"part {header['part']!r}"
     if not all(are_counts(count) and len(count) == 2 for count in header["counts"]):

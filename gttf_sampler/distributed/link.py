@@ -73,7 +73,8 @@ class Link:
     def request(self, service: int, arrays: Arrays, detail: int) -> Slot:
         """Sends a request."""
         body = pack(arrays)
-        slot = Slot(self.exchange.name_of(service, detail), body.numel())
+        name = self.exchange.services[service].name.format(detail)
+        slot = Slot(name, body.numel())
         with self._lock:
             tag = next(self._tags)
             self._slots[tag] = slot
@@ -104,7 +105,7 @@ class Link:
                 del self._slots[tag]
 
     def is_open(self) -> bool:
-        """Whether any of its threads is at work."""
+        """True while any of its threads is at work."""
         return any(thread.is_alive() for thread in self.threads)
 
     def _send(self, head: Tensor, body: Tensor, tag: int, own: int) -> list[Any]:
@@ -138,7 +139,7 @@ class Link:
             while True:
                 head = self._receive_head(HEAD, CALLS)
                 kind, service, detail, tag, size, first_open = head
-                sound = kind in KINDS and self.exchange.knows(service)
+                sound = kind in KINDS and 0 <= service < len(self.exchange.services)
                 if not (sound and size >= 0 and _is_tag(tag)):
                     raise ValueError(f"a message that begins with {head}")
                 body = self._receive(size, tag)
@@ -155,7 +156,8 @@ class Link:
                 else:
                     for old in [each for each in sent if each < first_open]:
                         del sent[old]  # it has arrived
-                    self.heard = self.exchange.name_of(service, detail)
+                    name = self.exchange.services[service].name
+                    self.heard = name.format(detail)
                     size, answer = self._answer(service, body)
                     about = torch.tensor((tag, size))
                     sent[tag] = self._send(about, answer, REPLIES, tag + 1)
@@ -167,7 +169,7 @@ class Link:
     def _answer(self, service: int, body: Tensor) -> tuple[int, Tensor]:
         """The answer to a request, or what went wrong with a negative size."""
         try:
-            found = self.exchange.handler(service)(unpack(body))
+            found = self.exchange.services[service].handler(unpack(body))
             answer = found if isinstance(found, Tensor) else pack(found)
             return answer.numel(), answer
         except Exception as error:
@@ -211,7 +213,7 @@ class Link:
 
 
 def _is_tag(number: int) -> bool:
-    """Whether a request has this tag; its answer has the next one."""
+    """True for the tag of a request; its answer has the next one."""
     return FIRST <= number < 1 << 31 and number % 2 == FIRST % 2
 
 

@@ -1,11 +1,15 @@
-"""Serialisation: a message is some arrays of numbers end to end, as one of bytes."""
+"""Serialisation: records as arrays, arrays as one message of bytes, without pickle."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from types import NoneType
+from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
 from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler.random import signed
 
 DTYPES = (
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
@@ -15,6 +19,80 @@ DTYPES = (
 CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
 MOST_ARRAYS = 1 << 20  # in a message
 ALIGNED = 8  # bytes; complex numbers are read as two of these
+NONE = 0  # stands for the place of a tensor that there is none of
+
+T = TypeVar("T")
+
+
+def encode(record: Any) -> list[Tensor]:
+    """A record as arrays: its numbers in the order of its fields, then its tensors.
+
+    A record is a NamedTuple or dataclass of integers, tensors, lists and records.
+    """
+    facts: list[int] = []
+    arrays: list[Tensor] = []
+    places: dict[int, int] = {}
+
+    def add(value: Any) -> None:
+        if value is None:
+            facts.append(NONE)
+        elif isinstance(value, Tensor):
+            if id(value) not in places:  # relations share times
+                arrays.append(value)
+                places[id(value)] = len(arrays)
+            facts.append(places[id(value)])
+        elif isinstance(value, int):
+            facts.append(signed(value))
+        elif isinstance(value, list):
+            facts.append(len(value))
+            for each in value:
+                add(each)
+        else:
+            kind: Any = type(value)
+            for name in _fields(kind):
+                add(getattr(value, name))
+
+    add(record)
+    return [torch.tensor(facts), *arrays]
+
+
+def decode(kind: type[T], arrays: Sequence[Tensor]) -> T:
+    """The record of a declared kind that arrays are; refuses what `encode` never makes.
+
+    Its fields have the declared types; what is in them is for the reader to check.
+    """
+    try:
+        if arrays[0].dtype != torch.int64:
+            raise TypeError(arrays[0].dtype)
+        found: T = _decoded(kind, iter(arrays[0].tolist()), arrays)
+    except (StopIteration, IndexError, TypeError) as error:
+        raise ValueError(f"a request that breaks off: {error!r}") from None
+    return found
+
+
+def _decoded(kind: Any, facts: Iterator[int], arrays: Sequence[Tensor]) -> Any:
+    """A value of a declared type, from the next numbers."""
+    if kind in (int, bool):
+        return kind(next(facts))
+    if get_origin(kind) is list:
+        (inner,) = get_args(kind)
+        return [_decoded(inner, facts, arrays) for _ in range(next(facts))]
+    if kind is Tensor or Tensor in get_args(kind):
+        place = next(facts)
+        if place == NONE and NoneType in get_args(kind):
+            return None
+        if not 0 < place < len(arrays):
+            raise IndexError(place)
+        return arrays[place]
+    own = _fields(kind).items()
+    return kind(**{name: _decoded(field, facts, arrays) for name, field in own})
+
+
+@cache
+def _fields(kind: Any) -> dict[str, Any]:
+    """The fields of a record, with their types."""
+    hints = get_type_hints(kind).items()
+    return {name: hint for name, hint in hints if get_origin(hint) is not ClassVar}
 
 
 def narrow(ids: Tensor, upper: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -137,30 +137,25 @@ def _open(
         _check.fail(str(where), rule, f"part {own['part']} of another one")
     files, kinds = _Files(where, own["files"], verify), header["node_types"]
     if like is not None:
-        shared = like.books, like.wanted, like.names
+        books, wanted, names = like.books, like.wanted, like.names
     else:
-        shared = (
-            {k["name"]: _book(home, header["parts"], k, verify) for k in kinds},
-            {k["name"]: _wanted(home, k, verify) for k in kinds},
-            {k["name"]: _names(home, k, verify) for k in kinds},
-        )
-    books, wanted, names = shared
+        parts = header["parts"]
+        books = {k["name"]: _book(home, parts, k, verify) for k in kinds}
+        wanted = {k["name"]: _wanted(home, k, verify) for k in kinds}
+        names = {k["name"]: _names(home, k, verify) for k in kinds}
     rows = {
         k["name"]: files.rows(kind, k["num_nodes"], books[k["name"]].nodes_of(number))
         for kind, k in enumerate(kinds)
     }
-    sizes = {kind["name"]: kind["num_nodes"] for kind in kinds}
-    relations = {}
+    relations: dict[EdgeType, LocalRows] = {}
     for kind, entry in enumerate(header["relations"]):
-        edge_type: EdgeType = tuple(entry["type"])
-        by, _, to = edge_type
-        relations[edge_type] = files.relation(kind, entry, rows[to], sizes[by])
+        by, name, to = entry["type"]
+        num_cols = books[by].num_nodes
+        relations[by, name, to] = files.relation(kind, entry, rows[to], num_cols)
     own_sizes = {kind["name"]: kind["own"][number] for kind in kinds}
     features = {
-        (entry["type"], entry["name"]): files.feature(
-            kind, entry, own_sizes[entry["type"]]
-        )
-        for kind, entry in enumerate(header["features"])
+        (f["type"], f["name"]): files.feature(kind, f, own_sizes[f["type"]])
+        for kind, f in enumerate(header["features"])
     }
     return Part(header, number, books, rows, relations, features, wanted, names)
 
@@ -219,20 +214,21 @@ class _Files(NamedTuple):
     def rows(self, kind: int, num_nodes: int, own: Tensor) -> RowIndex:
         """The nodes of one type whose rows are in the part, `own` ones among them."""
         name = f"nodes-{kind}"
-        if name not in self.told:
-            first, stop = self.told.get(f"range-{kind}", (0, 0))
-            if stop > num_nodes:
-                self._refuse(name, f"must be nodes of {num_nodes}", (first, stop))
-            found = RowIndex(torch.arange(first, stop), num_nodes)
-        else:
+        if name in self.told:
             nodes = self.array(name)
             if self.verify:
                 _within(self.where / f"{name}.bin", nodes, num_nodes, "nodes")
-                if bool((nodes.diff() <= 0).any()):
-                    self._refuse(f"{name}.bin", "must hold ascending nodes", "others")
-            found = RowIndex(nodes, num_nodes)
-        if self.verify and not bool(found.locate(own)[0].all()):
-            self._refuse(name, "must hold all nodes of the part", "fewer")
+                ascend = bool((nodes.diff() > 0).all())
+                self._need(ascend, f"{name}.bin", "must hold ascending nodes", "others")
+        else:
+            first, stop = self.told.get(f"range-{kind}", (0, 0))
+            rule = f"must be nodes of {num_nodes}"
+            self._need(stop <= num_nodes, name, rule, (first, stop))
+            nodes = torch.arange(first, stop)
+        found = RowIndex(nodes, num_nodes)
+        if self.verify:
+            every = bool(found.locate(own)[0].all())
+            self._need(every, name, "must hold all nodes of the part", "fewer")
         return found
 
     def relation(
@@ -240,26 +236,19 @@ class _Files(NamedTuple):
     ) -> LocalRows:
         """The rows of one relation, whose columns are nodes of `num_cols`."""
         folder = self.where / f"relation-{kind}"
-        if storage.GRAPH.read_header(folder)["crc32"] != self._entry(folder.name):
-            rule = "must be the rows that this part was written with"
-            self._refuse(folder.name, rule, "others")
+        same = storage.GRAPH.read_header(folder)["crc32"] == self._entry(folder.name)
+        rule = "must be the rows that this part was written with"
+        self._need(same, folder.name, rule, "others")
         adj = CompactAdj.open(folder, verify=self.verify)
-        told = {
-            "num_rows": rows.size,
-            "num_cols": num_cols,
-            "direction": entry["direction"],
-        }
-        for name, right in told.items():
-            if getattr(adj, name) != right:
-                self._refuse(
-                    folder.name, f"must have {name} {right}", getattr(adj, name)
-                )
+        sizes = {"num_rows": rows.size, "num_cols": num_cols}
+        for name, right in (*sizes.items(), ("direction", entry["direction"])):
+            got = getattr(adj, name)
+            self._need(got == right, folder.name, f"must have {name} {right}", got)
         first = self._entry(f"first-{kind}")
         if not isinstance(first, int):
             first = self.array(f"first-{kind}")
-        edge_id = None
-        if f"edge_id-{kind}" in self.told:
-            edge_id = self.array(f"edge_id-{kind}")
+        named = f"edge_id-{kind}" in self.told
+        edge_id = self.array(f"edge_id-{kind}") if named else None
         whole = entry["num_edges"], entry["max_degree"]
         found = LocalRows(adj, rows, first, edge_id, *whole)
         self._check_edges(kind, found)
@@ -267,52 +256,57 @@ class _Files(NamedTuple):
 
     def _check_edges(self, kind: int, here: LocalRows) -> None:
         """Refuses rows that are no rows of the whole graph, by their edges."""
-        adj, edges, name = here.adj, here.whole_edges, f"relation-{kind}"
-        if adj.num_edges > edges:
-            self._refuse(name, f"must have at most {edges} edges", adj.num_edges)
-        if here.edge_id is not None and here.edge_id.numel() != adj.num_edges:
-            rule = f"must have one entry per edge, {adj.num_edges}"
-            self._refuse(f"edge_id-{kind}.bin", rule, here.edge_id.numel())
-        if isinstance(here.first, int):
-            if here.first + adj.num_edges > edges:
-                rule = f"must begin among {edges} edges"
-                self._refuse(name, rule, here.first)
-        elif here.first.numel() != adj.num_rows:
-            rule = f"must have one entry per row, {adj.num_rows}"
-            self._refuse(f"first-{kind}.bin", rule, here.first.numel())
-        if not self.verify or not adj.num_rows:
-            return
-        if adj.max_degree > here.whole_degree:
+        adj, first, edge_id, edges = (
+            here.adj,
+            here.first,
+            here.edge_id,
+            here.whole_edges,
+        )
+        name, count, rows = f"relation-{kind}", adj.num_edges, adj.num_rows
+        self._need(count <= edges, name, f"must have at most {edges} edges", count)
+        if edge_id is not None:
+            file, got = f"edge_id-{kind}.bin", edge_id.numel()
+            rule = f"must have one entry per edge, {count}"
+            self._need(got == count, file, rule, got)
+            if self.verify:
+                _within(self.where / file, edge_id, edges, "edges")
+        if self.verify and rows:
             rule = f"must have rows of at most {here.whole_degree} edges"
-            self._refuse(name, rule, adj.max_degree)
-        if here.edge_id is not None:
-            _within(self.where / f"edge_id-{kind}.bin", here.edge_id, edges, "edges")
-        if not isinstance(here.first, int):
-            last = here.first + adj.degree
-            apart = bool((here.first[1:] >= last[:-1]).all())
-            if not apart or int(here.first[0]) < 0 or int(last[-1]) > edges:
-                rule = f"must say where rows begin among {edges} edges"
-                self._refuse(f"first-{kind}.bin", rule, "other numbers")
+            fits = adj.max_degree <= here.whole_degree
+            self._need(fits, name, rule, adj.max_degree)
+        if isinstance(first, int):
+            rule = f"must begin among {edges} edges"
+            self._need(first + count <= edges, name, rule, first)
+            return
+        file, got = f"first-{kind}.bin", first.numel()
+        self._need(got == rows, file, f"must have one entry per row, {rows}", got)
+        if self.verify and rows:
+            last = first + adj.degree
+            sound = bool((first[1:] >= last[:-1]).all())
+            sound &= int(first[0]) >= 0 and int(last[-1]) <= edges
+            rule = f"must say where rows begin among {edges} edges"
+            self._need(sound, file, rule, "other numbers")
 
     def feature(self, kind: int, entry: dict[str, Any], size: int) -> FeatureFile:
         """The `size` own rows of one feature."""
         told = self._entry(f"feature-{kind}")
         path = self.where / told["file"]
         rows = FeatureFile(path) if path.is_file() else layout.PART.missing(path)
-        if rows.seal != told["seal"] or list(rows.shape) != [size, *entry["shape"]]:
-            rule = "must hold the rows that this part was written with"
-            self._refuse(path.name, rule, "others")
+        same = (rows.seal, list(rows.shape)) == (told["seal"], [size, *entry["shape"]])
+        rule = "must hold the rows that this part was written with"
+        self._need(same, path.name, rule, "others")
         return rows.validate() if self.verify else rows
 
     def _entry(self, name: str) -> Any:
-        """What the header says of a file, which it must."""
-        if name not in self.told:
-            self._refuse(HEADER, "must name all files of the part", f"no {name}")
+        """The entry of a file in the header, which must have one."""
+        rule = "must name all files of the part"
+        self._need(name in self.told, HEADER, rule, f"no {name}")
         return self.told[name]
 
-    def _refuse(self, name: str, rule: str, got: object) -> NoReturn:
-        """Raises the ValueError that names the file."""
-        layout.PART.refuse(self.where / name, rule, got)
+    def _need(self, sound: bool, name: str, rule: str, got: object) -> None:
+        """Refuses the part, by the name of one of its files, unless it is sound."""
+        if not sound:
+            layout.PART.refuse(self.where / name, rule, got)
 
 
 def _within(file: Path, ids: Tensor, upper: int, what: str) -> None:

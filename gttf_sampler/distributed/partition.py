@@ -205,7 +205,7 @@ def _typed_nodes(
         entry["replicated"] = everywhere[name].numel()
         if book.bounds is not None:
             entry["bounds"] = book.bounds.tolist()
-        elif book.owner is not None:
+        else:
             file = folder / f"book-{number}.bin"
             entry["book"] = write_array(file, book.owner)
         file = folder / f"wanted-{number}.bin"

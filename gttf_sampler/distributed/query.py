@@ -1,8 +1,8 @@
 """Query: a question to the process that holds some rows, with its answer.
 
 A query is answered from the files of a part where these can be read, and sent to the
-process that holds the part otherwise. Queries and answers are lists of arrays; what
-another process has sent is checked before compiled code follows it.
+process that holds the part otherwise. Its message follows from its fields; what another
+process has sent is checked before compiled code follows it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,10 @@ class Query(Protocol):
 
     @property
     def needs_tables(self) -> bool:
-        """Whether it takes tables that the holder of the rows makes of them, once."""
+        """True if it takes tables that the holder of the rows makes of them, once."""
 
-    def arrays(self, part: Part) -> list[Tensor]:
-        """The query as a message; `part` is that of whoever asks."""
-
-    @classmethod
-    def of_arrays(cls, arrays: list[Tensor]) -> Query:
-        """The query that a message holds."""
+    def narrowed(self, part: Part) -> Query:
+        """The query to be sent: ids in half of the bytes where those of a part fit."""
 
     def check(self, part: Part) -> None:
         """Raises a ValueError for a query that this part cannot answer."""
@@ -111,15 +107,9 @@ class BetweenQuery:
     node: Tensor
     neighbor: Tensor
 
-    def arrays(self, part: Part) -> list[Tensor]:
-        """The query as a message."""
-        return [torch.tensor([self.relation]), self.node, self.neighbor]
-
-    @classmethod
-    def of_arrays(cls, arrays: list[Tensor]) -> BetweenQuery:
-        """The query that a message holds."""
-        relation, node, neighbor = need(arrays, 3)
-        return cls(int(relation), node, neighbor)
+    def narrowed(self, part: Part) -> BetweenQuery:
+        """The query to be sent."""
+        return self
 
     def check(self, part: Part) -> None:
         """Raises a ValueError for nodes that are not here."""
@@ -128,7 +118,7 @@ class BetweenQuery:
         need_ids("neighbours", self.neighbor, 0, here.adj.num_cols, size)
 
     def answer(self, part: Part) -> list[Tensor]:
-        """How many edges each pair has, and these, by their positions."""
+        """The count of edges per pair, and these, by their positions."""
         here = part.relation(self.relation)
         row = here.rows.locate(self.node.to(torch.int64))[1]
         which, edge = here.adj.edges_between(row, self.neighbor)

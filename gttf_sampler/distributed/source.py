@@ -177,8 +177,7 @@ def fingerprint(
             arrays.append(values)
     arrays += [a.numpy() for told in source.names.values() for a in told.values()]
     for book in books.values():
-        own = book.bounds.numpy() if book.bounds is not None else book.owner
-        arrays.append(np.empty(0, np.uint8) if own is None else own)
+        arrays.append(book.owner if book.bounds is None else book.bounds.numpy())
     for array in arrays:
         for piece in _pieces(array):
             crc = zlib.crc32(piece, crc)

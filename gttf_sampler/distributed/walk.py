@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -20,7 +20,6 @@ from gttf_sampler.random import WORD, Key
 if TYPE_CHECKING:
     from gttf_sampler.distributed.graph import PartitionedGraph
 
-FACTS = 6  # numbers that a message begins with
 MOST = 1 << 46  # walkers, and edges of one
 
 
@@ -41,7 +40,7 @@ class StepQuery:
 
     service: ClassVar[str] = "steps of walkers"
     relation: int
-    key: Key
+    key: int
     fanout: int
     replace: bool
     stays: bool
@@ -51,25 +50,13 @@ class StepQuery:
 
     @property
     def needs_tables(self) -> bool:
-        """Whether it is drawn by tables that are made of the rows."""
+        """True if it is drawn by tables that are made of the rows."""
         return self.weighted
 
-    def arrays(self, part: Part) -> list[Tensor]:
-        """The query as a message."""
-        facts = [self.relation, random.signed(int(self.key)), self.fanout]
-        facts += [self.replace, self.stays, self.weighted]
+    def narrowed(self, part: Part) -> StepQuery:
+        """The query to be sent."""
         size = part.books[part.row_type(self.relation)].num_nodes
-        return [torch.tensor(facts), narrow(self.node, size), narrow(self.slot, 1)]
-
-    @classmethod
-    def of_arrays(cls, arrays: list[Tensor]) -> StepQuery:
-        """The query that a message holds."""
-        facts, node, slot = need(arrays, 3)
-        if facts.dtype != torch.int64 or facts.numel() != FACTS:
-            raise ValueError(f"a message must begin with {FACTS} numbers")
-        number, key, fanout, replace, stays, weighted = facts.tolist()
-        how = bool(replace), bool(stays), bool(weighted)
-        return cls(number, key & WORD, fanout, *how, node, slot)
+        return replace(self, node=narrow(self.node, size), slot=narrow(self.slot, 1))
 
     def check(self, part: Part) -> None:
         """Raises a ValueError for walkers whose rows are not here."""
@@ -85,9 +72,10 @@ class StepQuery:
         here = part.relation(self.relation)
         node, slot = (x.to(torch.int64) for x in (self.node, self.slot))
         row = here.rows.locate(node)[1]
-        stream = random.stream(self.key, slot)
+        key = self.key & WORD
+        stream = random.stream(key, slot)
         none = row.new_empty(row.numel(), 0)
-        walkers = Walkers(here.adj, none, row, row, stream, self.key)
+        walkers = Walkers(here.adj, none, row, row, stream, key)
         bias = EdgeWeightBias() if self.weighted else None
         edge = draw_edges(walkers, bias, self.fanout, self.replace)
         degree = here.adj.row_range(row)[1]
@@ -112,7 +100,7 @@ def walk(
     seeds: Tensor,
     fanouts: Sequence[int],
     weighted: bool,
-    replace: bool,
+    with_replacement: bool,
     key: Key,
     stays: bool,
 ) -> list[tuple[Tensor, Tensor]]:
@@ -123,8 +111,8 @@ def walk(
         here = node.index_select(0, walker)
         route = graph.route(graph.row_type(relation), here)
         ids, slots = (route.split(x) for x in (here, walker))
-        own = int(random.fold(key, depth)) & WORD
-        how = relation, own, fanout, replace, stays, weighted
+        own = int(random.fold(key, depth))
+        how = relation, own, fanout, with_replacement, stays, weighted
         queries = {
             rank: StepQuery(*how, ids[rank], slots[rank])
             for rank, count in enumerate(route.counts)

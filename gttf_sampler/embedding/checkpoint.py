@@ -71,7 +71,7 @@ def load(path: Place | None, run: Run) -> None:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """What the file holds, which must be of this version."""
+    """The state in a file, which must be of this version."""
     try:
         state: dict[str, Any] = torch.load(file, weights_only=True)
         version, found = state["version"], state.keys()
@@ -118,7 +118,7 @@ def _number(generator: Any) -> int | None:
 
 
 def settings(task: Task, options: Options) -> dict[str, Any]:
-    """All that a run cannot change when it goes on, by name."""
+    """The settings that a run cannot change when it goes on, by name."""
     found = task.settings()
     for name, table in task.tables.items():
         found[name] = f"{list(table.weight.shape)}, {table.weight.dtype}"

@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 
 
 def row_dtype(stored: str, dtype: torch.dtype, shape: tuple[int, ...]) -> np.dtype[Any]:
-    """What numpy calls a row on disk."""
+    """The numpy dtype of a row on disk."""
     if stored == "int8":
         return np.dtype([("scale", "<f4"), ("values", "|i1", shape)])
     kind = dtype if stored == SAME else getattr(torch, stored)

@@ -33,7 +33,7 @@ class RowSource(Protocol):
         """Of the values."""
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
 
     def rows(self, ids: Tensor, /) -> Tensor:
         """The rows [k, ...] of ids, int64 [k] on the CPU, which are all there."""
@@ -136,7 +136,7 @@ class FeatureFile:
 
     @property
     def stored(self) -> str:
-        """How numbers are stored: the name of a dtype."""
+        """The name of the dtype in which numbers are stored."""
         own = self._layout.stored
         return NAMES[self.dtype] if own == SAME else own
 
@@ -152,12 +152,12 @@ class FeatureFile:
 
     @property
     def reads(self) -> int:
-        """How many reads there were so far."""
+        """The number of reads so far."""
         return self._rows.reads
 
     @property
     def bytes_read(self) -> int:
-        """What they have brought; rows copied from the system's cache do not count."""
+        """The bytes of these reads; rows copied from the page cache do not count."""
         return self._rows.bytes_read
 
     @property
@@ -166,7 +166,7 @@ class FeatureFile:
         return self._rows.hit_rate
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._layout.rows
 
     def read(self, ids: Any, out: Tensor | None = None) -> Tensor:
@@ -238,7 +238,7 @@ class FeatureFile:
         return _opened, (self.path, *how, self._state)
 
     def __repr__(self) -> str:
-        """What it is, and what was read from it."""
+        """Shape, dtype, size on disk, and what was read so far."""
         own = f", stored as {self.stored}" if self._layout.stored != SAME else ""
         size = _check.readable(self.nbytes)
         about = f"{list(self.shape)}, {NAMES[self.dtype]}{own}, {size} on disk"

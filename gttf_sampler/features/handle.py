@@ -129,7 +129,7 @@ class Handle:
 
 
 def _reads(handle: int, size: int) -> bool:
-    """Whether the system reads around its cache at multiples of `size`."""
+    """True if the system reads around its cache at multiples of `size`."""
     with mmap.mmap(-1, size) as buffer, memoryview(buffer) as part:
         try:
             return os.preadv(handle, [part], HEAD - size) == size

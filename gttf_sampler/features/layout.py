@@ -109,7 +109,7 @@ def seal(layout: Layout) -> int:
 
 
 def is_features(path: str | os.PathLike[str]) -> bool:
-    """Whether a file ends like one that we have written."""
+    """True if a file ends like one that we have written."""
     file = Path(path)
     if not file.is_file() or file.stat().st_size < HEAD + TAIL.size:
         return False
@@ -150,7 +150,7 @@ def _layout_of(facts: dict[str, Any]) -> Layout:
 
 
 def _odd(facts: dict[str, Any]) -> str:
-    """What facts say that `foot` never does; "" if nothing."""
+    """Names something in facts that `foot` never writes; "" if nothing."""
     if facts["block"] != BLOCK:
         return f"blocks of {facts['block']}"
     if not (is_count(facts["rows"]) and are_counts(facts["shape"])):

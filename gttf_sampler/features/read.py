@@ -46,7 +46,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Done(NamedTuple):
-    """How many reads there were, and how many bytes they brought."""
+    """The number of reads, and of the bytes that they brought."""
 
     reads: int
     nbytes: int
@@ -112,7 +112,7 @@ def copy_cached(handle: Handle, ids: Tensor, place: Tensor | None, out: Tensor) 
 
 
 def in_page_cache(handle: Handle, ids: Tensor) -> bool:
-    """Whether some of the ids, the largest among them, are rows that are in memory."""
+    """True if a sample of the ids, the largest among them, has its rows in memory."""
     if not NOWAIT or ids.numel() < FEW:
         return False
     least, most = ids.aminmax()
@@ -140,7 +140,7 @@ def _sorted(ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def runs_of(ids: Array, stride: int) -> Array:
-    """Where the runs of ascending ids begin, and where the last one ends.
+    """Bounds of the runs of ascending ids that are one read each: [runs + 1].
 
     A run ends where the gap to the next row is too wide, or at a multiple of its
     longest size: rows that stand together are read in reads of one size.

@@ -106,7 +106,7 @@ class RowReader:
 
     @property
     def cached(self) -> int:
-        """How many rows are in the cache."""
+        """The number of rows in the cache."""
         return self._cache.size if isinstance(self._cache, StaticCache) else 0
 
     @property
@@ -181,7 +181,7 @@ class RowReader:
         return StaticCache(rows, self._layout.rows, self._layout.stride, self._read)
 
     def _capacity(self, nbytes: int) -> int:
-        """How many rows fit, after a slot for every row of the file."""
+        """The number of rows that fit, after a slot for every row of the file."""
         slots, stride = SLOT * self._layout.rows, self._layout.stride
         capacity = (nbytes - slots) // max(1, stride)
         if capacity < 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def write(
     rows, sums = 0, _Checksums()
     with _files.replacing(file) as (out,):
         out.write(bytes(HEAD))
-        for piece in _and_then(first, pieces):
+        for piece in chain([first], pieces):
             for part in _parts(piece):
                 data = memoryview(encode(part, stored).data)
                 out.write(data)
@@ -103,11 +104,6 @@ def _pieces(chunks: Iterable[Any]) -> Iterator[Tensor]:
             rule = f"must all hold rows of {first.dtype}, {list(first.shape[1:])}"
             _check.fail("chunks", rule, f"{rows.dtype}, {list(rows.shape[1:])}")
         yield rows
-
-
-def _and_then(first: Tensor, others: Iterator[Tensor]) -> Iterator[Tensor]:
-    yield first
-    yield from others
 
 
 def _parts(rows: Tensor) -> Iterator[Tensor]:

@@ -116,7 +116,7 @@ class Bucket:
 
 
 def _record(edges: Edges) -> np.dtype[Any]:
-    """What an edge takes on disk."""
+    """The numpy dtype of an edge on disk."""
     fields: list[tuple[str, Any]] = [("row", "<u4"), ("col", edges.col.dtype)]
     if edges.position.size:
         fields.append(("position", "<u4"))

@@ -92,7 +92,7 @@ def _check_space(num_rows: int, home: Path, counted: bool) -> None:
 
 
 def _edges_at_a_time(nbytes: int | None) -> int:
-    """How many edges are sorted at a time."""
+    """The number of edges that are sorted at a time."""
     if nbytes is None:
         room = memory.room()
         nbytes = USUAL if room is None else min(USUAL, room // 2)

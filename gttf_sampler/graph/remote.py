@@ -1,4 +1,4 @@
-"""RemoteRows: what the engine asks of a graph whose rows are not all here."""
+"""RemoteRows: the interface of a graph whose rows are not all in this process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RemoteRows(ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where everything drawn from the rows is."""
+        """The device of everything that is drawn: the CPU."""
         return torch.device("cpu")
 
     def ensure_sound(self) -> None:

@@ -107,5 +107,5 @@ def _array(values: Any) -> Array:
 
 
 def _plain(dtype: torch.dtype) -> np.dtype[Any]:
-    """What numpy calls a dtype of ids."""
+    """The numpy dtype of ids on disk."""
     return np.dtype("<i4" if dtype == torch.int32 else "<i8")

@@ -31,7 +31,7 @@ OURS = re.compile(
 
 
 def _odd(header: dict[str, Any]) -> str:
-    """What a header says that `save` never does; "" if nothing."""
+    """Names something in a header that `save` never writes; "" if nothing."""
     arrays, size = header["arrays"], header["num_cols"]
     if header["direction"] not in ("in", "out"):
         return f"direction {header['direction']!r}"

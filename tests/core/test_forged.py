@@ -3,6 +3,8 @@
 import json
 import random
 import shutil
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 from forged import forge, forged_answers, home, mutate, write_array
 from gttf_sampler import CompactAdj, sample_rooted
 from gttf_sampler.distributed import PartitionedGraph, partition
-from gttf_sampler.distributed.messages import pack, unpack
+from gttf_sampler.distributed.messages import decode, encode, pack, unpack
 from gttf_sampler.distributed.part import open_part
 from worlds import World
 
@@ -146,6 +148,42 @@ def test_unpack_refuses_what_pack_does_not_make(words):
         unpack(torch.tensor(words, dtype=torch.int64).view(torch.uint8))
 
 
+class Inner(NamedTuple):
+    flag: bool
+    ids: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Outer:
+    word: ClassVar[str] = "not sent"
+    key: int
+    ids: torch.Tensor
+    inner: list[Inner]
+
+
+def test_records_are_messages_and_back():
+    ids = torch.arange(3)
+    record = Outer((1 << 64) - 5, ids, [Inner(True, ids), Inner(False)])
+    arrays = encode(record)
+    assert len(arrays) == 2  # equal tensors are sent once
+    found = decode(Outer, unpack(pack(arrays)))
+    assert (found.key, found.ids.tolist()) == (-5, [0, 1, 2])
+    assert [inner.flag for inner in found.inner] == [True, False]
+    assert found.inner[0].ids is found.ids
+    assert found.inner[1].ids is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [[], [1], [1, 0, 0], [1, 2, 0], [1, -1, 0], [1, 1, 9], [1, 1, 1, 1, 7], [0.0, 1.0]],
+)
+def test_decode_refuses_what_encode_does_not_make(facts):
+    with pytest.raises(ValueError, match="request that breaks off"):
+        decode(Outer, [torch.tensor(facts), torch.arange(3)])
+    with pytest.raises(ValueError, match="request that breaks off"):
+        decode(Outer, [])
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     found = World(2, tmp_path_factory.mktemp("pair"))
@@ -159,7 +197,7 @@ def test_forged_messages_name_their_sender(world, cut, what):
     """Four of each; `tests/tools/fuzz_peers.py` runs thousands."""
     for seed in range(4):
         (_, here), (forged, there) = world.run(forged_answers, cut, seed, what)
-        assert forged
+        assert forged, (here, there)
         for said in (here, there):
             assert said == "" or "rank " in said, said
 

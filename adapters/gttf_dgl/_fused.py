@@ -14,7 +14,7 @@ from torch import Tensor
 from gttf_dgl import _check
 from gttf_dgl._source import Rows
 from gttf_sampler import CompactAdj
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph.weak_cache import kept_of
 
 
 class Layer(NamedTuple):

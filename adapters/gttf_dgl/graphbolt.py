@@ -26,7 +26,7 @@ from gttf_dgl._fused import Layer
 from gttf_dgl._source import named_edges
 from gttf_sampler import BiasFn, EdgeWeightBias, random
 from gttf_sampler._loading.keys import BatchKeys
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph.weak_cache import kept_of
 from gttf_sampler.rooted import RootedSampler, laws_of
 
 

@@ -18,7 +18,7 @@ from gttf_dgl.loader import seen_by_loaders
 from gttf_dgl.walks import random_walk
 from gttf_sampler import CompactAdj, random
 from gttf_sampler._loading.keys import BatchKeys
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph.weak_cache import kept_of
 from gttf_sampler.rooted import RootedSampler, laws_of
 
 MODES = ("node", "edge", "walk")

@@ -3,9 +3,8 @@
 from typing import Any
 
 from gttf_sampler.bias.base import as_bias
-from gttf_sampler.bias.exclude import ExcludeBias
 from gttf_sampler.bias.node2vec import Node2VecBias
-from gttf_sampler.bias.simple import EdgeWeightBias
+from gttf_sampler.bias.simple import EdgeWeightBias, ExcludeBias
 from gttf_sampler.bias.temporal import TemporalBias
 
 # They note nothing from one call to the next, and call no function of a user.

@@ -20,7 +20,7 @@ PIECE = 1 << 22  # edges that are read at a time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds the command's arguments to its parser."""
     add = parser.add_argument
     what = ".npy with edges [2, m] or [m, 2], or text with integers (also .gz)"
     add("edges", nargs="+", help=f"{what}; several are one graph")

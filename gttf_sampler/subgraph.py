@@ -13,7 +13,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler.estimate import share
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.induced import edges_inside
+from gttf_sampler.graph.search import edges_inside
 
 EdgeType = tuple[str, str, str]
 

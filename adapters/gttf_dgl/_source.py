@@ -26,7 +26,7 @@ from gttf_sampler import (
 )
 from gttf_sampler._backends.streams import streams_of
 from gttf_sampler.distributed import PartitionedAdj
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph.weak_cache import kept_of
 from gttf_sampler.rooted import RootedSampler
 
 

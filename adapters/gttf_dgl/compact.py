@@ -12,7 +12,7 @@ from gttf_dgl import _check
 from gttf_dgl._check import EdgeType
 from gttf_sampler import CompactAdj
 from gttf_sampler._backends.streams import streams_of
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph.weak_cache import kept_of
 
 # "turned" are the rows of "out", taken as edges into a node of the reversed graph
 FORMATS = {"in": "csc", "out": "csr", "turned": "csr"}

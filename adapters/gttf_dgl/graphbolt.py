@@ -33,7 +33,7 @@ from gttf_dgl import _check
 from gttf_dgl._keys import BatchKeys
 from gttf_dgl._source import Rows, named_edges
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, random
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph.weak_cache import kept_of
 from gttf_sampler.rooted import RootedSampler
 
 

@@ -15,7 +15,7 @@ from gttf_dgl._compat import set_edge_lazy_features, set_node_lazy_features
 from gttf_dgl._keys import KeyedSampler
 from gttf_dgl.walks import random_walk
 from gttf_sampler import CompactAdj, EdgeWeightBias, random
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph.weak_cache import kept_of
 from gttf_sampler.rooted import RootedSampler
 
 MODES = ("node", "edge", "walk")

@@ -15,7 +15,7 @@ from gttf_pyg._check import as_reals
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
 from gttf_sampler._check import dense, fail, fits
 from gttf_sampler._loading.seeded import draw_key
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph.weak_cache import kept_of
 
 CPU = torch.device("cpu")
 

@@ -17,7 +17,7 @@ from gttf_pyg._keys import CPU, KeyedNegatives, keyed, uniform_nodes
 from gttf_pyg._rows import ONLY
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
 from gttf_sampler._check import as_dense, fail, fits, within
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph.weak_cache import kept_of
 
 ROUNDS = 16  # of rejection; who is left then is drawn among what is allowed
 

@@ -18,7 +18,7 @@ from examples.reproduce.sparse import Matrix
 from examples.reproduce.weights import HostWeights, close_leaves
 from gttf_pyg import GTTFLoader
 from gttf_sampler import CompactAdj
-from gttf_sampler.graph.components import components
+from gttf_sampler.embedding.links import components
 
 UNWEIGHTED = ("gat", "sage")  # their layers take no edge weights
 NORMALIZED = ("gcnii", "mixhop")  # their layers take the weights as they are

@@ -56,9 +56,11 @@ def weights(name: str, value: Any, edges: int) -> Tensor:
     return result
 
 
-def times(name: str, value: Any, entries: int, of: str) -> Tensor:
-    """`value` as one integer or float time without NaN per element of `of`."""
-    result = length(name, real(name, tensor(name, value)), entries, of)
+def times(name: str, value: Any, entries: int | None = None, of: str = "") -> Tensor:
+    """`value` as integer or float times without NaN, one per element of `of`."""
+    result = real(name, tensor(name, value))
+    if entries is not None:
+        length(name, result, entries, of)
     if result.is_floating_point() and bool(result.isnan().any()):
         fail(name, "must not hold NaN", "NaN")
     return result

@@ -164,7 +164,7 @@ def differentiable(name: str, value: Any, expected: int, of: str) -> Tensor:
 
 
 def looked_up(name: str, value: Any, node: Tensor) -> Tensor:
-    """What an embedding gave for nodes [...], as vectors [..., d]."""
+    """Checks what an embedding returned for nodes [...]: vectors [..., d]."""
     found = floats(name, value)
     if found.shape[:-1] != node.shape:
         shape = ", ".join(map(str, [*node.shape, "d"]))

@@ -80,7 +80,7 @@ def fanouts(
 
 
 def _is_long(value: Sequence[Any]) -> bool:
-    """Whether there are too many entries to look at, as in `range(10**30)`."""
+    """True if there are too many entries to look at, as in `range(10**30)`."""
     try:
         return len(value) > MAX_STEPS
     except OverflowError:
@@ -106,7 +106,7 @@ def typed_fanouts(value: Any, edge_types: list[Any]) -> dict[Any, list[int]]:
 
 
 def bias_weights(value: Any, entries: int, name: str = "bias") -> Tensor:
-    """What a BiasFn returned, as one weight per entry of the neighbourhood."""
+    """Checks what a BiasFn returned: one weight per entry of the neighbourhood."""
     if not isinstance(value, Tensor):
         mistyped(name, "must return a tensor", kind_of(value))
     dense(name, value)
@@ -123,7 +123,7 @@ def bias_weights(value: Any, entries: int, name: str = "bias") -> Tensor:
 
 
 def drawn_edges(value: Any, walkers: int, fanout: int, edges: int) -> Tensor:
-    """What a bias drew by itself, as positions of edges or -1."""
+    """Checks what a bias drew by itself: positions of edges, or -1."""
     if not isinstance(value, Tensor):
         mistyped("bias", "must draw a tensor", kind_of(value))
     dense("bias", value)

@@ -14,7 +14,7 @@ def mistyped(name: str, rule: str, got: object, cure: str = "") -> NoReturn:
 
 
 def _sentence(name: str, rule: str, got: object, cure: str) -> str:
-    """What went wrong: argument, rule, value received, and the cure if there is one."""
+    """Words an error: argument, rule, value received, and the cure if there is one."""
     try:
         received = str(got)
     except ValueError:  # Python does not write integers of thousands of digits
@@ -34,7 +34,7 @@ def shown(value: object, most: int = 60) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What `value` is, in two or three words."""
+    """Describes the type of `value` in two or three words."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return type(value).__name__

@@ -1,4 +1,4 @@
-"""Where to walk: the biases that plug into `traverse` and `sample_rooted`.
+"""Biases: rules that weigh neighbours in `traverse` and `sample_rooted`.
 
 Each is a BiasFn, so that any two can be multiplied (`a * b`, also with a plain
 function); those with a law are fast on their own, see `Bias.law`.
@@ -6,14 +6,17 @@ function); those with a law are fast on their own, see `Bias.law`.
 
 from gttf_sampler._backends.record import UNIFORM, Law
 from gttf_sampler.bias.base import Bias, ProductBias
-from gttf_sampler.bias.exclude import ExcludeBias
-from gttf_sampler.bias.fraction import FractionBias
 from gttf_sampler.bias.labor import LABORBias, shared_variate
 from gttf_sampler.bias.layerwise import FastGCNBias, LADIESBias
 from gttf_sampler.bias.node2vec import Node2VecBias
-from gttf_sampler.bias.simple import AttentionBias, EdgeWeightBias, NoRevisitBias
-from gttf_sampler.bias.stratified import StratifiedBias
+from gttf_sampler.bias.simple import (
+    AttentionBias,
+    EdgeWeightBias,
+    ExcludeBias,
+    NoRevisitBias,
+)
 from gttf_sampler.bias.temporal import TemporalBias
+from gttf_sampler.bias.wrappers import FractionBias, StratifiedBias
 
 __all__ = [
     "UNIFORM",

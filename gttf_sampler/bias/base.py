@@ -1,4 +1,4 @@
-"""Bias: what every bias declares about itself; products, and plain functions as one."""
+"""Bias: base class of all biases; products, and plain functions as a bias."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Steps = list[tuple[Tensor, Tensor]]
 
 
 class Bias:
-    """Where to walk: weights of the neighbours, and what else holds for them.
+    """A rule that weighs neighbours, and declares what else holds for its draws.
 
     A subclass gives `__call__`, and says below what is different. Biases can be
     multiplied, `a * b`, also with a plain function, which has the traits of this class.
@@ -88,7 +88,7 @@ class Bias:
         return None
 
     def law(self, adj: CompactAdj) -> Law | None:
-        """What it admits and how likely that is, as data; None if only a call can say.
+        """Returns its sampling spec as data; None if only a call gives the weights.
 
         Draws by a law look at O(log δ) entries of a row, and are fused with the rest of
         rooted sampling.
@@ -97,11 +97,11 @@ class Bias:
 
     @property
     def draws_by_law(self) -> bool:
-        """Whether its law, if it has one, says all about its draws."""
+        """True if its law, if it has one, says all about its draws."""
         return "draw" not in vars(self) and type(self).draw is Bias.draw
 
     def in_rooted_sampling(self) -> Bias | None:
-        """What is left of it where every node is expanded once; None if nothing."""
+        """Returns the bias where every node is expanded once; None for uniform."""
         return self
 
     @property
@@ -147,7 +147,7 @@ class FunctionBias(Bias):
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:
-        """What the function returns."""
+        """Calls the function."""
         weights: Tensor = self.function(path, node, neighborhood)
         return weights
 
@@ -196,6 +196,31 @@ def as_bias(bias: Any, name: str = "bias") -> Bias | None:
     return bias if bias is None or isinstance(bias, Bias) else FunctionBias(bias)
 
 
+def inherit_traits(own: Bias, *parts: Bias) -> None:
+    """Gives a bias around others what holds for its draws if it holds for one part."""
+    for trait in TRAITS:
+        if trait not in ("takes_whole_rows", "multiplies"):
+            setattr(own, trait, any(getattr(part, trait) for part in parts))
+
+
+def inner_bias(bias: Any, name: str = "bias") -> Bias | None:
+    """Returns the bias inside another one, which has to know all its weights."""
+    found = as_bias(bias, name)
+    if found is not None and not found.multiplies:
+        _check.fail(name, "must be a bias whose weights say all", found)
+    return found
+
+
+def weights_of(
+    bias: Bias | None, path: Tensor, node: Tensor, neighborhood: Neighborhood
+) -> Tensor:
+    """Returns the checked weights [e] of a bias; ones if there is none."""
+    entries = neighborhood.edge.numel()
+    if bias is None:
+        return torch.ones(entries, device=node.device)
+    return _check.bias_weights(bias(path, node, neighborhood), entries)
+
+
 class ProductBias(Bias):
     """The product of two biases, what `a * b` makes."""
 
@@ -211,9 +236,7 @@ class ProductBias(Bias):
                 _check.fail(name, rule, part)
             parts.append(part)
         self.left, self.right = parts
-        for trait in TRAITS:
-            if trait not in ("takes_whole_rows", "multiplies"):
-                setattr(self, trait, any(getattr(part, trait) for part in parts))
+        inherit_traits(self, *parts)
 
     def in_rooted_sampling(self) -> Bias | None:
         """The product of what is left of its parts."""
@@ -228,7 +251,7 @@ class ProductBias(Bias):
         return [*self.left.factors, *self.right.factors]
 
     def law(self, adj: CompactAdj) -> Law | None:
-        """What both admit, if times and hidden edges or weights say it all."""
+        """Returns the sampling spec of both, if one can hold it."""
         left, right = (part.law(adj) for part in (self.left, self.right))
         return None if left is None or right is None else left.both(right)
 
@@ -241,12 +264,8 @@ class ProductBias(Bias):
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:
         """The product of both weights."""
-        entries = neighborhood.edge.numel()
-        left, right = (
-            _check.bias_weights(part(path, node, neighborhood), entries)
-            for part in (self.left, self.right)
-        )
-        return left * right
+        left = weights_of(self.left, path, node, neighborhood)
+        return left * weights_of(self.right, path, node, neighborhood)
 
     def __repr__(self) -> str:
         """Reads like the expression that made it."""

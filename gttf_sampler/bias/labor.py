@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler.bias.base import Bias, as_bias
+from gttf_sampler.bias.base import Bias, as_bias, inherit_traits, weights_of
 from gttf_sampler.draw import BiasFn, Neighborhood, Walkers
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.random import Key
@@ -77,10 +77,7 @@ class LABORBias(Bias):
         self._one = one
         self.weights = as_bias(weights, "weights")
         if self.weights is not None:
-            self.needs_weights = self.weights.needs_weights
-            self.needs_times = self.weights.needs_times
-            self.separates_trees = self.weights.separates_trees
-            self.looks_back = self.weights.looks_back
+            inherit_traits(self, self.weights)
         self.importance = _check.integer("importance", importance)
         _check.functions("variate", variate)
         self.variate: Variate = shared_variate if variate is None else variate
@@ -132,15 +129,10 @@ class LABORBias(Bias):
         self, path: Tensor, node: Tensor, hood: Neighborhood, fanout: int
     ) -> Tensor:
         """p, float64 [e]: how likely each entry is taken, zero if it weighs nothing."""
-        entries = hood.edge.numel()
-        if self.weights is None:
-            weight = torch.ones(entries, dtype=torch.float64, device=node.device)
-        else:
-            found = self.weights(path, node, hood)
-            weight = _check.bias_weights(found, entries).to(torch.float64)
+        weight = weights_of(self.weights, path, node, hood).to(torch.float64)
         rows = _Rows.of(weight, hood.walker, node.numel(), fanout)
         chance = rows.chances(weight, solve=self.weights is not None)
-        if self.importance == 0 or not entries:
+        if self.importance == 0 or not weight.numel():
             return chance
         candidate, place = hood.neighbor.unique(return_inverse=True)
         before = float("inf")

@@ -134,7 +134,7 @@ class Node2VecBias(Bias):
 
     @property
     def _rounds(self) -> int:
-        """How often to propose a neighbour."""
+        """The number of proposals before neighbours are weighed."""
         alpha = self._alpha()
         return FEW_ROUNDS if min(alpha) * RARE < max(alpha) else ROUNDS
 
@@ -159,7 +159,7 @@ class Node2VecBias(Bias):
         return 1 / self.p, 1.0, 1 / self.q
 
     def _envelope(self, adj: CompactAdj) -> ops.Envelope:
-        """What is proposed how often, so that as little as can be is refused.
+        """Returns the proposal distribution that is refused least often.
 
         Where the way back weighs more than the rest may, it gets the difference as
         second chances: proposals beyond the row. All masses of a row stay below 2⁶².

@@ -51,8 +51,7 @@ class TemporalBias(Bias):
         weighted: bool = False,
     ) -> None:
         self.strategy = _check.one_of("strategy", strategy, STRATEGIES)
-        time = _check.tensor("seed_time", seed_time)
-        self.seed_time = _check.times("seed_time", time, time.numel(), "seed")
+        self.seed_time = _check.times("seed_time", seed_time)
         if window is not None and not 0 <= _check.number("window", window) < math.inf:
             _check.fail("window", "must be finite and not negative", window)
         weighted = _check.yes_or_no("weighted", weighted)
@@ -127,7 +126,7 @@ class TemporalBias(Bias):
         return latest.clamp(min=span - INT64_MAX) - span  # without wrapping around
 
     def __repr__(self) -> str:
-        """What it admits and how it chooses."""
+        """Shows its number of seeds and its options."""
         window = "" if self.window is None else f", window={self.window}"
         weighted = ", weighted=True" if self.needs_weights else ""
         return (

@@ -14,13 +14,12 @@ from gttf_sampler.cli.progress import progress
 from gttf_sampler.graph.cells import OtherCellError, integers
 from gttf_sampler.graph.compact import DIRECTIONS
 from gttf_sampler.graph.edgelist import BLOCK, TextTable
-from gttf_sampler.graph.headings import layout_of
 
 PIECE = 1 << 22  # edges that are read at a time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds the command's arguments to its parser."""
     add = parser.add_argument
     what = ".npy with edges [2, m] or [m, 2], or text with integers (also .gz)"
     add("edges", nargs="+", help=f"{what}; several are one graph")
@@ -67,11 +66,8 @@ class Files:
         with reading.called(args, "edges"):
             for name in args.edges:
                 if not name.endswith(".npy"):
-                    options = reading.asked(args)
-                    layout = layout_of(Path(name), options)
-                    columns = layout.columns.without_guess()  # no weights by chance
-                    layout = layout._replace(columns=columns)
-                    self.tables[name] = TextTable(Path(name), layout, options.dates)
+                    table = TextTable(Path(name), reading.asked(args), guess=False)
+                    self.tables[name] = table
 
     def __iter__(self) -> Iterator[Any]:
         for name in self.args.edges:

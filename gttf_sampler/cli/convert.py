@@ -11,7 +11,7 @@ FOLDER = "a directory"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds the command's arguments to its parser."""
     add = parser.add_argument
     add("graph", help=reading.KINDS)
     add(

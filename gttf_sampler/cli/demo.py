@@ -12,7 +12,7 @@ FIGURE_1 = 21874  # the key that draws the forest of the figure
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds the command's arguments to its parser."""
     add = parser.add_argument
     add("--seeds", type=int, nargs="+", default=[4, 0], help="nodes to start from")
     add("--fanouts", type=int, nargs="+", default=[2, 2], help="walkers per walker")

@@ -10,10 +10,10 @@ from torch import Tensor
 from gttf_sampler import _check, _files
 from gttf_sampler.cli import reading
 from gttf_sampler.embedding.base import WalkEmbedding, wide
-from gttf_sampler.embedding.links import link_auc, split_links
-from gttf_sampler.embedding.models import DeepWalk, Node2Vec
+from gttf_sampler.embedding.evaluation import link_auc
+from gttf_sampler.embedding.links import split_links
+from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
 from gttf_sampler.embedding.settings import SCHEDULES
-from gttf_sampler.embedding.watch_your_step import WatchYourStep
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.write import embedding_files, write_embeddings
 
@@ -21,7 +21,7 @@ METHODS = ("deepwalk", "node2vec", "wys")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds the command's arguments to its parser."""
     add = parser.add_argument
     what = "text with lines 'source target' (also .gz), .parquet or .npz"
     add("edges", help=f"{what}; weights are not used")
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> list[str]:
 
 
 def check_out(args: argparse.Namespace) -> None:
-    """What is written must have a place where nothing is lost."""
+    """Refuses an output path that cannot be written, or whose file would be lost."""
     edges = Path(args.edges)
     with reading.called(args, "out"):
         files = embedding_files(args.out)

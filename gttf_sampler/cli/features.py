@@ -12,7 +12,7 @@ from gttf_sampler.features.write import chunks_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds the command's arguments to its parser."""
     add = parser.add_argument
     add("values", nargs="+", help=".npy files with rows; several are joined")
     add("out", help="file to write, readable as .npy as well")
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> list[str]:
 
 
 def describe(file: FeatureFile) -> dict[str, object]:
-    """What is known of a feature file, after all of it was read."""
+    """Returns the facts of a feature file, after reading and checking all of it."""
     file.validate()
     return {
         "rows": len(file),

@@ -23,7 +23,7 @@ SAVED_BY_TORCH = (".pt", ".pth")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds the command's arguments to its parser."""
     add = parser.add_argument
     kinds = (
         "edge list, .parquet, .npz, CompactAdj directory, one that is cut into 1 part"
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> list[str]:
 
 
 def describe(facts: dict[str, Any]) -> list[str]:
-    """What is known of a partitioned graph, line by line."""
+    """Formats the facts of a partitioned graph, line by line."""
     shown = {
         "parts": f"{facts['parts']} by {facts['method']}",
         "nodes": " + ".join(f"{count:,}" for count in facts["nodes"]),

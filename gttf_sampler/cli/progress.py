@@ -11,7 +11,7 @@ Report = Callable[[str, int], None]  # told what is done, and how much more of i
 
 @contextmanager
 def progress(total: int | None = None, unit: str = "B") -> Iterator[Report | None]:
-    """What shows how much was done, where tqdm is installed and somebody looks."""
+    """Yields a callback that updates a bar, if tqdm is installed and on a terminal."""
     if find_spec("tqdm") is None or not sys.stderr.isatty():
         yield None
         return

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def asked(args: argparse.Namespace) -> TableOptions:
-    """What these options say."""
+    """Returns the options of `add_arguments` as a record."""
     return TableOptions(args.columns, args.header, args.separator, args.dates)
 
 
@@ -112,7 +112,7 @@ def heading(columns: dict[str, str]) -> str:
 
 
 def told(edges: EdgeList, others: str = "") -> list[str]:
-    """What a command says of a heading, if there was one.
+    """Returns the line that a command prints about a heading, if there was one.
 
     Args:
         edges: what was read.

@@ -1,4 +1,4 @@
-"""WalkEmbedding: what the modules that learn from walk forests share."""
+"""WalkEmbedding: base class of modules that learn from walk forests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from gttf_sampler import _check
 from gttf_sampler._loading.state import described, described_graph
 from gttf_sampler.draw import BiasFn
-from gttf_sampler.embedding import probe
+from gttf_sampler.embedding.evaluation import accuracy
 from gttf_sampler.embedding.fit import fit
 from gttf_sampler.embedding.links import LinkSplit
-from gttf_sampler.embedding.loader import ForestLoader
-from gttf_sampler.embedding.order import ORDERS, in_blocks, near_order
+from gttf_sampler.embedding.loader import ORDERS, ForestLoader, in_blocks, near_order
 from gttf_sampler.embedding.settings import Epoch, Options, Schedule, Show, Task
 from gttf_sampler.embedding.storage import folder_of, zeros
 from gttf_sampler.forest import WalkForest
@@ -30,7 +29,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
 class WalkEmbedding(nn.Module):
-    """What the models here share: a graph, walks on it, and how they are used.
+    """Base class of embedding models that are trained on walk forests of a graph.
 
     The graph goes with the parameters: `model.to("cuda")` walks there, too. Walks are
     uniform whatever the edge weights are; `model.bias` can be set to another rule.
@@ -130,18 +129,32 @@ class WalkEmbedding(nn.Module):
                 is done, the loss, and the pairs of this epoch.
             generator: a torch.Generator, an integer, or None for torch's default one.
         """
+        children = self.named_children()
         task = Task(
-            self,
-            {n: m for n, m in self.named_children() if isinstance(m, nn.Embedding)},
-            partial(self._batches, _check.one_of("order", order, ORDERS)),
-            self.loss,
-            self.score,
-            partial(zeros, self.storage),
-            partial(self._settings, order),
+            model=self,
+            tables={n: m for n, m in children if isinstance(m, nn.Embedding)},
+            batches=partial(self._batches, _check.one_of("order", order, ORDERS)),
+            loss=self.loss,
+            score=self.score,
+            allocate=partial(zeros, self.storage),
+            settings=partial(self._settings, order),
         )
-        options = epochs, optimizer, lr, weight_decay, batch_size, schedule, hogwild
-        rest = valid, patience, checkpoint, resume, progress, generator
-        return fit(task, Options(*options, *rest))
+        options = Options(
+            epochs=epochs,
+            optimizer=optimizer,
+            lr=lr,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            schedule=schedule,
+            hogwild=hogwild,
+            valid=valid,
+            patience=patience,
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=progress,
+            generator=generator,
+        )
+        return fit(task, options)
 
     def _batches(self, order: str, size: int, generator: torch.Generator) -> Any:
         """One epoch of forests for `fit`."""
@@ -164,7 +177,7 @@ class WalkEmbedding(nn.Module):
         }
 
     def score(self, edge: Tensor) -> Tensor:
-        """How much the pairs of nodes [2, e] look like links, [e]: ⟨Z_u, Z_v⟩."""
+        """Scores pairs of nodes [2, e] as links by ⟨Z_u, Z_v⟩, [e]."""
         source, target = self._pairs(edge)
         product: Tensor = wide(self(source)) * wide(self(target))
         return product.sum(-1)
@@ -205,7 +218,7 @@ class WalkEmbedding(nn.Module):
     @staticmethod
     def test(train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor) -> float:
         """The accuracy of a logistic regression from embeddings to classes."""
-        return probe.accuracy(train_z, train_y, test_z, test_y)
+        return accuracy(train_z, train_y, test_z, test_y)
 
     def _apply(
         self, fn: Callable[[Tensor], Tensor], recurse: bool = True
@@ -226,3 +239,22 @@ class WalkEmbedding(nn.Module):
 def wide(vectors: Tensor) -> Tensor:
     """Vectors with the precision that products are added up in."""
     return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+
+
+def beside(left: nn.Embedding, right: nn.Embedding, node: Tensor | None) -> Tensor:
+    """Returns L beside R [b, d] of some nodes, or of all."""
+    if node is None:
+        return torch.cat([left.weight, right.weight], dim=-1)
+    return torch.cat([left(node), right(node)], dim=-1)
+
+
+def score_halves(
+    left: nn.Embedding, right: nn.Embedding, edge: Tensor, directed: bool = False
+) -> Tensor:
+    """Scores pairs [2, e] by ⟨L_u, R_v⟩, plus ⟨L_v, R_u⟩ unless directed, [e]."""
+    source, target = edge
+    score: Tensor = (wide(left(source)) * wide(right(target))).sum(-1)
+    if directed:
+        return score
+    back: Tensor = (wide(left(target)) * wide(right(source))).sum(-1)
+    return score + back

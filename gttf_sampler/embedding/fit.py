@@ -6,6 +6,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import count
 from typing import Any
 
 import torch
@@ -13,13 +17,13 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler.embedding import checkpoint
-from gttf_sampler.embedding.bar import bar
-from gttf_sampler.embedding.links import link_auc
+from gttf_sampler.embedding.evaluation import link_auc
 from gttf_sampler.embedding.optimizers import RowOptimizer, collector_of
 from gttf_sampler.embedding.settings import (
     SCHEDULES,
     Epoch,
     Options,
+    Show,
     Task,
     check_options,
     check_table,
@@ -64,7 +68,7 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to do."""
+        """True if all epochs are done, or `patience` has run out."""
         aucs = [epoch.auc for epoch in self.history if epoch.auc is not None]
         late = self.options.patience is not None and len(aucs) > 0
         since = len(aucs) - 1 - aucs.index(max(aucs)) if late else 0
@@ -80,7 +84,7 @@ class Run:
             generator = torch.Generator().manual_seed(int(fold(seed, 1)) & SEEDS)
             batches = self.task.batches(options.batch_size, generator)
             start = time.perf_counter()
-            with bar(len(batches), number, options) as show:
+            with _bar(len(batches), number, options) as show:
                 work = _Work(self, batches, show)
                 work.run()
             seconds = time.perf_counter() - start
@@ -156,7 +160,7 @@ class Run:
 
 @torch.no_grad()
 def is_finite(value: Tensor) -> bool:
-    """Whether all numbers are, in one pass that allocates nothing."""
+    """True if all numbers are finite; one pass that allocates nothing."""
     return not value.numel() or all(map(math.isfinite, value.aminmax()))
 
 
@@ -243,3 +247,41 @@ def _join(threads: Sequence[threading.Thread]) -> None:
                 thread.join()
             except KeyboardInterrupt:
                 continue
+
+
+@contextmanager
+def _bar(
+    batches: int, epoch: int, options: Options
+) -> Iterator[Callable[[float, int], None]]:
+    """Shows loss and pairs per second where tqdm is installed, on a terminal."""
+    if callable(options.progress):
+        yield _telling(options.progress, batches, epoch, options.epochs)
+        return
+    if options.progress is False or find_spec("tqdm") is None:
+        yield lambda loss, pairs: None
+        return
+    hidden = None if options.progress is None else False
+    name, start = f"epoch {epoch + 1}/{options.epochs}", time.perf_counter()
+    how: dict[str, Any] = {"leave": False, "disable": hidden, "unit": "batch"}
+    with import_module("tqdm").tqdm(total=batches, desc=name, **how) as line:
+
+        def show(loss: float, pairs: int) -> None:
+            line.update()
+            if not line.disable:
+                pace = pairs / max(1e-9, time.perf_counter() - start) / 1e6
+                shown = f"loss {loss:.4g}, {pace:.1f} M pairs/s"
+                line.set_postfix_str(shown, refresh=False)
+
+        yield show
+
+
+def _telling(
+    told: Show, batches: int, epoch: int, epochs: int
+) -> Callable[[float, int], None]:
+    """Tells a function how far a run has come."""
+    done = count(1)
+
+    def show(loss: float, pairs: int) -> None:
+        told((epoch + next(done) / max(1, batches)) / epochs, loss, pairs)
+
+    return show

@@ -1,8 +1,7 @@
-"""Link prediction: hide some edges, and see how well scores find them again."""
+"""Splits edges for link prediction: some to train on, some hidden to test with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -10,10 +9,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler.graph import build
-from gttf_sampler.graph.components import components, spanning_forest
 
-Score = Callable[[Tensor], Tensor]
-PAIRS = 1 << 18  # pairs that are scored together
 TURNS = 32  # of guesses, after which pairs without an edge are counted instead
 
 
@@ -86,97 +82,57 @@ def largest_component(
     return number[edge[:, inside[edge[0]]]], inside.nonzero().view(-1)
 
 
-def roc_auc(positive: Tensor, negative: Tensor) -> float:
-    """The chance that a positive scores above a negative, ties counted half.
+def components(edge: Tensor, num_nodes: int) -> Tensor:
+    """The component [n] of every node, named by its smallest node; edges [2, m]."""
+    label = torch.arange(num_nodes, device=edge.device)
+    while True:
+        ends = label[edge]
+        low, high = ends.amin(0), ends.amax(0)
+        if bool((low == high).all()):
+            return label
+        label = label.scatter_reduce(0, high, low, "amin")
+        label = _roots(label)
 
-    >>> roc_auc(torch.tensor([3.0, 1.0]), torch.tensor([0.0, 1.0]))
-    0.875
+
+def spanning_forest(edge: Tensor, rank: Tensor, num_nodes: int) -> Tensor:
+    """Marks the edges [2, m] of the spanning forest of smallest ranks, bool [m].
+
+    Borůvka's method: every component takes its edge of the smallest rank to another
+    one; as ranks differ, no cycle can close. O(m log n), log n rounds at most.
     """
-    positive = _scores("positive", positive).contiguous()
-    ordered = _scores("negative", negative).to(positive.device).sort().values
-    kind = torch.promote_types(positive.dtype, ordered.dtype)
-    positive, ordered = positive.to(kind), ordered.to(kind)
-    below = torch.searchsorted(ordered, positive).double().mean()
-    not_above = torch.searchsorted(ordered, positive, right=True).double().mean()
-    return float((below + not_above) / (2 * ordered.numel()))
+    label = torch.arange(num_nodes, device=edge.device)
+    taken = torch.zeros_like(rank, dtype=torch.bool)
+    if not rank.numel():
+        return taken
+    position = rank.argsort()  # of the edge that has a rank
+    none = rank.numel()
+    while True:
+        left, right = label[edge]
+        between = left != right
+        if not bool(between.any()):
+            return taken
+        best = torch.full_like(label, none)
+        for end in (left, right):
+            best = best.scatter_reduce(0, end[between], rank[between], "amin")
+        root = (best < none).nonzero().view(-1)
+        chosen = position[best[root]]
+        taken[chosen] = True
+        other = left[chosen] + right[chosen] - root  # the component at the other end
+        target = label.clone()
+        target[root] = other
+        # Two components that chose each other: the smaller one is the root.
+        both = (target[other] == root) & (root < other)
+        target[root[both]] = root[both]
+        label = _roots(target)[label]
 
 
-def _scores(name: str, value: Tensor) -> Tensor:
-    """The scores [k] of a kind of pairs, each of which has a rank."""
-    score = _check.tensor(name, _check.real(name, _check.dense(name, value)))
-    if not score.numel():
-        _check.fail(name, "must hold scores", "none")
-    if not bool(score.isfinite().all()):
-        worst = score[~score.isfinite()][0].item()
-        _check.fail(name, "must hold finite scores", worst)
-    return score
-
-
-@torch.no_grad()
-def score_links(score: Score, edge: Tensor) -> Tensor:
-    """`score` of the pairs [2, e], so many at a time that memory stays small."""
-    return torch.cat([_score(score, part) for part in edge.split(PAIRS, dim=1)])
-
-
-def _score(score: Score, edge: Tensor) -> Tensor:
-    """What `score` says of pairs [2, e], which must be one number each."""
-    found, entries = score(edge), edge.shape[1]
-    value = _check.real("score", _check.dense("score", found)).detach()
-    if value.shape != (entries,):
-        rule = f"must return one number per pair, shape [{entries}]"
-        _check.fail("score", rule, f"shape {list(value.shape)}")
-    return value
-
-
-def link_auc(score: Score, split: LinkSplit) -> float:
-    """ROC-AUC of a score, pairs [2, e] → [e], on the hidden edges of a split."""
-    _check_split(score, split)
-    pairs = split.positive, split.negative
-    return roc_auc(*(score_links(score, edge) for edge in pairs))
-
-
-@torch.no_grad()
-def mean_rank(
-    score: Score,
-    split: LinkSplit,
-    num_negatives: int = 1000,
-    *,
-    generator: random.Randomness = None,
-) -> float:
-    """The mean rank, from 1, of a hidden edge among pairs with random targets.
-
-    `num_negatives` targets are drawn per edge, uniformly; those that make an edge of
-    the split count as well. Ties count half.
-    """
-    _check_split(score, split)
-    count = _check.count("num_negatives", num_negatives)
-    _check.fits("num_negatives", 64 * count)
-    edge = split.positive
-    if not edge.numel():
-        _check.fail("split", "must hide at least one edge", "none")
-    randomness = _check.randomness(generator)
-    key = random.new_key(randomness, edge.device, random.RANK)
-    total = 0.0
-    step = max(1, PAIRS // count)
-    for low in range(0, edge.shape[1], step):
-        source, target = edge[:, low : low + step]
-        slot = torch.arange(low, low + source.numel(), device=edge.device)
-        draw = torch.arange(count, device=edge.device)
-        word = random.bits(random.stream(key, slot)[:, None], draw)
-        other = random.below(word, torch.full_like(word, split.num_nodes))
-        pairs = torch.stack([source[:, None].expand_as(other), other]).flatten(1)
-        rival = _score(score, pairs).view_as(other)
-        own = _score(score, torch.stack([source, target]))[:, None]
-        ahead = (rival > own).double().sum() + (rival == own).double().sum() / 2
-        total += float(ahead) + source.numel()
-    return total / edge.shape[1]
-
-
-def _check_split(score: Any, split: Any) -> None:
-    """Refuses what cannot score, and what is no split."""
-    if len(_check.functions("score", score)) == 0:
-        _check.mistyped("score", "must be a function of pairs", None)
-    _check.of_type("split", split, LinkSplit)
+def _roots(parent: Tensor) -> Tensor:
+    """Follows parents to their roots [n]; there are no cycles."""
+    while True:
+        above = parent[parent]
+        if torch.equal(above, parent):
+            return parent
+        parent = above
 
 
 def _undirected(edge_index: Any, num_nodes: int | None) -> tuple[Tensor, int]:

@@ -95,7 +95,7 @@ class RowOptimizer:
         self.dense.zero_grad()
 
     def _rule(self, step: int, lr: float) -> Rule:
-        """What step number `step`, from 1, does to a row."""
+        """Returns the update rule of step number `step`, from 1."""
         rate = lr
         if self.kind == "adam":
             first, second = (1 - beta**step for beta in BETAS)
@@ -121,7 +121,7 @@ class RowOptimizer:
 
 
 def collector_of(optimizer: RowOptimizer) -> Collector:
-    """What collects for an optimizer."""
+    """Returns a collector of gradients for an optimizer's tables."""
     return Collector(optimizer.tables)
 
 
@@ -137,5 +137,5 @@ def _by_table(owed: Sequence[Owed]) -> dict[int, tuple[Rows, float]]:
 
 
 def _precise(table: Tensor) -> torch.dtype:
-    """What averages are kept in."""
+    """Returns the dtype of running averages."""
     return torch.promote_types(table.dtype, torch.float32)

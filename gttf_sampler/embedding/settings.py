@@ -1,4 +1,4 @@
-"""What `fit` is given, and what it tells of an epoch."""
+"""Options of `fit`, their checks, and its record of an epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check, _files
 from gttf_sampler._backends.pairs import RULES
-from gttf_sampler.embedding.links import LinkSplit, Score
+from gttf_sampler.embedding.evaluation import Score
+from gttf_sampler.embedding.links import LinkSplit
 from gttf_sampler.random import Randomness
 
 Schedule = Callable[[float], float]  # the share of an lr, by the share of all steps
@@ -25,7 +26,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 class Epoch(NamedTuple):
-    """What is known of an epoch of `fit`.
+    """Record of an epoch of `fit`.
 
     Attributes:
         loss: the mean over its batches.
@@ -41,7 +42,7 @@ class Epoch(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What there is to train.
+    """A model and the functions that `fit` trains it with.
 
     Attributes:
         model: the module; all its parameters are trained that want a gradient.

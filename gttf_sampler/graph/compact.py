@@ -15,7 +15,7 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable, ScratchPool
 from gttf_sampler._compat import is_compiling
-from gttf_sampler.graph import build, exchange, names, storage, tables
+from gttf_sampler.graph import build, exchange, names, search, storage
 from gttf_sampler.graph import chunks as chunked
 from gttf_sampler.graph.edgelist import EdgeList
 
@@ -191,22 +191,7 @@ class CompactAdj:
         """
         _check.one_of("direction", direction, DIRECTIONS)
         weighted = _check.yes_or_no("weighted", weighted)
-        _check.scipy_matrix("matrix", matrix)
-        _check.scipy_rows("matrix", matrix)
-        sources, targets = matrix.shape
-        ready, num_cols = ("csr", targets) if direction == "out" else ("csc", sources)
-        if matrix.format == ready:
-            weight = matrix.data if weighted else None
-            rows = matrix.indptr, matrix.indices, num_cols
-            return cls.from_csr(*rows, edge_weight=weight, direction=direction)
-        entries = matrix.tocoo()
-        weight = entries.data if weighted else None
-        ends = torch.stack(
-            [_check.tensor("matrix", e) for e in (entries.row, entries.col)]
-        )
-        return cls.from_edge_index(
-            ends, (sources, targets), edge_weight=weight, direction=direction
-        )
+        return exchange.from_scipy(cls, matrix, direction, weighted)
 
     @classmethod
     def from_edges(cls, edges: EdgeList, *, direction: str = "in") -> CompactAdj:
@@ -293,7 +278,7 @@ class CompactAdj:
 
     @property
     def device(self) -> torch.device:
-        """Where the rows are, and where everything drawn from them will be."""
+        """The device of the rows, and of everything drawn from them."""
         return self.col.device
 
     @property
@@ -346,15 +331,7 @@ class CompactAdj:
         here, there = (x.reshape(-1).to(torch.int64) for x in (here, there))
         _check.within("node", here, self.num_rows)
         _check.within("neighbor", there, self.num_cols)
-        order, ordered = tables.sorted_order(self), tables.sorted_col(self)
-        start, count = self.row_range(here)
-        low, high = (
-            ops.upper_bound(ordered, start, start + count, bound, self.max_degree)
-            for bound in (there - 1, there)
-        )
-        found = high - low
-        which, edge = ops.expand(low, found, int(found.sum()))
-        return which, edge if order is None else ops.take_or_none(order, edge)
+        return search.edges_between(self, here, there)
 
     def original_edge(self, edge: Tensor) -> Tensor:
         """Positions in the caller's edges, from positions in `col`; -1 stays -1."""
@@ -404,13 +381,7 @@ class CompactAdj:
         Without a copy of the rows: CSR if they are those of "out", else CSC. Parallel
         edges are entries of their own.
         """
-        sparse = _check.library("scipy.sparse", "to_scipy")
-        weight = self.edge_weight
-        values = torch.ones(self.num_edges) if weight is None else weight
-        rows = tuple(x.cpu().numpy() for x in (values, self.col, self.rowptr))
-        if self.direction == "out":
-            return sparse.csr_array(rows, shape=(self.num_rows, self.num_cols))
-        return sparse.csc_array(rows, shape=(self.num_cols, self.num_rows))
+        return exchange.to_scipy(self)
 
     def to_pandas(self, source: str = "source", target: str = "target") -> Any:
         """A pandas frame with an edge per row, and what weights and times there are."""
@@ -571,7 +542,7 @@ class CompactAdj:
         return f"CompactAdj({', '.join(parts)})"
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` returned the first time this graph was asked for `name`."""
+        """Returns the cached result of `make`, called once per graph and `name`."""
         if name not in self._cache:
             self._cache.setdefault(name, make())  # of two threads, the first one's
         found: T = self._cache[name]

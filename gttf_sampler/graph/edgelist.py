@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -16,7 +17,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler.graph import cells
 from gttf_sampler.graph.cells import Array
-from gttf_sampler.graph.headings import Layout, TableOptions, layout_of
+from gttf_sampler.graph.headings import TableOptions, layout_of
 
 BLOCK = 512  # rows at a time: Python looks for garbage among more of them
 Parser = Callable[[Sequence[str]], Array]
@@ -82,7 +83,7 @@ def read_text(file: Path, options: TableOptions, values: bool = True) -> EdgeLis
     """Reads the edges of a text file; without weights and times if not `values`."""
     if not file.is_file():
         _check.fail("path", "must be a file with edges", str(file))
-    table = TextTable(file, layout_of(file, options), options.dates, values)
+    table = TextTable(file, options, values=values)
     try:
         ends, read = table.read(cells.integers)
         node_id, number = np.unique(ends, return_inverse=True)
@@ -99,18 +100,33 @@ def read_text(file: Path, options: TableOptions, values: bool = True) -> EdgeLis
 
 
 class TextTable:
-    """A text file whose columns are parsed some rows at a time."""
+    """A text file whose columns are parsed some rows at a time.
+
+    Args:
+        file: the file.
+        options: how it is read.
+        values: False to leave weights and times.
+        guess: False to leave a third column that nothing names.
+    """
 
     def __init__(
-        self, file: Path, layout: Layout, dates: str | None, values: bool = True
+        self,
+        file: Path,
+        options: TableOptions,
+        *,
+        values: bool = True,
+        guess: bool = True,
     ) -> None:
-        self.file, self.layout = file, layout
-        places = layout.columns.places
+        self.file, self.layout = file, layout_of(file, options)
+        if not guess:
+            columns = self.layout.columns.without_guess()
+            self.layout = self.layout._replace(columns=columns)
+        places = self.layout.columns.places
         roles = ("weight", "time") if values else ()
         self.wanted = {role: places[role] for role in roles if role in places}
         self.parsers: dict[str, Parser] = {"weight": cells.numbers}
-        if dates is not None:
-            self.parsers["time"] = lambda column: cells.dates(column, dates)
+        if options.dates is not None:
+            self.parsers["time"] = partial(cells.dates, form=options.dates)
 
     def blocks(self, parse: Parser) -> Iterator[tuple[list[Array], dict[str, Array]]]:
         """Yields sources and targets as `parse` reads them, and values beside them."""

@@ -1,4 +1,4 @@
-"""Converts graphs from and to other libraries: tables, networkx and igraph.
+"""Converts graphs from and to other libraries: tables, scipy, networkx, igraph.
 
 Nothing is imported to read them: every library's columns have `to_numpy`. networkx is
 read edge by edge; its `to_scipy_sparse_array` would add up parallel edges, sort rows
@@ -132,6 +132,36 @@ def values_of(adj: CompactAdj) -> dict[str, Array]:
         for name, values in found.items()
         if values is not None
     }
+
+
+def from_scipy(
+    cls: type[CompactAdj], matrix: Any, direction: str, weighted: bool
+) -> CompactAdj:
+    """Makes a graph of a sparse matrix; no copy if it has the rows asked for."""
+    _check.scipy_matrix("matrix", matrix)
+    _check.scipy_rows("matrix", matrix)
+    sources, targets = matrix.shape
+    ready, num_cols = ("csr", targets) if direction == "out" else ("csc", sources)
+    if matrix.format == ready:
+        weight = matrix.data if weighted else None
+        rows = matrix.indptr, matrix.indices, num_cols
+        return cls.from_csr(*rows, edge_weight=weight, direction=direction)
+    entries = matrix.tocoo()
+    weight = entries.data if weighted else None
+    ends = torch.stack([_check.tensor("matrix", e) for e in (entries.row, entries.col)])
+    size = sources, targets
+    return cls.from_edge_index(ends, size, edge_weight=weight, direction=direction)
+
+
+def to_scipy(adj: CompactAdj) -> Any:
+    """Makes a scipy array of the rows, without a copy: CSR of "out", else CSC."""
+    sparse = _check.library("scipy.sparse", "to_scipy")
+    weight = adj.edge_weight
+    values = torch.ones(adj.num_edges) if weight is None else weight
+    rows = tuple(x.cpu().numpy() for x in (values, adj.col, adj.rowptr))
+    if adj.direction == "out":
+        return sparse.csr_array(rows, shape=(adj.num_rows, adj.num_cols))
+    return sparse.csc_array(rows, shape=(adj.num_cols, adj.num_rows))
 
 
 def edges_of_networkx(graph: Any, weight: str | None, time: str | None) -> EdgeList:

@@ -77,8 +77,9 @@ class Columns(NamedTuple):
 
     def named(self, names: Sequence[str]) -> dict[str, str]:
         """Returns the name of the column of each role."""
+        known = {at: name.strip() for at, name in enumerate(names)}
         return {
-            role: names[at].strip() or f"column {at + 1}"
+            role: known.get(at) or f"column {at + 1}"
             for role, at in self.places.items()
         }
 

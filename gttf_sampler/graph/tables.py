@@ -1,4 +1,4 @@
-"""What a graph is asked for again and again while it is walked: made once, kept."""
+"""Tables derived from a graph for sampling, made once and cached with it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def weight_table(adj: CompactAdj) -> Tensor:
 
 
 def has_gaps(adj: CompactAdj) -> bool:
-    """Whether some edges have weight zero."""
+    """True if some edges have weight zero."""
     adj, weight = _here(adj), edge_weight(adj)
     return bool(adj.cached("has_gaps", lambda: bool((weight <= 0).any())))
 
@@ -51,7 +51,7 @@ def sorted_col(adj: CompactAdj) -> Tensor:
 
 
 def sorted_order(adj: CompactAdj) -> Tensor | None:
-    """Where in `adj.col` the entries of `sorted_col` stand; None if it is the same."""
+    """Positions in `adj.col` of the entries of `sorted_col`; None if the same."""
 
     def sort() -> Tensor | None:
         order = _ascending(adj)
@@ -121,7 +121,7 @@ def sorted_time(adj: CompactAdj) -> Tensor:
 
 
 def ascends_in_time(adj: CompactAdj) -> bool:
-    """Whether the times of the edges ascend within every row."""
+    """True if the times of the edges ascend within every row."""
     time = adj.edge_time
 
     def ascends() -> bool:

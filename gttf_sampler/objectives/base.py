@@ -1,4 +1,4 @@
-"""What losses on a walk forest share: groups of trees, and vectors looked up."""
+"""Base class of losses on a walk forest; groups of trees, and vector lookup."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,6 +12,7 @@ from gttf_sampler.forest import ForestAcc, WalkForest
 from gttf_sampler.random import NEGATIVE, Key, new_key
 
 Lookup = Callable[[Tensor], Tensor]
+SCHEMES = ("unbiased", "paper")
 GROUP = 1 << 16  # vectors that are looked up at a time
 
 

@@ -15,7 +15,7 @@ _current: ContextVar[Collector | None] = ContextVar("gttf_collector", default=No
 
 
 class Owed(NamedTuple):
-    """What one pass over pairs has found for a table.
+    """Gradients of some rows of a table, found by one pass over pairs.
 
     Attributes:
         table: its number.
@@ -43,7 +43,7 @@ class Collector:
         self.scored = 0
 
     def number(self, table: Tensor) -> int | None:
-        """Which of its tables this is; None if it is another one."""
+        """Returns the number of a table; None if it is not collected."""
         same = (number for number, own in enumerate(self.tables) if own is table)
         return next(same, None)
 

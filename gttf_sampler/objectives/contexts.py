@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gttf_sampler import _check
 from gttf_sampler._backends.pairs import Pairs, of_walks, of_windows
 from gttf_sampler._backends.terms import LIKE_EPS, UNLIKE_EPS, terms
-from gttf_sampler.objectives.scores import pair_loss, table_of
+from gttf_sampler.objectives.scores import Table, pair_loss, table_of
 
 
 def node2vec_loss(
@@ -24,7 +24,7 @@ def node2vec_loss(
         return None
     pairs = of_windows(windows, per_walk)
     nodes = pairs.nodes
-    if not 0 <= int(nodes.min()) <= int(nodes.max()) < len(found[0]):
+    if not 0 <= int(nodes.min()) <= int(nodes.max()) < len(found.matrix):
         return None  # torch says what is wrong
     sizes = [part.shape[0] * (part.shape[1] - 1) for part in windows]
     return _contrast(found, pairs, sizes, eps)
@@ -45,13 +45,11 @@ def walk_loss(
     return _contrast(found, of_walks(walks, context), sizes, eps)
 
 
-def _contrast(
-    found: tuple[Tensor, bool], pairs: Pairs, sizes: Sequence[int], eps: float
-) -> Tensor:
+def _contrast(table: Table, pairs: Pairs, sizes: Sequence[int], eps: float) -> Tensor:
     """The mean over positive pairs, and over negative ones; half of the blocks each."""
     each = len(pairs.blocks) // 2
     kinds = [LIKE_EPS] * each + [UNLIKE_EPS] * each
     described = terms(pairs, kinds, ["block"] * 2 * each, eps=eps)
-    kind = torch.promote_types(found[0].dtype, torch.float32)
+    kind = torch.promote_types(table.matrix.dtype, torch.float32)
     weight = torch.tensor([1 / size for size in sizes], dtype=kind)
-    return pair_loss(found, found, pairs, described, weight)
+    return pair_loss(table, table, pairs, described, weight)

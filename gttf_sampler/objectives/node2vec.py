@@ -1,13 +1,20 @@
 """Node2VecAcc: the loss of DeepWalk, in which node2vec's p and q can be trained."""
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends import ops
 from gttf_sampler.forest import WalkForest
-from gttf_sampler.objectives.base import LossAcc, complete
+from gttf_sampler.graph import tables
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.objectives.base import SCHEMES, LossAcc, complete
 from gttf_sampler.objectives.deepwalk import DeepWalkAcc
-from gttf_sampler.objectives.second_order import SCHEMES, step_ratios
+
+ENTRIES = 1 << 22  # neighbours that are looked at together
+BACK, NEAR, AWAY = 0, 1, 2
 
 
 class Node2VecAcc(LossAcc):
@@ -30,14 +37,10 @@ class Node2VecAcc(LossAcc):
         q: in-out parameter, alike.
         num_negatives: per seed ("partition"), or per node left ("logistic").
         negative_power: negatives are drawn ∝ degree ^ negative_power.
-        contrast: "partition" or "logistic".
-        share_negatives: as in `DeepWalkAcc`, like the next three.
-        right: R; None is one Z for all.
-        symmetric: of two vectors of a node.
-        negative_weight: what terms of negatives are multiplied by.
         weighted: node2vec with edge weights, on walks with `bias=EdgeWeightBias()`.
         scheme: "unbiased", or "paper".
-        generator: draws the negatives; None is torch's default generator.
+        options: keyword arguments of `DeepWalkAcc`: contrast, share_negatives, right,
+            symmetric, negative_weight, generator.
     """
 
     def __init__(
@@ -49,26 +52,12 @@ class Node2VecAcc(LossAcc):
         num_negatives: int = 5,
         negative_power: float = 0.75,
         *,
-        contrast: str = "partition",
-        share_negatives: bool = False,
-        right: object = None,
-        symmetric: bool = False,
-        negative_weight: float = 1.0,
         weighted: bool = False,
         scheme: str = "unbiased",
-        generator: torch.Generator | None = None,
+        **options: Any,
     ) -> None:
         self.deepwalk = DeepWalkAcc(
-            embedding,
-            window,
-            num_negatives,
-            negative_power,
-            contrast=contrast,
-            share_negatives=share_negatives,
-            right=right,
-            symmetric=symmetric,
-            negative_weight=negative_weight,
-            generator=generator,
+            embedding, window, num_negatives, negative_power, **options
         )
         self.p, self.q = _check.scale("p", p), _check.scale("q", q)
         self.weighted = _check.yes_or_no("weighted", weighted)
@@ -87,3 +76,108 @@ class Node2VecAcc(LossAcc):
             product = product.repeat_interleave(forest.fanouts[k - 1], dim=1) * ratio
             weight[k] = weight[k] * product
         return weight
+
+
+class Step(NamedTuple):
+    """Kinds of the steps that walkers [b, width] took, and might have taken.
+
+    Attributes:
+        kind: [b, width], whether they went back, near the last node, or away.
+        mass: [b, width, 3], the share of each kind among the neighbours they had.
+
+    Where there was no step to take, both say that all is near: a ratio of 1.
+    """
+
+    kind: Tensor
+    mass: Tensor
+
+
+def step_ratios(
+    forest: WalkForest,
+    p: float | Tensor,
+    q: float | Tensor,
+    weighted: bool,
+    scheme: str,
+) -> list[Tensor]:
+    """Per depth 1 … h the ratio [b, width] of each walker's last step.
+
+    α / Σ_y π_y α_y, where π is what the walk was drawn from; α alone in the "paper"
+    scheme. 1 for the first step, which has nothing behind it, and where walkers stay.
+    """
+    dtype = torch.promote_types(_dtype(p), _dtype(q))
+    one = torch.ones((), dtype=dtype, device=forest.adj.device)
+    alpha = torch.stack([one / p, one, one / q])
+    ratios = [one.expand(forest.nodes[1].shape)] if forest.depth else []
+    for depth in range(2, forest.depth + 1):
+        step = _step(forest, depth, weighted)
+        ratio = alpha[step.kind]
+        if scheme == "unbiased":
+            ratio = ratio / (step.mass.to(dtype) @ alpha)
+        ratios.append(ratio)
+    return ratios
+
+
+def _dtype(value: float | Tensor) -> torch.dtype:
+    """The precision to work in."""
+    return value.dtype if isinstance(value, Tensor) else torch.float32
+
+
+@torch.no_grad()
+def _step(forest: WalkForest, depth: int, weighted: bool) -> Step:
+    """The last step of the walkers at one depth, which is 2 or more."""
+    adj, fanout = forest.adj, forest.fanouts[depth - 1]
+    shape = forest.nodes[depth].shape
+    spread = shape[1] // forest.nodes[depth - 2].shape[1]
+    last = forest.nodes[depth - 2].repeat_interleave(spread, dim=1)
+    way_in = forest.edges[depth - 1]  # the edge by which they came
+    chose = (way_in.repeat_interleave(fanout, dim=1) >= 0) & (forest.edges[depth] >= 0)
+    kind = torch.full_like(last, NEAR)
+    mass = torch.zeros(*shape, 3, dtype=torch.float64, device=adj.device)
+    mass[:, :, NEAR] = 1.0
+    if adj.num_edges == 0 or way_in.numel() == 0:
+        return Step(kind, mass)
+    node = forest.nodes[depth].clamp(min=0).view(-1)
+    found = _kinds(adj, last.reshape(-1).clamp(min=0), node).view(shape)
+    edge, where = way_in.clamp(min=0).view(-1).unique(return_inverse=True)
+    shares = _masses(adj, edge, weighted).index_select(0, where)
+    shares = shares.repeat_interleave(fanout, dim=0).view(mass.shape)
+    return Step(found.where(chose, kind), shares.where(chose[:, :, None], mass))
+
+
+def _kinds(adj: CompactAdj, last: Tensor, node: Tensor) -> Tensor:
+    """Classifies `node` [e] as the last node, its neighbour, or neither."""
+    table = tables.sorted_col(adj)
+    adjacent = ops.has_edge(adj.rowptr, table, node, last, adj.max_degree)
+    kind = torch.full_like(node, AWAY).masked_fill_(adjacent, NEAR)
+    return kind.masked_fill_(node == last, BACK)
+
+
+def _masses(adj: CompactAdj, edge: Tensor, weighted: bool) -> Tensor:
+    """The share of each kind among those whom a walker meets beyond an edge [e, 3].
+
+    All neighbours are looked at, O(δ log δ) per edge, some edges at a time.
+    """
+    last = torch.searchsorted(adj.rowptr, edge, right=True) - 1
+    here = ops.take(adj.col, edge).to(torch.int64)
+    start, count = adj.row_range(here)
+    group = (count.cumsum(0) - 1).div(ENTRIES, rounding_mode="floor")
+    sizes = group.unique_consecutive(return_counts=True)[1].tolist()
+    groups = zip(*(part.split(sizes) for part in (last, start, count)), strict=True)
+    return torch.cat(
+        [_mass(adj, behind, low, size, weighted) for behind, low, size in groups]
+    )
+
+
+def _mass(
+    adj: CompactAdj, last: Tensor, start: Tensor, count: Tensor, weighted: bool
+) -> Tensor:
+    """The shares [e, 3] of `_masses` for one group of edges."""
+    owner, entry = ops.expand(start, count, int(count.sum()))
+    neighbor = ops.take(adj.col, entry).to(torch.int64)
+    kind = _kinds(adj, last.index_select(0, owner), neighbor)
+    weight = torch.ones(entry.numel(), dtype=torch.float64, device=adj.device)
+    if weighted:
+        weight = ops.take(tables.edge_weight(adj), entry).to(torch.float64)
+    mass = weight.new_zeros(last.numel() * 3)
+    mass = mass.index_add_(0, owner * 3 + kind, weight).view(-1, 3)
+    return mass / mass.sum(1, keepdim=True).clamp(min=torch.finfo(mass.dtype).tiny)

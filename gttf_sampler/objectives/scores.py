@@ -7,7 +7,7 @@ vectors up, which is the reference.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +30,20 @@ HOOKS = (
 )
 
 
-def table_of(owner: object) -> tuple[Tensor, bool] | None:
-    """The matrix [n, d] that vectors are rows of, and whether its gradient is sparse.
+class Table(NamedTuple):
+    """A matrix of vectors that kernels can read.
+
+    Attributes:
+        matrix: [n, d], the vectors.
+        sparse: whether its gradient is.
+    """
+
+    matrix: Tensor
+    sparse: bool
+
+
+def table_of(owner: object) -> Table | None:
+    """Returns the matrix whose rows are an embedding's vectors, if kernels can read it.
 
     None if vectors have to be asked for: by a function, of another device, of a module
     that does more than to look up.
@@ -50,19 +62,19 @@ def table_of(owner: object) -> tuple[Tensor, bool] | None:
         return None
     collects = collector()
     if collects is not None and collects.number(table) is not None:
-        return table, sparse
+        return Table(table, sparse)
     if not hasattr(fast_backend(table.device), "pair_pass"):
         return None
     known = table.dtype in (torch.float32, torch.float64) and table.dim() == 2
     if not known or not table.is_contiguous() or table.is_neg() or table.is_conj():
         return None
-    return table, sparse
+    return Table(table, sparse)
 
 
 def fused(*embeddings: Vectors) -> bool:
-    """Whether kernels can read the vectors, all of one kind."""
+    """True if kernels can read the vectors: matrices of one dtype and width."""
     tables = [table_of(embedding.owner) for embedding in embeddings]
-    found = [table[0] for table in tables if table is not None]
+    found = [table.matrix for table in tables if table is not None]
     alike = {(table.dtype, table.shape[1]) for table in found}
     return len(found) == len(tables) and len(alike) == 1
 
@@ -95,12 +107,12 @@ def level_scores(
     return [part.reshape(level.shape) for part, level in parts]
 
 
-def _known(embedding: Vectors, pairs: Pairs, side: int) -> tuple[Tensor, bool]:
+def _known(embedding: Vectors, pairs: Pairs, side: int) -> Table:
     """The table of fused vectors, which must have a row for every node it is for."""
     found = table_of(embedding.owner)
     if found is None:
         _check.fail(embedding.name, "must be a matrix in memory", "a function")
-    rows = found[0].shape[0]
+    rows = found.matrix.shape[0]
     if pairs.nodes.numel() and int(pairs.nodes.max()) >= rows:
         ends = [pairs.ends(block)[side].amax() for block in range(len(pairs.blocks))]
         most = int(max(ends, default=0))
@@ -111,28 +123,23 @@ def _known(embedding: Vectors, pairs: Pairs, side: int) -> tuple[Tensor, bool]:
 
 
 def pair_loss(
-    first: tuple[Tensor, bool],
-    second: tuple[Tensor, bool],
-    pairs: Pairs,
-    terms: Terms,
-    weight: Tensor,
+    left: Table, right: Table, pairs: Pairs, terms: Terms, weight: Tensor
 ) -> Tensor:
     """The loss [] of pairs by two tables, whose gradients may be sparse."""
-    (left, sparse), (right, also) = first, second
-    other = None if right is left else right
+    other = None if right.matrix is left.matrix else right.matrix
     learns = torch.is_grad_enabled()  # which nobody can ask inside
-    how = (sparse, also), pairs, terms, learns
-    found: Tensor = _PairLoss.apply(left, other, weight, *how)  # type: ignore[no-untyped-call]
+    found: Tensor = _PairLoss.apply(  # type: ignore[no-untyped-call]
+        left.matrix, other, weight, (left.sparse, right.sparse), pairs, terms, learns
+    )
     return found
 
 
-def score_pairs(
-    first: tuple[Tensor, bool], second: tuple[Tensor, bool], pairs: Pairs
-) -> Tensor:
+def score_pairs(left: Table, right: Table, pairs: Pairs) -> Tensor:
     """The scores [scores] of pairs by two tables, whose gradients may be sparse."""
-    (left, sparse), (right, also) = first, second
-    other = None if right is left else right
-    found: Tensor = _PairScores.apply(left, other, (sparse, also), pairs)  # type: ignore[no-untyped-call]
+    other = None if right.matrix is left.matrix else right.matrix
+    found: Tensor = _PairScores.apply(  # type: ignore[no-untyped-call]
+        left.matrix, other, (left.sparse, right.sparse), pairs
+    )
     return found
 
 
@@ -244,7 +251,7 @@ def _gradients(
 def _numbers(
     collects: Collector, left: Tensor, right: Tensor | None
 ) -> tuple[int, int]:
-    """Which tables of a collector these are."""
+    """Returns the numbers of two tables in a collector."""
     first = collects.number(left)
     second = first if right is None else collects.number(right)
     if first is None or second is None:

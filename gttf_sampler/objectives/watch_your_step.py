@@ -12,6 +12,7 @@ from gttf_sampler._backends.terms import LIKE, UNLIKE
 from gttf_sampler._backends.terms import terms as terms_of
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
+    SCHEMES,
     LossAcc,
     Vectors,
     complete,
@@ -22,7 +23,6 @@ from gttf_sampler.objectives.base import (
 )
 from gttf_sampler.objectives.negative import NegativeSampler
 from gttf_sampler.objectives.scores import SCORES, fused, level_scores, loss_of
-from gttf_sampler.objectives.second_order import SCHEMES
 
 
 class WYSAcc(LossAcc):

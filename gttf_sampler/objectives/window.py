@@ -21,13 +21,13 @@ def pairs_within(window: int, depth: int) -> list[tuple[int, int]]:
 def counts(
     weight: Sequence[Tensor], pairs: Sequence[tuple[int, int]], window: int
 ) -> Tensor:
-    """What all pairs count, those of (i, j) after each other, by their walkers at j."""
+    """Weights of all pairs, those of (i, j) after each other, by their walkers at j."""
     parts = [weight[j] * ((window - j + i + 1) / window) for i, j in pairs]
     return torch.cat([weight[0].new_zeros(0), *(part.view(-1) for part in parts)])
 
 
 def path_counts(weight: Sequence[Tensor], window: int) -> Tensor:
-    """What all pairs of plain walks count, those that have left a depth together."""
+    """Weights of all pairs of plain walks, grouped by the depth that they leave."""
     every, depth = torch.cat(list(weight), dim=1), len(weight) - 1
     share = _shares(every, window, depth)
     parts = [every[:, i + 1 : i + 1 + window] for i in range(depth)]
@@ -36,7 +36,7 @@ def path_counts(weight: Sequence[Tensor], window: int) -> Tensor:
 
 
 def masses(weight: Sequence[Tensor], window: int) -> Tensor:
-    """What the pairs that have left each walker count, depth by depth but the last."""
+    """Sums of the weights of pairs that leave each walker, depth by depth."""
     found: list[Tensor] = []
     sums: list[Tensor] = []
     shares = _shares(weight[-1], window, len(weight) - 1)  # p and q may be wider
@@ -51,7 +51,7 @@ def masses(weight: Sequence[Tensor], window: int) -> Tensor:
 
 
 def _shares(like: Tensor, window: int, depth: int) -> Tensor:
-    """What pairs count by their distance; made where they are, so nothing is copied."""
+    """Weights of pairs by distance, made on their device so that nothing is copied."""
     first = torch.arange(
         *(window, window - min(window, depth), -1), dtype=like.dtype, device=like.device
     )

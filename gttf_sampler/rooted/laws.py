@@ -4,8 +4,7 @@ from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
 from gttf_sampler._backends.record import UNIFORM, Law
-from gttf_sampler.bias.exclude import ExcludeBias
-from gttf_sampler.bias.simple import EdgeWeightBias
+from gttf_sampler.bias.simple import EdgeWeightBias, ExcludeBias
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.tables import sorted_time
 

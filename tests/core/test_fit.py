@@ -20,7 +20,7 @@ from gttf_sampler._backends.terms import Rows
 from gttf_sampler._backends.torch import pairs as torch_pairs
 from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep, split_links
 from gttf_sampler.embedding import fit as fitting
-from gttf_sampler.embedding.order import in_blocks, near_order
+from gttf_sampler.embedding.loader import in_blocks, near_order
 from gttf_sampler.random import FIT, fold, new_key
 from strategies import BACKENDS
 

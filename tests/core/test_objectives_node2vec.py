@@ -12,7 +12,7 @@ from gttf_sampler import (
     Node2VecBias,
     traverse,
 )
-from gttf_sampler.objectives import NegativeSampler, second_order
+from gttf_sampler.objectives import NegativeSampler, node2vec
 
 # Directed: a dead end (3), a self-loop (2), a multi-edge (1 → 2), a source only (4).
 DIRECTED = [[1, 2], [0, 2, 2, 3], [0, 1, 2], [], [3, 0]]
@@ -180,7 +180,7 @@ def test_neighbours_are_counted_in_groups(monkeypatch):
     forest = traverse(graph(DIRECTED), torch.arange(N).repeat(9), [2, 2, 2])
     acc = make(embeddings(), 0.4, 3.0)
     whole = acc.weights(forest)
-    monkeypatch.setattr(second_order, "ENTRIES", 3)
+    monkeypatch.setattr(node2vec, "ENTRIES", 3)
     for one, other in zip(acc.weights(forest), whole, strict=True):
         assert torch.equal(one, other)
 

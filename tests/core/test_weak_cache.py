@@ -5,8 +5,8 @@ import gc
 import pytest
 import torch
 
-from gttf_sampler.graph import kept
-from gttf_sampler.graph.kept import kept_of
+from gttf_sampler.graph import weak_cache
+from gttf_sampler.graph.weak_cache import kept_of
 
 
 class Owner:
@@ -52,9 +52,9 @@ def test_kept_is_made_anew_where_nobody_counts():
 
 def test_kept_is_forgotten_with_its_owner():
     gc.collect()
-    before, owner = len(kept._kept), Owner()
+    before, owner = len(weak_cache._kept), Owner()
     kept_of(owner).get("x", list)
-    assert len(kept._kept) == before + 1
+    assert len(weak_cache._kept) == before + 1
     del owner
     gc.collect()
-    assert len(kept._kept) == before
+    assert len(weak_cache._kept) == before

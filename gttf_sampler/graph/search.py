@@ -1,13 +1,35 @@
-"""All edges between nodes that were sampled, whether or not they were sampled, too."""
+"""Finds edges in rows: those between pairs of nodes, and those inside a set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import relabel
-from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph import tables
+
+if TYPE_CHECKING:
+    from gttf_sampler.graph.compact import CompactAdj
 
 Nodes = tuple[Tensor, Tensor | None]  # ids [n], and the tree of each; None if shared
+
+
+def edges_between(
+    adj: CompactAdj, node: Tensor, neighbor: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Finds all entries of row node[i] that lead to neighbor[i]; see `CompactAdj`."""
+    order, ordered = tables.sorted_order(adj), tables.sorted_col(adj)
+    start, count = adj.row_range(node)
+    low, high = (
+        ops.upper_bound(ordered, start, start + count, bound, adj.max_degree)
+        for bound in (neighbor - 1, neighbor)
+    )
+    found = high - low
+    which, edge = ops.expand(low, found, int(found.sum()))
+    return which, edge if order is None else ops.take_or_none(order, edge)
 
 
 def edges_inside(

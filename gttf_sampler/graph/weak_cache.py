@@ -1,4 +1,4 @@
-"""What was made of an object of a host, found again as long as the object lives."""
+"""Caches results on objects of a host, as long as the objects live."""
 
 import weakref
 from collections.abc import Callable, Hashable
@@ -12,7 +12,7 @@ MOST = 128  # results of one object
 
 
 class Kept:
-    """Results by name, each with the tensors that it was made of.
+    """Cache of results by name, each with the tensors that it was made of.
 
     A result is found again for the same tensors, if torch has counted no change of them
     in place since. Where it does not count, as in inference mode, it is made anew.
@@ -22,7 +22,7 @@ class Kept:
         self._made: dict[Hashable, tuple[Any, tuple[Tensor, ...], list[Any]]] = {}
 
     def get(self, name: Hashable, make: Callable[[], T], *made_of: Tensor) -> T:
-        """What `make` returned for these tensors; it is called if they are others."""
+        """Returns the result for these tensors; calls `make` if they are others."""
         changes = [None if x.is_inference() else x._version for x in made_of]
         if name in self._made:
             found: T = self._made[name][0]
@@ -46,7 +46,7 @@ def _forget(place: int, _: Any, kept: dict[int, Any] = _kept) -> None:
 
 
 def kept_of(owner: Any) -> Kept:
-    """What was made of `owner`, which is forgotten together with it."""
+    """Returns the cache of `owner`, which is forgotten together with it."""
     place = id(owner)
     if place not in _kept:  # forgotten with its owner, before the id is used again
         _kept[place] = weakref.ref(owner, partial(_forget, place)), Kept()

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from gttf_pyg._check import NOT_UNIFORM, first_used
+from gttf_pyg._compat import row_type
 from gttf_pyg._full_graph import FullGraph
 from gttf_pyg._rows import ONLY
 from gttf_pyg._sampled import CORRECTED, Sample, SampledEdgeIndex
@@ -95,7 +96,7 @@ class Annotator:
 
     def _full_graph(self, kind: Any, backward: bool) -> FullGraph:
         """The relation of the graph that edges of this type come from."""
-        named = kind[::-1] if backward and kind != ONLY else kind
+        named = row_type(kind, backward)
         adj = self.sampler.adjs[named]
         columns: dict[str, Tensor] = {}
         if isinstance(self.data, Data | HeteroData):

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
 from torch_geometric.sampler.base import NumNeighbors
 
-from gttf_pyg._check import first_used, ids
-from gttf_pyg._compat import reverse_edge_type
+from gttf_pyg._check import first_used, ids, known_types
+from gttf_pyg._compat import row_type
 from gttf_pyg._rows import ONLY, EdgeType
 from gttf_sampler import (
     CompactAdj,
@@ -63,13 +63,10 @@ def fanouts_of(
         _check_fanouts(fanouts)
     if edge_types is None:
         return {ONLY: list(values)}
-    for kind in values if isinstance(values, dict) else ():
-        if (name := kind.to_tuple()) not in edge_types:
-            rule = f"must use the edge types of the data, {edge_types}"
-            fail("num_neighbors", rule, repr(name))
-    named = reverse_edge_type if backward else (lambda kind: kind)
+    if isinstance(values, dict):
+        known_types("num_neighbors", [kind.to_tuple() for kind in values], edge_types)
     values = num_neighbors.get_values(edge_types)
-    return {named(kind): list(value) for kind, value in values.items()}
+    return {row_type(kind, backward): list(value) for kind, value in values.items()}
 
 
 def shares_of(
@@ -109,38 +106,28 @@ def _check_fanouts(fanouts: Any) -> None:
 
 def checked_bias(bias: Any, sampler: GTTFSampler) -> Any:
     """`bias`, which must be callable, or be so for some edge types."""
-    parts = {None: bias}
-    if isinstance(bias, Mapping) and not sampler.is_hetero:
-        raise TypeError("'bias' must be callable in homogeneous data (got a dict)")
-    if isinstance(bias, Mapping):
-        parts = dict(bias)
-        for kind in parts:
-            if kind not in sampler.edge_types:
-                raise ValueError(
-                    f"'bias' must use the edge types of the data, {sampler.edge_types} "
-                    f"(got {kind!r})"
-                )
-    for part in parts.values():
+    typed = isinstance(bias, Mapping)
+    if typed and not sampler.is_hetero:
+        mistyped("bias", "must be callable in homogeneous data", "a dict")
+    if typed:
+        known_types("bias", bias, sampler.edge_types)
+    for part in bias.values() if typed else [bias]:
         if part is not None and (not callable(part) or isinstance(part, type)):
-            raise TypeError(f"'bias' must be callable (got {shown(part)})")
+            mistyped("bias", "must be callable", shown(part))
     return bias
 
 
 def check_together(sampler: GTTFSampler) -> None:
     """Refuses strategies and fractions of the degree beside what they exclude."""
     last = sampler.is_temporal and sampler.temporal_strategy == "last"
-    other = first_used(sampler, "weight_attr", "bias", "exclude_edges")
     if sampler.shares and (sampler.replace or last):
         named = "replace" if sampler.replace else "temporal_strategy"
-        raise ValueError(
-            f"'num_neighbors' must hold integers together with {named!r} (got "
-            f"{sampler.num_neighbors.values})"
-        )
+        rule = f"must hold integers together with {named!r}"
+        fail("num_neighbors", rule, sampler.num_neighbors.values)
+    other = first_used(sampler, "weight_attr", "bias", "exclude_edges")
     if last and other is not None:
-        raise ValueError(
-            f"'temporal_strategy' must be 'uniform' together with '{other}' "
-            "(got 'last')"
-        )
+        rule = f"must be 'uniform' together with '{other}'"
+        fail("temporal_strategy", rule, "'last'")
 
 
 def bias_of_options(
@@ -154,11 +141,8 @@ def bias_of_options(
     parts: list[Any] = []
     weighted = adj.edge_weight is not None
     if seed_time is not None and adj.edge_time is not None:
-        strategy, window = sampler.temporal_strategy, sampler.time_window
-        timed = TemporalBias(
-            seed_time, strategy=strategy, window=window, weighted=weighted
-        )
-        parts.append(timed)
+        how: Any = {"strategy": sampler.temporal_strategy, "weighted": weighted}
+        parts.append(TemporalBias(seed_time, window=sampler.time_window, **how))
     elif weighted:
         parts.append(EdgeWeightBias())
     if hidden is not None and hidden.numel():
@@ -186,11 +170,9 @@ def bias_of_batch(
     own = sampler.bias
     if isinstance(own, Mapping):
         backward = sampler.sample_direction == "backward"
-        own = own.get(reverse_edge_type(kind) if backward else kind)
-    if bias is None or own is None:
-        bias = own if bias is None else bias
-    else:
-        bias = bias * own
+        own = own.get(row_type(kind, backward))
+    if own is not None:
+        bias = own if bias is None else bias * own
     if kind not in sampler.shares:
         return bias
     return FractionBias(sampler.shares[kind], bias, disjoint=sampler.disjoint)
@@ -199,7 +181,7 @@ def bias_of_batch(
 def named_edges(
     named: Any, adjs: Mapping[EdgeType, CompactAdj], backward: bool
 ) -> dict[EdgeType, ExcludeBias]:
-    """Per relation, what hides the edges that were named for all batches.
+    """Per relation, the bias that hides the edges that were named for all batches.
 
     Args:
         named: ids or a mask of edges, or such per edge type; True names none.
@@ -211,42 +193,32 @@ def named_edges(
     typed = ONLY not in adjs
     if typed != isinstance(named, Mapping):
         rule = "map edge types to edges" if typed else "be edges, not one per edge type"
-        raise TypeError(f"'exclude_edges' must {rule} here (got {type(named)})")
+        mistyped("exclude_edges", f"must {rule} here", type(named))
     parts = named if typed else {ONLY: named}
-    found = {}
-    for kind, edges in parts.items():
-        known = [reverse_edge_type(k) if typed and backward else k for k in adjs]
-        if kind not in known:
-            raise ValueError(
-                f"'exclude_edges' must use the edge types of the data, {known} (got "
-                f"{kind!r})"
-            )
-        own = reverse_edge_type(kind) if typed and backward else kind
-        found[own] = ExcludeBias(_positions(edges, adjs[own]))
-    return found
+    known_types("exclude_edges", parts, [row_type(kind, backward) for kind in adjs])
+    rows = {row_type(kind, backward): edges for kind, edges in parts.items()}
+    return {
+        kind: ExcludeBias(_positions(edges, adjs[kind])) for kind, edges in rows.items()
+    }
 
 
 def _positions(edges: Any, adj: CompactAdj) -> Tensor:
     """Positions in `adj.col` of edges that are named by the caller's ids or a mask."""
     size = adj.num_edges
     if not isinstance(edges, Tensor | np.ndarray | list | tuple):
-        raise TypeError(f"'exclude_edges' must be ids or a mask (got {shown(edges)})")
+        mistyped("exclude_edges", "must be ids or a mask", shown(edges))
     edges = as_dense("exclude_edges", edges).to(adj.device)
     hidden = torch.zeros(size, dtype=torch.bool, device=adj.device)
     if edges.dtype == torch.bool and edges.shape == hidden.shape:
         hidden = edges
     elif edges.dtype in (torch.int32, torch.int64) and edges.dim() == 1:
         if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < size:
-            raise ValueError(
-                f"'exclude_edges' must hold ids of edges, in [0, {size}) (got "
-                f"{int(edges.min())} to {int(edges.max())})"
-            )
+            rule = f"must hold ids of edges, in [0, {size})"
+            fail("exclude_edges", rule, f"{int(edges.min())} to {int(edges.max())}")
         hidden[edges.to(torch.int64)] = True
     elif edges.numel():
-        raise ValueError(
-            f"'exclude_edges' must be integer ids [k] or a mask [{size}] of edges (got "
-            f"{str(edges.dtype)[6:]} {list(edges.shape)})"
-        )
+        rule = f"must be integer ids [k] or a mask [{size}] of edges"
+        fail("exclude_edges", rule, f"{str(edges.dtype)[6:]} {list(edges.shape)}")
     if adj.edge_id is not None:
         hidden = hidden[adj.edge_id.to(torch.int64)]
     return hidden.nonzero().view(-1)
@@ -266,13 +238,10 @@ def seed_edges(
     kind: Any = inputs.input_type
     if kind is None:
         return {ONLY: _both_ways(adjs[ONLY], src, dst)}
-    kind = reverse_edge_type(kind) if backward else tuple(kind)
+    kind = row_type(kind, backward)
     if kind[0] == kind[2]:
-        both = {kind: _both_ways(adjs[kind], src, dst)} if kind in adjs else {}
-        named = _named_reverse(kind, adjs)
-        if named is not None:
-            both[named] = _both_ways(adjs[named], src, dst)
-        return both
+        both = [kind, _named_reverse(kind, adjs)]
+        return {rel: _both_ways(adjs[rel], src, dst) for rel in both if rel in adjs}
     found = {}
     if kind in adjs:  # else pairs are asked about that the graph does not hold
         found[kind] = adjs[kind].edges_between(dst, src)[1]
@@ -290,10 +259,8 @@ def reverse_of(kind: EdgeType, edge_types: Collection[EdgeType]) -> EdgeType | N
         return named
     others = [other for other in edge_types if (other[2], other[0]) == (src, dst)]
     if len(others) > 1:
-        raise ValueError(
-            f"'exclude_edges' must know which relation holds the reverse of {kind} "
-            f"(got {others}); call it 'rev_{rel}'"
-        )
+        rule = f"must know which relation holds the reverse of {kind}"
+        fail("exclude_edges", rule, others, f"call it 'rev_{rel}'")
     return others[0] if others else None
 
 

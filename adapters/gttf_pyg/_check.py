@@ -37,6 +37,14 @@ def missing(argument: str, name: str, known: Iterable[str]) -> MissingError:
     )
 
 
+def known_types(name: str, kinds: Iterable[Any], edge_types: Iterable[Any]) -> None:
+    """Refuses keys of an argument that are no edge types of the data."""
+    known = list(edge_types)
+    for kind in kinds:
+        if kind not in known:
+            fail(name, f"must use the edge types of the data, {known}", repr(kind))
+
+
 def ids(name: str, value: Any) -> Tensor:
     """`value`, a tensor of integers [k], as int64.
 

@@ -21,10 +21,13 @@ BOTH_WAYS: Any = getattr(
 )
 
 
-def reverse_edge_type(kind: EdgeType) -> EdgeType:
-    """The edge type with its ends swapped; PyG has it from 2.7 on."""
+def row_type(kind: EdgeType, backward: bool = True) -> EdgeType:
+    """The edge type as walkers go: with its ends swapped where they go backward.
+
+    It is what names the rows of a relation; PyG has a function for it from 2.7 on.
+    """
     src, rel, dst = kind
-    return dst, rel, src
+    return (dst, rel, src) if backward else (src, rel, dst)
 
 
 def ordered_rows(

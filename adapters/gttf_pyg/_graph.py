@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_geometric.data import remote_backend_utils
 from torch_geometric.sampler.base import DataType
 
-from gttf_pyg._check import MissingError, as_pairs, as_reals, missing
-from gttf_pyg._compat import reverse_edge_type
+from gttf_pyg._check import MissingError, as_pairs, as_reals, known_types, missing
+from gttf_pyg._compat import row_type
 from gttf_pyg._partitioned import partitioned, rows_of_parts
 from gttf_pyg._rows import (
     ONLY,
@@ -83,7 +83,7 @@ def _from_heterogeneous(data: Any, options: Options) -> Graph:
         size = sizes[kind[0]], sizes[kind[2]]
         times = (node_time or {}).get(kind[0]), (edge_time or {}).get(kind)
         adj = rows_of(store, size, Columns(*times, weights.get(kind)), options)
-        adjs[reverse_edge_type(kind) if options.backward else kind] = adj
+        adjs[row_type(kind, options.backward)] = adj
     loose = without_relation(sizes, adjs)
     return Graph(adjs, sizes, node_types, edge_types, node_time, edge_time, loose)
 
@@ -116,10 +116,8 @@ def _weights(data: Any, name: Any) -> dict[Any, Tensor]:
             raise missing("weight_attr", name, sorted(known))
         found: dict[Any, Tensor] = data.collect(name)
         return found
+    known_types("weight_attr", name, data.edge_types)
     for kind, own in name.items():
-        if kind not in data.edge_types:
-            rule = f"must use the edge types of the data, {data.edge_types}"
-            fail("weight_attr", rule, repr(kind))
         if own is not None and own not in data[kind]:
             raise missing("weight_attr", own, sorted(data[kind]))
     return {kind: data[kind][own] for kind, own in name.items() if own is not None}
@@ -162,7 +160,7 @@ def from_stores(features: Any, graphs: Any, options: Options) -> Graph:
         columns = Columns(*own, weights.get(kind))
         arrays = rowptr[kind], col[kind]
         adj = _store_rows(*arrays, size, columns, options, perm.get(kind))
-        adjs[reverse_edge_type(kind) if options.backward else kind] = adj
+        adjs[row_type(kind, options.backward)] = adj
     loose = without_relation(sizes, adjs)
     return Graph(adjs, sizes, list(sizes), edge_types, node_time, edge_time, loose)
 
@@ -243,10 +241,8 @@ def _store_weights(
     every = {
         name: _columns(features, name) or {} for name in {*names.values()} - {None}
     }
+    known_types("weight_attr", names, edge_types)
     for kind, name in names.items():
-        if kind not in edge_types:
-            rule = f"must use the edge types of the data, {edge_types}"
-            fail("weight_attr", rule, repr(kind))
         if name is not None and kind not in every[name] and isinstance(named, Mapping):
             raise missing("weight_attr", name, _names(features))
     found = {

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from gttf_pyg._compat import reverse_edge_type
+from gttf_pyg._compat import row_type
 from gttf_pyg._rows import EdgeType
 from gttf_sampler import CompactAdj, HeteroSubgraph, Neighborhood, Subgraph
 
@@ -44,7 +44,7 @@ def from_subgraph(
             num_sampled_nodes=found.num_sampled_nodes,
             num_sampled_edges=counts,
         )
-    name = {kind: reverse_edge_type(kind) if backward else kind for kind in adjs}
+    name = {kind: row_type(kind, backward) for kind in adjs}
     edges = found.edge
     if not original:
         edges = {k: adj.original_edge(edges[k]).long() for k, adj in adjs.items()}

@@ -2,7 +2,7 @@
 
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -12,9 +12,9 @@ from torch_geometric.utils import scatter, softmax
 from gttf_pyg._compat import Shadows, edge_mask
 from gttf_pyg._full_graph import LOOPS, RECEIVED
 from gttf_pyg._operators import Drawn, chebyshev, gcn
-from gttf_pyg._sampled import SampledEdgeIndex
+from gttf_pyg._sampled import Sample, SampledEdgeIndex
 from gttf_pyg._table import REPLACED, Rule, leaves
-from gttf_sampler._check import shown
+from gttf_sampler._check import fail, shown
 from gttf_sampler.estimate import share
 
 
@@ -174,10 +174,7 @@ class WeightedPropagate(PatchedPropagate):
         found = each[receiver] / likely[: receiver.numel()].to(dtype)
         found = found[self.keep]
         if index.numel() < found.numel():
-            raise ValueError(
-                f"'weight_attr' must be None for {type(self.layer).__name__}, which "
-                f"takes its edges by type (got {sample.drawn_by!r}); draw uniformly"
-            )
+            refuse_weights(self.layer, sample, "its edges by type")
         return torch.cat([found, found.new_ones(index.numel() - found.numel())])
 
     def count(self, size: int, dtype: torch.dtype) -> Tensor:
@@ -321,10 +318,9 @@ def name_of(weight: Tensor | None, edges: SampledEdgeIndex) -> str | None:
                 named = name
                 break
         else:
-            raise ValueError(
-                "'edge_weight' must be an attribute of the loader's data, which knows "
-                f"it for all edges (got other weights; there are {sample.names})"
-            )
+            rule = "must be an attribute of the loader's data, which knows it for all"
+            got = f"other weights; there are {sample.names}"
+            fail("edge_weight", f"{rule} edges", got)
     check_drawn_by(edges, named)
     return named
 
@@ -333,17 +329,21 @@ def check_drawn_by(edges: SampledEdgeIndex, named: str | None = None) -> None:
     """Refuses draws by weights that keep some edges from being drawn at all."""
     sample = edges.sample
     if sample.drawn_by not in (None, named) and sample.takes_zero(sample.drawn_by):
-        raise ValueError(
-            f"'weight_attr' must name weights above zero, or the layer's own (got "
-            f"{sample.drawn_by!r}, which is zero for some edges); they are never drawn"
-        )
+        rule = "must name weights above zero, or the layer's own"
+        got = f"{sample.drawn_by!r}, which is zero for some edges"
+        fail("weight_attr", rule, got, "they are never drawn")
+
+
+def refuse_weights(layer: Any, sample: Sample, takes: str) -> NoReturn:
+    """Says that a layer needs edges that were drawn uniformly."""
+    rule = f"must be None for {type(layer).__name__}, which takes {takes}"
+    fail("weight_attr", rule, repr(sample.drawn_by), "draw uniformly")
 
 
 def _one_number(value: Any) -> Any:
     """A `lambda_max` for the one graph that batches come from."""
     if isinstance(value, Tensor) and value.numel() > 1:
-        got = shown(value)
-        raise ValueError(f"'lambda_max' must be one number, of one graph (got {got})")
+        fail("lambda_max", "must be one number, of one graph", shown(value))
     return value
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 
 from gttf_pyg._check import as_reals
-from gttf_pyg._compat import reverse_edge_type
+from gttf_pyg._compat import row_type
 from gttf_pyg._features import can_join
 from gttf_pyg._graph import from_data
 from gttf_pyg._keys import CPU, key_of, with_key
@@ -211,7 +211,7 @@ def source_nodes(
     ids = found[1] if isinstance(found, tuple) else found
     ids = ids.nonzero().view(-1) if ids.dtype == torch.bool else ids
     rows = from_data(data, Options(backward=True)).adjs
-    named = ONLY if kind is None else reverse_edge_type(kind)
+    named = ONLY if kind is None else row_type(kind)
     if named not in rows:
         fail("edge_label_index", f"must be one of {sampler.edge_types}", kind)
     return SourceNodes(ids.cpu(), rows[named].to("cpu"), kind)

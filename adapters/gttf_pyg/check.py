@@ -20,7 +20,7 @@ from gttf_pyg._table import (
     trouble_of,
 )
 from gttf_pyg.unbiased import correction_of
-from gttf_sampler._check import at_least, finite, shown
+from gttf_sampler._check import at_least, fail, finite, mistyped, shown
 from gttf_sampler.verdict import Passes, UnbiasedReport, evaluating, report, without
 
 
@@ -70,14 +70,12 @@ def check_unbiased(
         A report that prints as a table, and is true if all is well.
     """
     if not isinstance(model, nn.Module):
-        raise TypeError(f"'model' must be a torch.nn.Module (got {shown(model)})")
+        mistyped("model", "must be a torch.nn.Module", shown(model))
     if not callable(loader) or not hasattr(loader, "node_sampler"):
-        raise TypeError(f"'loader' must be a loader of nodes (got {shown(loader)})")
+        mistyped("loader", "must be a loader of nodes", shown(loader))
     if getattr(loader.node_sampler, "is_hetero", False):
-        raise ValueError(
-            "'loader' must be of nodes of one type (got heterogeneous data); check the "
-            "layers one relation at a time"
-        )
+        cure = "check the layers one relation at a time"
+        fail("loader", "must be of nodes of one type", "heterogeneous data", cure)
     at_least(1, "seeds", seeds)
     at_least(8, "rounds", rounds)
     finite("tolerance", tolerance)
@@ -86,10 +84,10 @@ def check_unbiased(
     call = _forward if forward is None else forward
     data = loader.data if data is None else data
     if not isinstance(data, Data):
-        raise TypeError(f"'data' must be a Data (got {shown(data)})")
+        mistyped("data", "must be a Data", shown(data))
     layers = {n: m for n, m in model.named_modules() if isinstance(m, MessagePassing)}
     if not layers:
-        raise ValueError("'model' must have message passing layers (got none)")
+        fail("model", "must have message passing layers", "none")
     count = len(loader.dataset)
     index = torch.linspace(0, count - 1, min(seeds, count)).long().unique().tolist()
     batch = loader(index)

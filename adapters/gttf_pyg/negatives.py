@@ -12,7 +12,7 @@ from torch_geometric import sampler as theirs
 from torch_geometric.sampler import EdgeSamplerInput
 
 from gttf_pyg._check import as_pairs, as_reals, ids
-from gttf_pyg._compat import reverse_edge_type
+from gttf_pyg._compat import row_type
 from gttf_pyg._keys import CPU, KeyedNegatives, keyed, uniform_nodes
 from gttf_pyg._rows import ONLY
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
@@ -280,11 +280,7 @@ class _Plan:
     def _rows(self) -> tuple[Any, bool]:
         """The relation that holds the edges, and whether its rows are the sources."""
         backward = self.sampler.sample_direction == "backward"
-        kind: Any = self.inputs.input_type
-        kind = ONLY if kind is None else tuple(kind)
-        return (
-            reverse_edge_type(kind) if backward and kind != ONLY else kind
-        ), backward
+        return row_type(self.inputs.input_type or ONLY, backward), backward
 
     def _are_edges(self, src: Tensor, dst: Tensor) -> Tensor:
         """A mask [k] of the pairs that are edges of the graph."""

@@ -47,7 +47,14 @@ from gttf_pyg._seeds import checked_edges, checked_nodes, seed_times
 from gttf_pyg._typed_seeds import TypedNodes, sample_typed
 from gttf_pyg.negatives import negatives_of
 from gttf_sampler import BiasFn, CompactAdj, Subgraph, random, sample_rooted
-from gttf_sampler._check import device_or_none, one_of, shown, yes_or_no
+from gttf_sampler._check import (
+    device_or_none,
+    fail,
+    mistyped,
+    one_of,
+    shown,
+    yes_or_no,
+)
 from gttf_sampler._loading.seeded import draw_key
 from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.rooted import RootedSampler
@@ -151,18 +158,17 @@ class GTTFSampler(sampler.NeighborSampler):
                 "'time_attr' must be None when sampling backward (got "
                 f"{time_attr!r}); sample forward"
             )
-        yes_or_no("replace", replace)
-        yes_or_no("disjoint", disjoint)
-        yes_or_no("is_sorted", is_sorted)
-        yes_or_no("share_memory", share_memory)
+        flags = {"replace": replace, "disjoint": disjoint}
+        flags |= {"is_sorted": is_sorted, "share_memory": share_memory}
+        for name, flag in flags.items():
+            yes_or_no(name, flag)
         name_or_none("time_attr", time_attr)
         weight_names(weight_attr)
         check_window(time_window, time_attr)
         self.data_type = DataType.from_data(data)
         self.sample_direction = sample_direction
         if not isinstance(subgraph_type, str | SubgraphType):
-            got = shown(subgraph_type)
-            raise TypeError(f"'subgraph_type' must be a word (got {got})")
+            mistyped("subgraph_type", "must be a word", shown(subgraph_type))
         self.subgraph_type = SubgraphType(subgraph_type)
         options = Options(time_attr, weight_attr, is_sorted, self._backward)
         graph = _graph.from_data(data, options)
@@ -423,10 +429,8 @@ def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
     if sampler.is_hetero or sampler.shares:
         other = "heterogeneous data" if sampler.is_hetero else "fractions of the degree"
     if layerwise and other is not None:
-        raise ValueError(
-            f"'layerwise' must be False together with {other} (got True); draw once "
-            "for all layers"
-        )
+        rule = f"must be False together with {other}"
+        fail("layerwise", rule, True, "draw once for all layers")
     return bool(layerwise)
 
 

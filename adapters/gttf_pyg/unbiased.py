@@ -17,10 +17,11 @@ from gttf_pyg._propagate import (
     WeightedPropagate,
     check_drawn_by,
     counted,
+    refuse_weights,
 )
 from gttf_pyg._sampled import CORRECTED, SampledEdgeIndex
 from gttf_pyg._table import REFUSED, Rule, leaves, rule_of, sums, trouble_of
-from gttf_sampler._check import one_of, shown
+from gttf_sampler._check import fail, mistyped, one_of, shown
 from gttf_sampler.estimate import BiasedLayerWarning
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -61,7 +62,7 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
             aggr="sum", and others that add) by δ / |S|, the share that was sampled.
     """
     if not isinstance(model, nn.Module):
-        raise TypeError(f"'model' must be a torch.nn.Module (got {shown(model)})")
+        mistyped("model", "must be a torch.nn.Module", shown(model))
     if scale is not None:
         one_of("scale", scale, SCALES)
     _check_layers(model, scale)
@@ -99,10 +100,8 @@ def _check_layers(model: nn.Module, scale: str | None) -> None:
         if found is None:
             continue
         if found.status == REFUSED:
-            raise ValueError(
-                f"'model' must have layers with an estimate (got a {kind}, which has "
-                f"none): {found.why}"
-            )
+            must = "must have layers with an estimate"
+            fail("model", must, f"a {kind}, which has none", found.why)
         left[kind] = found.why
     if left:
         named = "; ".join(f"{kind} ({why})" for kind, why in left.items())
@@ -118,15 +117,11 @@ def _check_arguments(layer: Any, rule: Rule, kind: str) -> None:
     """Refuses arguments of a layer with which it cannot be estimated."""
     reads = rule.matrix is not None or rule.loops(layer) is not None
     if getattr(layer, "cached", False) and reads:
-        raise ValueError(
-            "'model' must not cache its edges, as every batch has others (got "
-            f"{kind}(cached=True)); make it with cached=False"
-        )
+        must = "must not cache its edges, as every batch has others"
+        fail("model", must, f"{kind}(cached=True)", "make it with cached=False")
     if isinstance(layer, ClusterGCNConv) and not layer.add_self_loops:
-        raise ValueError(
-            f"'model' must add self-loops in {kind}, which PyG computes in no other "
-            "way (got add_self_loops=False)"
-        )
+        must = f"must add self-loops in {kind}, which PyG computes in no other way"
+        fail("model", must, "add_self_loops=False")
 
 
 class DegreeCorrection:
@@ -216,11 +211,7 @@ class DegreeCorrection:
         drawn = [edges for edges in given if isinstance(edges, SampledEdgeIndex)]
         for edges in drawn:
             if edges.sample.drawn_by is not None:
-                raise ValueError(
-                    f"'weight_attr' must be None for {type(layer).__name__}, which "
-                    "takes several tensors of edges (got "
-                    f"{edges.sample.drawn_by!r}); draw uniformly"
-                )
+                refuse_weights(layer, edges.sample, "several tensors of edges")
         if rule is not None and rule.joined and drawn:
             for edges in drawn:
                 _check_draws(layer, edges)
@@ -250,39 +241,30 @@ def _check_draws(layer: Any, edges: SampledEdgeIndex) -> None:
         raise ValueError(sample.refusal)
     flow = "source_to_target" if sample.receiver == 1 else "target_to_source"
     if layer.flow != flow:
-        raise ValueError(
-            f"'flow' must be {flow!r}, the way neighbours were drawn (got a "
-            f"{type(layer).__name__} with {layer.flow!r})"
-        )
+        rule = f"must be {flow!r}, the way neighbours were drawn"
+        fail("flow", rule, f"a {type(layer).__name__} with {layer.flow!r}")
 
 
 def _without_attention(layer: Any, named: dict[str, Any]) -> None:
     """Refuses to return the weights of edges that the layer does not see."""
     if named.get("return_attention_weights") is not None:
-        raise ValueError(
-            "'return_attention_weights' must be None in an unbiased "
-            f"{type(layer).__name__} on a sampled batch (got a bool); ask for it on "
-            "the whole graph"
-        )
+        name, cure = "return_attention_weights", "ask for it on the whole graph"
+        where = f"in an unbiased {type(layer).__name__} on a sampled batch"
+        fail(name, f"must be None {where}", "a bool", cure)
 
 
 def _per_type(
     layer: Any, edges: SampledEdgeIndex, first: int, named: dict[str, Any]
 ) -> Tensor | None:
-    """[n, types]: what a layer that averages over each type divides by, or None."""
+    """[n, types]: the counts that means over each type divide by, or None."""
     kind, sample = named.get("edge_type"), edges.sample
     if layer.num_relations > 1 and sample.drawn_by is not None:
-        raise ValueError(
-            f"'weight_attr' must be None for {type(layer).__name__}, which takes its "
-            f"edges by type (got {sample.drawn_by!r}); draw uniformly"
-        )
+        refuse_weights(layer, sample, "its edges by type")
     averages = any(isinstance(part, MeanAggregation) for part in leaves(layer))
     if not averages or not isinstance(kind, Tensor):
         return None
     found = sample.of_types(kind, first, layer.num_relations)
     if found is None:
-        raise ValueError(
-            "'edge_type' must be an attribute of the loader's data, which knows it for "
-            f"all edges (got other types; there are {sample.types})"
-        )
+        rule = "must be an attribute of the loader's data, which knows it for all edges"
+        fail("edge_type", rule, f"other types; there are {sample.types}")
     return found

@@ -24,7 +24,7 @@ from gttf_sampler.rooted.hop import draw_relation
 
 CPU = torch.device("cpu")
 NOBODY = -1  # stands for a relation, a node type or an array that there is none of
-HELD = ("cumulative_weight", "time")  # of a law: the holder of the rows has their tables
+HELD = ("cumulative_weight", "time")  # the holder of the rows has their tables
 EMPTY = torch.empty(0)
 
 

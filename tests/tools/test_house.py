@@ -19,11 +19,12 @@ ASKS_INDEX = "pip install 'gttf-sampler"
 FOR_ADAPTERS = {
     "gttf_sampler._check": (
         "INTEGERS MAX_STEPS as_dense at_least count cpu_generator dense device_or_none "
-        "fail finite fits functions integer integers length mistyped one_of randomness "
+        "fail finite fits functions integer integers mistyped one_of randomness "
         "real shown size steps weights within yes_or_no"
     ),
     "gttf_sampler._backends.memory": "IDS",
     "gttf_sampler._compat": "fetcher_of",
+    "gttf_sampler._loading": "seeded",
     "gttf_sampler._loading.epoch": "CountedBatches EpochState",
     "gttf_sampler._loading.indices": "copied",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
@@ -45,7 +46,7 @@ FOR_ADAPTERS = {
     "gttf_sampler.embedding.fit": "fit",
     "gttf_sampler.embedding.settings": "Options Task",
     "gttf_sampler.embedding.storage": "zeros",
-    "gttf_sampler.estimate": "BiasedLayerWarning SampledDegreeWarning share",
+    "gttf_sampler.estimate": "BiasedLayerWarning share",
     "gttf_sampler.graph.weak_cache": "kept_of",
     "gttf_sampler.graph.tables": "ascends_in_time",
     "gttf_sampler.objectives.contexts": "node2vec_loss walk_loss",

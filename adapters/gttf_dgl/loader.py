@@ -235,7 +235,7 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
         return PrefetchIterator(self, depth)
 
     def settings(self) -> dict[str, Any]:
-        """What batches depend on beside their indices and keys, by name."""
+        """Settings that batches depend on beside indices and keys, by name."""
         draws, g, collate = self._draws, self.graph, self.collate_fn
         if not isinstance(draws, KeyedSampler):
             rule = "must be one of gttf_dgl where a loader says or is told its state"
@@ -254,7 +254,6 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
         return {
             "batch_size": batches.batch_size,
             "drop_last": batches.drop_last,
-            "shuffle": bool(self.shuffle),
             "seed": draws._keys.seed,
             **found,
             "graph": [count() for count in counts if callable(count)],

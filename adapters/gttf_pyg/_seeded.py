@@ -1,4 +1,4 @@
-"""SeededLoader: what all our loaders for PyG have in common, above torch's."""
+"""SeededLoader: the base of our loaders for PyG, whose batches have keys."""
 
 import copy
 import weakref
@@ -76,7 +76,7 @@ class SeededCollate:
         return type(loader).collate_fn(mine, index)
 
     def sampled(self, index: Any) -> Any:
-        """What is sampled for the batch, without its features."""
+        """The sample of the batch, without its features."""
         return self(index, filter_per_worker=False)
 
 
@@ -111,7 +111,7 @@ class SeededLoader(seeded.SeededLoader):
         self.collate_fn = SeededCollate(self)
 
     def settings(self) -> dict[str, Any]:
-        """What batches depend on beside their indices and keys, by name."""
+        """Settings that batches depend on beside indices and keys, by name."""
         return settings_of(self)
 
     def runs_only_ours(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import mul
 from typing import Any, NamedTuple
@@ -136,8 +135,7 @@ class Source(NamedTuple):
         rooted = self._rooted(hops)
         reached = {name: seeds[name] for name in seeds if name in rooted.number}
         own = self.biases() if bias is None else bias
-        drawn: Any = rooted(reached, bias=own, generator=generator)
-        drawn = replace(drawn, edge=named_edges(self.adjs, drawn.edge))
+        drawn: Any = rooted.sample(reached, own, generator)
         counts = drawn.num_sampled_nodes
         for name in seeds:
             if name not in rooted.number:  # no edge has an end there

@@ -36,7 +36,7 @@ class LaborSampler(GTTFSampler):
     Every node has one random number per layer, for all edge types, and a neighbour is
     taken where that is small enough (Balin and Çatalyürek, 2023; `LABORBias`). Batches
     reach fewer nodes for the same variance. A node takes `fanout` neighbours in the
-    mean, not exactly. Follows `torch.manual_seed` for any number of workers.
+    mean, not exactly. Follows `torch.manual_seed`, see `GTTFSampler`.
 
     With `prob` or `importance_sampling`, `block.edata["edge_weights"]` are to multiply
     messages before their mean is taken.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from operator import index as as_index
 from typing import Any
 
 import dgl.dataloading
@@ -65,7 +66,8 @@ def _batches(dataset: Any, generator: torch.Generator | None) -> BatchSampler:
     sampler: Any = SequentialSampler(every)
     if dataset._shuffle and len(every):
         sampler = RandomSampler(every, generator=generator)
-    return BatchSampler(sampler, dataset.batch_size, bool(dataset.drop_last))
+    size = as_index(dataset.batch_size)
+    return BatchSampler(sampler, size, bool(dataset.drop_last))
 
 
 class Positions(KeyedDataset):

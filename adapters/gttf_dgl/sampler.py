@@ -72,9 +72,9 @@ class GTTFSampler(_features.FromFiles, NeighborChoice, BlockSampler):
 
     Takes the arguments of `dgl.dataloading.NeighborSampler` and gives what that gives,
     for every layer a fresh sample. Draws follow `torch.manual_seed`, and are the same
-    for any number of threads and workers. A batch that comes twice, and two samplers
-    for two views of one batch, draw independently. Edges to exclude are left out before
-    anything is drawn. Inside a batch, what a node draws depends on the batch and the
+    for any number of threads and, in `gttf_dgl.DataLoader`, of workers. A batch that
+    comes twice draws independently. Edges to exclude are left out before anything is
+    drawn. Inside a batch, what a node draws depends on the batch and the
     node alone, so copies of a repeated seed draw the same edges each. With
     `edge_dir="out"` a node gets messages from the nodes its edges lead to: the blocks
     of `dgl.reverse(g)`, with the edge ids of `g`.

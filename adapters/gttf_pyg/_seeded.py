@@ -14,9 +14,9 @@ from gttf_pyg._finish import Finish
 from gttf_pyg._keys import with_key
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_sampler import CompactAdj
-from gttf_sampler._loading import seeded
 from gttf_sampler._loading.prefetch import is_thread_safe
 from gttf_sampler._loading.seeded import KeyedIndex, draw_key
+from gttf_sampler._loading.seeded import SeededLoader as KeyedLoader
 from gttf_sampler._loading.state import SPOT, described
 
 SAMPLERS = (GTTFSampler, NeighborSampler)
@@ -91,7 +91,7 @@ def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class SeededLoader(seeded.SeededLoader):
+class SeededLoader(KeyedLoader):
     """A DataLoader whose batches are drawn by keys, the same for any number of workers.
 
     The class before it gives `collate_fn(index)`, the batch of some positions among its

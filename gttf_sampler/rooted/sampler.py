@@ -109,6 +109,7 @@ class RootedSampler:
         none = torch.empty(0, dtype=torch.int64, device=self.plan.device)
         self._none = [none] * len(sizes)  # seeds
         self._unbiased: list[Bias | None] = [None] * len(relations)
+        self._uniform: list[Law | None] = [UNIFORM] * len(relations)
         remote = (r.adj for r in relations if isinstance(r.adj, RemoteRows))
         self._remote: RemoteRows | None = next(remote, None)
         if self.padded:
@@ -197,6 +198,31 @@ class RootedSampler:
         rest = apart, laws, self._unbiased, own
         return Batch(starts, _first_roots(starts, order), *rest, original=True)
 
+    def sample(
+        self,
+        seeds: Mapping[str, Any],
+        bias: Mapping[EdgeType, Any],
+        generator: random.Randomness,
+    ) -> Subgraph | HeteroSubgraph:
+        """A batch whose edges are named as by the caller of the graph.
+
+        They are `adj.edge_id`, not positions in `adj.col`.
+
+        Args:
+            seeds: per node type, "" if there are no types; trees are in their order.
+            bias: of the relations that are not drawn uniformly.
+            generator: see `sample_rooted`.
+        """
+        batch = self.batch(seeds, self._uniform, self.disjoint, generator)
+        if bias:
+            biases = self._biases(bias)
+            order = [batch.seeds[self.number[name]] for name in seeds]
+            every = order[0] if len(order) == 1 else torch.cat([*self._none, *order])
+            apart, laws = self._laws(biases, every)
+            batch = batch._replace(apart=apart, laws=laws, biases=biases)
+        found = self.draw(batch)
+        return self.named(found) if self.typed else Subgraph(*_of_one(found))
+
     def draw(self, batch: Batch) -> Rooted:
         """A batch whose laws are known to be sound."""
         plan = self.plan
@@ -239,6 +265,14 @@ class RootedSampler:
         randomness: random.Randomness,
     ) -> Batch:
         """The batch by the laws of the biases."""
+        apart, laws = self._laws(biases, every)
+        key = random.new_key(randomness, self.plan.device, random.ROOTED)
+        return Batch(starts, first_root, apart, laws, biases, key)
+
+    def _laws(
+        self, biases: list[Bias | None], every: Tensor
+    ) -> tuple[bool, list[Law | None]]:
+        """Whether trees are disjoint, and the law of each relation's bias, if any."""
         apart = self.disjoint
         laws: list[Law | None] = []
         for relation, bias in zip(self.plan.relations, biases, strict=True):
@@ -260,8 +294,7 @@ class RootedSampler:
                 rule = "must be told by a law where samples are padded"
                 _check.fail("bias", rule, bias, "see 'Bias.law'")
             laws.append(law)
-        key = random.new_key(randomness, self.plan.device, random.ROOTED)
-        return Batch(starts, first_root, apart, laws, biases, key)
+        return apart, laws
 
     def _biases(self, bias: Any) -> list[Bias | None]:
         """A checked bias per relation."""

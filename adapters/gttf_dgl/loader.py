@@ -51,18 +51,20 @@ class SeedPositions(SeededLoader):
                 _check.fail(name, "must be left to this loader", repr(kwargs[name]))
         if isinstance(dataset, DATASETS):
             seeds = TensorSeeds(seeds_of(dataset), dataset._mapping_keys)
-            kwargs["sampler"] = _batches(dataset, kwargs.get("generator"))
+            every = range(len(seeds.ids))
+            kwargs["sampler"] = _batches(every, dataset, kwargs.get("generator"))
             collate_fn = SeededCollate(collate_fn, seeds)
-            dataset = Positions(range(len(seeds.ids)))
+            dataset = Positions(every)
         elif not isinstance(dataset, IterableDataset | Positions):
             collate_fn = SeededCollate(collate_fn, dataset.__getitem__)
             dataset = Positions(dataset)
         super().__init__(dataset, collate_fn=collate_fn, **kwargs)
 
 
-def _batches(dataset: Any, generator: torch.Generator | None) -> BatchSampler:
+def _batches(
+    every: range, dataset: Any, generator: torch.Generator | None
+) -> BatchSampler:
     """Positions among the seeds of a dataset of DGL's, batch by batch."""
-    every = range(len(seeds_of(dataset)))
     sampler: Any = SequentialSampler(every)
     if dataset._shuffle and len(every):
         sampler = RandomSampler(every, generator=generator)
@@ -134,9 +136,10 @@ class SeededCollate(CollateWrapper):
         if draws.fetches:
             draws.fetch(batch)
         if get_worker_info() is None and torch.device(self.device).type == "cpu":
-            graphs = batch if isinstance(batch, DGLGraph) else batch[-1]
-            several = isinstance(graphs, list)
-            _frames.fetch_marked(self.g, graphs if several else [graphs])
+            last = batch[-1] if isinstance(batch, tuple) else batch
+            graphs = last if isinstance(last, list) else [last]
+            if all(isinstance(graph, DGLGraph) for graph in graphs):
+                _frames.fetch_marked(self.g, graphs)
         return batch
 
 

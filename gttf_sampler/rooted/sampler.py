@@ -223,6 +223,31 @@ class RootedSampler:
         found = self.draw(batch)
         return self.named(found) if self.typed else Subgraph(*_of_one(found))
 
+    def sample(
+        self,
+        seeds: Mapping[str, Any],
+        bias: Mapping[EdgeType, Any],
+        generator: random.Randomness,
+    ) -> Subgraph | HeteroSubgraph:
+        """A batch whose edges are named as by the caller of the graph.
+
+        They are `adj.edge_id`, not positions in `adj.col`.
+
+        Args:
+            seeds: per node type, "" if there are no types; trees are in their order.
+            bias: of the relations that are not drawn uniformly.
+            generator: see `sample_rooted`.
+        """
+        batch = self.batch(seeds, self._uniform, self.disjoint, generator)
+        if bias:
+            biases = self._biases(bias)
+            order = [batch.seeds[self.number[name]] for name in seeds]
+            every = order[0] if len(order) == 1 else torch.cat([*self._none, *order])
+            apart, laws = self._laws(biases, every)
+            batch = batch._replace(apart=apart, laws=laws, biases=biases)
+        found = self.draw(batch)
+        return self.named(found) if self.typed else Subgraph(*_of_one(found))
+
     def draw(self, batch: Batch) -> Rooted:
         """A batch whose laws are known to be sound."""
         plan = self.plan

@@ -24,8 +24,7 @@ from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.remote import RemoteRows
 from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
-from gttf_sampler.rooted.hops import sample_hops
-from gttf_sampler.rooted.padded import sample_padded
+from gttf_sampler.rooted.hops import sample_hops, sample_padded
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
 
 FIELDS = ("node", "row", "col", "edge", "root", "num_nodes", "num_edges")
@@ -90,21 +89,25 @@ class RootedSampler:
         self.edge_types: list[EdgeType] = list(adjs)
         self.number = number = {name: i for i, name in enumerate(sizes)}
         relations = tuple(
-            Relation(each, number[to], number[by], _useful(hops[kind], each, replace))
-            for kind, each in adjs.items()
-            for by, _, to in [kind]
+            Relation(
+                adj=each,
+                dst_type=number[dst],
+                src_type=number[src],
+                fanouts=_useful(hops[src, name, dst], each, replace),
+            )
+            for (src, name, dst), each in adjs.items()
         )
         owners = [
             next(r.adj for r in relations if i in (r.dst_type, r.src_type))
             for i in range(len(sizes))
         ]
         self.plan = Plan(
-            relations,
-            tuple(sizes.values()),
-            tuple(owner.scratch for owner in owners),
-            len(next(iter(hops.values()))),
-            replace,
-            owners[0].device,
+            relations=relations,
+            sizes=tuple(sizes.values()),
+            pools=tuple(owner.scratch for owner in owners),
+            depth=len(next(iter(hops.values()))),
+            replace=replace,
+            device=owners[0].device,
         )
         none = torch.empty(0, dtype=torch.int64, device=self.plan.device)
         self._none = [none] * len(sizes)  # seeds

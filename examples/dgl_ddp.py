@@ -10,7 +10,6 @@ import argparse
 
 import numpy as np
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from dgl.dataloading import DataLoader
 from dgl.nn import SAGEConv
@@ -19,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gttf_dgl import GTTFSampler
 from planted import for_dgl
-from processes import RANK, WORLD, die_once, join, load, save
+from processes import RANK, WORLD, die_once, join, leave, load, save
 
 NODES, CLASSES, FEATURES, HIDDEN, BATCH = 3000, 6, 32, 32, 100
 
@@ -87,4 +86,4 @@ if __name__ == "__main__":
             )
     if RANK == 0:
         print("Expected after 10 epochs, with one process or two: 90 % or more.")
-    dist.destroy_process_group()
+    leave()

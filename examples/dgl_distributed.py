@@ -5,7 +5,6 @@ rows and features of its own nodes only, and asks others for the rest.
 """
 
 import argparse
-import os
 import tempfile
 
 import dgl
@@ -20,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gttf_dgl import PartitionedLoader, partition
 from gttf_sampler.distributed import PartitionedGraph
 from planted import noisy_features, planted_partition
+from processes import RANK, WORLD, join, leave
 
 NODES, CLASSES, FEATURES, HIDDEN = 3000, 6, 32, 32
 
@@ -63,18 +63,17 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=10)
     epochs = parser.parse_args().epochs
-    alone = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
-    dist.init_process_group("gloo", **({} if "RANK" in os.environ else alone))
-    rank, size, _ = dist.get_rank(), dist.get_world_size(), torch.manual_seed(0)
+    join()
+    torch.manual_seed(0)
     path = [(folder := tempfile.TemporaryDirectory()).name]
-    if rank == 0:
+    if RANK == 0:
         ends, y = planted_partition(NODES, CLASSES)
         g = dgl.graph(tuple(torch.cat([ends, ends.flip(0)], 1)), num_nodes=NODES)
         g.ndata["x"], g.ndata["y"] = noisy_features(y), y
-        partition(g, path[0], size)
+        partition(g, path[0], WORLD)
     dist.broadcast_object_list(path)
     with PartitionedGraph.open(path[0]) as graph:
-        own, how = graph.own_nodes(), {"batch_size": 100 // size, "shuffle": True}
+        own, how = graph.own_nodes(), {"batch_size": 100 // WORLD, "shuffle": True}
         few = torch.rand(len(own)) < 0.3
         loader = PartitionedLoader(graph, [5, 5], own[few], prefetch=2, **how)
         tester = PartitionedLoader(graph, [-1, -1], own[~few], batch_size=100)
@@ -82,9 +81,9 @@ if __name__ == "__main__":
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
         for epoch in range(1, epochs + 1):
             loss, right = train(model, loader, optimizer), test(model.module, tester)
-            if rank == 0:
+            if RANK == 0:
                 print(f"epoch {epoch:2}  loss {loss:.3f}  test accuracy {right:.1f} %")
-    if rank == 0:
+    if RANK == 0:
         print("Expected after 10 epochs: 90 % or more.")
     folder.cleanup()
-    dist.destroy_process_group()
+    leave()

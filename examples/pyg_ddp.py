@@ -10,7 +10,6 @@ step, so that `torchrun --max-restarts 1` gives the same parameters if a process
 import argparse
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
@@ -20,7 +19,7 @@ from torch_geometric.transforms import NormalizeFeatures
 
 from gttf_pyg import GTTFLoader
 from planted import for_pyg
-from processes import RANK, WORLD, die_once, join, load, save
+from processes import RANK, WORLD, die_once, join, leave, load, save
 
 
 @torch.no_grad()
@@ -76,4 +75,4 @@ if __name__ == "__main__":
             print(f"epoch {epoch + 1:2}  loss {loss:.3f}  test accuracy {right:.1f} %")
     if RANK == 0:
         print("Expected after 6 epochs, with one process or two: 98 %.")
-    dist.destroy_process_group()
+    leave()

@@ -23,7 +23,7 @@ from torch_geometric.nn import GraphSAGE
 from gttf_pyg import GTTFLoader, partition
 from gttf_sampler.distributed import PartitionedGraph
 from planted import for_pyg
-from processes import RANK, WORLD, die_once, join, load, save
+from processes import RANK, WORLD, die_once, join, leave, load, save
 
 
 @torch.no_grad()
@@ -85,4 +85,4 @@ if __name__ == "__main__":
     graph.close()
     if RANK == 0:
         print("Expected after 6 epochs, in any number of processes: 98 %.")
-    dist.destroy_process_group()
+    leave()

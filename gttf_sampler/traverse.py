@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
+from gttf_sampler._compat import is_compiling
 from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.draw import BiasFn, Walkers, draw_edges
 from gttf_sampler.forest import WalkForest
@@ -178,8 +179,8 @@ def _draw_at_once(
 
 def _check_inside(adj: CompactAdj, arrived: Tensor) -> None:
     """Refuses nodes that a graph does not have, after it was edited."""
-    if arrived.device.type != "cpu" or not arrived.numel():
-        return
+    if arrived.device.type != "cpu" or is_compiling() or not arrived.numel():
+        return  # a device must not be waited for, a compiler cannot branch on numbers
     low, high = arrived.aminmax()
     if low < -1 or high >= adj.num_cols:
         _check.changed()

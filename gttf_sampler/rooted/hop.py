@@ -15,7 +15,7 @@ from gttf_sampler.graph.compact import CompactAdj
 
 
 class Frontier(Protocol):
-    """What a draw asks of a `NodeSet`, or of walkers that came from elsewhere."""
+    """Protocol of a draw's walkers: a `NodeSet`, or some from elsewhere."""
 
     @property
     def path(self) -> Tensor:
@@ -29,7 +29,7 @@ class Frontier(Protocol):
 
 
 class Draw(NamedTuple):
-    """What one relation drew in one hop.
+    """The edges that one relation drew in one hop.
 
     Attributes:
         walkers: one per node of the frontier.
@@ -88,7 +88,7 @@ def draw_relation(
 
 
 def _takes_whole_rows(node: Tensor, bias: Bias | None) -> bool:
-    """Whether a row that is no longer than the fanout is taken as it stands.
+    """True if a row that is no longer than the fanout is taken as it stands.
 
     On the CPU, where one can ask which are.
     """

@@ -50,7 +50,7 @@ class _Nodes:
     biased: bool
 
     def identity(self, node: Tensor, root: Tensor) -> Tensor:
-        """What makes two nodes the same: the id, and the tree if those are disjoint."""
+        """The key by which nodes are told apart: the id, and the tree if disjoint."""
         if not self.disjoint:
             return node
         return (root * self.size + node).masked_fill_(node < 0, -1)
@@ -414,7 +414,7 @@ def _compact(
 
 
 def _first_totals(plan: Plan, nodes: list[NodeSet]) -> list[int]:
-    """How many edges the seeds have, for relations that take them all."""
+    """Counts the edges of the seeds, for relations that take them all."""
     relations = plan.relations
     if not any(plan.depth and relation.fanouts[0] < 0 for relation in relations):
         return []
@@ -422,7 +422,7 @@ def _first_totals(plan: Plan, nodes: list[NodeSet]) -> list[int]:
 
 
 def _next_totals(plan: Plan, arrivals: list[_Arrivals], hop: int) -> list[Tensor]:
-    """How many edges the new nodes have, which the host has not counted yet."""
+    """Sums [] of the edges of new nodes, which the host has not counted yet."""
     sums: list[Tensor] = []
     if hop == plan.depth or all(r.fanouts[hop] >= 0 for r in plan.relations):
         return sums  # nobody will ask

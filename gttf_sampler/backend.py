@@ -1,4 +1,4 @@
-"""Which code runs the hot loops, and how to choose it."""
+"""The choice of the backend that runs the hot loops."""
 
 import re
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def use_backend(name: str) -> Iterator[None]:
 
 
 def backend_info(device: str = "cpu") -> str:
-    """What runs on tensors of a device now, and why.
+    """Names the backend that runs on tensors of a device now, and says why.
 
     >>> import gttf_sampler
     >>> with gttf_sampler.use_backend("torch"):
@@ -99,7 +99,7 @@ def fast_backend(device: torch.device) -> ModuleType | None:
 
 
 def _interpreted() -> bool:
-    """Whether Triton's kernels run in its interpreter."""
+    """True if Triton's kernels run in its interpreter."""
     return find_spec("triton") is not None and bool(
         import_module("triton").knobs.runtime.interpret
     )

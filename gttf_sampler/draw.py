@@ -60,7 +60,7 @@ class BiasFn(Protocol):
 
 
 class DrawingBias(Protocol):
-    """What a step asks of a bias: `gttf_sampler.bias.Bias` has it."""
+    """Protocol of a bias in a step: `gttf_sampler.bias.Bias` has it."""
 
     def draw(self, walkers: "Walkers", fanout: int, replace: bool) -> Tensor:
         """Positions in `adj.col` [w, fanout], -1 where nothing is drawn."""

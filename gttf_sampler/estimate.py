@@ -1,4 +1,4 @@
-"""What a draw stands for, so that a sum over neighbours keeps its expectation."""
+"""Weights of draws by which a sum over neighbours keeps its expectation."""
 
 import torch
 from torch import Tensor

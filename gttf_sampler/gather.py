@@ -84,7 +84,7 @@ def row_bytes(values: Tensor) -> int:
 
 
 def gathers_into(values: Any) -> bool:
-    """Whether rows of `values` can be gathered into memory that is given."""
+    """True if rows of `values` can be gathered into memory that is given."""
     here = type(values) is Tensor and values.device.type == "cpu"
     return here and _plain(values) and values.numel() > 0
 
@@ -110,7 +110,7 @@ def _check_rows(values: Any, index: Any) -> None:
 
 
 def _plain(values: Tensor) -> bool:
-    """Whether they are ordinary numbers, end to end in memory that kernels read."""
+    """True for ordinary numbers, end to end in memory that kernels read."""
     kind = values.device.type
     known = kind == "cpu" or (kind == "cuda" and not is_compiling())
     if not known or values.layout is not torch.strided:

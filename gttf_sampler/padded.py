@@ -87,7 +87,7 @@ class PaddedSubgraph:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PaddedHeteroSubgraph:
-    """What `PaddedSubgraph` has, per type; every node type has a dummy of its own.
+    """A `PaddedSubgraph` with types; every node type has a dummy of its own.
 
     Attributes:
         node: per node type int64 [N + 1], global ids.
@@ -146,5 +146,5 @@ class PaddedHeteroSubgraph:
 
 
 def _mask(values: Tensor, counts: Tensor) -> Tensor:
-    """Whether a place is among the first ones, of which there are so many."""
+    """True for places among the first ones, of which there are so many."""
     return torch.arange(values.numel(), device=values.device) < counts.sum()

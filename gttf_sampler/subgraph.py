@@ -198,7 +198,7 @@ class Subgraph:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeteroSubgraph:
-    """What `Subgraph` has, per type; types that were never reached are empty.
+    """A `Subgraph` with types; types that were never reached are empty.
 
     Attributes:
         node: per node type int64 [n], global ids.

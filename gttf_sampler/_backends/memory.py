@@ -38,13 +38,13 @@ def empty(size: int, dtype: torch.dtype) -> Tensor:
 
 
 def room() -> int | None:
-    """How many more bytes this process can have; None where nobody says."""
+    """Bytes that this process can still have; None where nobody says."""
     found = [_free_memory(), _free_address_space(), _free_in_group()]
     return min((free for free in found if free is not None), default=None)
 
 
 def _free_memory() -> int | None:
-    """What the machine has left, memory included that it would give back."""
+    """Free bytes of the machine, with memory that it would give back."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         (line,) = (line for line in lines if line.startswith("MemAvailable"))
@@ -58,7 +58,7 @@ def _free_memory() -> int | None:
 
 
 def _free_address_space() -> int | None:
-    """What a limit set with `ulimit -v` leaves."""
+    """Bytes that a limit set with `ulimit -v` leaves."""
     try:
         import resource
 
@@ -72,7 +72,7 @@ def _free_address_space() -> int | None:
 
 
 def _free_in_group() -> int | None:
-    """What the control group of a container leaves."""
+    """Bytes that the control group of a container leaves."""
     group = Path("/sys/fs/cgroup")
     try:
         limit = int((group / "memory.max").read_text())

@@ -17,7 +17,7 @@ RULES = ("sgd", "adagrad", "adam")
 
 
 class Rule(NamedTuple):
-    """How an optimizer changes a row z by its gradient g, number by number.
+    """The rule by which an optimizer changes a row z by its gradient g.
 
     g is what the loss owes, times `scale`, and decay · z.
 
@@ -72,11 +72,11 @@ class Pairs(NamedTuple):
 
     @property
     def device(self) -> torch.device:
-        """Where the nodes are."""
+        """The device of the nodes."""
         return self.nodes.device
 
     def rows(self, block: int) -> int:
-        """How many rows a block has."""
+        """The number of rows of a block."""
         return int(self.blocks[block, ROWS]) * self.trees
 
     def ends(self, block: int) -> tuple[Tensor, Tensor]:

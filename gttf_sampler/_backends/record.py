@@ -95,7 +95,7 @@ class Law(_Fields):
 
 
 def _renamed(name: str) -> str:
-    """What a field of `Law` is called today."""
+    """Maps a former name of a field of `Law` to its name, with a warning."""
     if name in FORMER:
         told = f"'{name}' of Law is called '{FORMER[name]}'"
         warnings.warn(told, DeprecationWarning, stacklevel=3)
@@ -247,7 +247,7 @@ def _address(values: Tensor | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What all batches of a rooted sampler have in common: a hop as data.
+    """The part of the record that all batches of a rooted sampler share.
 
     Attributes:
         relations: all kinds of edges; their order is that of draws and of numbers.
@@ -312,7 +312,7 @@ class Plan:
         return grid(batch.key, self.depth, len(self.relations))
 
     def bounds(self, seeds: Sequence[Tensor], disjoint: bool) -> Bounds:
-        """How much a batch from so many seeds can have, whatever is drawn."""
+        """Upper bounds of a batch from so many seeds, whatever is drawn."""
         trees = sum(part.numel() for part in seeds)
         every = [size * (trees if disjoint else 1) for size in self.sizes]
         nodes = [[part.numel()] for part in seeds]
@@ -330,7 +330,7 @@ class Plan:
 
 
 class Bounds(NamedTuple):
-    """How many nodes and edges there is room for where shapes must be static.
+    """Room for nodes and edges where shapes must be static.
 
     Attributes:
         nodes: per node type, the most new ones in each hop, seeds first.
@@ -344,7 +344,7 @@ class Bounds(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one batch is drawn from.
+    """The part of the record that belongs to one batch.
 
     Attributes:
         seeds: [b] per node type.
@@ -381,7 +381,7 @@ def named_edges(plan: Plan, batch: Batch, edges: list[Tensor]) -> list[Tensor]:
 
 
 def relation_rows(plan: Plan, batch: Batch) -> tuple[list[RelationRow], Held] | None:
-    """What kernels read of every relation, and what has to be held meanwhile.
+    """The rows of all relations for kernels, and what has to be held meanwhile.
 
     None if there is a relation without a law, or with arrays that they cannot read.
     """

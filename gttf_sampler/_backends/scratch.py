@@ -74,7 +74,7 @@ class NodeTable:
         return self._floor
 
     def first_position(self, ids: Tensor) -> Tensor:
-        """Where the id of each entry stands first in `ids` [e]; -1 counts as an id."""
+        """Positions of first occurrences in `ids` [e]; -1 counts as an id."""
         return ops.first_position(ids, self.cell, self.reserve(ids.numel()))
 
 

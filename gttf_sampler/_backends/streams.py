@@ -1,7 +1,14 @@
-"""Streams and events of a device: all that lanes and scratch tables ask of one."""
+"""Streams and events of a device, and memory of the host that it reads in its place.
+
+Unified virtual addressing gives locked memory of the host an address that the device
+can use as well. Torch locks memory (`cudaHostRegister`), and takes tensors from whoever
+has a `__cuda_array_interface__`; together they make a tensor of the device that nobody
+has copied. Every row that a kernel reads then comes over the bus, and no other.
+"""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -9,7 +16,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends.mapped import mapped
+from gttf_sampler import _check
+
+PORTABLE = 1  # cudaHostRegisterPortable: locked for all devices
 
 
 class Streams(Protocol):
@@ -22,7 +31,7 @@ class Streams(Protocol):
         """The queue that this thread works on now."""
 
     def captured(self) -> bool:
-        """Whether that queue is written down, to be replayed, instead of worked off."""
+        """True while work on that queue is captured instead of done."""
 
     def use(self, stream: Any) -> AbstractContextManager[Any]:
         """Has this thread work on `stream` inside a `with` block."""
@@ -37,7 +46,7 @@ class Streams(Protocol):
         """Keeps the memory of `tensor` from others until `stream` is done with it."""
 
     def done(self, event: Any) -> bool:
-        """Whether an event was reached; does not wait."""
+        """True once an event was reached; does not wait."""
 
     def finish(self, event: Any) -> None:
         """Has the host wait until the event is reached."""
@@ -67,7 +76,7 @@ class CudaStreams:
         return torch.cuda.current_stream(self.device)
 
     def captured(self) -> bool:
-        """Whether a CUDA graph is made of it."""
+        """True while a CUDA graph is made of it."""
         return torch.cuda.is_current_stream_capturing()
 
     def use(self, stream: Any) -> AbstractContextManager[Any]:
@@ -121,6 +130,53 @@ def _parts(tensor: Tensor) -> list[Tensor]:
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
         return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
     return [tensor]
+
+
+def mapped(values: Tensor, device: torch.device) -> Tensor:
+    """`values` of the host as a tensor on `device`, in the same memory.
+
+    Args:
+        values: contiguous; its memory is locked as long as it lives.
+        device: a CUDA device.
+    """
+    if not values.is_contiguous():
+        _check.fail("uva", "needs features that are contiguous", "others")
+    if values.numel() == 0:
+        return values.to(device)
+    with torch.cuda.device(device):  # whose address torch is to find
+        if not values.is_pinned():
+            _lock(values)
+        found: Tensor = torch.as_tensor(_Bytes(values), device=device)
+    return found.view(values.dtype).view(values.shape)
+
+
+class _Bytes:
+    """Bytes of a tensor, as CUDA libraries describe theirs; it keeps them alive."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "version": 3,
+            "shape": (self.values.nbytes,),
+            "typestr": "|u1",
+            "data": (self.values.data_ptr(), False),
+            "strides": None,
+        }
+
+
+def _lock(values: Tensor) -> None:
+    """Locks the memory of a tensor in its place until its storage goes."""
+    runtime: Any = torch.cuda.cudart()
+    place = values.data_ptr()
+    code = runtime.cudaHostRegister(place, values.nbytes, PORTABLE)
+    if int(code):
+        got = f"CUDA error {int(code)}, {runtime.cudaGetErrorString(code)}"
+        cure = "a memory map, or memory that is locked already, cannot be"
+        _check.fail("uva", "needs features whose memory can be locked", got, cure)
+    weakref.finalize(values.untyped_storage(), runtime.cudaHostUnregister, place)
 
 
 Make = Callable[[torch.device], Streams | None]

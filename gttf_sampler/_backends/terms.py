@@ -1,4 +1,4 @@
-"""What scores of pairs add to a loss, and gradients of the rows that were touched."""
+"""Loss terms of pairs, and gradients of the rows that were touched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KIND, WEIGHT, ROW_STEP, PAIR_STEP = range(4)
 
 
 class Terms(NamedTuple):
-    """How the scores of pairs become a loss, block by block.
+    """The loss terms of pairs, block by block.
 
     Pair i of row r of a block counts weight[WEIGHT + r · ROW_STEP + i · PAIR_STEP]:
     weights may belong to pairs, to sources, or to a block as a whole.
@@ -54,12 +54,12 @@ class Rows(NamedTuple):
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """The device of the rows."""
         return self.total.device
 
 
 class Passed(NamedTuple):
-    """What one pass over pairs has found.
+    """The output of one pass over pairs.
 
     Attributes:
         value: [], the loss.

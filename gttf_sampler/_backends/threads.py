@@ -197,7 +197,7 @@ def held(owners: Any, kernel: Callable[..., Any], *args: Any) -> Any:
 
 
 def _serve(waiting: "SimpleQueue[Callable[[], None]]") -> None:
-    """What a thread does all its life."""
+    """Makes calls from a queue, for as long as the process lives."""
     while True:
         waiting.get()()
 

@@ -1,4 +1,4 @@
-"""What backends are given and what they return, where it is more than a few tensors."""
+"""Arguments of backends that are more than a few tensors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ class Move(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether row i of `out` becomes row[i], for all of them."""
+        """True if row i of `out` becomes row[i], for all of them."""
         return self.to is None and not self.gaps
 
 
@@ -78,12 +78,12 @@ class Reads(NamedTuple):
 
     @property
     def runs(self) -> int:
-        """How many there are."""
+        """The number of runs."""
         return len(self.start) - 1
 
 
 class Envelope(NamedTuple):
-    """How node2vec proposes edges and accepts them.
+    """Proposal masses and acceptance shares of node2vec.
 
     Attributes:
         back, near, away: the share of proposals accepted that lead back to the last
@@ -137,5 +137,5 @@ class SecondOrder(NamedTuple):
 
     @property
     def device(self) -> torch.device:
-        """Where the arrays are."""
+        """The device of the arrays."""
         return self.col.device

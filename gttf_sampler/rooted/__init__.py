@@ -2,10 +2,8 @@
 
 from gttf_sampler._backends.record import Rooted
 from gttf_sampler.rooted.budget import BudgetSampler, sample_budget
-from gttf_sampler.rooted.laws import laws_of
-from gttf_sampler.rooted.saint import walk_subgraph
-from gttf_sampler.rooted.sample import sample_rooted
-from gttf_sampler.rooted.sampler import RootedSampler
+from gttf_sampler.rooted.sample import sample_rooted, walk_subgraph
+from gttf_sampler.rooted.sampler import RootedSampler, laws_of
 
 __all__ = [
     "BudgetSampler",

@@ -25,7 +25,7 @@ UNIT = 1 << 40  # shares are integers, whose sums do not depend on their order
 
 @dataclass
 class Budget:
-    """What the nodes of one type have been given, without those that were sampled.
+    """The budget of the nodes of one type, without those that were sampled.
 
     Attributes:
         node: [c], ascending.

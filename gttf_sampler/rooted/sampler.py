@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,14 +20,16 @@ from gttf_sampler._backends.record import (
     Rooted,
 )
 from gttf_sampler.bias.base import Bias, as_bias
+from gttf_sampler.bias.exclude import ExcludeBias
+from gttf_sampler.bias.simple import EdgeWeightBias
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.remote import RemoteRows
 from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
-from gttf_sampler.rooted.hops import sample_hops
-from gttf_sampler.rooted.padded import sample_padded
+from gttf_sampler.rooted.hops import sample_hops, sample_padded
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
 
+Kind = TypeVar("Kind", bound=Hashable)
 FIELDS = ("node", "row", "col", "edge", "root", "num_nodes", "num_edges")
 Sampled = Subgraph | HeteroSubgraph | PaddedSubgraph | PaddedHeteroSubgraph
 
@@ -90,21 +92,25 @@ class RootedSampler:
         self.edge_types: list[EdgeType] = list(adjs)
         self.number = number = {name: i for i, name in enumerate(sizes)}
         relations = tuple(
-            Relation(each, number[to], number[by], _useful(hops[kind], each, replace))
-            for kind, each in adjs.items()
-            for by, _, to in [kind]
+            Relation(
+                adj=each,
+                dst_type=number[dst],
+                src_type=number[src],
+                fanouts=_useful(hops[src, name, dst], each, replace),
+            )
+            for (src, name, dst), each in adjs.items()
         )
         owners = [
             next(r.adj for r in relations if i in (r.dst_type, r.src_type))
             for i in range(len(sizes))
         ]
         self.plan = Plan(
-            relations,
-            tuple(sizes.values()),
-            tuple(owner.scratch for owner in owners),
-            len(next(iter(hops.values()))),
-            replace,
-            owners[0].device,
+            relations=relations,
+            sizes=tuple(sizes.values()),
+            pools=tuple(owner.scratch for owner in owners),
+            depth=len(next(iter(hops.values()))),
+            replace=replace,
+            device=owners[0].device,
         )
         none = torch.empty(0, dtype=torch.int64, device=self.plan.device)
         self._none = [none] * len(sizes)  # seeds
@@ -142,7 +148,7 @@ class RootedSampler:
         return self.named(self.draw(batch))
 
     def named(self, found: Rooted) -> HeteroSubgraph:
-        """What was drawn, by the names of the types."""
+        """A batch as a HeteroSubgraph, by the names of the types."""
         return HeteroSubgraph(*self._by_name(found))
 
     def _by_name(self, found: Rooted | Padded) -> Iterator[Any]:
@@ -180,7 +186,7 @@ class RootedSampler:
         return Batch(starts, first, *rest, original_edge_ids=True, validated=False)
 
     def _is_plain(self, ids: Any) -> bool:
-        """Whether ids need no check but that of their range."""
+        """True if ids need no check but that of their range."""
         plain = type(ids) is Tensor and ids.dtype == torch.int64 and ids.dim() == 1
         here = self.plan.device.type == "cpu"  # elsewhere, a backend would have to wait
         return plain and here and ids.device.type == "cpu" and not _is_odd(ids)
@@ -376,7 +382,7 @@ def _of_one(found: Rooted | Padded) -> Iterator[Any]:
 
 
 def _is_odd(ids: Tensor) -> bool:
-    """Whether numbers are not simply where their address says."""
+    """True if numbers are not simply where their address says."""
     return ids.layout is not torch.strided or ids.is_neg()
 
 
@@ -403,3 +409,30 @@ def _simplest(bias: Any) -> Bias | None:
     """A checked bias, without what happens here in any case."""
     found = as_bias(bias)
     return None if found is None else found.in_rooted_sampling()
+
+
+def laws_of(
+    adjs: Mapping[Kind, CompactAdj], hidden: Mapping[Kind, ExcludeBias]
+) -> list[Law] | None:
+    """The law of every relation; None if one of them takes more than a law.
+
+    Edges are drawn by weight where they have weights. Times must be in order, though
+    it is for a batch to say which of them are admitted.
+
+    Args:
+        adjs: the rows of every relation.
+        hidden: what hides edges, where anything does.
+    """
+    laws = []
+    for kind, adj in adjs.items():
+        law: Law | None = UNIFORM
+        if adj.edge_weight is not None:
+            law = EdgeWeightBias().law(adj)
+        if adj.edge_time is not None:
+            tables.sorted_time(adj)  # refuses rows that are not
+        if law is not None and kind in hidden:
+            law = law.both(hidden[kind].law(adj))
+        if law is None:
+            return None
+        laws.append(law)
+    return laws

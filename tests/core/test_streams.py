@@ -10,12 +10,12 @@ from unittest import mock
 import pytest
 import torch
 
-from gttf_sampler._backends.mapped import mapped
 from gttf_sampler._backends.scratch import CLEAN, ScratchPool
 from gttf_sampler._backends.streams import (
     CudaStreams,
     _parts,
     cuda_streams,
+    mapped,
     set_streams,
     streams_of,
 )

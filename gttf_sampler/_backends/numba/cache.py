@@ -27,7 +27,7 @@ class CheckedCacheFile(IndexDataCacheFile):
     """An index and its data files, which are compiled anew if they are damaged."""
 
     def load(self, key: Any) -> Any:
-        """What was compiled for `key`; None if that cannot be read, or trusted."""
+        """Loads the code of `key`; None if that cannot be read, or trusted."""
         try:
             return super().load(key)
         except Exception:  # pickle raises nearly everything
@@ -54,7 +54,7 @@ class CheckedCacheFile(IndexDataCacheFile):
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder, no link to one, is the user's and nobody else has access."""
+    """True for a folder, no link to one, that the user alone has access to."""
     try:
         found = os.lstat(folder)
     except OSError:
@@ -143,7 +143,7 @@ def guard(kernel: Any, stamp: str) -> Any:
 
 
 def stamp_of(files: Iterable[Path]) -> str:
-    """What changes with any of the files."""
+    """A checksum of all files."""
     total = zlib.crc32(b"")
     for file in sorted(files):
         total = zlib.crc32(file.read_bytes(), total)

@@ -58,7 +58,7 @@ def both_ways_kernel(row, col, num_nodes, out_row, out_col, out_at):
 
 @compiled
 def ascends(index):
-    """Whether the entries are sorted already."""
+    """True if the entries are sorted already."""
     for i in range(1, index.size):  # noqa: SIM110 (numba compiles no generators)
         if index[i] < index[i - 1]:
             return False
@@ -67,7 +67,7 @@ def ascends(index):
 
 @compiled
 def count_buckets(lo, hi, row, shift, counts):
-    """How many of the edges lo to hi fall into each bucket of 2**shift rows."""
+    """Counts the edges lo to hi in each bucket of 2**shift rows."""
     for i in range(uint64(lo), uint64(hi)):
         counts[uint64(row[i]) >> shift] += 1
 

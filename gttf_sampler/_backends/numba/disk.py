@@ -99,7 +99,7 @@ def _new() -> Queue | None:
 
 @cache
 def _known() -> bool:
-    """Whether this is a system whose calls are known; a container may forbid them."""
+    """True on a system whose calls are known; a container may forbid them."""
     known = sys.platform == "linux" and platform.machine() in CALLS
     return known and sys.byteorder == "little" and sys.maxsize > 1 << 32
 
@@ -121,7 +121,7 @@ _WORD, _HALF = 8, uint64(32)  # bytes of a word, bits of half of it
 
 @compiled
 def _together(a, b, ids, place):
-    """Whether rows stand in what is written as they stand in the file."""
+    """True if rows are written in the order of the file, without gaps."""
     for i in range(a + 1, b):
         if ids[i] - ids[a] != i - a or place[i] - place[a] != i - a:
             return False
@@ -130,7 +130,7 @@ def _together(a, b, ids, place):
 
 @compiled
 def _extent(run, base, stride, ids, start):
-    """Where a run begins in the file, and where it ends."""
+    """Offsets in the file at which a run begins and ends."""
     first, last = ids[start[run]], ids[start[run + 1] - 1]
     return base + first * stride, base + (last + 1) * stride
 
@@ -341,7 +341,7 @@ def _aligned(memory: np.ndarray[Any, Any], align: int) -> int:
 
 
 def _arguments(reads: Reads, spare: int) -> tuple[Any, ...]:
-    """What all kernels are given."""
+    """The arguments that all kernels share."""
     how = np.int32(reads.handle), reads.base, reads.stride, reads.align, spare
     arrays = reads.ids, reads.place, reads.start, reads.out.data_ptr(), reads.failed
     return *how, *arrays

@@ -58,7 +58,7 @@ def draw_uniform_kernel(lo, hi, stream, count, fanout, replace, out):
 
 @compiled
 def scratch_cells(fanout):
-    """How many cells of scratch `draw_row_weighted` needs."""
+    """The number of scratch cells that `draw_row_weighted` needs."""
     return max(fanout, _SHORT)
 
 

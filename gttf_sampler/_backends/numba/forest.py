@@ -40,7 +40,7 @@ def find_rows(rowptr, edges, node, start, count, changed):
 
 @compiled
 def follow(col, nodes, node, count, fanout, replace, stays, edge, arrived, changed):
-    """Where the edges lead; at a dead end a walker that `stays` is there.
+    """Follows edges to their nodes; at a dead end a walker that `stays` is there.
 
     `changed` is set where that is none of so many `nodes`; -1 stands for it.
     """

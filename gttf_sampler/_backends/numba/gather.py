@@ -29,7 +29,7 @@ _AHEAD = 1 << 12  # bytes that are asked for ahead, as the hardware cannot guess
 
 
 def _copying(size):
-    """What copies so many bytes from one address to another."""
+    """An intrinsic that copies so many bytes from one address to another."""
     kind = ir.VectorType(ir.IntType(8), size).as_pointer()
 
     @intrinsic
@@ -64,7 +64,7 @@ def _prefetch_address(_, address):
 
 @compiled
 def _address(pieces, piece, stop, row, width):
-    """Where a row is, in one of the tensors from `piece` on."""
+    """The address of a row, in one of the tensors from `piece` on."""
     while piece + 1 < stop and row >= pieces[piece + 1, FIRST_ROW]:
         piece += 1
     return pieces[piece, ADDRESS] + (row - pieces[piece, FIRST_ROW]) * width

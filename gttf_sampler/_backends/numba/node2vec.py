@@ -233,7 +233,7 @@ def _node2vec_block(
 
 @compiled
 def _look_up(graph, asking, questions, to, last, low, size):
-    """Whether row to[k] holds last[k], for all that ask at once; answers in size[k].
+    """Looks for last[k] in row to[k], for all that ask at once; answers in size[k].
 
     Most rows do not, and most of the time a bit of the filter says so.
     """

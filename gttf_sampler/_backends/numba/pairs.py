@@ -71,7 +71,7 @@ def _ask(first, last, looked_up, nodes, left, right, places, size):
 
 @compiled
 def _ends(at, row):
-    """Where a row of a block has its source and its first target in `nodes`."""
+    """Positions in `nodes` of the source and the first target of a block's row."""
     source = uint64(at[SOURCE] + row * at[SOURCE_STEP])
     return source, uint64(at[TARGET] + row // at[SHARE] * at[TARGET_STEP])
 
@@ -295,7 +295,7 @@ def _chunks(pairs: Pairs, size: int) -> list[tuple[int, int]]:
 
 
 class Side:
-    """Where the gradients of a table are added up, chunk by chunk.
+    """Buffers in which the gradients of a table are added up, chunk by chunk.
 
     Attributes:
         begin: per chunk, where its rows begin; and where the last one ends.
@@ -318,7 +318,7 @@ class Side:
         self.total = empty_rows((int(self.begin[-1]), self.size), _precise(table))
 
     def chunk(self, number: int) -> tuple[Array, Array, Array, Array]:
-        """What a kernel is given for one chunk: places, rows, count, total."""
+        """The arguments of a kernel for one chunk: places, rows, count, total."""
         count = self.count[number : number + 1]
         return self.places[number], self.rows, count, flat(self.total)
 
@@ -351,7 +351,7 @@ def pair_scores(pairs: Pairs, left: Tensor, right: Tensor) -> Tensor:
 def pair_gradients(
     pairs: Pairs, left: Tensor, right: Tensor, coefficient: Tensor
 ) -> list[Rows]:
-    """What pairs add to the gradients of both tables; see `torch.pairs`."""
+    """Gradients of both tables by the coefficients of pairs; see `torch.pairs`."""
     how = scored(pairs), coefficient, left, right, True, False
     return pair_pass(pairs, *how).gradients
 
@@ -386,10 +386,10 @@ def _take_places(chunks: int, nodes: int) -> Array:
 
 
 def is_far(table: Tensor) -> bool:
-    """Whether its rows come from memory rather than from the cache."""
+    """True for a table whose rows come from memory rather than from the cache."""
     return table.nbytes > FAR
 
 
 def _precise(table: Tensor) -> torch.dtype:
-    """What products are added up in."""
+    """The dtype that products are added up in."""
     return torch.promote_types(table.dtype, torch.float32)

@@ -8,7 +8,7 @@ from numba import int64, uint64
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.numba.hop import (
+from gttf_sampler._backends.numba.record import (
     CELL,
     FIRST,
     FLOOR,
@@ -83,7 +83,7 @@ def _number_nodes(ids, cell, floor, limit, known, nodes):
 
 @compiled
 def _slot_of(code, slots):
-    """Where to look first for a code: slots are pairs, a power of two in all."""
+    """The first slot of a code: slots are pairs, a power of two in all."""
     spread = code * GOLDEN
     return ((spread ^ (spread >> uint64(32))) << ONE) & uint64(slots.size - 1)
 
@@ -189,7 +189,7 @@ def compress_kernel(mask, out):
 
 
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
-    """Where each id stands first; see `torch.relabel`."""
+    """Positions of first occurrences; see `torch.relabel`."""
     out = torch.empty_like(ids)
     if not first_position_kernel(ids.numpy(), table.numpy(), floor, out.numpy()):
         _check.changed()
@@ -250,7 +250,7 @@ class Numbers:
 
     @property
     def count(self) -> int:
-        """How many nodes are known."""
+        """The number of known nodes."""
         return int(self.known[0])
 
     def nodes(self) -> Tensor:

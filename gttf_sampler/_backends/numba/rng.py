@@ -52,7 +52,7 @@ def compiled(function, **how):
 
 
 def cached() -> bool:
-    """Whether an earlier process has left machine code on disk."""
+    """True if an earlier process has left machine code on disk."""
     where = mix.stats.cache_path
     return where is not None and any(Path(where).glob("*.nbi"))
 

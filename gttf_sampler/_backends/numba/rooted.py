@@ -17,12 +17,14 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import record
 from gttf_sampler._backends.memory import Array, borrow, give_back, lend
-from gttf_sampler._backends.numba import hop as columns
-from gttf_sampler._backends.numba.hop import draw, gather, measure, translate
+from gttf_sampler._backends.numba import record as columns
+from gttf_sampler._backends.numba.hop import draw, gather, translate
+from gttf_sampler._backends.numba.record import check_relations, relation_table
 from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import word
+from gttf_sampler._backends.numba.rows import measure
 from gttf_sampler._backends.numba.small import FEW_EDGES, sample_small
-from gttf_sampler._backends.record import WIDE, Batch, Plan, Rooted, relation_rows
+from gttf_sampler._backends.record import WIDE, Batch, Plan, Rooted
 from gttf_sampler._backends.scratch import NO_TREES, TREES
 from gttf_sampler._backends.threads import Parts, parallel
 from gttf_sampler.random import fold
@@ -32,7 +34,7 @@ PARTS, PART = 8, 1 << 13  # how finely drawing and numbering a hop are interleav
 
 def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     """Rooted sampling by laws; None where one has none; see `torch.rooted`."""
-    found = _relations(plan, batch)
+    found = relation_table(plan, batch)
     if found is None:
         return None
     relations, kept = found
@@ -54,12 +56,6 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     row, col, edge = taken.result(relations, owners)
     node, root = reached.result()
     return Rooted(node, root, row, col, edge, reached.hops, taken.hops)
-
-
-def check_relations(relations: Array) -> None:
-    """Refuses a batch of a graph that was edited to lead out of itself."""
-    if relations[:, columns.CHANGED].any():
-        _check.changed()
 
 
 def _ends(index: Tensor, sizes: list[int]) -> tuple[list[Tensor], list[Tensor]]:
@@ -105,26 +101,6 @@ class _Tables:
             self.plan.pools[0].give_back(TREES, self.trees)
 
 
-def _relations(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
-    """The table that kernels read, and tensors that must outlive it.
-
-    None if there is a relation that they cannot read.
-    """
-    found = relation_rows(plan, batch)
-    if found is None:
-        return None
-    rows, held = found
-    guarded = []
-    for row, relation, law in zip(rows, plan.relations, batch.laws, strict=True):
-        adj = relation.adj
-        arrays = [adj.col, law.cumulative_weight, law.time] if law else []
-        arrays += [adj.edge_id] if batch.original_edge_ids else []
-        edges = min([array.numel() for array in arrays if array is not None])
-        guarded.append((*row, adj.rowptr.numel() - 1, edges, adj.num_cols, 0))
-    shape = (len(rows), columns.RELATION_COLUMNS)
-    return np.array(guarded, np.int64).reshape(shape), held.tensors
-
-
 def _sample_hop(
     plan: Plan,
     batch: Batch,
@@ -138,7 +114,9 @@ def _sample_hop(
 
     `owners` have the memory that is read by its address.
     """
-    segments, width = reached.segments(plan, hop)
+    known = reached.known.tolist()
+    counts = [count - begin for count, begin in zip(known, reached.begin, strict=True)]
+    segments, width = _segments(plan, hop, reached.begin, counts)
     if width == 0:
         reached.close_hop()
         taken.close_hop([])
@@ -147,12 +125,7 @@ def _sample_hop(
     rows = [array[:width] for array in scratch]  # start, count, end
     end = rows[2]
     table = relations, segments, reached.table
-    searches = 4 if relations[:, record.TIME_KIND].any() else 1
-    how_much = width, searches * width
-    measured = *table, plan.replace, *rows
-    parallel(measure, *how_much, *measured, owners=owners)
-    np.cumsum(end, out=end)
-    drawn = int(end[-1])
+    drawn = _measure(table, plan.replace, rows, owners)
     _check.fits("fanouts", 24 * drawn)
     ends = end[segments[:, columns.STOP] - 1].tolist()
     sizes = [last - first for first, last in zip([0, *ends], ends, strict=False)]
@@ -170,6 +143,39 @@ def _sample_hop(
         give_back(array)
     reached.close_hop()
     taken.close_hop(list(zip(segments[:, 0].tolist(), sizes, strict=True)))
+
+
+def _segments(
+    plan: Plan, hop: int, begin: Sequence[int], count: Sequence[int]
+) -> tuple[Array, int]:
+    """The walkers of a hop: a row per relation that takes any edge, and their number.
+
+    `begin` and `count` say, per node type, which nodes are the frontier.
+    """
+    rows, width = [], 0
+    for number, relation in enumerate(plan.relations):
+        fanout, kind = relation.fanouts[hop], relation.dst_type
+        if count[kind] and fanout:
+            stop = width + count[kind]
+            rows.append((number, width, stop, begin[kind], fanout))
+            width = stop
+    shape = (len(rows), columns.SEGMENT_COLUMNS)
+    return np.array(rows, np.int64).reshape(shape), width
+
+
+def _measure(
+    table: tuple[Array, Array, Array], replace: bool, rows: list[Array], owners: Any
+) -> int:
+    """Finds the admissible part of every walker's row; returns how many edges it takes.
+
+    `rows` get the start, the length, and the number of edges up to each walker.
+    """
+    end = rows[2]
+    searches = 4 if table[0][:, record.TIME_KIND].any() else 1
+    work = end.size, searches * end.size
+    parallel(measure, *work, *table, replace, *rows, owners=owners)
+    np.cumsum(end, out=end)
+    return int(end[-1]) if end.size else 0
 
 
 class _Reached:
@@ -215,19 +221,6 @@ class _Reached:
             self.tree, anew = self.trees.begin(), True
         if anew:
             insert_nodes(self.table, self.known, *self.tree)
-
-    def segments(self, plan: Plan, hop: int) -> tuple[Array, int]:
-        """The walkers of a hop: a row per relation that has any, and their number."""
-        rows, width, known = [], 0, self.known.tolist()
-        for number, relation in enumerate(plan.relations):
-            fanout = relation.fanouts[hop]
-            begin = self.begin[relation.dst_type]
-            count = known[relation.dst_type] - begin
-            if count and fanout:
-                rows.append((number, width, width + count, begin, fanout))
-                width += count
-        shape = (len(rows), columns.SEGMENT_COLUMNS)
-        return np.array(rows, np.int64).reshape(shape), width
 
     def make_room(self, segments: Array, relations: Array, sizes: list[int]) -> None:
         """Makes room for as many new nodes as there are edges."""
@@ -313,7 +306,7 @@ class _Taken:
 
 
 def _address(array: Array) -> int:
-    """Where the cells of an array are."""
+    """The address of an array's cells."""
     address: int = array.__array_interface__["data"][0]
     return address
 
@@ -340,7 +333,7 @@ class Walkers(Protocol):
 
     @property
     def who(self) -> Tensor:
-        """What tells each from all others."""
+        """What the random stream of each depends on."""
 
 
 def asked(
@@ -350,33 +343,30 @@ def asked(
 
     None for a relation that takes nothing; None in all if kernels cannot read a law.
     """
-    found = _relations(plan, batch)
+    found = relation_table(plan, batch)
     if found is None:
         return None
     relations, kept = found
-    segments, width = _asked_segments(plan, walkers)
-    start, count, end = (np.empty(width, np.int64) for _ in range(3))
+    counts = [some.row.numel() for some in walkers]
+    segments, width = _segments(plan, 0, [0] * len(counts), counts)
+    rows = [np.empty(width, np.int64) for _ in range(3)]  # start, count, end
+    end = rows[2]
     nodes = np.zeros((len(walkers), columns.NODE_COLUMNS), np.int64)
     for own, some in zip(nodes, walkers, strict=True):
         own[columns.IDS] = some.row.data_ptr()
         own[columns.ROOTS] = some.root.data_ptr()
     owners = plan, batch, kept, list(walkers)
-    how = relations, segments, nodes, plan.replace, start, count, end
-    parallel(measure, width, 4 * width, *how, owners=owners)
-    sizes = end.copy()
-    np.cumsum(end, out=end)
-    drawn = int(end[-1]) if width else 0
+    drawn = _measure((relations, segments, nodes), plan.replace, rows, owners)
     edge, to, by = (np.empty(drawn, np.int64) for _ in range(3))
     # kernels give walker i the stream of ids[i] + roots[i] · SIZE, which is to be `who`
     nodes, rest = nodes.copy(), [some.who - some.row for some in walkers]
     nodes[:, columns.SIZE] = 1
     for own, shift in zip(nodes, rest, strict=True):
         own[columns.ROOTS] = shift.data_ptr()
-    key = word(batch.key)
-    args = relations, segments, nodes, key, plan.replace, True, start, count, end
-    out, owned = (edge, to, by), (owners, rest)
-    parallel(draw, width, drawn, *args, *out, owners=owned)
+    how = relations, segments, nodes, word(batch.key), plan.replace, True
+    parallel(draw, width, drawn, *how, *rows, edge, to, by, owners=(owners, rest))
     check_relations(relations)
+    sizes = np.diff(end, prepend=0)
     taken: list[tuple[Tensor, Tensor, Tensor] | None] = [None] * len(plan.relations)
     for number, first, stop, _, _ in segments.tolist():
         head, tail = int(end[first - 1]) if first else 0, int(end[stop - 1])
@@ -384,15 +374,3 @@ def asked(
         counted, edges, nodes_reached = (torch.from_numpy(x) for x in parts)
         taken[number] = counted, edges, nodes_reached
     return taken
-
-
-def _asked_segments(plan: Plan, walkers: Sequence[Walkers]) -> tuple[Array, int]:
-    """A row for each relation that takes anything, and how many walkers there are."""
-    rows, width = [], 0
-    for number, relation in enumerate(plan.relations):
-        count, (fanout,) = walkers[relation.dst_type].row.numel(), relation.fanouts
-        if count and fanout:
-            rows.append((number, width, width + count, 0, fanout))
-            width += count
-    shape = (len(rows), columns.SEGMENT_COLUMNS)
-    return np.array(rows, np.int64).reshape(shape), width

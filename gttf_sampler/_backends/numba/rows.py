@@ -1,4 +1,4 @@
-"""Rows of a CSR matrix: ranges, searches, entries; arrays read by their address.
+"""Rows of a CSR matrix: ranges, searches, entries, and the part that a hop may take.
 
 The arrays of a graph are tensors that anybody can edit. So a row is followed if it lies
 inside of the edges, and an edge if it leads to a node; where one does not, a flag is
@@ -14,9 +14,40 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.memory import Array, empty
+from gttf_sampler._backends.numba.record import (
+    BEGIN,
+    CHANGED,
+    EDGES,
+    FANOUT,
+    FIRST,
+    IDS,
+    RELATION,
+    ROOTS,
+    ROWS,
+    SIZE,
+    STOP,
+)
 from gttf_sampler._backends.numba.rng import GOLDEN, HALF, ONE, compiled, prefetch
+from gttf_sampler._backends.record import (
+    CUMULATIVE_WEIGHT,
+    DST_TYPE,
+    EXCLUDED,
+    FLOAT32,
+    HAS_ZERO_WEIGHT,
+    INT32,
+    INT64,
+    MOST_RECENT,
+    NUM_EXCLUDED,
+    ROWPTR,
+    TIME,
+    TIME_KIND,
+    TIME_MAX,
+    TIME_MIN,
+)
 from gttf_sampler._backends.threads import parallel
 from gttf_sampler._backends.torch import rows as reference
+
+_ROWS_AHEAD = 16  # how many rows ahead memory is asked for the times in a row
 
 
 @compiled
@@ -33,7 +64,7 @@ def row_range(rowptr, rows, edges, node):
 
 @compiled
 def empty_if_outside(start, count, edges):
-    """Whether all rows lie inside of the edges; makes all of them empty if not.
+    """True if all rows lie inside of the edges; makes all of them empty if not.
 
     A pass of its own: the loop before it waits for memory, and is to do nothing else.
     """
@@ -49,7 +80,7 @@ def empty_if_outside(start, count, edges):
 
 @compiled
 def replace_outside(ids, least, size, instead):
-    """Whether all ids lie in [least, size); replaces those that do not."""
+    """True if all ids lie in [least, size); replaces those that do not."""
     low, high = int64(least), int64(least)
     for i in range(uint64(ids.size)):
         low, high = min(low, ids[i]), max(high, ids[i])
@@ -62,7 +93,7 @@ def replace_outside(ids, least, size, instead):
 
 
 def _pointer_to(kind):
-    """What makes a pointer to values of a kind out of an address."""
+    """An intrinsic that makes a pointer to values of a kind out of an address."""
 
     @intrinsic
     def pointer(_, address):
@@ -178,6 +209,117 @@ def edge_filter_kernel(lo, hi, rowptr, col, out):
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
 
 
+@compiled
+def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
+    """The admitted part of every walker's row, and how many edges it will take."""
+    for s in range(segments.shape[0]):
+        first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
+        if first >= stop:
+            continue
+        own, fanout = relations[segments[s, RELATION]], segments[s, FANOUT]
+        begin = segments[s, BEGIN] - segments[s, FIRST]  # walker i is node i + begin
+        ids, rowptr = longs(nodes[own[DST_TYPE], IDS]), longs(own[ROWPTR])
+        if own[ROWS] < nodes[own[DST_TYPE], SIZE]:
+            start[first:stop], count[first:stop], size[first:stop] = 0, 0, 0
+            own[CHANGED] = 1
+            continue
+        for i in range(first, stop):
+            soon = uint64(min(i + _ROWS_AHEAD, stop - 1) + begin)
+            prefetch(rowptr, uint64(ids[soon]))
+            here = uint64(ids[uint64(i + begin)])
+            start[i] = rowptr[here]
+            count[i] = rowptr[here + ONE] - start[i]
+        if not empty_if_outside(start[first:stop], count[first:stop], own[EDGES]):
+            own[CHANGED] = 1
+        if own[TIME_KIND]:
+            roots = longs(nodes[own[DST_TYPE], ROOTS])
+            _admit(first, stop, own, roots, begin, start, count)
+        if own[NUM_EXCLUDED]:
+            _hide(first, stop, longs(own[EXCLUDED]), own[NUM_EXCLUDED], start, count)
+        if own[MOST_RECENT] and fanout >= 0:
+            for i in range(first, stop):
+                skipped = max(count[i] - fanout, 0)
+                start[i] += skipped
+                count[i] -= skipped
+        for i in range(first, stop):
+            if fanout < 0:
+                size[i] = count[i]
+            elif replace:
+                size[i] = fanout if count[i] > 0 else 0
+            else:
+                size[i] = min(count[i], fanout)
+        if own[HAS_ZERO_WEIGHT]:
+            table, again = longs(own[CUMULATIVE_WEIGHT]), replace and fanout >= 0
+            for i in range(first, stop):
+                base = mass_before(table, rowptr, ids[uint64(i + begin)], start[i])
+                wanted = min(size[i], 1) if again else size[i]
+                found = _positive(table, start[i], start[i] + count[i], base, wanted)
+                size[i] = size[i] * found if again else found
+
+
+@compiled
+def _admit(first, stop, own, roots, begin, start, count):
+    """Narrows rows to the times that are admitted."""
+    if own[TIME_KIND] == INT32:
+        times = ints(own[TIME]), longs(own[TIME_MAX]), longs(own[TIME_MIN])
+        _narrow(first, stop, *times, own[TIME_MIN] != 0, roots, begin, start, count)
+    elif own[TIME_KIND] == INT64:
+        long = longs(own[TIME]), longs(own[TIME_MAX]), longs(own[TIME_MIN])
+        _narrow(first, stop, *long, own[TIME_MIN] != 0, roots, begin, start, count)
+    elif own[TIME_KIND] == FLOAT32:
+        real = floats(own[TIME]), doubles(own[TIME_MAX]), doubles(own[TIME_MIN])
+        _narrow(first, stop, *real, own[TIME_MIN] != 0, roots, begin, start, count)
+    else:
+        wide = doubles(own[TIME]), doubles(own[TIME_MAX]), doubles(own[TIME_MIN])
+        _narrow(first, stop, *wide, own[TIME_MIN] != 0, roots, begin, start, count)
+
+
+@compiled
+def _narrow(first, stop, time, latest, before, window, roots, begin, start, count):
+    """The part of every row between the two times of its tree, by bisection."""
+    for i in range(first, stop):
+        soon = min(i + _ROWS_AHEAD, stop - 1)
+        prefetch(time, uint64(start[soon] + (count[soon] >> 1)))
+        root = uint64(roots[uint64(i + begin)])
+        low = start[i]
+        high = bisect(time, low, low + count[i], latest[root])
+        if window:
+            low = bisect(time, low, high, before[root])
+        start[i], count[i] = low, high - low
+
+
+@compiled
+def _hide(first, stop, hidden, hides, start, count):
+    """Rows as they would stand if all hidden edges were gone from the graph."""
+    for i in range(first, stop):
+        low = bisect(hidden, 0, hides, start[i] - 1)
+        high = bisect(hidden, low, hides, start[i] + count[i] - 1)
+        start[i] -= low
+        count[i] -= high - low
+
+
+@compiled
+def mass_before(table, rowptr, node, start):
+    """The mass of a row in front of position `start`."""
+    if start <= 0 or start <= rowptr[uint64(node)]:
+        return int64(0)
+    return table[uint64(start - 1)]
+
+
+@compiled
+def _positive(table, low, high, base, limit):
+    """Counts the entries of a row that have mass, no further than `limit`."""
+    found = int64(0)
+    while found < limit:
+        low = bisect(table, low, high, base)
+        if low >= high:
+            break
+        base = table[uint64(low)]
+        low += 1
+        found += 1
+    return found
+
+
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     """values[index] as int64; see `torch.rows`."""
     out = torch.empty(index.shape, dtype=torch.int64, device="cpu")
@@ -204,7 +346,7 @@ def upper_bound(
 def has_edge(
     rowptr: Tensor, sorted_col: Tensor, source: Tensor, target: Tensor, longest: int
 ) -> Tensor:
-    """Whether row `source` holds `target`; see `torch.rows`."""
+    """True [w] where row `source` holds `target`; see `torch.rows`."""
     out = torch.empty_like(source, dtype=torch.bool)
     arrays = (x.numpy() for x in (rowptr, sorted_col, source, target, out))
     parallel(has_edge_kernel, source.numel(), source.numel() * 8, *arrays)
@@ -220,7 +362,7 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
 
 
 def unchanged() -> Array:
-    """What kernels set where a graph leads out of itself."""
+    """A flag that kernels set where a graph leads out of itself."""
     return np.zeros(1, np.bool_)
 
 

@@ -14,8 +14,9 @@ from numba import int64, uint64
 from gttf_sampler import _check
 from gttf_sampler._backends import memory
 from gttf_sampler._backends.memory import Array
-from gttf_sampler._backends.numba import hop as columns
-from gttf_sampler._backends.numba.hop import (
+from gttf_sampler._backends.numba import record as columns
+from gttf_sampler._backends.numba.hop import draw, gather
+from gttf_sampler._backends.numba.record import (
     BEGIN,
     CHANGED,
     FANOUT,
@@ -25,13 +26,10 @@ from gttf_sampler._backends.numba.hop import (
     ROOTS,
     SIZE,
     STOP,
-    draw,
-    gather,
-    measure,
 )
 from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import GOLDEN, compiled, mix
-from gttf_sampler._backends.numba.rows import longs
+from gttf_sampler._backends.numba.rows import longs, measure
 from gttf_sampler._backends.record import DST_TYPE, SRC_TYPE, Batch, Plan, Rooted
 from gttf_sampler._backends.scratch import Workspace
 from gttf_sampler.random import WORD
@@ -67,7 +65,7 @@ def sample(
             apart, a base above all values in `slots`, the most worth it; room for
             edges, walkers of a hop and nodes of a type in `space`. Where that is too
             little, what is needed is put in its place; NODES is for `slots`.
-        relations: what to draw from; see `numba.hop`.
+        relations: what to draw from; see `numba.record`.
         fanouts: [relations, hops].
         nodes: [types]; only their sizes are given.
         starts: [types]: how many seeds, where they are, and the number of the first.
@@ -181,7 +179,7 @@ def sample(
 
 @compiled
 def _note_sizes(known, taken, apart, sizes):
-    """How many nodes of every type there are, how many trees of them, and edges."""
+    """Notes the numbers of nodes of every type, of their trees, and of edges."""
     kinds = known.size
     for kind in range(kinds):
         sizes[kind] = known[kind]
@@ -228,7 +226,7 @@ def sample_small(plan: Plan, batch: Batch, relations: Array) -> Rooted | None:
 
 
 class Form:
-    """What is asked of the kernels for batches of one plan, and what they answer.
+    """The argument buffers of the kernel for batches of one plan, in both directions.
 
     It does not know the plan, which keeps it: graphs are to go as soon as nobody has
     them, without a search for cycles.
@@ -283,7 +281,7 @@ class Form:
     def _result(
         self, plan: Plan, batch: Batch, relations: Array, space: Array
     ) -> Rooted:
-        """What was drawn, in memory of its own.
+        """Copies the batch into memory of its own.
 
         Nodes, ends and edges do not share it: hosts take the ends by their address,
         and torch moves all of a memory when a tensor of it goes to another process.

@@ -207,7 +207,7 @@ def _weigh_row(number, width, weight, place, step, score, slope):
 
 @compiled
 def weigh(first, last, blocks, terms, eps, weight, unit, score, slope):
-    """What scores of some trees add to the loss; slopes become those of the loss."""
+    """Adds up the loss of some trees' scores; slopes become those of the loss."""
     value, low, high = 0.0, uint64(0), uint64(0)
     for block in range(blocks.shape[0]):
         rows = (last - first) * blocks[block, ROWS]

@@ -201,7 +201,7 @@ def draw_whole_distinct(stream: Tensor, ends: Tensor, fanout: int) -> Tensor:
 
 
 def _byte_products(word: Tensor) -> Tensor:
-    """What each of the eight bytes of a bound counts in ⌊word · bound / 2⁶⁴⌋.
+    """Shares of each of the eight bytes of a bound in ⌊word · bound / 2⁶⁴⌋.
 
     Returns [..., 3, 8]: whole units, and 2⁻³² and 2⁻⁶⁴ of one; the order of bytes is
     that of memory.

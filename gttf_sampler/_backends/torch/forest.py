@@ -19,7 +19,7 @@ def arrive(
     replace: bool,
     stays: bool,
 ) -> Tensor:
-    """Where the edges [w, f] lead; at a dead end a walker that `stays` is there."""
+    """The nodes that edges [w, f] lead to; at a dead end a walker may stay."""
     arrived = take_or_none(col, edge)
     if not stays:
         return arrived

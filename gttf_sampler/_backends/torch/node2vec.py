@@ -134,7 +134,7 @@ def _kind_mass(
 
 
 def _before(size: Tensor, ends: Tensor) -> Tensor:
-    """What stands in front of every entry among those of the same owner."""
+    """Sums of what stands in front of every entry among those of the same owner."""
     whole = torch.cat([size.new_zeros(1), size.cumsum(0)])
     each = ends.diff()
     base = take(whole, ends[:-1]).repeat_interleave(each, output_size=size.numel())

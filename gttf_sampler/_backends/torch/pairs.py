@@ -1,4 +1,4 @@
-"""What embeddings are trained with, by torch: the reference of the fused kernels.
+"""Losses of pairs, gradients, optimizers and negatives: the reference in torch.
 
 Losses of pairs, their gradients, steps of optimizers, and negatives.
 """
@@ -104,7 +104,7 @@ def pair_pass(
 def pair_gradients(
     pairs: Pairs, left: Tensor, right: Tensor, coefficient: Tensor
 ) -> list[Rows]:
-    """What pairs with these coefficients [scores] add to the gradients of both tables.
+    """Gradients of both tables by the coefficients [scores] of pairs.
 
     With one table for both there is one set of rows.
     """
@@ -198,5 +198,5 @@ def _touched(pairs: Pairs, gradient: Tensor, sides: Iterable[int]) -> Rows:
 
 
 def _precise(table: Tensor) -> torch.dtype:
-    """What products are added up in."""
+    """The dtype that products are added up in."""
     return torch.promote_types(table.dtype, torch.float32)

@@ -7,7 +7,7 @@ from gttf_sampler._backends.torch.rows import take
 
 
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
-    """Where the id of each entry stands first in `ids` [e].
+    """Position [e] of each id's first occurrence in `ids` [e].
 
     `table` [n + 1] holds nothing below `floor` + e on entry: its cells are won by
     the smallest position, and what an earlier call left there is larger. The last cell
@@ -22,7 +22,7 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
 
 
 def first_position_sorted(ids: Tensor) -> Tensor:
-    """Where the id of each entry stands first, by sorting: for ids of any size."""
+    """`first_position` by sorting, for ids of any size."""
     ordered, order = ids.sort(stable=True)
     position = torch.arange(ids.numel(), device=ids.device)
     starts = torch.ones_like(ids, dtype=torch.bool)

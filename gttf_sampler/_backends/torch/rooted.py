@@ -10,7 +10,7 @@ from gttf_sampler._backends.record import Batch, Padded, Plan, Rooted
 def rooted(plan: Plan, batch: Batch) -> Rooted | None:
     """A whole batch in one call; None where a backend has none for what is asked.
 
-    The loop in `rooted.hops`, which calls the functions of this module, draws the same.
+    `sample_hops` of `rooted.hops` draws the same.
     """
     return None
 
@@ -18,7 +18,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
 def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
     """`rooted` with static shapes and no word to the host; None where there is none.
 
-    No fanout is -1, every bias has a law, and the seeds are sound. `rooted.padded`
-    draws the same.
+    No fanout is -1, every bias has a law, and the seeds are sound. `sample_padded`
+    of `rooted.hops` draws the same.
     """
     return None

@@ -16,7 +16,7 @@ def id_dtype(upper: int) -> torch.dtype:
 
 
 def is_free_to_ask(values: Tensor) -> bool:
-    """Whether nobody has to wait to see the values, neither a host nor a compiler."""
+    """True if nobody has to wait to see the values, neither a host nor a compiler."""
     return values.device.type == "cpu" and not is_compiling()
 
 
@@ -84,7 +84,7 @@ def positions(mask: Tensor) -> Tensor:
 def has_edge(
     rowptr: Tensor, sorted_col: Tensor, source: Tensor, target: Tensor, longest: int
 ) -> Tensor:
-    """Whether row `source` holds `target`; columns ascend within every row."""
+    """True [w] where row `source` holds `target`; columns ascend within every row."""
     if sorted_col.numel() == 0:
         return torch.zeros_like(source, dtype=torch.bool)
     low, high = take(rowptr, source), take(rowptr, source + 1)
@@ -94,7 +94,7 @@ def has_edge(
 
 
 def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
-    """What lets a backend deny most edges that are not there without a search.
+    """A filter by which a backend denies most absent edges without a search.
 
     Here, None: other backends know what they store.
     """

@@ -1,4 +1,4 @@
-"""What a block of walkers draws from its rows, in registers: [walkers, draws]."""
+"""Draws of a block of walkers from its rows, in registers: [walkers, draws]."""
 
 import triton
 import triton.language as tl

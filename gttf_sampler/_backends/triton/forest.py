@@ -14,7 +14,6 @@ import triton.language as tl
 from torch import Tensor
 
 from gttf_sampler._backends.triton import launch as how
-from gttf_sampler._backends.triton.arguments import send_words
 from gttf_sampler._backends.triton.draw import (
     draw_again,
     draw_by_mass,
@@ -24,6 +23,7 @@ from gttf_sampler._backends.triton.draw import (
     mass_within,
 )
 from gttf_sampler._backends.triton.launch import blocks, bucket, key_of, launch
+from gttf_sampler._backends.triton.record import send_words
 from gttf_sampler._backends.triton.rng import (
     any_of,
     as_key,
@@ -182,7 +182,7 @@ def row_of(rowptr, node, mask):
 
 @triton.jit
 def follow(col, node, count, edge, some, stays):
-    """Where edges lead; at a dead end a walker stays, if it `stays`."""
+    """Follows edges to their nodes; at a dead end a walker stays, if it `stays`."""
     reached = tl.load(col + edge, mask=some & (edge >= 0), other=-1).to(tl.int64)
     return tl.where(some & (count == 0) & (stays != 0), node, reached)
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gttf_sampler._backends.torch import gather as reference
 from gttf_sampler._backends.triton import launch as how
-from gttf_sampler._backends.triton.arguments import send_words
 from gttf_sampler._backends.triton.launch import blocks, launch
+from gttf_sampler._backends.triton.record import send_words
 from gttf_sampler._backends.triton.rng import longs
 from gttf_sampler._backends.types import Moves
 

@@ -17,7 +17,7 @@ batch through, in the order in which the reference discovers them. `measure` is 
 import triton
 import triton.language as tl
 
-from gttf_sampler._backends.triton import columns as tt
+from gttf_sampler._backends.triton import record as tt
 from gttf_sampler._backends.triton.draw import (
     draw_again,
     draw_by_mass,
@@ -83,7 +83,7 @@ def arrive(own, taken, who, at, mask, out, HIDES: tl.constexpr, APART: tl.conste
 
 @triton.jit
 def _row_start(own, node, live):
-    """Where the rows of nodes start."""
+    """Offsets of the rows of nodes."""
     return tl.load(longs(tl.load(own + tt.ROWPTR)) + node, mask=live, other=0)
 
 
@@ -207,7 +207,7 @@ def scan(
     position,
     S: tl.constexpr,
 ):
-    """Where the edges of every block of walkers start, and how many there are."""
+    """Scans the counts of edges: starts of blocks of walkers, and totals."""
     level = tt.level_row(levels, hop + 1, types, relations)
     total = tl.full((), 0, tl.int64)
     for relation in range(relations):

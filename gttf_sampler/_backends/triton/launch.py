@@ -1,4 +1,4 @@
-"""How Triton kernels are started, and counted."""
+"""Launches of Triton kernels, and their count."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def start(
 
 
 def interpreted() -> bool:
-    """Whether kernels run in Triton's interpreter, on tensors of the CPU."""
+    """True if kernels run in Triton's interpreter, on tensors of the CPU."""
     found: bool = triton.knobs.runtime.interpret
     return found
 
 
 def blocks(size: int, block: int) -> int:
-    """How many blocks there are."""
+    """The number of blocks of so many entries."""
     return -(-size // block)
 
 
 def bucket(fanout: int) -> int:
-    """How many draws a block has room for: kernels are compiled for powers of two."""
+    """Room for draws of a block: kernels are compiled for powers of two."""
     return min(WIDEST, max(2, 1 << (fanout - 1).bit_length())) if fanout > 0 else 2
 
 

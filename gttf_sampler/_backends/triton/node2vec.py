@@ -39,7 +39,7 @@ _BITS = tl.constexpr(MASS_BITS)
 
 @triton.jit
 def _place(order, at, mask, ORDERED: tl.constexpr):
-    """Where entries of sorted rows stand in the rows as they are."""
+    """Positions, in the rows as they are, of entries of sorted rows."""
     found = at
     if not ORDERED:
         found = tl.load(order + at, mask=mask, other=0).to(tl.int64)
@@ -48,7 +48,7 @@ def _place(order, at, mask, ORDERED: tl.constexpr):
 
 @triton.jit
 def holds(rowptr, sorted_col, source, target, mask):
-    """Whether the row of `source` holds `target`."""
+    """True where the row of `source` holds `target`."""
     low, count = row_of(rowptr, source, mask)
     at = bisect(sorted_col, low, low + count, target - 1)
     inside = mask & (at < low + count)
@@ -85,7 +85,7 @@ def propose(graph, envelope, own, last, turn, mask, ORDERED: tl.constexpr):
 
 @triton.jit
 def accept(graph, envelope, edge, coin, last, mask):
-    """Whether edges are accepted; who is near is asked only where it decides."""
+    """Accepts edges by their coins; looks for near ones only where that decides."""
     rowptr, col, sorted_col = graph[0], graph[1], graph[2]
     back, near, away = envelope[0], envelope[1], envelope[2]
     to = tl.load(col + edge, mask=mask, other=-1).to(tl.int64)
@@ -125,7 +125,7 @@ def _near(graph, names, start, count, last, k, mask, REVERSED: tl.constexpr):
 
 @triton.jit
 def length_of(number):
-    """How many bits a number has."""
+    """The bit length of numbers."""
     found = tl.zeros_like(number)
     while any_of(number > 0):
         found = tl.where(number > 0, found + 1, found)
@@ -152,7 +152,7 @@ def _mass(shares, kind: tl.constexpr, top, length):
 
 @triton.jit
 def _heaviest(shares, back, near, away):
-    """Which of the kinds that are there weighs most."""
+    """The heaviest of the kinds that are there."""
     ranks = tl.where(back > 0, tl.zeros_like(back) + shares[0], 0)
     top = tl.zeros_like(back)
     rank = tl.where(near > 0, tl.zeros_like(back) + shares[1], 0)
@@ -258,7 +258,7 @@ def _weight_of(graph, weights, alpha, at, last, mask):
 
 @triton.jit
 def _integer_mass(weight, top, unit):
-    """What a weight counts where the heaviest counts `unit`; see `weight_table`."""
+    """The integer mass of weights where the heaviest has `unit`; see `weight_table`."""
     some = weight > 0
     share = tl.where(some, weight, 0.0) / tl.where(some, top, 1.0)
     return tl.where(some, tl.maximum((share * unit).to(tl.int64), 1), 0)

@@ -7,7 +7,7 @@ pad       what is left of arrays that have room for more
 import triton
 import triton.language as tl
 
-from gttf_sampler._backends.triton import columns as tt
+from gttf_sampler._backends.triton import record as tt
 from gttf_sampler._backends.triton.relabel import release
 from gttf_sampler._backends.triton.rng import longs, read_ids
 

@@ -18,10 +18,10 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from gttf_sampler import _check
-from gttf_sampler._backends.triton import columns as table
 from gttf_sampler._backends.triton import gather as rows
 from gttf_sampler._backends.triton import hop as hops
 from gttf_sampler._backends.triton import launch as how
+from gttf_sampler._backends.triton import record as table
 from gttf_sampler._backends.triton import relabel as ends
 from gttf_sampler._backends.triton import rows as measures
 from gttf_sampler._backends.triton.forest import forest, walk

@@ -88,7 +88,7 @@ def bisect(values, low, high, bound):
 
 @triton.jit
 def any_of(mask):
-    """Whether any lane of a block of one or two dimensions holds."""
+    """True if any lane of a block of one or two dimensions holds."""
     found = mask.to(tl.int32)
     if len(found.shape) == 2:
         found = tl.max(found, 1)

@@ -23,17 +23,20 @@ from gttf_sampler._backends.record import (
     relation_rows,
 )
 from gttf_sampler._backends.triton import launch as how
-from gttf_sampler._backends.triton.arguments import (
-    MOST,
-    Arguments,
-    Cells,
-    Slots,
-    likely_entries,
-)
 from gttf_sampler._backends.triton.hop import draw, scan, take
 from gttf_sampler._backends.triton.launch import blocks, bucket, key_of, launch
 from gttf_sampler._backends.triton.output import finish, pad
-from gttf_sampler._backends.triton.relabel import enter, mark, number, settle
+from gttf_sampler._backends.triton.record import Arguments
+from gttf_sampler._backends.triton.relabel import (
+    MOST,
+    Cells,
+    Slots,
+    enter,
+    likely_entries,
+    mark,
+    number,
+    settle,
+)
 from gttf_sampler._backends.triton.rows import measure
 
 MANY = 1 << 22  # edges that there is always room for, to ask the device less often
@@ -43,7 +46,7 @@ class Run:
     """One batch: its tables on the device, and the arrays of its hops.
 
     Attributes:
-        levels: what kernels have counted, a row per level; see `triton.columns`.
+        levels: what kernels have counted, a row per level; see `triton.record`.
         position: how many seeds and edges there have been before this hop, at most.
     """
 
@@ -84,7 +87,7 @@ class Run:
         return torch.empty(shape, dtype=torch.int64, device=self.plan.device)
 
     def first_totals(self) -> list[int]:
-        """How many edges the seeds have at most, for relations that take them all."""
+        """Upper bounds of the seeds' edges, for relations that take them all."""
         every = [
             self.batch.seeds[relation.dst_type].numel() * relation.adj.max_degree
             if self.plan.depth and relation.fanouts[0] < 0

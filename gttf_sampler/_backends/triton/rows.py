@@ -6,7 +6,7 @@ All relations and laws at once; see `triton.hop`.
 import triton
 import triton.language as tl
 
-from gttf_sampler._backends.triton import columns as tt
+from gttf_sampler._backends.triton import record as tt
 from gttf_sampler._backends.triton.draw import mass_before
 from gttf_sampler._backends.triton.rng import any_of, bisect, longs
 
@@ -63,7 +63,7 @@ def _hide(own, start, count):
 
 @triton.jit
 def has_mass(table, start, base, offset, mask):
-    """Whether entries [w, f] of rows have mass."""
+    """True [w, f] for entries of rows that have mass."""
     at = start[:, None] + offset
     value = tl.load(table + at, mask=mask, other=0)
     before = tl.load(table + at - 1, mask=mask & (offset > 0), other=0)
@@ -72,7 +72,7 @@ def has_mass(table, start, base, offset, mask):
 
 @triton.jit
 def _positive(own, row, start, count, limit, live, F: tl.constexpr):
-    """How many entries of a row have mass; counts little further than `limit`."""
+    """Counts the entries of rows that have mass, little further than `limit`."""
     table = longs(tl.load(own + tt.CUMULATIVE_WEIGHT))
     base = mass_before(table, row, start, live)
     found, done = tl.zeros_like(start), tl.zeros_like(start)

@@ -4,6 +4,7 @@ What gloo leaves behind in a process, its forked children cannot clean up: the c
 ends them.
 """
 
+import faulthandler
 import multiprocessing
 import os
 import runpy
@@ -51,6 +52,7 @@ def start_script(script: Path, *words: object, out: Path, **env: object) -> Any:
 
 
 def _script(words: tuple[str, ...], out: str, env: dict[str, str]) -> None:
+    faulthandler.enable()
     os.environ.update(env)
     for number, name in ((1, out), (2, f"{out}.err")):
         with open(name, "wb") as file:

@@ -246,18 +246,14 @@ def make_arguments(name: str, size: int) -> tuple:
     edges = int(rowptr[-1])
     col = numbers(max(size, 1), edges)
     ends = col.to(torch.int32)
-    rows = [row.sort().values for row in ends.split(degree.tolist())]
-    ordered = torch.cat([ends[:0], *rows])
-    orders = [row.sort(stable=True).indices for row in ends.split(degree.tolist())]
-    order = torch.cat([ends[:0].long(), *orders])
-    order += torch.repeat_interleave(rowptr[:-1], degree)
     row_of = torch.arange(size).repeat_interleave(degree)
+    order = (row_of * max(size, 1) + col).sort(stable=True).indices
+    ordered = ends[order]
     bloom = numba_ops.edge_filter(rowptr, ends)
     weight = torch.rand(edges, generator=generator) * (col % 3)
     table = torch_draw.weight_table(weight, rowptr)
     words = stream(new_key(5, CPU, FOREST), torch.arange(size))
     features = torch.rand(max(size, 1), 6, generator=generator)
-    wide = features.double().repeat(1, 100).view(-1, 2, 300)
     places = torch.randperm(size, generator=generator)
     odd = torch.arange(max(size, 1) * 3).view(-1, 3).to(torch.int8)
     low, high = rowptr[:-1], rowptr[1:]
@@ -267,6 +263,9 @@ def make_arguments(name: str, size: int) -> tuple:
     if edges:  # every second walker can go back, many of them on parallel edges
         first = ends[rowptr[node.clamp(min=0)].clamp(max=edges - 1)].long()
         last = last.where(last % 2 == 0, first)
+    wide, some = features.double(), last.flip(0)[: -(-size // 8)]
+    if name == "gather":
+        wide = wide.repeat(1, 100).view(-1, 2, 300)
     standing = (degree > 0).nonzero().view(-1)
     ahead = node.clamp(min=0)  # where there is somewhere to go
     if edges:
@@ -305,7 +304,7 @@ def make_arguments(name: str, size: int) -> tuple:
                 torch.device("cpu"),
                 [
                     Move([features], last, torch.empty(size, 6)),
-                    Move([wide], last.flip(0), torch.empty(size, 2, 300).double()),
+                    Move([wide], some, torch.empty(len(some), 2, 300).double()),
                     Move([odd], last, torch.empty(size, 3, dtype=torch.int8)),
                     Move(
                         *([odd[:, 0].contiguous()], last),

@@ -5,8 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 
@@ -16,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
+from apart import start_script
 from gttf_sampler import CompactAdj, FeatureFile, _arrays, sample_rooted
 from gttf_sampler.bench.graphs import read_job
 from gttf_sampler.cli.main import main
@@ -691,11 +690,12 @@ def test_a_killed_call_leaves_the_old_graph(tmp_path):
     old, new, x, how = cut_old_and_new(path)
     new.save(tmp_path / "new")
     torch.save(x, tmp_path / "x")
-    words = tmp_path / "new", tmp_path / "x", path
+    words, script = (tmp_path / "new", tmp_path / "x", path), tmp_path / "killed.py"
+    script.write_text(KILLED)
     for number in (9, 21):
-        script = [sys.executable, "-c", KILLED, str(number), *map(str, words)]
-        done = subprocess.run(script, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        assert done.returncode == -signal.SIGKILL
+        run = start_script(script, number, *words, out=tmp_path / "out")
+        run.join(100)
+        assert run.exitcode == -signal.SIGKILL
         assert not check_old_or_new(path, old, new, x)
         assert len(list(path.glob("cut-*"))) == 2
     partition(new, path, 2, **how)

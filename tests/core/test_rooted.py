@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from all_pairs import all_pairs
+from apart import run_script
 from gttf_sampler import (
     AttentionBias,
     CompactAdj,
@@ -595,19 +594,12 @@ BEYOND = [
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_rooted_refuses_what_leads_beyond_the_arrays(backend):
-    path = os.pathsep.join(entry for entry in sys.path if entry)
+def test_rooted_refuses_what_leads_beyond_the_arrays(backend, tmp_path):
     setup = f"from gttf_sampler import set_backend; set_backend({backend!r})\n" + SETUP
-    child = subprocess.run(
-        [sys.executable, "-c", setup, *BEYOND],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=100,
-    )
+    (tmp_path / "setup.py").write_text(setup)
+    told = run_script(tmp_path / "setup.py", *BEYOND)
     says = {0: "refused", 1: "accepted", 2: "another error"}
-    codes = dict(map(int, line.split()) for line in child.stdout.splitlines())
+    codes = dict(map(int, line.split()) for line in told)
     found = {BEYOND[i]: says.get(code, f"signal {-code}") for i, code in codes.items()}
     assert found == dict.fromkeys(BEYOND, "refused")
 

@@ -7,16 +7,20 @@ import pytest
 from torch.utils.data import DistributedSampler
 from torch_geometric.datasets import KarateClub
 
-from apart import ROOT, check_restart, run_apart
+from apart import ROOT, check_restart, fork_twice, run_apart, run_twice
 from gttf_pyg import GTTFLoader
 
 EXAMPLES = ROOT / "examples"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX, gloo on Linux")
-@pytest.mark.parametrize("script", ["pyg_ddp.py", "pyg_distributed.py"])
-def test_restarted_run_ends_like_one_that_was_not(tmp_path, script):
-    epochs = check_restart(EXAMPLES / script, tmp_path)
+@pytest.mark.parametrize(
+    ("script", "twice"),
+    [("pyg_ddp.py", fork_twice), ("pyg_distributed.py", run_twice)],
+)
+def test_restarted_run_ends_like_one_that_was_not(tmp_path, script, twice):
+    """By ourselves, and as users start it."""
+    epochs = check_restart(EXAMPLES / script, tmp_path, twice)
     accuracy = float(re.fullmatch(r"epoch  2 .* (\d+\.\d) %", epochs[-1])[1])
     assert accuracy > 80  # as much is learned as in one process
 

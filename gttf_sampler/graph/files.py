@@ -165,12 +165,17 @@ def _from_arrays(file: Path, direction: str) -> CompactAdj:
         else:
             _check.fail(file.name, f"must hold {LAYOUTS}", sorted(names))
         size = int(arrays["num_nodes"]) if "num_nodes" in names else None
+        values = {
+            f"edge_{word}": arrays[name]
+            for word in ("weight", "time")
+            for name in (word, f"edge_{word}")  # ours, and what attributes are called
+            if name in names
+        }
         adj = CompactAdj.from_edge_index(
             ends,
             size,
             direction=direction,
-            edge_weight=arrays["weight"] if "weight" in names else None,
-            edge_time=arrays["time"] if "time" in names else None,
+            **values,
         )
         ids = ids_of("node_id", arrays["node_id"]) if "node_id" in names else None
         return adj.named(ids)

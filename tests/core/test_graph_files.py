@@ -37,6 +37,20 @@ def test_text_refuses_ids_that_it_would_change(tmp_path, ids, match, end):
     assert read_graph(tmp_path / "g.npz").node_id.tolist() == ids
 
 
+@pytest.mark.parametrize("name", ["{}", "edge_{}"])
+def test_npz_has_weights_and_times(tmp_path, name):
+    """Also by the names that they have in a graph."""
+    values = {name.format("weight"): [0.5, 2.0], name.format("time"): [3, 4]}
+    np.savez(tmp_path / "g.npz", edge_index=[[0, 1], [1, 2]], **values)
+    found = read_graph(tmp_path / "g.npz")
+    assert found.edge_weight.tolist() == [0.5, 2.0]
+    assert found.edge_time.tolist() == [3, 4]
+    values[name.format("weight")] = [1.0, np.nan]
+    np.savez(tmp_path / "g.npz", edge_index=[[0, 1], [1, 2]], **values)
+    with pytest.raises(ValueError, match="'edge_weight' must not hold NaN"):
+        read_graph(tmp_path / "g.npz")
+
+
 @pytest.mark.parametrize("end", ["csv", "tsv", "txt"])
 def test_text_keeps_other_ids(tmp_path, end):
     ids = ["01", "1", "a#%"]

@@ -34,6 +34,7 @@ import numpy as np
 import torch
 
 import fuzz_calls
+import fuzz_features
 import fuzz_hosts
 import fuzz_tables
 import fuzz_twists
@@ -115,7 +116,7 @@ def words() -> dict[str, Any]:
     """Everything that a line may name."""
     rooms = (embedding, graph, objectives, plot, rooted, gttf_sampler)
     found = {name: getattr(room, name) for room in rooms for name in room.__all__}
-    for module in (fuzz_twists, fuzz_hosts, fuzz_tables, fuzz_calls):
+    for module in (fuzz_twists, fuzz_features, fuzz_hosts, fuzz_tables, fuzz_calls):
         found.update(vars(module))
     own = (array, collections, decimal, fractions, os, random, time, torch)
     return {**found, **{module.__name__: module for module in own}, "np": np}
@@ -156,6 +157,8 @@ def child(options: argparse.Namespace) -> None:
     warnings.simplefilter("ignore")
     names = words()
     for number in range(options.first, options.cases):
+        if time.time() > options.until:
+            return
         rule, line = case(options.seed, number, options.only)
         line = options.run.splitlines()[number] if options.run else line
         tell(case=number, rule=rule, line=line)
@@ -211,6 +214,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="of one case")
     parser.add_argument("--run", help="lines to run, instead of all others")
     parser.add_argument("--first", type=int, default=0, help="case to begin with")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds of all cases")
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.cases = len(options.run.splitlines()) if options.run else options.cases
@@ -219,8 +224,11 @@ def main() -> int:
         return 0
     ends: collections.Counter[str] = collections.Counter()
     groups: dict[str, list[dict[str, Any]]] = {}
-    while options.first < options.cases:
+    begin, options.until = options.first, time.time() + options.limit
+    while options.first < options.cases and time.time() < options.until:
         facts = watched(options)
+        if not facts:  # the time was over
+            break
         options.first = facts[-1]["case"] + 1
         for fact in facts:
             ends[fact.get("end", "")] += 1
@@ -232,7 +240,7 @@ def main() -> int:
         print(f"{first['rule']}: {first['text']} ({len(found)} times)")
         print(f"    {first['line']}")
     print(
-        f"{options.cases:,} cases with seed {options.seed}: {ends['result']:,} "
+        f"{options.first - begin:,} cases with seed {options.seed}: {ends['result']:,} "
         f"results, {ends['error']:,} errors, {len(groups)} findings"
     )
     return 1 if groups else 0

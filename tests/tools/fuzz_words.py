@@ -232,11 +232,28 @@ ENGINE = {
     "noise": ["noise($number!)"],
     "file": ["folder('e.npy')", "folder('e.npz')", "folder('e.txt')"],
     "names": ["np.arange(4)", "['a', 'b', 'c', 'd']"],
+    "disk": [
+        "featured(random.random())",
+        "featured(random.random())",
+        "pinned(random.random())",
+        "FeatureFile.from_array(path=$path, values=$matrixes; stored=$stored, "
+        "overwrite=$flag)",
+        "FeatureFile.from_chunks(path=$path, chunks=[$matrixes, $matrixes]; "
+        "stored=$stored)",
+        "feature_file(; direct=$flag, pin_memory=$flag).read(ids=$ids; out=$room)",
+        "feature_file(; direct=$flag).rows(ids=$ids; out=$room, place=$places)",
+        "feature_file().cache(nbytes=$bytes; rows=$ids)[$picked]",
+    ],
+    "stored": ["None", "'float16'", "'bfloat16'", "'int8'", "torch.bfloat16"],
+    "room": ["torch.empty(3, 3)", "torch.empty(2, 3)", "None"],
+    "places": ["torch.tensor([1, 0, 2])", "torch.arange(2)", "None"],
+    "bytes": ["0", "200", "10**6"],
+    "picked": ["2", "[0, 9]", "slice(2, 7)", "torch.arange(10) > 5"],
 }
 
 RULES = dict(ENGINE)
 STARTS = ["built", "asked", "traverse", "rooted", "used", "losses", "models", "links"]
-STARTS += ["files"]
+STARTS += ["files", "disk"]
 for _host, _rules in (("torch_geometric", PYG), ("dgl", DGL), ("pymetis", METIS)):
     if find_spec(_host) and (_rules is not METIS or find_spec("torch_geometric")):
         RULES.update(_rules)

@@ -3,13 +3,12 @@
 from gttf_sampler._backends.record import Rooted
 from gttf_sampler.rooted.budget import BudgetSampler, sample_budget
 from gttf_sampler.rooted.sample import sample_rooted, walk_subgraph
-from gttf_sampler.rooted.sampler import RootedSampler, laws_of
+from gttf_sampler.rooted.sampler import RootedSampler
 
 __all__ = [
     "BudgetSampler",
     "Rooted",
     "RootedSampler",
-    "laws_of",
     "sample_budget",
     "sample_rooted",
     "walk_subgraph",

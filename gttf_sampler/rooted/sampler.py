@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,8 +20,6 @@ from gttf_sampler._backends.record import (
     Rooted,
 )
 from gttf_sampler.bias.base import Bias, as_bias
-from gttf_sampler.bias.exclude import ExcludeBias
-from gttf_sampler.bias.simple import EdgeWeightBias
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.remote import RemoteRows
@@ -29,7 +27,6 @@ from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
 from gttf_sampler.rooted.hops import sample_hops, sample_padded
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
 
-Kind = TypeVar("Kind", bound=Hashable)
 FIELDS = ("node", "row", "col", "edge", "root", "num_nodes", "num_edges")
 Sampled = Subgraph | HeteroSubgraph | PaddedSubgraph | PaddedHeteroSubgraph
 
@@ -229,31 +226,6 @@ class RootedSampler:
         found = self.draw(batch)
         return self.named(found) if self.typed else Subgraph(*_of_one(found))
 
-    def sample(
-        self,
-        seeds: Mapping[str, Any],
-        bias: Mapping[EdgeType, Any],
-        generator: random.Randomness,
-    ) -> Subgraph | HeteroSubgraph:
-        """A batch whose edges are named as by the caller of the graph.
-
-        They are `adj.edge_id`, not positions in `adj.col`.
-
-        Args:
-            seeds: per node type, "" if there are no types; trees are in their order.
-            bias: of the relations that are not drawn uniformly.
-            generator: see `sample_rooted`.
-        """
-        batch = self.batch(seeds, self._uniform, self.disjoint, generator)
-        if bias:
-            biases = self._biases(bias)
-            order = [batch.seeds[self.number[name]] for name in seeds]
-            every = order[0] if len(order) == 1 else torch.cat([*self._none, *order])
-            apart, laws = self._laws(biases, every)
-            batch = batch._replace(apart=apart, laws=laws, biases=biases)
-        found = self.draw(batch)
-        return self.named(found) if self.typed else Subgraph(*_of_one(found))
-
     def draw(self, batch: Batch) -> Rooted:
         """A batch whose laws are known to be sound."""
         plan = self.plan
@@ -409,30 +381,3 @@ def _simplest(bias: Any) -> Bias | None:
     """A checked bias, without what happens here in any case."""
     found = as_bias(bias)
     return None if found is None else found.in_rooted_sampling()
-
-
-def laws_of(
-    adjs: Mapping[Kind, CompactAdj], hidden: Mapping[Kind, ExcludeBias]
-) -> list[Law] | None:
-    """The law of every relation; None if one of them takes more than a law.
-
-    Edges are drawn by weight where they have weights. Times must be in order, though
-    it is for a batch to say which of them are admitted.
-
-    Args:
-        adjs: the rows of every relation.
-        hidden: what hides edges, where anything does.
-    """
-    laws = []
-    for kind, adj in adjs.items():
-        law: Law | None = UNIFORM
-        if adj.edge_weight is not None:
-            law = EdgeWeightBias().law(adj)
-        if adj.edge_time is not None:
-            tables.sorted_time(adj)  # refuses rows that are not
-        if law is not None and kind in hidden:
-            law = law.both(hidden[kind].law(adj))
-        if law is None:
-            return None
-        laws.append(law)
-    return laws

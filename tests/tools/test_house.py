@@ -36,7 +36,7 @@ FOR_ADAPTERS = {
     "gttf_sampler.embedding.fit": "fit",
     "gttf_sampler.embedding.settings": "Options Task",
     "gttf_sampler.embedding.storage": "zeros",
-    "gttf_sampler.estimate": "BiasedLayerWarning SampledDegreeWarning share",
+    "gttf_sampler.estimate": "BiasedLayerWarning share",
     "gttf_sampler.graph.kept": "kept_of",
     "gttf_sampler.graph.tables": "ascends_in_time",
     "gttf_sampler.objectives.contexts": "node2vec_loss walk_loss",

@@ -1,15 +1,18 @@
 """Samples as blocks or as one graph, with the degrees and weights of estimates."""
 
+from __future__ import annotations
+
+import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from dgl import DGLGraph
-from dgl.heterograph import DGLBlock
+from dgl import NID, DGLGraph
 from torch import Tensor
 
 from gttf_dgl import _check, _frames
 from gttf_dgl._check import EdgeType
+from gttf_dgl._compat import DGLBlock
 from gttf_dgl._source import Source
 from gttf_sampler import CompactAdj, HeteroSubgraph
 from gttf_sampler.estimate import share
@@ -17,10 +20,84 @@ from gttf_sampler.estimate import share
 NORMS = ("both", "right", "left", "none")
 COLUMN = "norm"
 
-# Columns of node data: the edges that arrive, those of them that could be drawn, and
-# the edges that leave; one of each per edge type.
-ARRIVE, DRAWABLE, LEAVE = "_gttf_arrive", "_gttf_drawable", "_gttf_leave"
-BIASED = "_gttf_biased"  # instead of these, where edges were not drawn uniformly
+
+class Degrees(NamedTuple):
+    """Degrees in the whole graph of the nodes of a batch, by one edge type.
+
+    Attributes:
+        arrive: [receivers], the edges into each.
+        drawable: [receivers], those of them that could be drawn.
+        leave: [senders], the edges out of each.
+    """
+
+    arrive: Tensor
+    drawable: Tensor
+    leave: Tensor
+
+
+class Origin:
+    """The rows that a batch was drawn from, which know the degrees of its nodes.
+
+    Args:
+        source: the rows; those in other processes are not asked, and know none.
+
+    Attributes:
+        uniform: whether every neighbour was as likely as any other.
+        known: whether degrees are known.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.uniform, self.known = source.choice.uniform, not source.remote
+        self._source: Source | None = source
+        self._degrees: dict[EdgeType, Degrees] = {}
+
+    def degrees(self, batch: Any, kind: EdgeType) -> Degrees:
+        """The degrees of the nodes of `batch`, the one it is of or a part of that."""
+        found = self._degrees.get(kind)
+        if found is None:
+            found = self._count(batch, kind)
+        return Degrees(*(part.to(batch.device) for part in found))
+
+    def _count(self, batch: Any, kind: EdgeType) -> Degrees:
+        source: Any = self._source
+        adj = source.adjs[kind]
+        how = {"device": adj.device, "dtype": torch.int64}
+        receivers = batch.dstnodes[kind[2]].data[NID].to(**how)
+        senders = batch.srcnodes[kind[0]].data[NID].to(**how)
+        arrive, drawable = degrees_of(adj, source.excluded.get(kind), receivers)
+        return Degrees(arrive, drawable, out_degree(adj).index_select(0, senders))
+
+    def apart(self, batch: Any) -> Origin:
+        """The same for another process, which has the degrees and no rows."""
+        found = copy.copy(self)
+        found._source = None
+        if self._source is not None and self.uniform and self.known:
+            kinds = batch.canonical_etypes
+            found._degrees = {kind: self._count(batch, kind) for kind in kinds}
+        return found
+
+
+class Sampled:
+    """A graph of DGL's that knows where it was drawn, and whose parts do as well."""
+
+    origin: Origin | None = None
+
+    def __getitem__(self, key: Any) -> Any:
+        found: Any = super().__getitem__(key)  # type: ignore[misc]
+        found.origin = self.origin
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        origin = self.origin
+        return {**vars(self), "origin": None if origin is None else origin.apart(self)}
+
+
+class SampledBlock(Sampled, DGLBlock):
+    """A block of sampled edges."""
+
+
+class SampledGraph(Sampled, DGLGraph):
+    """A graph of sampled edges."""
 
 
 def block_of(
@@ -40,8 +117,9 @@ def block_of(
     ends = [(drawn.row[k][:stop], drawn.col[k][:stop]) for k, stop in stops.items()]
     eids = [drawn.edge[kind][:stop] for kind, stop in stops.items()]
     kinds = list(source.adjs)
-    block = _frames.make_block(source.g, kinds, ends, eids, senders, receivers)
-    store_degrees(block, source, senders, receivers)
+    nodes_of = senders, receivers
+    block = _frames.make_block(source.g, kinds, ends, eids, *nodes_of, SampledBlock)
+    block.origin = Origin(source)
     if norm is not None:
         _store_norm(block, norm, source, ends, senders, receivers)
     return block
@@ -54,8 +132,8 @@ def graph_of(source: Source, drawn: HeteroSubgraph, norm: str | None) -> DGLGrap
     kinds = list(source.adjs)
     ends = [(drawn.row[kind], drawn.col[kind]) for kind in kinds]
     eids = [drawn.edge[kind] for kind in kinds]
-    graph = _frames.make_graph(source.g, kinds, ends, eids, nodes)
-    store_degrees(graph, source, nodes, nodes)
+    graph = _frames.make_graph(source.g, kinds, ends, eids, nodes, made=SampledGraph)
+    graph.origin = Origin(source)
     if norm is not None:
         _store_norm(graph, norm, source, ends, nodes, nodes)
     return graph
@@ -156,52 +234,6 @@ def check(norm: str | None, uniform: bool, prefetched: Any) -> str | None:
     return norm
 
 
-class Wanted:
-    """Says whether a model of this process asks for degrees.
-
-    A sampler keeps one: pickled with it, the answer reaches workers that are spawned,
-    as it reaches those that are forked by itself.
-    """
-
-    answer = False  # of the process, not of one object
-
-    def __getstate__(self) -> dict[str, bool]:
-        return {"answer": Wanted.answer}
-
-    def __setstate__(self, state: dict[str, bool]) -> None:
-        Wanted.answer = Wanted.answer or state["answer"]
-
-
-def column(name: str, kind: EdgeType) -> str:
-    """The name of a column for one edge type, as a slice of the graph knows it."""
-    return f"{name}:{kind[1]}"
-
-
-def store_degrees(
-    batch: DGLGraph,
-    source: Source,
-    senders: dict[str, Tensor],
-    receivers: dict[str, Tensor],
-) -> None:
-    """Puts the degrees into the node data of a batch, if they are asked for.
-
-    Of a graph in parts nobody knows them all: an unbiased model will say so.
-    """
-    if not Wanted.answer or source.remote:
-        return
-    for kind, adj in source.adjs.items():
-        arrived, sent = batch.dstnodes[kind[2]].data, batch.srcnodes[kind[0]].data
-        nodes = receivers[kind[2]]
-        degree, admitted = degrees_of(adj, source.excluded.get(kind), nodes)
-        if not source.choice.uniform:
-            arrived[column(BIASED, kind)] = degree
-            continue
-        arrived[column(ARRIVE, kind)] = degree
-        arrived[column(DRAWABLE, kind)] = admitted
-        leave = out_degree(adj).index_select(0, senders[kind[0]])
-        sent[column(LEAVE, kind)] = leave
-
-
 def degrees_of(
     adj: CompactAdj, excluded: Tensor | None, receivers: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -220,9 +252,3 @@ def out_degree(adj: CompactAdj) -> Tensor:
         "out_degree", lambda: torch.bincount(adj.col, minlength=adj.num_cols)
     )
     return found
-
-
-def carries(graph: Any, name: str) -> bool:
-    """True if the graph that a layer was given has a column."""
-    kinds = graph.canonical_etypes
-    return len(kinds) == 1 and column(name, kinds[0]) in graph.dstdata

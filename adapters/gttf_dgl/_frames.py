@@ -37,7 +37,8 @@ def make_block(
     eids: Sequence[Tensor],
     source: dict[str, Tensor],
     target: dict[str, Tensor],
-) -> DGLBlock:
+    made: type[DGLBlock] = DGLBlock,
+) -> Any:
     """A block like DGL's: parent data are columns that are gathered when first read.
 
     Args:
@@ -48,10 +49,11 @@ def make_block(
         eids: the parent's edge ids of every relation.
         source: global ids of the senders; those of `target` come first.
         target: global ids of the receivers.
+        made: the class of the block.
     """
     sizes = [{name: x.numel() for name, x in ids.items()} for ids in (source, target)]
     names, relations = list(source), [kind[1] for kind in kinds]
-    block = DGLBlock(_structure(g, kinds, ends, *sizes), (names, names), relations)
+    block = made(_structure(g, kinds, ends, *sizes), (names, names), relations)
     senders, receivers = (
         [ids.to(g.idtype) for ids in nodes.values()] for nodes in (source, target)
     )
@@ -71,7 +73,8 @@ def make_graph(
     nodes: dict[str, Tensor] | None = None,
     copy_nodes: bool = True,
     copy_edges: bool = True,
-) -> DGLGraph:
+    made: type[DGLGraph] = DGLGraph,
+) -> Any:
     """A graph of sampled edges among `nodes`, or all nodes, with their parent's data.
 
     Edges have their ids in any case; `ends` are local ids where `nodes` are given.
@@ -83,7 +86,7 @@ def make_graph(
         ids = [x.to(g.idtype) for x in nodes.values()]
     eids = [x.to(g.idtype) for x in eids]
     index = _structure(g, kinds, ends, sizes)
-    graph = DGLGraph(index, list(sizes), [kind[1] for kind in kinds])
+    graph = made(index, list(sizes), [kind[1] for kind in kinds])
     if copy_nodes:
         set_new_frames(graph, node_frames=extract_node_subframes(g, ids))
     if copy_edges:

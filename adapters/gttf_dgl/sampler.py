@@ -10,7 +10,7 @@ from dgl.dataloading import BlockSampler
 from dgl.heterograph import DGLBlock
 
 from gttf_dgl import _blocks, _check, _features
-from gttf_dgl._blocks import Wanted, block_of, frontier_of, output_device
+from gttf_dgl._blocks import block_of, frontier_of, output_device
 from gttf_dgl._check import Nodes
 from gttf_dgl._compat import (
     set_dst_lazy_features,
@@ -45,7 +45,6 @@ class NeighborChoice(KeyedSampler):
         for name, value in choice._asdict().items():
             setattr(self, name, value)
         self.normalize = _blocks.check(normalize, choice.uniform, prefetched)
-        self._wanted = Wanted()
         load_kernels(self.replace)
 
     def source_of(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any) -> Source:

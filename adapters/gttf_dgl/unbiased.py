@@ -12,15 +12,7 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 
 from gttf_dgl import _check
-from gttf_dgl._blocks import (
-    ARRIVE,
-    BIASED,
-    DRAWABLE,
-    LEAVE,
-    Wanted,
-    carries,
-    column,
-)
+from gttf_dgl._blocks import Degrees
 from gttf_dgl._compat import AGGREGATORS, DGLBlock, PNAConvTower, rebuilt
 from gttf_dgl._layers import normalises, rule_of, trouble_of
 from gttf_sampler._check import shown
@@ -29,6 +21,7 @@ from gttf_sampler.estimate import BiasedLayerWarning, share
 Model = TypeVar("Model", bound=nn.Module)
 
 SCALES = ("sum",)
+DEGREE, DRAWABLE = "_gttf_degree", "_gttf_drawable"  # node data for reducers
 
 
 def unbiased(model: Model, scale: str | None = None) -> Model:
@@ -46,8 +39,8 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
     A GraphConv divides by degrees. In a sampled block nodes have too few neighbours, so
     that every layer is off, and test scores with it. Here the expectation of a layer
     over batches is what it computes on the whole graph, and, if all neighbours are
-    taken, so is its value. Call it before the DataLoader starts: from then on the
-    samplers of this package put degrees into their blocks.
+    taken, so is its value. Batches of this package's samplers know the graph that they
+    were drawn from, and a layer asks them for degrees.
 
     The model is changed in place, by hooks on its layers: parameters, `state_dict` and
     class stay, and graphs that no sampler of this package has drawn are computed as
@@ -84,7 +77,6 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
             found = Estimate(None)
             layer.register_forward_pre_hook(found, with_kwargs=True)
         found.scale = scale or found.scale
-    Wanted.answer = True
     if left:
         named = "; ".join(f"{kind} ({why})" for kind, why in left.items())
         warnings.warn(
@@ -132,7 +124,9 @@ class Estimate:
         rule = rule_of(layer)
         if rule is None or not hasattr(graph, "canonical_etypes"):
             return None
-        if carries(graph, BIASED):
+        alone = len(graph.canonical_etypes) == 1
+        origin = getattr(graph, "origin", None) if alone else None
+        if origin is not None and not origin.uniform:
             raise ValueError(
                 "'model' must get uniform draws where it was made unbiased (got a "
                 "batch of a sampler with 'prob', 'mask' or 'bias'); leave that out"
@@ -140,21 +134,21 @@ class Estimate:
         summed = self.scale == "sum" and rule.sums(layer)
         if not (rule.degrees(layer) or summed) or isinstance(graph, Estimated):
             return None
-        if not carries(graph, ARRIVE):
+        if origin is None or not origin.known:
             if not graph.is_block:
                 return None  # not a sample, for all that is known
             raise ValueError(
                 "'model' must get blocks with degrees where it was made unbiased (got "
-                "some without); take a sampler of gttf_dgl with the whole graph, and "
-                "call 'unbiased' before its DataLoader starts"
+                "some without); take a sampler of gttf_dgl with the whole graph"
             )
         if named.get("edge_weight") is not None and not rule.weighted:
             raise ValueError(
                 f"'edge_weight' must be None in {type(layer).__name__}, which would "
                 "divide by sampled weights (got some); use GraphConv"
             )
-        kind = EstimatedBlock if graph.is_block else EstimatedGraph
-        return (), {**named, place: rebuilt(kind, graph)}
+        seen = rebuilt(EstimatedBlock if graph.is_block else EstimatedGraph, graph)
+        seen.whole = origin.degrees(graph, graph.canonical_etypes[0])
+        return (), {**named, place: seen}
 
 
 class Estimated:
@@ -163,17 +157,25 @@ class Estimated:
     DGL's layers divide by `in_degrees` and `out_degrees`, and add up messages in
     `update_all`. Of δ messages |S| are there, drawn uniformly: their sum times δ / |S|
     has the expectation of the sum of all.
+
+    Attributes:
+        whole: the degrees of its nodes in the whole graph.
     """
 
-    def in_degrees(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        """The in-degrees of the whole graph."""
-        found: Tensor = self.dstdata[column(ARRIVE, self.canonical_etypes[0])]
+    whole: Degrees
+
+    def __getitem__(self, key: Any) -> Any:
+        found: Any = super().__getitem__(key)  # type: ignore[misc]
+        found.whole = self.whole
         return found
 
-    def out_degrees(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+    def in_degrees(self, *args: Any, **kwargs: Any) -> Tensor:
+        """The in-degrees of the whole graph."""
+        return self.whole.arrive
+
+    def out_degrees(self, *args: Any, **kwargs: Any) -> Tensor:
         """The out-degrees of the whole graph."""
-        found: Tensor = self.srcdata[column(LEAVE, self.canonical_etypes[0])]
-        return found
+        return self.whole.leave
 
     def update_all(
         self: Any, message_func: Any, reduce_func: Any, *args: Any, **kwargs: Any
@@ -183,6 +185,8 @@ class Estimated:
         if name is None:
             # DGL sorts nodes by the number of their messages, not by these degrees
             plain = rebuilt(DGLBlock if self.is_block else DGLGraph, self)
+            plain.dstdata[DEGREE] = self.whole.arrive
+            plain.dstdata[DRAWABLE] = self.whole.drawable
             reduce_func = self._reducer(reduce_func)
             plain.update_all(message_func, reduce_func, *args, **kwargs)
             return
@@ -190,35 +194,33 @@ class Estimated:
         if name != "sum":
             return
         out = self.dstdata[reduce_func.out_field]
-        total = self.dstdata[column(DRAWABLE, self.canonical_etypes[0])]
-        each = share(total.to(out.dtype), self.edges()[1])
+        each = share(self.whole.drawable.to(out.dtype), self.edges()[1])
         scaled = out * each.view(-1, *[1] * (out.dim() - 1))
         self.dstdata[reduce_func.out_field] = scaled
 
     def _reducer(self: Any, own: Any) -> Any:
         """A function in the place of one that is not DGL's, with these degrees."""
-        kind = self.canonical_etypes[0]
         tower = getattr(own, "__self__", None)
         if isinstance(tower, PNAConvTower):
-            return partial(_reduce_tower, tower, column(ARRIVE, kind))
-        return partial(_reduce_sum, own, column(DRAWABLE, kind))
+            return partial(_reduce_tower, tower)
+        return partial(_reduce_sum, own)
 
 
-def _reduce_sum(own: Any, drawable: str, nodes: Any) -> dict[str, Tensor]:
+def _reduce_sum(own: Any, nodes: Any) -> dict[str, Tensor]:
     """The sums of a layer's own function, scaled."""
     found = own(nodes)
     draws = next(iter(nodes.mailbox.values())).size(1)
-    each = nodes.data[drawable] / draws
+    each = nodes.data[DRAWABLE] / draws
     return {k: x * each.view(-1, *[1] * (x.dim() - 1)).to(x) for k, x in found.items()}
 
 
-def _reduce_tower(tower: Any, arrive: str, nodes: Any) -> dict[str, Tensor]:
+def _reduce_tower(tower: Any, nodes: Any) -> dict[str, Tensor]:
     """The output of a PNAConv tower, with degrees of the graph.
 
     Sums are scaled; other aggregators are those of the sample.
     """
     messages = nodes.mailbox["msg"]  # [n, draws, d]
-    degree = nodes.data[arrive].to(messages.dtype).clamp(min=1).view(-1, 1)
+    degree = nodes.data[DEGREE].to(messages.dtype).clamp(min=1).view(-1, 1)
     parts = []
     for name in tower.aggregators:
         part = AGGREGATORS[name](messages)

@@ -11,21 +11,10 @@ from gttf_dgl import (
     LaborSampler,
     ShaDowKHopSampler,
 )
-from gttf_dgl._blocks import Wanted
 from gttf_dgl._source import Choice, Source
 from gttf_dgl.labor import draw_shared, variates_of
 
 SEEDS = torch.tensor([3, 1, 7, 0])
-
-
-@pytest.fixture(autouse=True)
-def no_degrees(device, monkeypatch):
-    """DGL refuses data of the simulated device for graphs that it keeps on the CPU.
-
-    Batches have such data as soon as a test of this process has called `unbiased`.
-    """
-    if not device.real:
-        monkeypatch.setattr(Wanted, "answer", False)
 
 
 def make_graph(idtype=torch.int64):

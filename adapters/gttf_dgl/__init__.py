@@ -1,10 +1,10 @@
 """GTTF for DGL: the DataLoader's sampler argument, and random walks.
 
 >>> import dgl, torch
->>> from gttf_dgl import GTTFSampler
+>>> from gttf_dgl import DataLoader, NeighborSampler  # instead of dgl.dataloading
 >>> g = dgl.rand_graph(100, 1000)
->>> sampler = GTTFSampler([10, 15])  # instead of dgl.dataloading.NeighborSampler
->>> loader = dgl.dataloading.DataLoader(g, torch.arange(100), sampler, batch_size=20)
+>>> sampler = NeighborSampler([10, 15])
+>>> loader = DataLoader(g, torch.arange(100), sampler, batch_size=20)
 >>> len(loader)
 5
 """

@@ -62,16 +62,18 @@ def graph_of(source: Source, drawn: HeteroSubgraph, norm: str | None) -> DGLGrap
 
 
 def frontier_of(
-    source: Source, drawn: HeteroSubgraph, copy_nodes: bool, copy_edges: bool
+    source: Source, drawn: HeteroSubgraph, copy_ndata: Any, copy_edata: Any
 ) -> DGLGraph:
     """All nodes of the graph with the sampled edges, in the direction they have there.
 
     Args:
         source: what they were drawn from.
         drawn: one hop.
-        copy_nodes: whether nodes have the data of the graph.
-        copy_edges: whether edges have them, beside their ids.
+        copy_ndata: whether nodes have the data of the graph.
+        copy_edata: whether edges have them, beside their ids.
     """
+    for name, value in (("copy_ndata", copy_ndata), ("copy_edata", copy_edata)):
+        _check.yes_or_no(name, value)
     ends, eids = [], []
     for kind in source.adjs:
         sender = drawn.node[kind[0]][drawn.row[kind]]
@@ -80,11 +82,12 @@ def frontier_of(
         ends.append((sender, receiver) if inward else (receiver, sender))
         eids.append(drawn.edge[kind])
     kinds = source.g.canonical_etypes
-    return _frames.make_graph(source.g, kinds, ends, eids, None, copy_nodes, copy_edges)
+    copies = bool(copy_ndata), bool(copy_edata)
+    return _frames.make_graph(source.g, kinds, ends, eids, None, *copies)
 
 
 def output_device(asked: Any, seed_nodes: Any, g: DGLGraph) -> torch.device:
-    """Where a batch goes: as asked, else where the seeds are."""
+    """The device of a batch: as asked, else that of the seeds."""
     if asked is not None:
         return torch.device(asked)
     parts = seed_nodes.values() if isinstance(seed_nodes, Mapping) else [seed_nodes]
@@ -202,7 +205,7 @@ def store_degrees(
 def degrees_of(
     adj: CompactAdj, excluded: Tensor | None, receivers: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """How many edges arrive at each node, and how many of them are not excluded."""
+    """The in-degree of each node, and that of the edges that are not excluded."""
     start, degree = adj.row_range(receivers)
     if excluded is None:
         return degree, degree
@@ -212,7 +215,7 @@ def degrees_of(
 
 
 def out_degree(adj: CompactAdj) -> Tensor:
-    """How many rows name each node, [num_cols]."""
+    """The out-degree of each node, [num_cols]: how many rows name it."""
     found: Tensor = adj.cached(
         "out_degree", lambda: torch.bincount(adj.col, minlength=adj.num_cols)
     )

@@ -48,7 +48,7 @@ OF_EDGES = ("prefetch_edge_feats", "prefetch_edata")
 
 
 class GraphError(DGLError, ValueError):
-    """What DGL raises as a DGLError, and the engine as a ValueError."""
+    """An error that is a DGLError, as of DGL, and a ValueError, as of the engine."""
 
 
 def fail_like_dgl(name: str, rule: str, got: object) -> NoReturn:
@@ -88,7 +88,7 @@ def fanouts(value: Any, name: str = "fanouts") -> list[Any]:
 
 
 def _is_whole(number: Any) -> bool:
-    """Whether a value is one whole number, which DGL also takes as a float."""
+    """True for one whole number, which DGL also takes as a float."""
     if isinstance(number, Tensor):
         dense("fanouts", number)
         if number.dtype not in (*INTEGERS, torch.float32, torch.float64):
@@ -115,7 +115,7 @@ def layer_fanouts(g: DGLGraph, value: Any, name: str = "fanouts") -> list[int]:
 
 
 def _whole(number: Any) -> int:
-    """What `_is_whole` has found to be a whole number, as one of Python's."""
+    """A number that `_is_whole` has passed, as one of Python's."""
     return int(number.item() if hasattr(number, "item") else number)
 
 

@@ -31,7 +31,7 @@ def checked(features: Any) -> Sources:
 
 
 def split(names: Any, features: Sources) -> tuple[Any, Sources]:
-    """What of `prefetch_…` DGL has to look for in the graph, and what has files."""
+    """The names of `prefetch_…` that the graph has, and those that have files."""
     if not names or not features:
         return names, {}
     typed = names if isinstance(names, Mapping) else {None: names}
@@ -45,14 +45,14 @@ def split(names: Any, features: Sources) -> tuple[Any, Sources]:
 
 
 class FromFiles:
-    """What a sampler is whose batches have rows of files, beside data of the graph."""
+    """A sampler whose batches have rows of files, beside data of the graph."""
 
     _inputs: Sources
     _labels: Sources
 
     @property
     def fetches(self) -> bool:
-        """Whether a batch needs rows of a file."""
+        """True if a batch needs rows of a file."""
         return bool(self._inputs or self._labels)
 
     def fetch(self, result: Any) -> None:

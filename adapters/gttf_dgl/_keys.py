@@ -87,7 +87,7 @@ class BatchKeys:
 
 
 class KeyedSampler:
-    """What all samplers of this package have in common.
+    """The base of all samplers of this package, which draw by keys.
 
     Attributes:
         bias: what neighbours are drawn by; a loader asks whether a thread may.

@@ -66,7 +66,7 @@ def _aggregates(name: str) -> dict[str, Any]:
 
 
 def _reduces(layer: Any) -> str:
-    """How NNConv and GMMConv aggregate."""
+    """The name of the aggregation of NNConv and GMMConv."""
     reducer = layer.reducer if hasattr(layer, "reducer") else layer._reducer
     return str(getattr(reducer, "__name__", reducer))
 
@@ -84,7 +84,7 @@ def _no_estimate(name: str) -> str:
 
 
 def _towers(layer: Any) -> str | None:
-    """What PNAConv takes from the batch, beside degrees."""
+    """The reason why PNAConv has no estimate beside its degrees."""
     odd = sorted({*layer.towers[0].aggregators} - {"mean", "sum"})
     return _no_estimate(odd[0]) if odd else BATCH_SIZE
 
@@ -200,7 +200,7 @@ def trouble_of(layer: Any, scale: str | None) -> str | None:
 
 
 def passes_messages(layer: Any) -> bool:
-    """Whether the class of a module, not one of DGL's, passes messages itself."""
+    """True if the class of a module, not one of DGL's, passes messages itself."""
     for kind in type(layer).__mro__:
         if kind.__module__.split(".")[0] in ("dgl", "torch", "builtins"):
             return False

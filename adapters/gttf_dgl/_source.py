@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import mul
 from typing import Any, NamedTuple
@@ -31,7 +30,7 @@ from gttf_sampler.rooted import RootedSampler
 
 
 class Choice(NamedTuple):
-    """How a sampler was asked to choose among the neighbours.
+    """The options of a sampler by which it chooses among the neighbours.
 
     Attributes:
         edge_dir: "in" or "out".
@@ -58,9 +57,14 @@ class Choice(NamedTuple):
         bias = _check.bias(bias, rooted, prob)
         return cls(edge_dir, prob, mask, bool(replace), bias)
 
+    @classmethod
+    def of(cls, sampler: Any) -> Choice:
+        """The choice of a sampler, by the attributes that it has now."""
+        return cls(*(getattr(sampler, name) for name in cls._fields))
+
     @property
     def uniform(self) -> bool:
-        """Whether every neighbour is as likely as any other."""
+        """True if every neighbour is as likely as any other."""
         return self.prob is None and self.mask is None and self.bias is None
 
 
@@ -114,7 +118,7 @@ class Source(NamedTuple):
 
     @property
     def remote(self) -> bool:
-        """Whether rows are in other processes."""
+        """True if rows are in other processes."""
         return any(isinstance(adj, PartitionedAdj) for adj in self.adjs.values())
 
     def draw(
@@ -131,8 +135,7 @@ class Source(NamedTuple):
         rooted = self._rooted(hops)
         reached = {name: seeds[name] for name in seeds if name in rooted.number}
         own = self.biases() if bias is None else bias
-        drawn: Any = rooted(reached, bias=own, generator=generator)
-        drawn = replace(drawn, edge=named_edges(self.adjs, drawn.edge))
+        drawn: Any = rooted.sample(reached, own, generator)
         counts = drawn.num_sampled_nodes
         for name in seeds:
             if name not in rooted.number:  # no edge has an end there
@@ -180,6 +183,30 @@ class Source(NamedTuple):
         return biases
 
 
+class OneHop(NamedTuple):
+    """The arguments of a function that samples one hop.
+
+    Attributes:
+        source: the rows.
+        seeds: ids per node type.
+        fanouts: of every edge type.
+    """
+
+    source: Source
+    seeds: dict[str, Tensor]
+    fanouts: list[int]
+
+    @classmethod
+    def of(
+        cls, g: DGLGraph, nodes: Any, fanout: Any, choice: Choice, exclude_edges: Any
+    ) -> OneHop:
+        """The arguments as the caller passed them, checked."""
+        source = Source.of(g, choice, exclude_edges, "exclude_edges")
+        seeds = _check.seeds(g, _check.several_of_each(nodes), "nodes")
+        (fanouts,) = _check.fanouts([fanout], "fanout")
+        return cls(source, seeds, _check.layer_fanouts(g, fanouts, "fanout"))
+
+
 def typed(drawn: Subgraph, name: str, kind: EdgeType) -> HeteroSubgraph:
     """A sample of a graph with one node type and one edge type, under their names."""
     return HeteroSubgraph(
@@ -198,7 +225,7 @@ class Rows(dict[EdgeType, CompactAdj]):
 
 
 def _drawn_on(g: DGLGraph, seeds: Any) -> torch.device:
-    """Where a batch of `seeds` is drawn.
+    """The device on which a batch of `seeds` is drawn.
 
     With `use_uva=True` DGL's loader pins the graph and hands over ids of the device.
     """
@@ -259,7 +286,7 @@ def _excluded(
 
 
 def _positions(adj: CompactAdj, eids: Tensor) -> Tensor:
-    """Where the edges with DGL's ids stand in `adj.col`."""
+    """The positions in `adj.col` of the edges with DGL's ids."""
     edge_id = adj.edge_id
     if edge_id is None:
         return eids

@@ -99,7 +99,7 @@ def check_unbiased(
 
 
 def _forward(model: Any, blocks: Any, x: Tensor) -> Tensor:
-    """What most models are called with."""
+    """The output of a model that is called as most are."""
     found: Tensor = model(blocks, x)
     return found
 
@@ -137,7 +137,7 @@ def _linear(layers: Iterable[Any]) -> Any:
 
 
 def _cure(layer: Any) -> str:
-    """What may help a layer that is off."""
+    """The cure for a layer that is off."""
     rule, why = rule_of(layer), trouble_of(layer, "sum")
     if rule is None or why is not None:
         return f"no estimate; {why}"

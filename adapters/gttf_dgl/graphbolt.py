@@ -31,7 +31,7 @@ except (ImportError, OSError) as err:
 
 from gttf_dgl import _check
 from gttf_dgl._keys import BatchKeys
-from gttf_dgl._source import Rows, named_edges
+from gttf_dgl._source import Rows
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, random
 from gttf_sampler.graph.kept import kept_of
 from gttf_sampler.rooted import RootedSampler
@@ -134,10 +134,10 @@ class GTTFNeighborSampler(SubgraphSampler):
         bias: Any = self.bias
         if self.prob_name is not None:
             bias = EdgeWeightBias() if bias is None else EdgeWeightBias() * bias
-        how = dict.fromkeys(rows, bias)
-        found: Any = rooted({"": frontier}, bias=how, generator=key)
-        edges = named_edges(rows, found.edge)
-        whole = (torch.cat([*part.values()]) for part in (found.row, found.col, edges))
+        biases = {} if bias is None else dict.fromkeys(rows, bias)
+        found: Any = rooted.sample({"": frontier}, biases, key)
+        parts = found.row, found.col, found.edge
+        whole = (torch.cat([*part.values()]) for part in parts)
         return Layer(len(frontier), found.node[""], *whole)
 
 

@@ -14,7 +14,7 @@ from gttf_dgl import _check
 from gttf_dgl._blocks import block_of, frontier_of
 from gttf_dgl._check import EdgeType, Nodes
 from gttf_dgl._keys import BatchKeys
-from gttf_dgl._source import Choice, Source
+from gttf_dgl._source import Choice, OneHop, Source
 from gttf_dgl.sampler import GTTFSampler
 from gttf_sampler import HeteroSubgraph, LABORBias, random
 from gttf_sampler.bias import shared_variate
@@ -36,7 +36,7 @@ class LaborSampler(GTTFSampler):
     Every node has one random number per layer, for all edge types, and a neighbour is
     taken where that is small enough (Balin and Çatalyürek, 2023; `LABORBias`). Batches
     reach fewer nodes for the same variance. A node takes `fanout` neighbours in the
-    mean, not exactly. Follows `torch.manual_seed` for any number of workers.
+    mean, not exactly. Follows `torch.manual_seed`, see `GTTFSampler`.
 
     With `prob` or `importance_sampling`, `block.edata["edge_weights"]` are to multiply
     messages before their mean is taken.
@@ -180,19 +180,14 @@ def sample_labors(
         all are alike.
     """
     choice = Choice.checked(edge_dir, prob, None, False, None, rooted=False)
-    source = Source.of(g, choice, exclude_edges, "exclude_edges")
-    for name, value in (("copy_ndata", copy_ndata), ("copy_edata", copy_edata)):
-        _check.yes_or_no(name, value)
+    hop = OneHop.of(g, nodes, fanout, choice, exclude_edges)
     rounds = _check.integer("importance_sampling", importance_sampling)
     device = _check.device_or_none("output_device", output_device)
-    seeds = _check.seeds(g, _check.several_of_each(nodes), "nodes")
-    (fanouts,) = _check.fanouts([fanout], "fanout")
     variates = _given_variates(random_seed, seed2_contribution)
-    hop = _check.layer_fanouts(g, fanouts, "fanout")
-    drawn, found = draw_shared(source, seeds, hop, rounds, variates)
+    drawn, found = draw_shared(hop.source, hop.seeds, hop.fanouts, rounds, variates)
     none = torch.empty(0, device=g.device)
-    weights = [found.get(kind, none) for kind in source.adjs]
-    frontier = frontier_of(source, drawn, bool(copy_ndata), bool(copy_edata))
+    weights = [found.get(kind, none) for kind in hop.source.adjs]
+    frontier = frontier_of(hop.source, drawn, copy_ndata, copy_edata)
     if device is None:
         return frontier, weights
     return frontier.to(device), [weight.to(device) for weight in weights]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from operator import index as as_index
 from typing import Any
 
 import dgl.dataloading
@@ -50,22 +51,25 @@ class SeedPositions(SeededLoader):
                 _check.fail(name, "must be left to this loader", repr(kwargs[name]))
         if isinstance(dataset, DATASETS):
             seeds = TensorSeeds(seeds_of(dataset), dataset._mapping_keys)
-            kwargs["sampler"] = _batches(dataset, kwargs.get("generator"))
+            every = range(len(seeds.ids))
+            kwargs["sampler"] = _batches(every, dataset, kwargs.get("generator"))
             collate_fn = SeededCollate(collate_fn, seeds)
-            dataset = Positions(range(len(seeds.ids)))
+            dataset = Positions(every)
         elif not isinstance(dataset, IterableDataset | Positions):
             collate_fn = SeededCollate(collate_fn, dataset.__getitem__)
             dataset = Positions(dataset)
         super().__init__(dataset, collate_fn=collate_fn, **kwargs)
 
 
-def _batches(dataset: Any, generator: torch.Generator | None) -> BatchSampler:
+def _batches(
+    every: range, dataset: Any, generator: torch.Generator | None
+) -> BatchSampler:
     """Positions among the seeds of a dataset of DGL's, batch by batch."""
-    every = range(len(seeds_of(dataset)))
     sampler: Any = SequentialSampler(every)
     if dataset._shuffle and len(every):
         sampler = RandomSampler(every, generator=generator)
-    return BatchSampler(sampler, dataset.batch_size, bool(dataset.drop_last))
+    size = as_index(dataset.batch_size)
+    return BatchSampler(sampler, size, bool(dataset.drop_last))
 
 
 class Positions(KeyedDataset):
@@ -132,9 +136,10 @@ class SeededCollate(CollateWrapper):
         if draws.fetches:
             draws.fetch(batch)
         if get_worker_info() is None and torch.device(self.device).type == "cpu":
-            graphs = batch if isinstance(batch, DGLGraph) else batch[-1]
-            several = isinstance(graphs, list)
-            _frames.fetch_marked(self.g, graphs if several else [graphs])
+            last = batch[-1] if isinstance(batch, tuple) else batch
+            graphs = last if isinstance(last, list) else [last]
+            if all(isinstance(graph, DGLGraph) for graph in graphs):
+                _frames.fetch_marked(self.g, graphs)
         return batch
 
 
@@ -235,7 +240,7 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
         return PrefetchIterator(self, depth)
 
     def settings(self) -> dict[str, Any]:
-        """What batches depend on beside their indices and keys, by name."""
+        """Settings that batches depend on beside indices and keys, by name."""
         draws, g, collate = self._draws, self.graph, self.collate_fn
         if not isinstance(draws, KeyedSampler):
             rule = "must be one of gttf_dgl where a loader says or is told its state"
@@ -254,7 +259,6 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
         return {
             "batch_size": batches.batch_size,
             "drop_last": batches.drop_last,
-            "shuffle": bool(self.shuffle),
             "seed": draws._keys.seed,
             **found,
             "graph": [count() for count in counts if callable(count)],

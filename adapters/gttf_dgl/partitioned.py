@@ -132,7 +132,7 @@ class PartitionedLoader(DataLoader):
         super().__init__(sampler.types, seeds, sampler, **kwargs)
 
     def in_thread(self) -> bool:
-        """Whether a thread makes the batches."""
+        """True if a thread makes the batches."""
         return self.prefetch > 0
 
     def threaded(self) -> Any:

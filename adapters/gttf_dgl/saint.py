@@ -35,7 +35,7 @@ class SAINTSampler(KeyedSampler, Sampler):
     GraphSAINT (Zeng et al., 2020). "node" draws nodes in proportion to the edges that
     leave them; "edge" draws edges in proportion to 1/δ of both their ends, and takes
     the ends; "walk" takes what walks from nodes drawn uniformly have visited. Draws are
-    with replacement and follow `torch.manual_seed`, for any number of workers.
+    with replacement and follow `torch.manual_seed`, see `GTTFSampler`.
 
     Args:
         mode: "node", "edge" or "walk".

@@ -18,11 +18,48 @@ from gttf_dgl._compat import (
     set_src_lazy_features,
 )
 from gttf_dgl._keys import KeyedSampler, load_kernels
-from gttf_dgl._source import Choice, Source
+from gttf_dgl._source import Choice, OneHop, Source
 from gttf_sampler import BiasFn, random
 
 
-class GTTFSampler(_features.FromFiles, KeyedSampler, BlockSampler):
+class NeighborChoice(KeyedSampler):
+    """The part of a sampler that says which neighbours are drawn, and how many."""
+
+    fanouts: list[Any]
+    normalize: str | None
+    edge_dir: str
+    replace: bool
+
+    def choose(
+        self, fanouts: Any, choice: Choice, normalize: Any, prefetched: Any
+    ) -> None:
+        """Notes the options, and makes the machine code ready.
+
+        Args:
+            fanouts: per layer, farthest first.
+            choice: checked already.
+            normalize: see `GTTFSampler`.
+            prefetched: the edge data that blocks will have.
+        """
+        self.fanouts = _check.fanouts(fanouts)
+        for name, value in choice._asdict().items():
+            setattr(self, name, value)
+        self.normalize = _blocks.check(normalize, choice.uniform, prefetched)
+        self._wanted = Wanted()
+        load_kernels(self.replace)
+
+    def source_of(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any) -> Source:
+        """The rows that a batch is drawn from."""
+        source = Source.of(g, Choice.of(self), exclude_eids, seeds=seed_nodes)
+        _check.prefetched(g, self)
+        return source
+
+    def hops_of(self, g: DGLGraph) -> list[list[int]]:
+        """The fanouts of every edge type, for each hop from the seeds on."""
+        return [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
+
+
+class GTTFSampler(_features.FromFiles, NeighborChoice, BlockSampler):
     """Samples blocks for multi-layer message passing, in place of NeighborSampler.
 
     >>> import dgl, torch
@@ -35,9 +72,9 @@ class GTTFSampler(_features.FromFiles, KeyedSampler, BlockSampler):
 
     Takes the arguments of `dgl.dataloading.NeighborSampler` and gives what that gives,
     for every layer a fresh sample. Draws follow `torch.manual_seed`, and are the same
-    for any number of threads and workers. A batch that comes twice, and two samplers
-    for two views of one batch, draw independently. Edges to exclude are left out before
-    anything is drawn. Inside a batch, what a node draws depends on the batch and the
+    for any number of threads and, in `gttf_dgl.DataLoader`, of workers. A batch that
+    comes twice draws independently. Edges to exclude are left out before anything is
+    drawn. Inside a batch, what a node draws depends on the batch and the
     node alone, so copies of a repeated seed draw the same edges each. With
     `edge_dir="out"` a node gets messages from the nodes its edges lead to: the blocks
     of `dgl.reverse(g)`, with the edge ids of `g`.
@@ -99,16 +136,11 @@ class GTTFSampler(_features.FromFiles, KeyedSampler, BlockSampler):
         inputs, self._inputs = _features.split(prefetch_node_feats, self.features)
         labels, self._labels = _features.split(prefetch_labels, self.features)
         super().__init__(inputs, labels, prefetch_edge_feats, output_device)
-        self.fanouts = _check.fanouts(fanouts)
         _check.yes_or_no("rooted", rooted)
-        choice = Choice.checked(edge_dir, prob, mask, replace, bias, bool(rooted))
-        self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
-        self.fused = fused
-        self.rooted = bool(rooted)
-        self.normalize = _blocks.check(normalize, choice.uniform, prefetch_edge_feats)
+        self.fused, self.rooted = fused, bool(rooted)
+        choice = Choice.checked(edge_dir, prob, mask, replace, bias, self.rooted)
+        self.choose(fanouts, choice, normalize, prefetch_edge_feats)
         self.use_keys(generator, seed, thread_workers)
-        self._wanted = Wanted()
-        load_kernels(bool(self.replace))
 
     def assign_lazy_features(self, result: Any) -> Any:
         """Marks what DGL is to prefetch.
@@ -142,9 +174,7 @@ class GTTFSampler(_features.FromFiles, KeyedSampler, BlockSampler):
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, list[DGLBlock]]:
         """(input_nodes, output_nodes, blocks), the block of the seeds last."""
-        choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
-        source = Source.of(g, choice, exclude_eids, seeds=seed_nodes)
-        _check.prefetched(g, self)
+        source = self.source_of(g, seed_nodes, exclude_eids)
         _features.check_rows(g, {**self._inputs, **self._labels})
         return self._blocks(source, seed_nodes)
 
@@ -154,17 +184,15 @@ class GTTFSampler(_features.FromFiles, KeyedSampler, BlockSampler):
         """`sample_blocks`, from rows wherever they are."""
         g = source.g
         seeds = _check.seeds(g, seed_nodes, device=source.device)
-        hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
-        key = self._next_key()
         make_blocks = self._rooted_blocks if self.rooted else self._layered_blocks
-        blocks = make_blocks(source, seeds, hops, key)
+        blocks = make_blocks(source, seeds, self.hops_of(g), self._next_key())
         device = output_device(self.output_device, seed_nodes, g)
         if device != source.device:
             blocks = [block.to(device) for block in blocks]
         return blocks[0].srcdata[NID], seed_nodes, blocks
 
     def _next_key(self) -> Any:
-        """What the draws of the next batch depend on, beside the graph."""
+        """The key of the next batch."""
         return self._keys.next()
 
     def _layered_blocks(
@@ -265,14 +293,9 @@ def sample_neighbors(
         generator: a torch.Generator, an integer, or None for torch's default generator.
     """
     choice = Choice.checked(edge_dir, prob, None, replace, bias, rooted=False)
-    source = Source.of(g, choice, exclude_edges, "exclude_edges")
-    for name, value in (("copy_ndata", copy_ndata), ("copy_edata", copy_edata)):
-        _check.yes_or_no(name, value)
+    hop = OneHop.of(g, nodes, fanout, choice, exclude_edges)
     device = _check.device_or_none("output_device", output_device)
-    seeds = _check.several_of_each(nodes)
-    (fanouts,) = _check.fanouts([fanout], "fanout")
-    hops = [_check.layer_fanouts(g, fanouts, "fanout")]
     randomness = _check.randomness(generator)
-    drawn = source.draw(_check.seeds(g, seeds, "nodes"), hops, randomness)
-    frontier = frontier_of(source, drawn, bool(copy_ndata), bool(copy_edata))
+    drawn = hop.source.draw(hop.seeds, [hop.fanouts], randomness)
+    frontier = frontier_of(hop.source, drawn, copy_ndata, copy_edata)
     return frontier if device is None else frontier.to(device)

@@ -10,16 +10,16 @@ import torch
 from dgl import NID, DGLGraph
 from dgl.dataloading import Sampler
 
-from gttf_dgl import _blocks, _check
-from gttf_dgl._blocks import Wanted, graph_of, output_device
+from gttf_dgl import _check
+from gttf_dgl._blocks import graph_of, output_device
 from gttf_dgl._check import Nodes
 from gttf_dgl._compat import set_edge_lazy_features, set_node_lazy_features
-from gttf_dgl._keys import KeyedSampler, load_kernels
 from gttf_dgl._source import Choice, Source, named_edges, typed
+from gttf_dgl.sampler import NeighborChoice
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph, random
 
 
-class GTTFSubgraphSampler(KeyedSampler, Sampler):
+class GTTFSubgraphSampler(NeighborChoice, Sampler):
     """Samples one graph that all layers of a deep model share; the paper's Ã.
 
     >>> import dgl, torch
@@ -71,29 +71,22 @@ class GTTFSubgraphSampler(KeyedSampler, Sampler):
         thread_workers: bool | None = None,
     ) -> None:
         super().__init__()
-        self.fanouts = _check.fanouts(fanouts)
         choice = Choice.checked(edge_dir, prob, mask, replace, bias, rooted=True)
-        self.edge_dir, self.prob, self.mask, self.replace, self.bias = choice
-        self.normalize = _blocks.check(normalize, choice.uniform, prefetch_edge_feats)
+        self.choose(fanouts, choice, normalize, prefetch_edge_feats)
         columns = _check.columns
         self.prefetch_node_feats = columns("prefetch_node_feats", prefetch_node_feats)
         self.prefetch_labels = columns("prefetch_labels", prefetch_labels)
         self.prefetch_edge_feats = columns("prefetch_edge_feats", prefetch_edge_feats)
         self.output_device = _check.device_or_none("output_device", output_device)
         self.use_keys(generator, seed, thread_workers)
-        self._wanted = Wanted()
-        load_kernels(bool(self.replace))
 
     def sample(
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, DGLGraph]:
         """(input_nodes, output_nodes, graph): all ids, the seeds, the sample."""
-        choice = Choice(self.edge_dir, self.prob, self.mask, self.replace, self.bias)
-        source = Source.of(g, choice, exclude_eids, seeds=seed_nodes)
-        _check.prefetched(g, self)
+        source = self.source_of(g, seed_nodes, exclude_eids)
         seeds = _check.seeds(g, seed_nodes, device=source.device)
-        hops = [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
-        batch = self._batch(source, seeds, hops)
+        batch = self._batch(source, seeds, self.hops_of(g))
         device = output_device(self.output_device, seed_nodes, g)
         if device != source.device:
             batch = batch.to(device)

@@ -166,12 +166,12 @@ class Estimated:
     """
 
     def in_degrees(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        """How many edges arrive at each node of the whole graph."""
+        """The in-degrees of the whole graph."""
         found: Tensor = self.dstdata[column(ARRIVE, self.canonical_etypes[0])]
         return found
 
     def out_degrees(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        """How many edges leave each node of the whole graph."""
+        """The out-degrees of the whole graph."""
         found: Tensor = self.srcdata[column(LEAVE, self.canonical_etypes[0])]
         return found
 
@@ -196,7 +196,7 @@ class Estimated:
         self.dstdata[reduce_func.out_field] = scaled
 
     def _reducer(self: Any, own: Any) -> Any:
-        """What takes the place of a function that is not one of DGL's."""
+        """A function in the place of one that is not DGL's, with these degrees."""
         kind = self.canonical_etypes[0]
         tower = getattr(own, "__self__", None)
         if isinstance(tower, PNAConvTower):
@@ -205,7 +205,7 @@ class Estimated:
 
 
 def _reduce_sum(own: Any, drawable: str, nodes: Any) -> dict[str, Tensor]:
-    """What a function of a layer adds up, scaled."""
+    """The sums of a layer's own function, scaled."""
     found = own(nodes)
     draws = next(iter(nodes.mailbox.values())).size(1)
     each = nodes.data[drawable] / draws
@@ -213,7 +213,7 @@ def _reduce_sum(own: Any, drawable: str, nodes: Any) -> dict[str, Tensor]:
 
 
 def _reduce_tower(tower: Any, arrive: str, nodes: Any) -> dict[str, Tensor]:
-    """What a tower of PNAConv makes of its messages, with degrees of the graph.
+    """The output of a PNAConv tower, with degrees of the graph.
 
     Sums are scaled; other aggregators are those of the sample.
     """

@@ -184,7 +184,7 @@ def _walk(
 def _ends(
     restart_prob: Any, walks: int, steps: int, key: random.Key, device: torch.device
 ) -> Tensor | None:
-    """Whether each walk ends before each step, bool [walks, steps]; None: never."""
+    """The steps before which walks end, bool [walks, steps]; None: never."""
     if restart_prob is None:
         return None
     if isinstance(restart_prob, Tensor):

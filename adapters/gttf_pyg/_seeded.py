@@ -1,4 +1,4 @@
-"""SeededLoader: what all our loaders for PyG have in common, above torch's."""
+"""SeededLoader: the base of our loaders for PyG, whose batches have keys."""
 
 import copy
 import weakref
@@ -14,9 +14,9 @@ from gttf_pyg._batch import Finish
 from gttf_pyg._keys import with_key
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_sampler import CompactAdj
-from gttf_sampler._loading import seeded
 from gttf_sampler._loading.prefetch import is_thread_safe
 from gttf_sampler._loading.seeded import KeyedIndex, draw_key
+from gttf_sampler._loading.seeded import SeededLoader as KeyedLoader
 from gttf_sampler._loading.state import SPOT, described
 
 SAMPLERS = (GTTFSampler, NeighborSampler)
@@ -76,7 +76,7 @@ class SeededCollate:
         return type(loader).collate_fn(mine, index)
 
     def sampled(self, index: Any) -> Any:
-        """What is sampled for the batch, without its features."""
+        """The sample of the batch, without its features."""
         return self(index, filter_per_worker=False)
 
 
@@ -91,7 +91,7 @@ def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class SeededLoader(seeded.SeededLoader):
+class SeededLoader(KeyedLoader):
     """A DataLoader whose batches are drawn by keys, the same for any number of workers.
 
     The class before it gives `collate_fn(index)`, the batch of some positions among its
@@ -111,7 +111,7 @@ class SeededLoader(seeded.SeededLoader):
         self.collate_fn = SeededCollate(self)
 
     def settings(self) -> dict[str, Any]:
-        """What batches depend on beside their indices and keys, by name."""
+        """Settings that batches depend on beside indices and keys, by name."""
         return settings_of(self)
 
     def runs_only_ours(self) -> bool:

@@ -39,7 +39,7 @@ class Failed(NamedTuple):
 
 
 class PrefetchQueue:
-    """What a worker thread and its reader share: indices in, batches out.
+    """The queues between a worker thread and its reader: indices in, batches out.
 
     Args:
         make: index → batch.
@@ -86,7 +86,7 @@ class PrefetchQueue:
         return self.finished(self.made_of(index))
 
     def made_of(self, index: Any) -> Any:
-        """What is made of an index, or what went wrong."""
+        """The result of `make` for an index, or the error of it."""
         if isinstance(index, Failed):
             return index
         try:
@@ -95,7 +95,7 @@ class PrefetchQueue:
             return Failed(error)
 
     def finished(self, batch: Any) -> Any:
-        """What was made, as its reader gets it, or what went wrong."""
+        """The batch as its reader gets it, or the error of making it."""
         if isinstance(batch, Failed):
             return batch
         try:

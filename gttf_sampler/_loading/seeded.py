@@ -55,7 +55,7 @@ class SeededLoader(PrefetchLoader):
 
     @property
     def _index_sampler(self) -> Any:
-        """What torch iterates over: the indices of every batch, and its key."""
+        """The indices of every batch with its key, which torch iterates over."""
         sampler, how = super()._index_sampler, (self.generator, self.draws_keys)
         return KeyedBatches(sampler, self._epoch, *how)
 
@@ -105,22 +105,23 @@ class SeededLoader(PrefetchLoader):
         return SamplerState(super()._index_sampler, self.generator)
 
     def _known(self, order: SamplerState) -> dict[str, Any]:
-        """What a state must have in common with this loader."""
+        """The settings that a state must have in common with this loader."""
+        settings = self.settings()  # first: it may refuse to have a state
         return {
             "loader": type(self).__name__,
             "size": len(self.dataset),  # type: ignore[arg-type]
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
             "samplers": order.names(),
-            **self.settings(),
+            **settings,
         }
 
     def settings(self) -> dict[str, Any]:
-        """What batches depend on beside their indices and keys, by name."""
+        """Settings that batches depend on beside indices and keys, by name."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader is, so that another one can continue there.
+        """The state of the loader, from which another one can continue.
 
         It counts the batches that were handed out, whatever was made ahead. It holds
         numbers, strings and tensors: `torch.save` writes it, and `torch.load` reads it

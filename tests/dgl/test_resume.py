@@ -205,7 +205,7 @@ def test_state_validate():
     cases = [
         (nodes(batch_size=5), r"with batch_size 4, like .* \(got batch_size 5\)"),
         (nodes(drop_last=True), r"with drop_last False"),
-        (nodes(shuffle=False), r"with shuffle True"),
+        (nodes(shuffle=False), r"with samplers .*RandomSampler"),
         (seeded(), r"with seed None, like this one \(got seed 5\)"),
         (links(batch_size=4), r"with size 23, like this one \(got size 200\)"),
     ]

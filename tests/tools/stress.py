@@ -134,16 +134,15 @@ def dgl_loader(**options: object) -> object:
     """The same of DGL's."""
     import dgl
 
-    from gttf_dgl import GTTFSampler
+    from gttf_dgl import DataLoader, GTTFSampler
 
     torch.manual_seed(0)
     g = dgl.rand_graph(50_000, 600_000)
     g.ndata["x"] = torch.rand(50_000, 32)
     sampler = GTTFSampler([5, 10], prefetch_node_feats=["x"])
     nodes = torch.arange(50_000)
-    return dgl.dataloading.DataLoader(
-        g, nodes, sampler, batch_size=256, shuffle=True, **options
-    )
+    how = {"batch_size": 256, "shuffle": True, **options}
+    return DataLoader(g, nodes, sampler, **how)
 
 
 LOADERS: dict[str, Callable[..., object]] = {"PyG": pyg_loader, "DGL": dgl_loader}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
 from numbers import Integral
 from operator import mul
@@ -130,52 +131,56 @@ def check_together(sampler: GTTFSampler) -> None:
         fail("temporal_strategy", rule, "'last'")
 
 
-def bias_of_options(
-    sampler: GTTFSampler,
-    kind: EdgeType,
-    seed_time: Tensor | None,
-    hidden: Tensor | None,
-) -> Any:
-    """The bias of one relation by times, weights and hidden edges; None if uniform."""
-    adj = sampler.adjs[kind]
-    parts: list[Any] = []
-    weighted = adj.edge_weight is not None
-    if seed_time is not None and adj.edge_time is not None:
-        how: Any = {"strategy": sampler.temporal_strategy, "weighted": weighted}
-        parts.append(TemporalBias(seed_time, window=sampler.time_window, **how))
-    elif weighted:
-        parts.append(EdgeWeightBias())
-    if hidden is not None and hidden.numel():
-        parts.append(ExcludeBias(hidden))
-    if kind in sampler.always_hidden:
-        parts.append(sampler.always_hidden[kind])
-    return reduce(mul, parts) if parts else None
+@dataclass
+class BatchBias:
+    """The biases of one batch, relation by relation; None where draws are uniform.
 
-
-def bias_of_batch(
-    sampler: GTTFSampler,
-    kind: EdgeType,
-    seed_time: Tensor | None,
-    hidden: Tensor | None,
-) -> Any:
-    """The bias of one relation in a batch: options times the user's; None if uniform.
-
-    Args:
+    Attributes:
         sampler: with all that holds for every batch.
-        kind: the relation, by the key of its rows.
         seed_time: [b], the times of the seeds, if there are times.
-        hidden: positions in `adj.col` of edges that this batch must not see.
+        hidden: per relation, positions in `adj.col` that this batch must not see.
     """
-    bias = bias_of_options(sampler, kind, seed_time, hidden)
-    own = sampler.bias
-    if isinstance(own, Mapping):
-        backward = sampler.sample_direction == "backward"
-        own = own.get(row_type(kind, backward))
-    if own is not None:
-        bias = own if bias is None else bias * own
-    if kind not in sampler.shares:
-        return bias
-    return FractionBias(sampler.shares[kind], bias, disjoint=sampler.disjoint)
+
+    sampler: GTTFSampler
+    seed_time: Tensor | None
+    hidden: Mapping[EdgeType, Tensor]
+    _timed: dict[bool, TemporalBias] = field(default_factory=dict)
+
+    def all_of(self, kind: EdgeType) -> Any:
+        """The bias of a relation: that of the options times the user's."""
+        sampler, bias = self.sampler, self.of_options(kind)
+        own = sampler.bias
+        if isinstance(own, Mapping):
+            own = own.get(row_type(kind, sampler.sample_direction == "backward"))
+        if own is not None:
+            bias = own if bias is None else bias * own
+        if kind not in sampler.shares:
+            return bias
+        return FractionBias(sampler.shares[kind], bias, disjoint=sampler.disjoint)
+
+    def of_options(self, kind: EdgeType) -> Any:
+        """The bias of a relation by its times, weights and hidden edges."""
+        adj, hidden = self.sampler.adjs[kind], self.hidden.get(kind)
+        parts: list[Any] = []
+        weighted = adj.edge_weight is not None
+        if self.seed_time is not None and adj.edge_time is not None:
+            parts.append(self._temporal(self.seed_time, weighted))
+        elif weighted:
+            parts.append(EdgeWeightBias())
+        if hidden is not None and hidden.numel():
+            parts.append(ExcludeBias(hidden))
+        if kind in self.sampler.always_hidden:
+            parts.append(self.sampler.always_hidden[kind])
+        return reduce(mul, parts) if parts else None
+
+    def _temporal(self, time: Tensor, weighted: bool) -> TemporalBias:
+        """The bias by times, made and checked once for all relations."""
+        if weighted not in self._timed:
+            sampler = self.sampler
+            how: Any = {"strategy": sampler.temporal_strategy, "weighted": weighted}
+            made = TemporalBias(time, window=sampler.time_window, **how)
+            self._timed[weighted] = made
+        return self._timed[weighted]
 
 
 def named_edges(

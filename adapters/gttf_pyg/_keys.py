@@ -26,7 +26,7 @@ def key_of(inputs: Any) -> int:
     return draw_key() if key is None else key
 
 
-def with_key(inputs: Any, key: int) -> Any:
+def with_key(inputs: Any, key: int | None) -> Any:
     """A copy of seeds that carries `key`, and so does every part of it."""
     if type(inputs) is NodeSamplerInput:
         nodes = inputs.input_id, inputs.node, inputs.time, inputs.input_type

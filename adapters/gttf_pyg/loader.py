@@ -20,6 +20,7 @@ from gttf_pyg._batch import (
     set_nodes,
 )
 from gttf_pyg._features import can_join, has_sources, sized
+from gttf_pyg._keys import with_key
 from gttf_pyg._options import LoaderOptions
 from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
 from gttf_pyg._rows import detached
@@ -58,6 +59,7 @@ class Batches:
     uva: bool
     collate_fn: Callable[[Any], Any]
     data: Any
+    input_data: Any
     link_sampler: Any
     transform: Any
     key: int | None = None  # of the batch, in the copy that makes it
@@ -67,6 +69,8 @@ class Batches:
         """Has every batch drawn with its key; for the end of a constructor."""
         sampler = getattr(self, "node_sampler", None) or self.link_sampler
         self.edge_columns = edge_columns(self.data, sampler)
+        # once: PyG copies all seed edges when it makes a new input of them
+        self.input_data = with_key(self.input_data, None)
         self.collate_fn = SeededCollate(self)
         check_sources(self.data, sampler, can_join(self.data))
         weights = getattr(self.transform, "weights", None)

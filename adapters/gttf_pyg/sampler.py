@@ -21,9 +21,8 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from gttf_pyg import _graph, _output
 from gttf_pyg._bias import (
+    BatchBias,
     as_lists,
-    bias_of_batch,
-    bias_of_options,
     check_together,
     checked_bias,
     fanouts_of,
@@ -311,12 +310,9 @@ class GTTFSampler(sampler.NeighborSampler):
         seeds = dict(seed) if typed else {"": seed}
         seeds = {kind: part.to(torch.int64) for kind, part in seeds.items()}
         time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
-        hidden = hidden or {}
-        bias = {
-            kind: part
-            for kind in self.adjs
-            if (part := bias_of_batch(self, kind, time, hidden.get(kind))) is not None
-        }
+        batch = BatchBias(self, time, hidden or {})
+        given = {kind: batch.all_of(kind) for kind in self.adjs}
+        bias = {kind: part for kind, part in given.items() if part is not None}
         if self.layerwise and self._fanouts[ONLY]:
             adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
             own = bias.get(ONLY)
@@ -327,10 +323,7 @@ class GTTFSampler(sampler.NeighborSampler):
             start = seeds if rooted.typed else seeds[""]
             by = bias if rooted.typed else bias.get(ONLY)
             drawn: Any = rooted(start, bias=by, generator=key)
-            admitted = {  # all but the user's bias
-                kind: bias_of_options(self, kind, time, hidden.get(kind))
-                for kind in self.adjs
-            }
+            admitted = {kind: batch.of_options(kind) for kind in self.adjs}
             graph = self.adjs, self._loose
             return _output.induced(drawn, *graph, admitted, self._backward)
         drawn = rooted.sample(seeds, bias, key)

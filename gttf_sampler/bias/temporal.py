@@ -59,6 +59,7 @@ class TemporalBias(Bias):
             _check.fail("weighted", "needs strategy='uniform'", "strategy='last'")
         self.window, self.needs_weights = window, weighted
         self.multiplies = self.strategy == "uniform"
+        self._known: dict[Any, tuple[Tensor, Tensor | None]] = {}
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Checks that every seed has a time."""
@@ -101,10 +102,13 @@ class TemporalBias(Bias):
 
         They are comparable with `time`, the times of edges.
         """
-        latest = self._own(time)
-        if self.window is None:
-            return latest, None
-        return latest, _just_before(self._earliest(latest))
+        place = time.dtype, time.device
+        if place not in self._known:  # relations with such times have the same bounds
+            latest, before = self._own(time), None
+            if self.window is not None:
+                before = _just_before(self._earliest(latest))
+            self._known[place] = latest, before
+        return self._known[place]
 
     def _own(self, time: Tensor) -> Tensor:
         """The times [b] of the seeds, comparable with the edges' times."""

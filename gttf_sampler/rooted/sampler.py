@@ -19,7 +19,7 @@ from gttf_sampler._backends.record import (
     Relation,
     Rooted,
 )
-from gttf_sampler.bias.base import Bias, as_bias
+from gttf_sampler.bias.base import Bias, FunctionBias, as_bias
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.remote import RemoteRows
@@ -290,7 +290,7 @@ class RootedSampler:
             apart = apart or bias.separates_trees
             law = told if remote else bias.law(adj)
             if law is not None:
-                if not remote:
+                if not (remote or _is_ours(bias)):
                     _check_law(law, adj, every.numel())
                 apart = apart or law.time is not None  # times are those of trees
             elif self.padded:
@@ -329,6 +329,16 @@ class RootedSampler:
         where, known = self.plan.device, not self.validate
         found: Tensor = _check.seeds(ids, size, where, named, sound=known)
         return found
+
+
+def _is_ours(bias: Bias) -> bool:
+    """True if a bias is made of this package's own, whose laws fit once begun."""
+    return all(
+        type(factor).__module__.startswith("gttf_sampler.bias.")
+        and not isinstance(factor, FunctionBias)
+        and "law" not in vars(factor)
+        for factor in bias.factors
+    )
 
 
 def _check_law(law: Law, adj: CompactAdj, trees: int) -> None:

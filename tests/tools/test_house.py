@@ -24,7 +24,6 @@ FOR_ADAPTERS = {
     ),
     "gttf_sampler._backends.memory": "IDS",
     "gttf_sampler._compat": "fetcher_of",
-    "gttf_sampler._loading": "seeded",
     "gttf_sampler._loading.epoch": "CountedBatches EpochState",
     "gttf_sampler._loading.indices": "copied",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",

@@ -22,7 +22,7 @@ from gttf_sampler.graph.files import is_table, read_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds everything that `gttf info` takes."""
     add = parser.add_argument
     add(
         "graph",

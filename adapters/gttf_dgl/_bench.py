@@ -46,7 +46,7 @@ def graph_of(adj: CompactAdj, layout: str = "csc") -> Any:
 
 
 def lacks(device: torch.device) -> str:
-    """Why this DGL cannot hold graphs on `device`; empty if it can."""
+    """The reason for which this DGL has no graphs on `device`; empty if it has."""
     if device.type == "cpu":
         return ""
     try:

@@ -19,6 +19,7 @@ from torch_geometric.loader import NeighborLoader
 from examples.bench.tables import show
 from gttf_pyg import FileStore, GTTFLoader, GTTFSampler
 from gttf_pyg import _bench as pyg
+from gttf_pyg import _bench_modes as modes
 from gttf_sampler import FeatureFile
 from gttf_sampler.bench import disk, graphs
 from gttf_sampler.bench.loader import made_features
@@ -96,7 +97,7 @@ def trained(mapped, x, setting, cold):
         facts["share"] = waiting / (time.perf_counter() - start)
 
     before = (lambda: disk.forget(mapped)) if cold else (lambda: None)
-    return Peer(run, pyg.of_batch, before=before, facts=facts)
+    return Peer(run, modes.of_batch, before=before, facts=facts)
 
 
 def epochs(mapped, adj, options, report):

@@ -30,7 +30,7 @@ Read = Callable[[Tensor], Any]  # ids → rows
 
 
 class Way(NamedTuple):
-    """How a batch comes by its features.
+    """A place of features, and a way to read them.
 
     Attributes:
         label: in the table.
@@ -108,7 +108,7 @@ def made_file(
 
 
 def readers(mapped: Any) -> dict[str, tuple[int, Read]]:
-    """Who reads random rows, and how many."""
+    """Readers of random rows by name, each with the number of rows it reads."""
     count, path = min(RANDOM, len(mapped)), mapped.filename
     few = max(1, count // SLOW)
     return {

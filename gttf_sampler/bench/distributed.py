@@ -24,7 +24,7 @@ WARM, CACHED, REPLICATED = 2, 0.1, 0.01
 
 
 class Way(NamedTuple):
-    """How processes come by their rows.
+    """A way to share the rows of a graph among processes.
 
     Attributes:
         label: in the table.

@@ -162,7 +162,7 @@ Calls = dict[str, Callable[[], list[Tensor]]]
 
 @dataclass(frozen=True)
 class Host:
-    """What an adapter hands in; every function is called with the host imported.
+    """A host and everything of it that tasks measure, as its adapter hands it in.
 
     Attributes:
         name: of the host, as titles and labels have it.

@@ -147,7 +147,7 @@ def _time(peer: Peer, seeds: Tensor) -> float:
 
 
 def disagreement(ours: Sequence[Work], theirs: Sequence[Work]) -> str | None:
-    """How two peers differ beyond sampling noise on the same batches, or None."""
+    """The difference of two peers beyond sampling noise, in words; None if equal."""
     for what in Work._fields:
         both = zip(ours, theirs, strict=True)
         pairs = [(getattr(a, what), getattr(b, what)) for a, b in both]

@@ -186,7 +186,7 @@ def save(result: Result, path: str) -> None:
 
 
 def is_ours(file: Path) -> bool:
-    """Whether `save` has written a file."""
+    """Tells a file that `save` has written."""
     return SIGNATURE.encode() in file.read_bytes()
 
 

@@ -120,7 +120,7 @@ def _measured(task: str, options: Options, tmp: str, report: Report) -> Result:
 
 
 def alone(found: Result) -> bool:
-    """Whether no row is about a peer."""
+    """True if no row is about a peer."""
     rows = [row for group in found["groups"] for row in group["rows"]]
     return all((row.get("peer") or "gttf").startswith(OURS) for row in rows)
 

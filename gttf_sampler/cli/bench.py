@@ -182,7 +182,7 @@ def _check_places(args: argparse.Namespace) -> None:
 
 
 def _is_report(file: Path) -> bool:
-    """Whether this command has written a file, so that a newer one may replace it."""
+    """Tells a report of this command, which a newer one may replace."""
     try:
         found = json.loads(file.read_bytes())
     except ValueError:

@@ -1,4 +1,4 @@
-"""`gttf show`: what is sampled around some nodes, as text, a picture or a page."""
+"""`gttf show`: the sample around some nodes, as text, a figure or a page."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +16,7 @@ MOST = 12  # names in a line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be said on the command line."""
+    """Adds everything that `gttf show` takes."""
     add = parser.add_argument
     add("graph", help=reading.KINDS)
     add("--seed", nargs="+", required=True, metavar="ID", help="nodes to start from")

@@ -66,7 +66,7 @@ def test_modes_with_workers_stand_beside_none(graph):
 def pretend(monkeypatch):
     """PyG's own loader is this class, and can run."""
     pytest.importorskip("torch_geometric")
-    from gttf_pyg import _bench
+    from gttf_pyg import _bench_modes as _bench
 
     def hire(loader):
         ours, _ = _bench.CLASSES_OF["nodes"]

@@ -29,16 +29,25 @@ from gttf_sampler._backends.triton.node2vec import node2vec
 from gttf_sampler._backends.triton.output import finish, pad
 
 ARCHITECTURES = (80, 90)  # A100, H100
-NUMBERS = {  # arguments that are no arrays
+NUMBERS = (
     *("at", "count", "span", "hop", "types", "relations", "depth", "stride"),
     *("blocks", "position", "slots", "old_slots", "batch", "length", "rounds"),
     "stays",
+)
+TYPES: dict[str, Any] = {  # of arguments that are no arrays of int64
+    **dict.fromkeys(NUMBERS, "i32"),
+    "key": "i64",
+    "weights": "*fp32",
+    "packed": ("i64",) * 32,
+    "envelope": ("i64",) * 6,
+    "shares": ("i32",) * 3 + ("i64",) * 9 + ("i32",) * 9,
+    "alpha": ("i64",) * 3,
 }
 NARROW = {"col", "sorted_col", "order", "reverse_col"}  # of forests and walks
 
 
 class Taken(NamedTuple):
-    """What one kernel takes of a GPU.
+    """The registers and memory that one kernel takes of a GPU.
 
     Attributes:
         name: of the kernel, with what it was compiled for.
@@ -100,24 +109,11 @@ def compiled(kernel: Any, constants: dict[str, Any], architecture: int) -> Taken
 
 def _type(kernel: Any, name: str, constants: dict[str, Any]) -> Any:
     """The type of an argument, as the launcher would find it."""
-    walking = kernel in (forest, walk, node2vec)
     if name in constants:
         return "constexpr"
-    if name == "packed":
-        return ("i64",) * 32
-    if name == "envelope":
-        return ("i64",) * 6
-    if name == "shares":
-        return ("i32",) * 3 + ("i64",) * 9 + ("i32",) * 9
-    if name == "alpha":
-        return ("i64",) * 3
-    if name == "weights":
-        return "*fp32"
-    if name == "key":
-        return "i64"
-    if name in NUMBERS:
-        return "i32"
-    return "*i32" if walking and name in NARROW else "*i64"
+    walking = kernel in (forest, walk, node2vec)
+    array = "*i32" if walking and name in NARROW else "*i64"
+    return TYPES.get(name, array)
 
 
 def _usage(cubin: bytes) -> tuple[int, int]:

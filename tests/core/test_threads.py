@@ -62,8 +62,8 @@ class Batches(torch.utils.data.Dataset):
 
 @pytest.mark.process
 @pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_give_the_same_batches(method):
+@pytest.mark.parametrize(("method", "workers"), [("fork", 2), ("spawn", 1)])
+def test_workers_give_the_same_batches(method, workers):
     """After this process has used its threads; workers persist over two epochs."""
     adj = make_graph()
     expected = [draw(adj, number) for number in range(6)]
@@ -71,7 +71,7 @@ def test_workers_give_the_same_batches(method):
     loader = DataLoader(
         Batches(adj),
         batch_size=None,
-        num_workers=2,
+        num_workers=workers,
         persistent_workers=True,
         multiprocessing_context=method,
         timeout=120,

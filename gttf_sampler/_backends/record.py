@@ -39,7 +39,7 @@ FORMER = {
     "last": "most_recent",
     "hidden": "excluded_edges",
 }
-"""Names of fields of `Law` before 0.3, which still work and warn."""
+"""Former names of fields of `Law`, which still work and warn."""
 
 
 class Law(_Fields):
@@ -66,12 +66,6 @@ class Law(_Fields):
         if fields.keys() & FORMER.keys():
             fields = {_renamed(name): value for name, value in fields.items()}
         return super().__new__(cls, *args, **fields)
-
-    def __getattr__(self, name: str) -> Any:
-        """A field by its former name."""
-        if name not in FORMER:
-            raise AttributeError(f"'Law' object has no attribute {name!r}")
-        return getattr(self, _renamed(name))
 
     def both(self, other: Law) -> Law | None:
         """The law of what both admit; None if that takes more than one."""
@@ -101,6 +95,14 @@ def _renamed(name: str) -> str:
         warnings.warn(told, DeprecationWarning, stacklevel=3)
     return FORMER.get(name, name)
 
+
+def _former(name: str) -> property:
+    """A property that reads a field of `Law` by its former name."""
+    return property(lambda law: getattr(law, _renamed(name)))
+
+
+for _name in FORMER:
+    setattr(Law, _name, _former(_name))
 
 UNIFORM = Law()
 """All neighbours are equally likely."""
@@ -167,22 +169,35 @@ class RelationRow(NamedTuple):
     def of(
         cls, relation: Relation, law: Law, original: bool, held: Held
     ) -> RelationRow | None:
-        """The row of a relation; None if there is an array that kernels cannot read."""
-        rowptr, col, times = relation.adj.rowptr, relation.adj.col, law.time
-        names = relation.adj.edge_id if original else None
-        for array in (rowptr, col, names, law.cumulative_weight, times):
+        """The row of a relation; None if there is an array that kernels cannot read.
+
+        Small batches wait for this, so that nothing is asked of what is not there.
+        """
+        adj = relation.adj
+        rowptr, col, ids = adj.rowptr, adj.col, adj.edge_id if original else None
+        wide = WIDE.get(col.dtype)
+        if wide is None or rowptr.dtype != torch.int64:
+            return None
+        if not rowptr.is_contiguous() or not col.is_contiguous():
+            return None
+        names = wide_names = 0
+        if ids is not None:
+            names, wide_names = ids.data_ptr(), WIDE[ids.dtype]
+        ends = relation.dst_type, relation.src_type, names, wide_names
+        own = rowptr.data_ptr(), col.data_ptr(), wide
+        if law is UNIFORM:
+            return cls(*own, 0, 0, 0, 0, 0, 0, 0, 0, 0, *ends)
+        weight, times, excluded = law.cumulative_weight, law.time, law.excluded_edges
+        for array in (weight, times, ids):
             if array is not None and not array.is_contiguous():
                 return None
         kind = 0 if times is None else TIME_KINDS.get(times.dtype)
-        if kind is None or rowptr.dtype != torch.int64 or col.dtype not in WIDE:
+        if kind is None:
             return None
         bound = torch.float64 if kind in (FLOAT32, FLOAT64) else torch.int64
-        excluded = law.excluded_edges
         return cls(
-            rowptr=rowptr.data_ptr(),
-            col=col.data_ptr(),
-            wide_col=WIDE[col.dtype],
-            cumulative_weight=_address(law.cumulative_weight),
+            *own,
+            cumulative_weight=_address(weight),
             has_zero_weight=int(law.has_zero_weight),
             time=_address(times),
             time_kind=kind,
@@ -193,8 +208,8 @@ class RelationRow(NamedTuple):
             num_excluded=0 if excluded is None else excluded.numel(),
             dst_type=relation.dst_type,
             src_type=relation.src_type,
-            edge_id=_address(names),
-            wide_edge_id=0 if names is None else WIDE[names.dtype],
+            edge_id=names,
+            wide_edge_id=wide_names,
         )
 
 

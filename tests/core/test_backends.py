@@ -25,7 +25,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler._backends import ops
+from gttf_sampler._backends import ops, record
 from gttf_sampler._backends.scratch import NodeTable
 from gttf_sampler._backends.torch import csr as torch_csr
 from gttf_sampler._backends.torch import disk as torch_disk
@@ -408,6 +408,12 @@ def test_function_is_bit_identical(name, size):
     reference = getattr(ops, function).__wrapped__(*arguments)
     found = getattr(numba_ops, function)(*make_arguments(name, size))
     assert same(reference, found)
+
+
+def test_kernels_read_the_fields_of_a_relation_at_their_places():
+    places = {n.lower(): getattr(record, n.upper()) for n in record.RelationRow._fields}
+    assert list(places) == list(record.RelationRow._fields)
+    assert list(places.values()) == list(range(len(places)))
 
 
 def test_every_fast_function_is_compared():

@@ -591,3 +591,16 @@ def test_law_with_times_separates_trees(toy):
     found = sample_rooted(toy, [4, 4], [-1], bias=law)
     assert found.batch is not None
     assert bool((found.edge[found.col == 0] <= 3).all())
+
+
+def test_law_knows_the_former_names_of_its_fields():
+    hidden = torch.tensor([1])
+    with pytest.warns(DeprecationWarning, match="'hidden' of Law is called 'excluded"):
+        law = Law(hidden=hidden)
+    assert law.excluded_edges is hidden
+    with pytest.warns(
+        DeprecationWarning, match="'last' of Law is called 'most_recent'"
+    ):
+        assert law.last is False
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        Law(nothing=1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.memory import Array
-from gttf_sampler._backends.record import Batch, Plan, relation_rows
+from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, relation_rows
 
 # columns of `relations`, behind those of `record.RelationRow`
 ROWS, EDGES, COLS, CHANGED, RELATION_COLUMNS = range(16, 21)
@@ -36,12 +36,19 @@ def relation_table(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | Non
     guarded = []
     for row, relation, law in zip(rows, plan.relations, batch.laws, strict=True):
         adj = relation.adj
-        arrays = [adj.col, law.cumulative_weight, law.time] if law is not None else []
-        arrays += [adj.edge_id] if batch.original_edge_ids else []
-        edges = min([array.numel() for array in arrays if array is not None])
+        edges = adj.col.numel()
+        names = adj.edge_id if batch.original_edge_ids else None
+        if names is not None or law is not UNIFORM:
+            edges = _shortest(edges, names, law)
         guarded.append((*row, adj.rowptr.numel() - 1, edges, adj.num_cols, 0))
     shape = (len(rows), RELATION_COLUMNS)
     return np.array(guarded, np.int64).reshape(shape), held.tensors
+
+
+def _shortest(edges: int, names: Tensor | None, law: Law | None) -> int:
+    """Edges that all arrays have; those that somebody edited may be shorter."""
+    more = [names] if law is None else [names, law.cumulative_weight, law.time]
+    return min([edges, *(array.numel() for array in more if array is not None)])
 
 
 def check_relations(relations: Array) -> None:

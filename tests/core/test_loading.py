@@ -24,6 +24,7 @@ def epochs(loader, count=3):
 HOW = {"batch_size": 4, "shuffle": True, "collate_fn": pairs}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("draws", [False, True])
 def test_keys_do_not_depend_on_workers(draws, persistent):
@@ -96,6 +97,7 @@ class Stream(IterableDataset):
             yield index, fetch.base, -1 if fetch.number is None else fetch.number
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torch_tells_seed_and_number(workers):
     """Fails where torch renames what `asked` reads off its frames."""
@@ -111,6 +113,7 @@ def test_torch_tells_the_number_in_a_stream_without_workers():
     assert [batch[2].tolist() for batch in told] == [[0, 0], [1, 1], [2, 2]]
 
 
+@pytest.mark.process
 def test_torch_knows_no_number_in_a_stream_of_workers():
     told = list(DataLoader(Stream(), batch_size=2, num_workers=1))
     assert [batch[2].tolist() for batch in told] == [[-1, -1]] * 3
@@ -120,6 +123,7 @@ def test_nobody_asks_outside_a_loader():
     assert fetch_under_way() is None
 
 
+@pytest.mark.process
 def test_host_tells_the_number_that_torch_does_not_know():
     keys = BatchKeys(None, 5, lambda fetcher, worker: 7)
     assert keys.next([torch.tensor([1])]) == 5  # a call by hand: the seed itself
@@ -133,6 +137,7 @@ def test_host_tells_the_number_that_torch_does_not_know():
     assert len(set(seeded)) == 2  # asked for the same batch twice: another view of it
 
 
+@pytest.mark.process
 def test_loader_with_workers_goes_as_soon_as_nobody_holds_it():
     """Without waiting for the collector, which would find workers to end anywhere."""
     gc.collect()

@@ -21,6 +21,7 @@ def test_digests_are_what_they_were(name, backend):
         assert digest(CALLS[name]()) == KNOWN[name]
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("name", CORE)
 def test_digests_on_a_device(name, device, monkeypatch):
     """On every backend that it has."""

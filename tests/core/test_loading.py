@@ -23,6 +23,7 @@ def epochs(loader, count=3):
 HOW = {"batch_size": 4, "shuffle": True, "collate_fn": pairs}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("draws", [False, True])
 def test_keys_do_not_depend_on_workers(draws, persistent):
@@ -75,6 +76,7 @@ def test_dataset_stays_one_of_numbers():
     assert KeyedIndex.of([1]) == KeyedIndex([1], None)
 
 
+@pytest.mark.process
 def test_loader_with_workers_goes_as_soon_as_nobody_holds_it():
     """Without waiting for the collector, which would find workers to end anywhere."""
     gc.collect()

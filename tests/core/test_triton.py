@@ -89,6 +89,7 @@ LAWS = ["uniform", "weight", "window", "temporal", "last", "both", "hidden"]
 LAWS += ["late and hidden"]
 
 
+@pytest.mark.compile
 @settings(max_examples=6, deadline=None)
 @given(
     graph=own.graphs(max_nodes=10, max_edges=50, weighted=True, timed=True),
@@ -112,6 +113,7 @@ def test_sample_rooted_is_bit_identical(law, graph, fanouts, replace, disjoint, 
     assert "enter" in names  # the kernels did it
 
 
+@pytest.mark.compile
 @settings(max_examples=8, deadline=None)
 @given(
     hetero=own.hetero(timed=False, weighted=True),
@@ -134,6 +136,7 @@ def test_typed_graphs_are_bit_identical(hetero, fanouts, replace, disjoint, weig
     assert "enter" in names
 
 
+@pytest.mark.compile
 @settings(max_examples=8, deadline=None)
 @given(
     hetero=own.hetero(timed=True, weighted=True),
@@ -160,6 +163,7 @@ def test_padded_samples_are_bit_identical(hetero, fanouts, replace, disjoint, we
 FANOUTS = [[3, 2], [1] * 4, []]
 
 
+@pytest.mark.compile
 @all_pairs
 @pytest.mark.parametrize("replace", [True, False])
 @pytest.mark.parametrize("bias", [None, EdgeWeightBias()])
@@ -178,6 +182,7 @@ def test_traverse_is_bit_identical(fanouts, bias, replace):
     assert bool(names) == bool(fanouts)
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("weight", [None, EdgeWeightBias()])
 def test_spread_draws_are_bit_identical(weight):
     """They have no kernel of their own: what there is does the parts."""
@@ -191,6 +196,7 @@ def test_spread_draws_are_bit_identical(weight):
     assert expected == found
 
 
+@pytest.mark.compile
 @all_pairs
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (4, 0.25), (1e4, 1e-3)])
 @pytest.mark.parametrize("undirected", [True, False])
@@ -222,6 +228,7 @@ def random_graph(nodes: int, edges: int, undirected: bool = False) -> CompactAdj
 DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.uint8, torch.complex64]
 
 
+@pytest.mark.compile
 def test_gather_moves_all_columns_in_one_launch():
     index = torch.tensor([4, 0, 4, 2])
     columns = [
@@ -234,6 +241,7 @@ def test_gather_moves_all_columns_in_one_launch():
     assert names == ["write_words", "gather_rows"]
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("wrong", [-1, 5])
 def test_gather_refuses_rows_that_are_not_there(wrong):
     index = torch.tensor([0, wrong])
@@ -242,6 +250,7 @@ def test_gather_refuses_rows_that_are_not_there(wrong):
         gather_columns([(torch.eye(5), index)])
 
 
+@pytest.mark.compile
 def test_losses_are_left_to_torch():
     """Which looks vectors up: there are no kernels of pairs."""
     with compiled.kernels(), use_backend("triton"):
@@ -331,6 +340,7 @@ def test_counting_ends_by_itself():
     assert how._watching == []
 
 
+@pytest.mark.compile
 def test_batches_of_too_many_edges_are_refused(monkeypatch):
     """Before anything overflows: entries have numbers of 32 bits."""
     monkeypatch.setattr(triton_run, "MOST", 12)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from itertools import count
 from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.pairs import Rule
@@ -63,7 +61,10 @@ class RowOptimizer:
             for name, table in tables.items()
         ]
         self.others = list(others)
-        self.dense: Any = DENSE[kind](self.others, lr=1.0) if others else None
+        # `data` has a version of its own: another thread may be between its loss and
+        # its gradient, where autograd refuses a parameter that has changed.
+        self._values = [other.data for other in self.others]
+        self.dense: Any = DENSE[kind](self._values, lr=1.0) if others else None
         self._lock = Lock()
         self._steps = count(1)
         self.steps = 0
@@ -86,12 +87,9 @@ class RowOptimizer:
         """Changes the parameters with dense gradients."""
         for group in self.dense.param_groups:
             group["lr"] = lr
-        with ExitStack() as stack:
-            for parameter, gradient in zip(self.others, gradients, strict=True):
-                parameter.grad = gradient
-                # another thread may be between its loss and its gradient
-                stack.enter_context(_unsafe_preserve_version_counter(parameter))
-            self.dense.step()
+        for values, gradient in zip(self._values, gradients, strict=True):
+            values.grad = gradient
+        self.dense.step()
         self.dense.zero_grad()
 
     def _rule(self, step: int, lr: float) -> Rule:

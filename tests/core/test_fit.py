@@ -410,10 +410,10 @@ def test_bfloat16_is_rounded_without_bias():
 @pytest.mark.parametrize("kind", ["sgd", "adagrad", "adam"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_steps_of_the_kernel_are_those_of_the_reference(kind, dtype):
-    numba_pairs = pytest.importorskip("gttf_sampler._backends.numba.pairs")
+    numba_optimizer = pytest.importorskip("gttf_sampler._backends.numba.optimizer")
     wide, kept = torch.promote_types(dtype, torch.float32), {"sgd": 0, "adagrad": 1}
     row, found = torch.tensor([1, 4, 9, 30]), []
-    for backend in (torch_pairs, numba_pairs):
+    for backend in (torch_pairs, numba_optimizer):
         torch.manual_seed(1)
         table = torch.randn(40, 21).to(dtype)
         kept_rows = [torch.rand(40, 21, dtype=wide) for _ in range(kept.get(kind, 2))]

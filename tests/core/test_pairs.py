@@ -18,6 +18,7 @@ from gttf_sampler import (
     use_backend,
 )
 from gttf_sampler._backends import terms
+from gttf_sampler._backends.numba import optimizer as numba_optimizer
 from gttf_sampler._backends.numba import pairs as numba_pairs
 from gttf_sampler._backends.pairs import of_levels, of_windows
 from gttf_sampler._backends.torch import pairs as torch_pairs
@@ -158,7 +159,7 @@ def compare(found, how, reference, sparse):
         assert made.row.unique().numel() == made.row.numel()
         one, two = (
             module.as_gradient(rows, table, sparse, 0.5)
-            for module, rows in ((numba_pairs, made), (torch_pairs, other))
+            for module, rows in ((numba_optimizer, made), (torch_pairs, other))
         )
         assert one.is_sparse == two.is_sparse == sparse
         assert not sparse or one.is_coalesced()
@@ -261,7 +262,7 @@ def test_kinds_have_seven_digits_in_float32(kind):
     slope, exact = (
         module.as_gradient(passed.gradients[0], table, False, 1.0).double()[few]
         for module, passed, table in (
-            (numba_pairs, found, score[:, None]),
+            (numba_optimizer, found, score[:, None]),
             (torch_pairs, expected, tables[0]),
         )
     )
@@ -282,7 +283,7 @@ def test_rows_that_are_asked_for_ahead_change_nothing(rows, sparse, monkeypatch)
         monkeypatch.setattr(numba_pairs, "FAR", far)
         made = numba_pairs.pair_gradients(described, left, right, coefficient)
         grads = [
-            numba_pairs.as_gradient(rows, table, sparse, 1.0).to_dense()
+            numba_optimizer.as_gradient(rows, table, sparse, 1.0).to_dense()
             for rows, table in zip(made, (left, right), strict=True)
         ]
         found.append([numba_pairs.pair_scores(described, left, right), *grads])
@@ -364,7 +365,7 @@ def test_losses_can_be_differentiated_twice(both):
     weight = torch.rand(16, dtype=torch.float64, requires_grad=True)
 
     def loss(left, right, weight):
-        tables = (left, False), (left if both else right, False)
+        tables = [scores.Table(x, False) for x in (left, left if both else right)]
         return scores.pair_loss(*tables, pairs, described, weight)
 
     torch.autograd.gradcheck(loss, (left, right, weight))
@@ -380,8 +381,8 @@ def test_scores_can_be_differentiated_twice(both):
     )
 
     def score(left, right):
-        other = left if both else right
-        return scores.score_pairs((left, False), (other, False), described).square()
+        tables = [scores.Table(x, False) for x in (left, left if both else right)]
+        return scores.score_pairs(*tables, described).square()
 
     torch.autograd.gradcheck(score, (left, right))
     torch.autograd.gradgradcheck(score, (left, right))

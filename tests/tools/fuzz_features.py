@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import Any
 
 import torch
-from gttf_sampler._loading.pinned import PinnedBuffers
 from torch import Tensor
 
 from fuzz_checks import hold
 from gttf_sampler import FeatureFile
+from gttf_sampler._loading.streams import PinnedBuffers
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 DTYPES = (*FLOATS, "bool", "uint8", "int8", "int16", "int32", "int64", "complex64")

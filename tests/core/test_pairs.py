@@ -360,7 +360,7 @@ def test_losses_can_be_differentiated_twice(both):
     weight = torch.rand(16, dtype=torch.float64, requires_grad=True)
 
     def loss(left, right, weight):
-        tables = (left, False), (left if both else right, False)
+        tables = [scores.Table(x, False) for x in (left, left if both else right)]
         return scores.pair_loss(*tables, pairs, described, weight)
 
     torch.autograd.gradcheck(loss, (left, right, weight))
@@ -377,7 +377,9 @@ def test_scores_can_be_differentiated_twice(both):
 
     def score(left, right):
         other = left if both else right
-        return scores.score_pairs((left, False), (other, False), described).square()
+        return scores.score_pairs(
+            scores.Table(left, False), scores.Table(other, False), described
+        ).square()
 
     torch.autograd.gradcheck(score, (left, right))
     torch.autograd.gradgradcheck(score, (left, right))

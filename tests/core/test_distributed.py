@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+from multiprocessing import get_context
 
 import hypothesis.strategies as st
 import numpy as np
@@ -33,7 +34,9 @@ SIZES = (1, 2, 3, 4)
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    found = World(max(SIZES), tmp_path_factory.mktemp("world"))
+    # spawned: pages that a fork shares would count where memory is compared
+    spawn, folder = get_context("spawn"), tmp_path_factory.mktemp("world")
+    found = World(max(SIZES), folder, spawn)
     yield found
     found.close()
 

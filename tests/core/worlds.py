@@ -16,8 +16,8 @@ SECONDS = 120  # more than any test takes, on a machine that is busy
 class World:
     """`size` processes that run functions of test modules, all at the same time."""
 
-    def __init__(self, size, folder):
-        context = forks()
+    def __init__(self, size, folder, context=None):
+        context = context or forks()
         self.pipes, self.processes = [], []
         store = os.path.join(folder, "store")
         for rank in range(size):

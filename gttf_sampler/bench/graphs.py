@@ -61,15 +61,10 @@ def scaled(name: str, scale: float | None) -> Size:
     return Size(round(nodes * scale), round(edges * scale), fanouts, scale)
 
 
-def bytes_on_disk(nodes: int, edges: int) -> int:
-    """The size of the directory of a made graph, about."""
-    return 8 * (nodes + 1) + (4 if nodes < 1 << 31 else 8) * edges
-
-
 def check_room(folder: str | os.PathLike[str], nodes: int, edges: int) -> None:
     """Refuses to begin what the disk cannot hold."""
     free = shutil.disk_usage(folder).free
-    need = int(1.05 * bytes_on_disk(nodes, edges)) + (1 << 20)
+    need = 8.4 * nodes + (4.2 if nodes < 1 << 31 else 8.4) * edges + (1 << 20)
     if free < need:
         rule = f"must leave a graph of at most {free / 1e9:.1f} GB, the free disk"
         cure = "set '--tmp' to a larger disk"

@@ -1,5 +1,6 @@
 """Every task on a tiny graph: who takes part, and that the work is the same."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -332,3 +333,43 @@ def test_scripts_of_our_pages(name, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "gttf" in done.stdout or "edges" in done.stdout
     assert f"examples.bench.{name}" in file.read_text()
+
+
+def test_docs_show_what_was_measured(tmp_path, monkeypatch):
+    """Reports go to their places of the pages, and twice changes nothing."""
+    pytest.importorskip("matplotlib")
+    pictures = pytest.importorskip("docs.pictures")
+    monkeypatch.setattr(pictures, "HERE", tmp_path)
+    monkeypatch.setattr(pictures, "IMAGES", tmp_path)
+    pages = {page for page, _ in pictures.PLACES.values()}
+    for page in pages:
+        (tmp_path / page).write_text((ROOT / "docs" / page).read_text("utf-8"), "utf-8")
+    columns = {"disk": "disk batches", "disk large": "disk batches"}
+    files = []
+    for place in pictures.PLACES:
+        kind = columns.get(place, place)
+        row = {column.key: 2.0 for column in report.TABLES[kind].columns}
+        row |= {"peer": "gttf, all in memory" if place == "disk" else "gttf there"}
+        group = {"title": "PyG: t", "columns": kind, "rows": [row | {"mode": "gttf m"}]}
+        task = "disk" if place.startswith("disk") else place
+        found = {"task": task, "groups": [group], "left_out": [], "notes": []}
+        found |= {"command": f"gttf bench {place}", "machine": machine.describe()}
+        files.append(tmp_path / f"{len(files)}.json")
+        files[-1].write_text(json.dumps(found))
+    curve = {"Watch Your Step": [[[1.0, 1, 80.0]], [[1.0, 1, 82.0]]]}
+    for graph in "ab":
+        auc = {"graph": graph, "curves": curve, "degrees": [50.0, 50.0]}
+        files.append(tmp_path / f"{graph}.json")
+        files[-1].write_text(json.dumps(auc))
+    pictures.take(list(map(str, files)))
+    texts = {page: (tmp_path / page).read_text("utf-8") for page in pages}
+    for page, mark in pictures.PLACES.values():
+        begin, end = pictures.marks(mark)
+        part = texts[page].partition(begin)[2].partition(end)[0]
+        assert "| gttf" in part, mark
+    line = "| Watch Your Step | 81.0 ± 1.0 | 81.0 ± 1.0 | 90.5 / 93.5 |"
+    assert line in texts["embeddings.md"]
+    for image in ("disk.svg", "disk_large.svg", "embedding.svg"):
+        assert (tmp_path / image).stat().st_size > 1000
+    pictures.take(list(map(str, files)))
+    assert texts == {page: (tmp_path / page).read_text("utf-8") for page in pages}

@@ -32,6 +32,7 @@ SAMPLERS = {
     "gttf_dgl.GTTFSampler": gttf_dgl.GTTFSampler,
     f"{LABEL} NeighborSampler": NeighborSampler,
 }
+LOADERS = {gttf_dgl.GTTFSampler: gttf_dgl.DataLoader, NeighborSampler: DataLoader}
 
 
 def graph_of(adj: CompactAdj, layout: str = "csc") -> Any:
@@ -57,7 +58,7 @@ def lacks(device: torch.device) -> str:
 
 
 def loaders(setting: LoaderSetting, missing: Missing) -> dict[str, Any]:
-    """DGL's DataLoader with either sampler; on a device, all of the graph is there."""
+    """Each sampler with its DataLoader; on a device, all of the graph is there."""
     device = setting.device
     if why := lacks(device):
         missing.add("DGL DataLoader", why)
@@ -69,7 +70,7 @@ def loaders(setting: LoaderSetting, missing: Missing) -> dict[str, Any]:
     how = {"batch_size": setting.seeds.shape[1]}
     how["num_workers"] = setting.workers if device.type == "cpu" else 0
     return {
-        name: DataLoader(graph, seeds, kind(setting.fanouts[::-1], **wanted), **how)
+        name: LOADERS[kind](graph, seeds, kind(setting.fanouts[::-1], **wanted), **how)
         for name, kind in SAMPLERS.items()
     }
 
@@ -127,7 +128,7 @@ class Ground(NamedTuple):
         return draw_seeds(self.graph.num_nodes(first), batches, mode.batch, seed)
 
     def peers(self, mode: Mode, seeds: Tensor, seed: int, missing: Missing) -> Makers:
-        """DGL's DataLoader with our sampler, and with its own; or these alone."""
+        """Our DataLoader and sampler, and DGL's; or the samplers alone."""
         make = self._sampler if mode.kind == "sampler" else self._loader
         return {
             name: partial(make, mode, seeds, kind) for name, kind in SAMPLERS.items()
@@ -142,7 +143,7 @@ class Ground(NamedTuple):
         nodes = seeds.reshape(-1).to(graph.device)
         chosen = nodes if one else {graph.ntypes[0]: nodes}
         how = {"batch_size": seeds.shape[1], "num_workers": workers}
-        loader = DataLoader(graph, chosen, sampler, **how)
+        loader = LOADERS[kind](graph, chosen, sampler, **how)
         return Peer(lambda seeds: loader, of_blocks, device=graph.device)
 
     def _sampler(self, mode: Mode, seeds: Tensor, kind: Any, workers: int) -> Peer:

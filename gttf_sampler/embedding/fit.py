@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -172,7 +172,8 @@ class _Work:
     ) -> None:
         self.run_, self.size, self.show = run, len(batches), show
         self.batches: Iterator[Any] = iter(batches)
-        self.lock = threading.Lock()
+        self.turn = threading.Condition()
+        self.running, self.ended = 0, 0  # threads
         self.loss, self.pairs, self.done, self.begun = 0.0, 0, 0, 0
         self.error: BaseException | None = None
 
@@ -188,30 +189,55 @@ class _Work:
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join()
+            with self.turn:
+                self.turn.wait_for(lambda: self.ended == len(threads))
         except BaseException as error:  # Ctrl-C comes here, and to no other thread
             self.error = error
-        finally:
-            _join(threads)
-            torch.set_num_threads(torch.get_num_threads())  # of threads yet to come
+        self._finish()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        torch.set_num_threads(torch.get_num_threads())  # of threads yet to come
         if self.error is not None:
             raise self.error
+
+    def _finish(self) -> None:
+        """Waits for threads that have begun, however often Ctrl-C is pressed.
+
+        Not by `Thread.join`: Python 3.11 takes a thread whose join was interrupted for
+        one that has ended.
+        """
+        while True:
+            try:
+                with self.turn:
+                    self.turn.wait_for(lambda: self.running == 0)
+                return
+            except KeyboardInterrupt as error:
+                self.error = self.error or error
 
     def _alone(self) -> None:
         """The part of one of several threads, which gets no help from others."""
         torch.set_num_threads(1)  # of this thread
+        with self.turn:
+            begins = self.error is None  # who comes after an error changes nothing
+            self.running += begins
         try:
-            self._steps()
+            if begins:
+                self._steps()
         except BaseException as error:
             self.error = self.error or error
+        finally:
+            with self.turn:
+                self.running -= begins
+                self.ended += 1
+                self.turn.notify_all()
 
     def _steps(self) -> None:
         """Takes batches until there is none."""
         optimizer = self.run_.optimizer
         collector = collector_of(optimizer)
         while self.error is None:
-            with self.lock:
+            with self.turn:
                 batch = next(self.batches, None)
                 step = len(self.run_.history) * self.size + self.begun
                 self.begun += 1
@@ -229,24 +255,11 @@ class _Work:
             rate = self.run_.lr(step, self.size)
             optimizer.step(collector.owed, found[len(tables) :], rate)
             collector.owed.clear()
-            with self.lock:
+            with self.turn:
                 self.loss += value
                 self.pairs += collector.scored - before
                 self.done += 1
                 self.show(self.loss / self.done, self.pairs)
-
-
-def _join(threads: Sequence[threading.Thread]) -> None:
-    """Waits for the steps that threads have begun, however often Ctrl-C is pressed.
-
-    One that has not begun finds the error and changes nothing.
-    """
-    for thread in threads:
-        while thread.is_alive():
-            try:
-                thread.join()
-            except KeyboardInterrupt:
-                continue
 
 
 @contextmanager

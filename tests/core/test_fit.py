@@ -350,25 +350,26 @@ def test_hogwild_leaves_the_number_of_threads_alone():
 
 
 def test_hogwild_ends_with_ctrl_c():
-    """At once, and no thread goes on."""
+    """At once, and no thread goes on; a third of the tries showed one that did."""
     edges = torch.randint(2000, (2, 20_000), generator=torch.Generator().manual_seed(0))
     adj = CompactAdj.from_edge_index(edges, 2000, direction="out")
     model = DeepWalk(adj, 16, 2, contrast="logistic")
     model.fit(1, hogwild=True)
-    began = []
+    for _ in range(12):
+        began = []
 
-    def press(share, loss, pairs):
-        if not began and share > 0.001:
-            began.append(time.perf_counter())
-            os.kill(os.getpid(), signal.SIGINT)
+        def press(share, loss, pairs, began=began):
+            if not began and share > 0.001:
+                began.append(time.perf_counter())
+                os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(1000, hogwild=True, batch_size=64, progress=press)
-    assert time.perf_counter() - began[0] < 2
-    assert not [t for t in threading.enumerate() if "hogwild" in t.name]
-    before = state(model)
-    time.sleep(0.05)
-    assert_same(state(model), before)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(1000, hogwild=True, batch_size=64, progress=press)
+        assert time.perf_counter() - began[0] < 2
+        assert not [t for t in threading.enumerate() if "hogwild" in t.name]
+        before = state(model)
+        time.sleep(0.01)
+        assert_same(state(model), before)
 
 
 def test_hogwild_passes_on_what_goes_wrong(monkeypatch):

@@ -24,7 +24,7 @@ from gttf_pyg import (
     GTTFNorm,
     GTTFSampler,
     ToCompact,
-    _attached,
+    _rows,
 )
 from gttf_sampler import CompactAdj
 from strategies import graphs
@@ -218,7 +218,7 @@ def reweigh(data):
 )
 @pytest.mark.parametrize("chunk", [10, 1 << 22])
 def test_to_compact_is_left_aside_when_the_graph_changes(change, chunk, monkeypatch):
-    monkeypatch.setattr(_attached, "CHUNK", chunk)
+    monkeypatch.setattr(_rows, "CHUNK", chunk)
     data = ToCompact(weight_attr="w")(karate(**attributes()))
     assert shares(GTTFLoader(data, [2], weight_attr="w"), data) == [True]
     change(data)
@@ -237,8 +237,8 @@ def test_attached_knows_its_edges(graph, chunk, data):
     pyg = Data(edge_index=graph.edge_index, num_nodes=graph.num_nodes)
     pyg = ToCompact()(pyg)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_attached, "CHUNK", chunk)
-        found = _attached.attached(pyg, size, _attached.Columns(), False)
+        patch.setattr(_rows, "CHUNK", chunk)
+        found = _rows.attached(pyg, size, _rows.Columns(), False)
         assert found is pyg.compact_adj
         if pyg.num_edges:
             end = (
@@ -248,7 +248,7 @@ def test_attached_knows_its_edges(graph, chunk, data):
             pyg.edge_index = pyg.edge_index.clone()
             old = int(pyg.edge_index[end])
             pyg.edge_index[end] = data.draw(st.integers(0, graph.num_nodes - 1))
-            found = _attached.attached(pyg, size, _attached.Columns(), False)
+            found = _rows.attached(pyg, size, _rows.Columns(), False)
             assert (found is not None) == (int(pyg.edge_index[end]) == old)
 
 

@@ -171,7 +171,9 @@ class BatchBias:
             parts.append(ExcludeBias(hidden))
         if kind in self.sampler.always_hidden:
             parts.append(self.sampler.always_hidden[kind])
-        return reduce(mul, parts) if parts else None
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        return reduce(mul, parts)
 
     def _temporal(self, time: Tensor, weighted: bool) -> TemporalBias:
         """The bias by times, made and checked once for all relations."""

@@ -63,9 +63,13 @@ class Law(_Fields):
 
     def __new__(cls, *args: Any, **fields: Any) -> Law:
         """Takes the former names of fields, too."""
-        if fields.keys() & FORMER.keys():
-            fields = {_renamed(name): value for name, value in fields.items()}
-        return super().__new__(cls, *args, **fields)
+        try:
+            return super().__new__(cls, *args, **fields)
+        except TypeError:
+            if not fields.keys() & FORMER.keys():
+                raise
+        renamed = {_renamed(name): value for name, value in fields.items()}
+        return super().__new__(cls, *args, **renamed)
 
     def both(self, other: Law) -> Law | None:
         """The law of what both admit; None if that takes more than one."""

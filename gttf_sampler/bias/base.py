@@ -192,8 +192,10 @@ class LawBias(Bias):
 
 def as_bias(bias: Any, name: str = "bias") -> Bias | None:
     """`bias` with all its traits; None, which draws uniformly, stays None."""
+    if bias is None or isinstance(bias, Bias):
+        return bias
     _check.functions(name, bias)
-    return bias if bias is None or isinstance(bias, Bias) else FunctionBias(bias)
+    return FunctionBias(bias)
 
 
 def inherit_traits(own: Bias, *parts: Bias) -> None:

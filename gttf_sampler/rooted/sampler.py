@@ -277,6 +277,9 @@ class RootedSampler:
     ) -> tuple[bool, list[Law | None]]:
         """Whether trees are disjoint, and the law of each relation's bias, if any."""
         apart = self.disjoint
+        # relations share biases, and are many
+        shared = {id(bias): bias for bias in biases if bias is not None}
+        ours = {key for key, bias in shared.items() if _is_ours(bias)}
         laws: list[Law | None] = []
         for relation, bias in zip(self.plan.relations, biases, strict=True):
             if bias is None:
@@ -290,7 +293,7 @@ class RootedSampler:
             apart = apart or bias.separates_trees
             law = told if remote else bias.law(adj)
             if law is not None:
-                if not (remote or _is_ours(bias)):
+                if not (remote or id(bias) in ours):
                     _check_law(law, adj, every.numel())
                 apart = apart or law.time is not None  # times are those of trees
             elif self.padded:

@@ -275,7 +275,7 @@ class RootedSampler:
     def _laws(
         self, biases: list[Bias | None], every: Tensor
     ) -> tuple[bool, list[Law | None]]:
-        """Whether trees are disjoint, and the law of each relation's bias, if any."""
+        """True if trees are disjoint, and the law of each relation's bias, if any."""
         apart = self.disjoint
         # relations share biases, and are many
         shared = {id(bias): bias for bias in biases if bias is not None}

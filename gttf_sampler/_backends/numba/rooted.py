@@ -333,7 +333,7 @@ class Walkers(Protocol):
 
     @property
     def who(self) -> Tensor:
-        """What the random stream of each depends on."""
+        """The numbers that key the random stream of each walker."""
 
 
 def asked(

@@ -76,13 +76,18 @@ def pretend(monkeypatch):
     return hire
 
 
+def left_out(found):
+    """The peers of PyG's rows that could not run; another host may be missing."""
+    return [entry for entry in found["left_out"] if entry["peer"] != "gttf_dgl"]
+
+
 def test_modes_compare_equal_work(pretend):
     import gttf_pyg
 
     pretend(gttf_pyg.NeighborLoader)
     found = measured("plain", ["plain", "node-time", "workers"])
     rows = [row for group in found["groups"] for row in group["rows"]]
-    assert found["left_out"] == []
+    assert left_out(found) == []
     for row in rows:
         assert row["peer"].endswith("Loader (pretended 1.0)")
         assert row["differs"] is None
@@ -120,7 +125,7 @@ def test_modes_name_what_a_peer_cannot_do(pretend):
     (row,) = found["groups"][0]["rows"]
     assert row["peer"] is row["ratio"] is None
     assert row["best"] > 0
-    (entry,) = found["left_out"]
+    (entry,) = left_out(found)
     assert entry["peer"].endswith("Refuses (pretended 1.0), weighted")
     assert entry["why"] == "Weighted sampling needs more"
 

@@ -396,7 +396,7 @@ def test_penalty_of_mixhop():
 
 def test_provenance_names_versions():
     found = provenance.provenance()
-    assert found["versions"]["torch"] == torch.__version__
+    assert torch.__version__.startswith(found["versions"]["torch"])  # or 2.13.0+cu130
     assert found["commit"] is None or len(found["commit"]) >= 12
 
 

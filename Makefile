@@ -25,7 +25,7 @@ MADE := $(VENV)/.made-by-make
 NO_DGL := DGL is not installed (the package index has none for Python 3.12 and newer):
 
 .PHONY: help demo test test-fast check bench bench-embedding reproduce \
-    test-matrix test-graphbolt test-resolve test-hosts fuzz stress docs clean python
+    test-matrix package test-graphbolt test-resolve test-hosts fuzz stress docs clean python
 
 help:
 	@echo "make demo           Figure 1, a GCN in plain torch, GraphSAGE in PyG and in DGL"
@@ -38,6 +38,7 @@ help:
 	@echo "make fuzz           call everything with odd arguments; CASES=50000"
 	@echo "make stress         kill writers and workers, watch memory over 2,000 batches"
 	@echo "make check          check format, lint and types"
+	@echo "make package        build wheel and sdist, and have twine check them"
 	@echo "make docs           build the pages and the API reference into site/"
 	@echo "make bench          'gttf bench'; TASK=step ARGS='--plot out.png'"
 	@echo "make bench-embedding  AUC against seconds; ARGS='--edges FILE'"
@@ -109,6 +110,12 @@ reproduce: $(BENCH)
 
 bench-embedding: $(BENCH)
 	$(PY) examples/bench_embedding.py $(ARGS)
+
+package: $(READY)
+	rm -rf dist
+	$(PIP) install twine
+	$(PY) -m build
+	$(PY) -m twine check --strict dist/*
 
 clean:
 	@if [ -e $(MADE) ]; then rm -rf $(VENV); fi

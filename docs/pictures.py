@@ -5,6 +5,8 @@ two cannot disagree; nothing is measured here. `python -m docs.pictures FILE ...
 what these have written, and fills in their tables first:
 
     gttf bench modes --json FILE
+    gttf bench step --json FILE
+    gttf bench step --features 602 --only sage gcn gin max gat gatv2 --json FILE
     gttf bench embedding --graph ca-HepTh.txt --rounds 2 --json FILE
     python -m examples.bench.embedding_scale --scale 1 --rounds 1 --json FILE
     python examples/bench_embedding.py --edges EDGES --seeds 0 1 2 --json FILE
@@ -13,7 +15,7 @@ what these have written, and fills in their tables first:
     python -m examples.bench.disk --what sweep --features 128 --json FILE
     python -m examples.bench.chunks --scale 1 --tmp DIR --json FILE
 
-The fourth takes both of its files, of PPI and of ca-HepTh, at once, and draws AUC
+The sixth takes both of its files, of PPI and of ca-HepTh, at once, and draws AUC
 against seconds as well. paper.md is filled in from what is kept of the
 first, reproduce.md and the README from what is kept of the second:
 
@@ -49,6 +51,8 @@ MODES, EPOCHS, AUC = "gttf bench modes", "gttf bench embedding", "bench_embeddin
 # task of a result → the page and the marks between which its tables stand
 PLACES = {
     "modes": ("benchmarks.md", MODES),
+    "step": ("benchmarks.md", "gttf bench step"),
+    "step wide": ("benchmarks.md", "gttf bench step --features 602"),
     "embedding": ("embeddings.md", EPOCHS),
     "embedding scale": ("embeddings.md", "embedding_scale"),
     "disk": ("disk.md", "gttf bench disk"),
@@ -56,7 +60,12 @@ PLACES = {
     "disk sweep": ("disk.md", "disk sweep"),
     "chunks": ("disk.md", "chunks"),
 }
-DRAWN = {"disk": "disk.svg", "disk large": "disk_large.svg"}
+DRAWN = {
+    "step": ("step.svg", "Milliseconds per training step of each model"),
+    "disk": ("disk.svg", "Rows and batches from a disk"),
+    "disk large": ("disk_large.svg", "Rows and batches from a disk"),
+}
+WIDE = 602  # features of Reddit
 PAPER = {"DeepWalk, f = 1": "87.9 / 89.9", "Watch Your Step": "90.5 / 93.5"}
 
 
@@ -145,7 +154,10 @@ def markdown(result: dict[str, Any]) -> str:
         lines += [_line(table.cells(row)) for row in group["rows"]]
         lines[-1] += "\n"
         other = [row for row in group["rows"] if row.get("differs")]
-        lines += [f"No ratio: {row['mode']}: {row['differs']}.\n" for row in other]
+        lines += [
+            f"No ratio: {row.get('mode') or row['peer']}: {row['differs']}.\n"
+            for row in other
+        ]
     lines += [f"Left out: {e['peer']}: {e['why']}.\n" for e in result["left_out"]]
     lines += [f"Note: {note}.\n" for note in result["notes"]]
     return "\n".join(lines)
@@ -271,6 +283,8 @@ def propositions() -> None:
 def place_of(result: dict[str, Any]) -> str:
     """The key of `PLACES` where a result belongs."""
     task, groups = str(result["task"]), result["groups"]
+    if task == "step":
+        return "step wide" if result["settings"]["features"] == WIDE else "step"
     if task != "disk":
         return task
     if groups[0].get("columns") == "disk sweep":
@@ -290,9 +304,9 @@ def take(files: Sequence[str]) -> None:
         if "task" in result:
             place, text = place_of(result), markdown(result)
             if place in DRAWN:
-                report.draw(result).savefig(IMAGES / DRAWN[place])
-                shown = f"![Rows and batches from a disk](images/{DRAWN[place]})"
-                text = f"{shown}\n\n{text}"
+                image, words = DRAWN[place]
+                report.draw(result).savefig(IMAGES / image)
+                text = f"![{words}](images/{image})\n\n{text}"
             texts.append((*PLACES[place], text))
     for name, mark, text in texts:
         page = HERE / name

@@ -30,9 +30,13 @@ from gttf_sampler.objectives import (
     TransitionFactorizationAcc,
     WYSAcc,
 )
-from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
 from gttf_sampler.rooted import sample_rooted
-from gttf_sampler.subgraph import HeteroSubgraph, Subgraph
+from gttf_sampler.subgraph import (
+    HeteroSubgraph,
+    PaddedHeteroSubgraph,
+    PaddedSubgraph,
+    Subgraph,
+)
 from gttf_sampler.traverse import AccumulateFn, traverse
 
 _check.versions()

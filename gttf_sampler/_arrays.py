@@ -14,7 +14,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -30,6 +29,7 @@ NUMBERS = (*IDS, "|i1", "|u1", "<i2", "<f2", "<f4", "<f8")
 
 Array = np.ndarray[Any, Any]
 Entry = dict[str, Any]  # an array in a header: its file, dtype, length and crc32
+Rules = Iterator[tuple[bool, str]]  # (whether one holds, a name for what breaks it)
 
 
 class Pieces(NamedTuple):
@@ -40,7 +40,7 @@ class Pieces(NamedTuple):
     pieces: Iterable[Array]
 
 
-class GoneError(Exception):
+class GoneError(ValueError):
     """A file that a header names is not there."""
 
 
@@ -62,12 +62,7 @@ class ArrayWriter:
     def __enter__(self) -> ArrayWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self._out:
             if error is None:
                 self._out.flush()
@@ -90,35 +85,6 @@ def write_array(file: Path, array: Array | Pieces) -> Entry:
         rule = f"must hold {array.size} numbers in all"
         _check.fail("pieces", rule, entry["length"])
     return entry
-
-
-def read_numpy(file: Path, entry: Entry, mmap: bool, verify: bool) -> Array:
-    """One array, after a check of its size and, if wanted, of its checksum."""
-    dtype = np.dtype(entry["dtype"])
-    expected = entry["length"] * dtype.itemsize
-    try:
-        size = file.stat().st_size
-        if size != expected:
-            raise DamagedError(f"must have {expected} bytes", f"{size} bytes")
-        if size == 0:
-            found: Array = np.empty(0, dtype)
-        elif mmap:  # mode "c" keeps the file as it is whatever is done to the tensor
-            found = np.memmap(file, dtype, mode="c")
-        else:
-            found = np.fromfile(file, dtype)
-    except FileNotFoundError:
-        raise GoneError(file) from None
-    if verify:
-        crc = 0
-        for chunk in _chunks(found):
-            crc = zlib.crc32(chunk.view(np.uint8).data, crc)
-        if crc != entry["crc32"]:
-            raise DamagedError("must match the checksum in the header", "other content")
-    return found.astype(dtype.newbyteorder("="), copy=False)
-
-
-class DamagedError(Exception):
-    """A file is not what its header says: the rule that it breaks, and what it is."""
 
 
 def _chunks(array: Array) -> Iterator[Array]:
@@ -145,26 +111,16 @@ def checksum(header: dict[str, Any]) -> int:
 
 
 class Format(NamedTuple):
-    """One kind of directory: its header, the checks of it, and how damage is told.
+    """One kind of directory: its header, the checks of it, and how damage is told."""
 
-    Attributes:
-        name, version: as headers say them.
-        holds: what such a header is of: "a saved CompactAdj".
-        content: what it declares: "the arrays that 'save' wrote".
-        cure: what to do about a damaged one.
-        odd: header → what is in it that no writer writes; "" if nothing.
-        readable: older versions that can be read.
-        sealed: whether the header has its own checksum in it.
-    """
-
-    name: str
+    name: str  # as headers say it
     version: int
-    holds: str
-    content: str
-    cure: str
-    odd: Callable[[dict[str, Any]], str]
-    readable: tuple[int, ...] = ()
-    sealed: bool = True
+    holds: str  # what such a header is of: "a saved CompactAdj"
+    content: str  # what it declares: "the arrays that 'save' wrote"
+    cure: str  # what to do about a damaged one
+    rules: Callable[[dict[str, Any]], Rules]  # what is true of a header
+    readable: tuple[int, ...] = ()  # older versions that can be read
+    sealed: bool = True  # whether the header has its own checksum in it
 
     def refuse(self, file: Path | str, rule: str, got: object) -> NoReturn:
         """Raises the ValueError that names the damaged file."""
@@ -204,7 +160,7 @@ class Format(NamedTuple):
         if self.sealed and header.get("crc32") != checksum(header):
             self.refuse(file, "must match its own checksum", "other content")
         try:
-            odd = self.odd(header)
+            odd = next((what for holds, what in self.rules(header) if not holds), "")
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             odd = repr(error)[:80]
         if odd:
@@ -229,47 +185,59 @@ class Format(NamedTuple):
     def numpy(
         self, folder: Path, entry: Entry, verify: bool, mmap: bool = True
     ) -> Array:
-        """An array that a header declares; a GoneError if there is no file of it."""
-        file = folder / entry["file"]
+        """An array that a header declares, after checks of its size and checksum."""
+        file, dtype = folder / entry["file"], np.dtype(entry["dtype"])
+        expected = entry["length"] * dtype.itemsize
         try:
-            return read_numpy(file, entry, mmap, verify)
-        except DamagedError as damage:
-            self.refuse(file, *damage.args)
+            size = file.stat().st_size
+            if size != expected:
+                self.refuse(file, f"must have {expected} bytes", f"{size} bytes")
+            if size == 0:
+                found: Array = np.empty(0, dtype)
+            elif (
+                mmap
+            ):  # mode "c" keeps the file as it is whatever is done to the tensor
+                found = np.memmap(file, dtype, mode="c")
+            else:
+                found = np.fromfile(file, dtype)
+        except FileNotFoundError:
+            self.missing(file)
+        if verify:
+            crc = 0
+            for chunk in _chunks(found):
+                crc = zlib.crc32(chunk.view(np.uint8).data, crc)
+            if crc != entry["crc32"]:
+                rule = "must match the checksum in the header"
+                self.refuse(file, rule, "other content")
+        return found.astype(dtype.newbyteorder("="), copy=False)
 
     def array(self, folder: Path, entry: Entry, verify: bool) -> Tensor:
-        """An array that a header declares, as a tensor; it must be there."""
-        try:
-            return torch.from_numpy(self.numpy(folder, entry, verify))
-        except GoneError as gone:
-            self.missing(gone.args[0])
+        """An array that a header declares, as a tensor."""
+        return torch.from_numpy(self.numpy(folder, entry, verify))
 
     def missing(self, file: Path) -> NoReturn:
-        """Raises the ValueError for a file that a header names."""
-        self.refuse(file, "must be there, the header names it", "no such file")
+        """Raises the GoneError for a file that a header names."""
+        try:
+            self.refuse(file, "must be there, the header names it", "no such file")
+        except ValueError as error:
+            raise GoneError(*error.args) from None
 
 
-def odd_entry(
+def entry_rules(
     entry: Entry,
     file: str,
     dtypes: tuple[str, ...],
     fits: Callable[[int], bool] = lambda length: True,
-) -> str:
-    """Names something of an array in a header that is never written; "" if nothing.
+) -> Rules:
+    """What is true of an array in a header.
 
-    Args:
-        entry: what the header says of it.
-        file: a pattern that the name of its file must match.
-        dtypes: those that it may have.
-        fits: whether it may have so many numbers.
+    `file` is a pattern of its name; `fits` tells if it may have so many numbers.
     """
     name, dtype, length = entry["file"], entry["dtype"], entry["length"]
-    if type(name) is not str or not re.fullmatch(file, name):
-        return f"the file {name!r}"
-    if dtype not in dtypes:
-        return f"the dtype {dtype!r} of {name!r}"
-    if not (are_counts([length, entry["crc32"]]) and fits(length)):
-        return f"the length {length!r} of {name!r}"
-    return ""
+    yield type(name) is str and bool(re.fullmatch(file, name)), f"the file {name!r}"
+    yield dtype in dtypes, f"the dtype {dtype!r} of {name!r}"
+    sound = are_counts([length, entry["crc32"]]) and fits(length)
+    yield sound, f"the length {length!r} of {name!r}"
 
 
 def is_count(value: Any) -> bool:

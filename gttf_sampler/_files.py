@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from gttf_sampler import _check
 
@@ -40,6 +40,18 @@ def check_free(
         _check.fail(name, "must be in a directory that can be written", file)
     if file.exists() and not force and not ours(file):
         _check.fail(name, "must not be there yet", file, cure)
+
+
+def check_folder(
+    folder: Path, ours: Callable[[str], Any], holds: str, cure: str = ""
+) -> None:
+    """Refuses a file as a directory, and one with names that are not `ours`."""
+    if folder.exists() and not folder.is_dir():
+        _check.fail("path", "must name a directory", f"{str(folder)!r}, a file")
+    for file in folder.iterdir() if folder.exists() else ():
+        if not ours(file.name):
+            rule = f"must be an empty directory, or hold {holds}"
+            _check.fail("path", rule, f"{str(folder)!r} with {file.name!r}", cure)
 
 
 @contextmanager

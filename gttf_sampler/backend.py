@@ -12,6 +12,7 @@ from types import ModuleType
 import torch
 
 from gttf_sampler import _check
+from gttf_sampler._backends.compiling import has_kernels, pending, ready
 from gttf_sampler._compat import is_compiling
 
 BACKENDS = ("auto", "numba", "torch", "triton")
@@ -79,17 +80,22 @@ def backend_info(device: str = "cpu") -> str:
     if name == "triton" and _interpreted():
         name, why = "triton's interpreter", f"{why}, for tests"
     version = import_module(name.partition("'")[0]).__version__
-    return f"{name} {version}{threads}: {why}"
+    waits = ", ".join(pending()) if name == "numba" and _wanted == "auto" else ""
+    later = f"; torch until another process has compiled: {waits}" if waits else ""
+    return f"{name} {version}{threads}: {why}{later}"
 
 
-def fast_backend(device: torch.device) -> ModuleType | None:
+def fast_backend(device: torch.device, op: str | None = None) -> ModuleType | None:
     """The module with compiled functions for tensors on `device`, if there is one.
 
-    None for torch.compile, which fuses the reference.
+    None for torch.compile, which fuses the reference, and while another process
+    compiles the kernels of `op`, unless numba was insisted on.
     """
     if _wanted == "torch" or is_compiling():
         return None
     if device.type == "cpu":
+        if _wanted == "auto" and op is not None and _has_numba() and not ready(op):
+            return None
         return _triton_ops() if _wanted == "triton" and _interpreted() else _numba_ops()
     if device.type != "cuda" or _wanted == "numba":
         return None
@@ -119,9 +125,7 @@ def _triton_ops() -> ModuleType | None:
     """The Triton backend, imported when it is first needed."""
     if no_triton():
         return None
-    from gttf_sampler._backends.triton import ops
-
-    return ops
+    return import_module("gttf_sampler._backends.triton")
 
 
 @cache
@@ -151,10 +155,19 @@ def _numbers(version: str) -> list[int]:
 @cache
 def _numba_ops() -> ModuleType | None:
     """The numba backend, imported when it is first needed."""
-    if find_spec("numba") is None:
+    if not _has_numba():
         return None
-    from gttf_sampler._backends.numba import ops, rng
-
-    if not rng.cached():
+    try:
+        found = import_module("gttf_sampler._backends.numba")
+    except Exception as error:  # a broken llvmlite raises nearly everything
+        _log.warning("torch samples on the CPU, slower: numba does not load: %s", error)
+        return None
+    if not has_kernels():
         _log.warning("compiling the CPU kernels: half a minute, once on this machine")
-    return ops
+    return found
+
+
+@cache
+def _has_numba() -> bool:
+    """True if numba is installed."""
+    return find_spec("numba") is not None

@@ -6,16 +6,24 @@ do better (the uniform one looks at one entry per draw, whatever the degree) ove
 `Bias.draw`.
 """
 
-from typing import NamedTuple, Protocol
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.record import Law
+from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan
+from gttf_sampler._backends.torch.rows import positions
+from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.random import Key
+from gttf_sampler.random import Key, stream
+
+if TYPE_CHECKING:  # which draws with what is here
+    from gttf_sampler.bias.base import Bias
 
 
 class Neighborhood(NamedTuple):
@@ -59,11 +67,8 @@ class BiasFn(Protocol):
         """
 
 
-class DrawingBias(Protocol):
-    """Protocol of a bias in a step: `gttf_sampler.bias.Bias` has it."""
-
-    def draw(self, walkers: "Walkers", fanout: int, replace: bool) -> Tensor:
-        """Positions in `adj.col` [w, fanout], -1 where nothing is drawn."""
+Rule = Union["Bias", Law, None]
+"""What draws: a bias, a law as data, or None, for which all neighbours are equal."""
 
 
 class Walkers(NamedTuple):
@@ -85,24 +90,22 @@ class Walkers(NamedTuple):
     stream: Tensor
     key: Key
 
-    def select(self, index: Tensor) -> "Walkers":
+    def select(self, index: Tensor) -> Walkers:
         """The walkers at the given positions."""
         names = ("path", "node", "root", "stream")
         chosen = {name: getattr(self, name).index_select(0, index) for name in names}
         return self._replace(**chosen)
 
 
-def draw_edges(
-    walkers: Walkers, bias: DrawingBias | None, fanout: int, replace: bool
-) -> Tensor:
+def draw_edges(walkers: Walkers, rule: Rule, fanout: int, replace: bool) -> Tensor:
     """The edges [w, fanout] taken, as positions in `adj.col`; -1 where none is."""
     longest = walkers.adj.max_degree
     if not replace and fanout > longest:  # more than there can be
-        edge = draw_edges(walkers, bias, longest, replace)
+        edge = draw_edges(walkers, rule, longest, replace)
         return torch.nn.functional.pad(edge, (0, fanout - longest), value=-1)
-    if bias is None:
-        return draw_by_law(walkers, Law(), fanout, replace)
-    edge = bias.draw(walkers, fanout, replace)
+    if rule is None or isinstance(rule, Law):
+        return draw_by_law(walkers, rule or UNIFORM, fanout, replace)
+    edge = rule.draw(walkers, fanout, replace)
     edges = walkers.adj.num_edges
     return _check.drawn_edges(edge, walkers.node.numel(), fanout, edges)
 
@@ -117,10 +120,18 @@ def draw_by_law(walkers: Walkers, law: Law, fanout: int, replace: bool) -> Tenso
     if law.most_recent:
         skipped = (count - fanout).clamp_(min=0)
         start, count = start + skipped, count - skipped
-    if law.cumulative_weight is not None:
+    table = law.cumulative_weight
+    if table is not None:
+        before = torch.zeros_like(start)
         whole = law.time is None and not law.most_recent
-        rest = start, count, fanout, replace, whole
-        return _draw_within_weighted(walkers, law.cumulative_weight, *rest)
+        if table.numel() and not whole:  # mass stands in front of what is admitted
+            ahead = ops.take(table, (start - 1).clamp_(min=0))
+            row_start = walkers.adj.row_range(walkers.node)[0]
+            before = ahead.masked_fill_(start == row_start, 0)
+        how = fanout, replace, walkers.adj.max_degree
+        return ops.draw_weighted(
+            walkers.stream, table, start, start + count, before, *how
+        )
     kept = draw_within(walkers, start, count, fanout, replace)
     if own is None:
         return kept
@@ -153,62 +164,69 @@ def draw_within(
     return (start[:, None] + offset).masked_fill_(offset < 0, -1)
 
 
-def _draw_within_weighted(
-    walkers: Walkers,
-    table: Tensor,
-    start: Tensor,
-    count: Tensor,
-    fanout: int,
-    replace: bool,
-    whole: bool,
-) -> Tensor:
-    """Draws by mass from `count` edges that stand together from `start` on.
-
-    If those are `whole` rows, no mass stands in front of them.
-    """
-    adj = walkers.adj
-    before = torch.zeros_like(start)
-    if table.numel() and not whole:
-        row_start = adj.row_range(walkers.node)[0]
-        ahead = ops.take(table, (start - 1).clamp_(min=0))
-        before = ahead.masked_fill_(start == row_start, 0)
-    ends = start, start + count, before
-    how = fanout, replace, adj.max_degree
-    return ops.draw_weighted(walkers.stream, table, *ends, *how)
-
-
 def draw_by_weight(
     walkers: Walkers, bias: BiasFn, fanout: int, replace: bool
 ) -> Tensor:
     """Draws by the weights that `bias` gives to every neighbour."""
     hood = neighborhood(walkers)
-    weight = _check.bias_weights(
-        bias(walkers.path, walkers.node, hood), hood.edge.numel()
+    table = ops.weight_table(
+        weights_of(bias, walkers.path, walkers.node, hood), hood.ptr
     )
-    low, high = hood.ptr[:-1], hood.ptr[1:]
-    position = ops.draw_weighted(
-        walkers.stream,
-        ops.weight_table(weight, hood.ptr),
-        low,
-        high,
-        torch.zeros_like(low),
-        fanout,
-        replace,
-        walkers.adj.max_degree,
-    )
+    ends = hood.ptr[:-1], hood.ptr[1:], torch.zeros_like(hood.ptr[:-1])
+    how = fanout, replace, walkers.adj.max_degree
+    position = ops.draw_weighted(walkers.stream, table, *ends, *how)
     return ops.take_or_none(hood.edge, position)
 
 
+def draw_by_mass(mass: Tensor, count: int, replace: bool, key: Key) -> Tensor:
+    """Positions [count] in `mass` [c], drawn in proportion to it; -1 for none."""
+    first = torch.zeros(1, dtype=torch.int64, device=mass.device)
+    end = torch.full_like(first, mass.numel())
+    table = ops.weight_table(mass, torch.cat([first, end]))
+    ends, how = (first, end, first), (count, replace, mass.numel())
+    return ops.draw_weighted(stream(key, first), table, *ends, *how).view(-1)
+
+
+def weights_of(
+    rule: BiasFn | Law | None, path: Tensor, node: Tensor, neighborhood: Neighborhood
+) -> Tensor:
+    """The checked weights [e] of a bias or a law; ones if there is none."""
+    entries = neighborhood.edge.numel()
+    if rule is None:
+        return torch.ones(entries, device=node.device)
+    if isinstance(rule, Law):
+        return weights_by_law(rule, neighborhood)
+    return _check.bias_weights(rule(path, node, neighborhood), entries)
+
+
+def weights_by_law(law: Law, hood: Neighborhood) -> Tensor:
+    """Weights [e] of what a law admits, zero for the rest."""
+    edge = hood.edge
+    if law.cumulative_weight is None:
+        weight = torch.ones(edge.numel(), dtype=torch.float64, device=edge.device)
+    else:
+        weight = ops.take(tables.edge_weight(hood.adj), edge)
+    if law.time is not None and law.time_max is not None:
+        time, root = ops.take(law.time, edge), ops.take(hood.root, hood.walker)
+        weight = weight.where(time <= ops.take(law.time_max, root), 0)
+        if law.time_min is not None:
+            weight = weight.where(time > ops.take(law.time_min, root), 0)
+    if law.excluded_edges is not None:
+        excluded = law.excluded_edges.to(edge.device)
+        first = torch.searchsorted(excluded, edge)
+        there = torch.searchsorted(excluded, edge, right=True) > first
+        weight = weight.masked_fill(there, 0)
+    return weight
+
+
 def all_edges(
-    walkers: Walkers, bias: BiasFn | None, total: int
+    walkers: Walkers, rule: BiasFn | Law | None, total: int | None
 ) -> tuple[Tensor, Tensor]:
     """Every edge [total] in front of the walkers and its walker; -1 if it weighs 0."""
     hood = neighborhood(walkers, total)
-    if bias is None:
+    if rule is None:
         return hood.edge, hood.walker
-    weight = _check.bias_weights(
-        bias(walkers.path, walkers.node, hood), hood.edge.numel()
-    )
+    weight = weights_of(rule, walkers.path, walkers.node, hood)
     return hood.edge.masked_fill(weight <= 0, -1), hood.walker
 
 
@@ -220,3 +238,121 @@ def neighborhood(walkers: Walkers, total: int | None = None) -> Neighborhood:
     walker, edge = ops.expand(start, count, int(ptr[-1]) if total is None else total)
     neighbor = ops.take(adj.col, edge).to(torch.int64)
     return Neighborhood(adj, walker, neighbor, edge, ptr, walkers.root, walkers.key)
+
+
+class Frontier(Protocol):
+    """Protocol of a draw's walkers: nodes of a type, or some from elsewhere."""
+
+    @property
+    def path(self) -> Tensor:
+        """[w, k], how they came."""
+
+    def frontier(self) -> tuple[int | Tensor, Tensor, Tensor]:
+        """Local ids or the first of them, the rows [w] of walkers, and their roots."""
+
+    def identity(self, node: Tensor, root: Tensor) -> Tensor:
+        """[w], what the random stream of each depends on."""
+
+
+class Draw(NamedTuple):
+    """The edges that one relation drew in one hop.
+
+    Attributes:
+        walkers: one per node of the frontier.
+        edge: [e], positions in `adj.col`; -1 where there was nothing to draw.
+        to: [e], positions in the frontier.
+        node: [e], the nodes at the other end.
+    """
+
+    walkers: Walkers
+    edge: Tensor
+    to: Tensor
+    node: Tensor
+
+
+def draw_relation(
+    adj: CompactAdj,
+    rule: Rule,
+    here: Frontier,
+    fanout: int,
+    replace: bool,
+    key: Key,
+    total: int | None,
+) -> Draw:
+    """Draws for every node of the frontier of one relation.
+
+    `total` is the number of edges in front, where all are taken; None where shapes must
+    not depend on what is drawn.
+    """
+    _, node, root = here.frontier()
+    walkers_stream = stream(key, here.identity(node, root))
+    walkers = Walkers(adj, here.path, node, root, walkers_stream, key)
+    if fanout < 0:
+        edge, to = all_edges(walkers, rule, total)
+    elif fanout == 0 or node.numel() == 0:
+        edge = to = node.new_empty(0)
+    elif (
+        total is not None
+        and not replace
+        and node.device.type == "cpu"  # where one can ask which rows are short
+        and (rule is None or isinstance(rule, Law) or rule.takes_whole_rows)
+    ):
+        edge, to = _draw_ragged(walkers, rule, fanout)
+    else:
+        _check.fits("fanouts", 32 * node.numel() * fanout)
+        edge = draw_edges(walkers, rule, fanout, replace).view(-1)
+        to = torch.arange(node.numel(), device=node.device)
+        to = to[:, None].expand(-1, fanout).reshape(-1)
+    return Draw(walkers, edge, to, ops.take_or_none(adj.col, edge))
+
+
+def draw_hop(
+    plan: Plan,
+    batch: Batch,
+    hop: int,
+    keys: Sequence[Key],
+    nodes: Sequence[Frontier],
+    totals: list[int] | None,
+) -> list[Draw]:
+    """The draws of all relations in one hop, with a key for each.
+
+    `totals` are the edges in front of relations that take all; None for static shapes.
+    """
+    draws = []
+    for number, relation in enumerate(plan.relations):
+        bias, law = batch.biases[number], batch.laws[number]
+        rule: Rule = None if law is None or law == UNIFORM else law
+        if bias is not None and totals is not None:
+            rule = bias
+        here, fanout = nodes[relation.dst_type], relation.fanouts[hop]
+        total = None if totals is None else totals[number] if totals else 0
+        how = fanout, plan.replace, keys[number], total
+        draws.append(draw_relation(relation.adj, rule, here, *how))
+    return draws
+
+
+def _draw_ragged(walkers: Walkers, rule: Rule, fanout: int) -> tuple[Tensor, Tensor]:
+    """Edges [e] drawn without replacement, and whose they are [e].
+
+    Rows that are no longer than the fanout are taken whole, so that the cost follows
+    what there is to draw and not the fanout. It waits for sizes: for the CPU only.
+    """
+    start, count = walkers.adj.row_range(walkers.node)
+    size = count.clamp(max=fanout)
+    last = size.cumsum(0)
+    total = int(last[-1])
+    _check.fits("fanouts", 32 * total)
+    long = count > fanout
+    some = positions(long)
+    if not some.numel() and rule is not None:
+        return all_edges(walkers, rule, total)
+    to, edge = ops.expand(start, size, total)  # right for all rows that are taken whole
+    if rule is not None:
+        rest = walkers.select(positions(~long))
+        whole = all_edges(rest, rule, total - some.numel() * fanout)[0]
+        edge.masked_scatter_(~ops.take(long, to), whole)
+    if some.numel():
+        slot = torch.arange(fanout, device=count.device)
+        first = ops.take(last, some)[:, None] - fanout
+        edge[first + slot] = draw_edges(walkers.select(some), rule, fanout, False)
+    return edge, to

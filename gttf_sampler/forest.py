@@ -146,7 +146,6 @@ class WalkForest:
         return forest.text(self, tree)
 
     def __repr__(self) -> str:
-        """Says how many trees there are and how wide each depth is."""
         widths = " → ".join(str(level.shape[1]) for level in self.nodes[:6])
         if self.depth >= 6:
             widths += f" → … (depth {self.depth})"

@@ -10,7 +10,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import empty_rows
-from gttf_sampler._backends.types import Move, Moves
+from gttf_sampler._backends.torch.gather import Move, Moves
 from gttf_sampler._compat import is_compiling
 
 

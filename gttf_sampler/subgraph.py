@@ -1,10 +1,14 @@
-"""Subgraph, HeteroSubgraph: sampled nodes and edges with local ids, for a model."""
+"""Subgraph, HeteroSubgraph: sampled nodes and edges with local ids, for a model.
+
+The padded ones have static shapes: what a CUDA graph replays and what a compiler has
+seen once must not change them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,10 +17,11 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler.estimate import share
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.search import edges_inside
+from gttf_sampler.graph.tables import edges_inside
 
 EdgeType = tuple[str, str, str]
 
+T = TypeVar("T", "Subgraph", "HeteroSubgraph")
 SCHEMES = ("unbiased", "paper", "sampled")
 
 
@@ -32,8 +37,40 @@ class GCNWeight(NamedTuple):
     loop: Tensor
 
 
+class _Drawable:
+    """What both kinds of subgraphs can be drawn as."""
+
+    def draw(self, adj: Any = None) -> Any:
+        """A matplotlib figure: hops in columns, types in colours, late edges dark.
+
+        Args:
+            adj: what was sampled from, per edge type if there are types, for the names
+                of nodes and the times of edges.
+        """
+        from gttf_sampler.plot import subgraph
+
+        return subgraph.draw(self, adj)
+
+    def html(self, adj: Any = None, title: str = "") -> str:
+        """One page that needs no other file, to zoom, move and point at.
+
+        Args:
+            adj: as for `draw`.
+            title: above the picture.
+        """
+        from gttf_sampler.plot import subgraph
+
+        return subgraph.page(self, adj, title)
+
+
+def _with_edges(found: T, row: Any, col: Any, edge: Any) -> T:
+    """The nodes of a subgraph with other edges, which belong to no hop."""
+    hops: Any = {"num_sampled_nodes": None, "num_sampled_edges": None}
+    return replace(found, row=row, col=col, edge=edge, **hops)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Subgraph:
+class Subgraph(_Drawable):
     """The rooted adjacency Ã of a batch, relabelled to 0 … n-1.
 
     Nodes are the seeds as given, then the others in the order of their discovery; edges
@@ -80,7 +117,7 @@ class Subgraph:
         Both directions carry the position of the edge that was sampled.
         """
         row, col, at = ops.both_ways(self.row, self.col, self.num_nodes)
-        return self._with_edges(row, col, ops.take(self.edge, at))
+        return _with_edges(self, row, col, ops.take(self.edge, at))
 
     def induced(self, adj: CompactAdj) -> Subgraph:
         """All edges of `adj` between the nodes, sorted by `col`; within a tree only.
@@ -91,7 +128,7 @@ class Subgraph:
         _check.one_node_set("adj", adj.num_rows, adj.num_cols)
         _check.sampled_from(self.node, adj.num_rows)
         nodes = self.node, self.batch
-        return self._with_edges(*edges_inside(adj, nodes, nodes))
+        return _with_edges(self, *edges_inside(adj, nodes, nodes))
 
     def gcn_weight(self, adj: CompactAdj, scheme: str = "unbiased") -> GCNWeight:
         """The weights of D'^-½ (A + I) D'^-½ as seen through the sample, eq. (3).
@@ -152,40 +189,7 @@ class Subgraph:
             device=row.device,
         ).coalesce()
 
-    def _with_edges(self, row: Tensor, col: Tensor, edge: Tensor) -> Subgraph:
-        """These nodes with other edges, which belong to no hop."""
-        return replace(
-            self,
-            row=row,
-            col=col,
-            edge=edge,
-            num_sampled_nodes=None,
-            num_sampled_edges=None,
-        )
-
-    def draw(self, adj: CompactAdj | None = None) -> Any:
-        """A matplotlib figure: a column per hop, later edges darker.
-
-        Args:
-            adj: what was sampled from, for the names of nodes and the times of edges.
-        """
-        from gttf_sampler.plot import subgraph
-
-        return subgraph.draw(self, adj)
-
-    def html(self, adj: CompactAdj | None = None, title: str = "") -> str:
-        """One page that needs no other file, to zoom, move and point at.
-
-        Args:
-            adj: as for `draw`.
-            title: above the picture.
-        """
-        from gttf_sampler.plot import subgraph
-
-        return subgraph.page(self, adj, title)
-
     def __repr__(self) -> str:
-        """Says how much was sampled, hop by hop where that is known."""
         hops = ""
         if self.num_sampled_nodes is not None:
             hops = f", hops {' + '.join(map(str, self.num_sampled_nodes))}"
@@ -197,7 +201,7 @@ class Subgraph:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HeteroSubgraph:
+class HeteroSubgraph(_Drawable):
     """A `Subgraph` with types; types that were never reached are empty.
 
     Attributes:
@@ -239,42 +243,145 @@ class HeteroSubgraph:
             for kind, adj in adjs.items()
         }
         row, col, edge = ({k: f[part] for k, f in found.items()} for part in range(3))
-        return replace(
-            self,
-            row=row,
-            col=col,
-            edge=edge,
-            num_sampled_nodes=None,
-            num_sampled_edges=None,
-        )
-
-    def draw(self, adj: Mapping[EdgeType, CompactAdj] | None = None) -> Any:
-        """A matplotlib figure: hops in columns, types in colours, late edges dark.
-
-        Args:
-            adj: per edge type what was sampled from, for names and times.
-        """
-        from gttf_sampler.plot import subgraph
-
-        return subgraph.draw(self, adj)
-
-    def html(
-        self, adj: Mapping[EdgeType, CompactAdj] | None = None, title: str = ""
-    ) -> str:
-        """One page that needs no other file, to zoom, move and point at.
-
-        Args:
-            adj: as for `draw`.
-            title: above the picture.
-        """
-        from gttf_sampler.plot import subgraph
-
-        return subgraph.page(self, adj, title)
+        return _with_edges(self, row, col, edge)
 
     def __repr__(self) -> str:
-        """Says how many nodes and edges of each type were sampled."""
         nodes = ", ".join(f"{name}: {x.numel():,}" for name, x in self.node.items())
         edges = ", ".join(
             f"{'→'.join(name)}: {x.numel():,}" for name, x in self.edge.items()
         )
         return f"HeteroSubgraph(nodes {{{nodes}}}, edges {{{edges}}})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PaddedSubgraph:
+    """A `Subgraph` whose arrays are as long as those of any batch of its size.
+
+    Every array starts with what the `Subgraph` of the same draws has. The last node is
+    a dummy; edges beyond those that were sampled lead from it to it, so that a message
+    passing layer leaves all nodes as they are in the `Subgraph`. Seeds come first and
+    there are as many as were given: a loss over `out[:len(seeds)]`, and its gradients,
+    are those of the `Subgraph`. Layers that look at all nodes at once, like batch
+    normalisation, have to be given `node_mask`.
+
+    Attributes:
+        node: int64 [N + 1], global ids; 0 in places that are left.
+        row: int64 [E], the local id of the node an edge brings messages from, or N.
+        col: int64 [E], the local id of the node it brings them to, or N; never
+            decreases.
+        edge: int64 [E], the position of the edge in `adj.col`; 0 in places that are
+            left.
+        batch: int64 [N + 1], the number of the seed whose tree a node belongs to; None
+            if the trees share nodes.
+        num_sampled_nodes: int64 [hops + 1], new nodes per hop, seeds first.
+        num_sampled_edges: int64 [hops], edges per hop.
+    """
+
+    node: Tensor
+    row: Tensor
+    col: Tensor
+    edge: Tensor
+    batch: Tensor | None
+    num_sampled_nodes: Tensor
+    num_sampled_edges: Tensor
+
+    @property
+    def node_mask(self) -> Tensor:
+        """Bool [N + 1]: which nodes were sampled."""
+        return _mask(self.node, self.num_sampled_nodes)
+
+    @property
+    def edge_mask(self) -> Tensor:
+        """Bool [E]: which edges were sampled."""
+        return _mask(self.edge, self.num_sampled_edges)
+
+    @property
+    def edge_index(self) -> Tensor:
+        """int64 [2, E]: `row` above `col`."""
+        return torch.stack([self.row, self.col])
+
+    def gcn_weight(self, adj: CompactAdj, scheme: str = "unbiased") -> GCNWeight:
+        """`Subgraph.gcn_weight`; what is left in both arrays belongs to the dummy."""
+        whole = Subgraph(self.node, self.row, self.col, self.edge)
+        return whole.gcn_weight(adj, scheme)
+
+    def unpadded(self) -> Subgraph:
+        """The `Subgraph`; waits for the device."""
+        nodes, edges = self.num_sampled_nodes.tolist(), self.num_sampled_edges.tolist()
+        n, e = sum(nodes), sum(edges)
+        return Subgraph(
+            *(self.node[:n], self.row[:e], self.col[:e], self.edge[:e]),
+            None if self.batch is None else self.batch[:n],
+            *(nodes, edges),
+        )
+
+    def __repr__(self) -> str:
+        trees = "" if self.batch is None else ", disjoint"
+        return (
+            f"PaddedSubgraph(room for {self.node.numel() - 1:,} nodes and "
+            f"{self.edge.numel():,} edges{trees} on {self.node.device})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PaddedHeteroSubgraph:
+    """A `PaddedSubgraph` with types; every node type has a dummy of its own.
+
+    Attributes:
+        node: per node type int64 [N + 1], global ids.
+        row: per edge type int64 [E], local ids in the source type.
+        col: per edge type int64 [E], local ids in the target type.
+        edge: per edge type int64 [E], positions in that relation's `adj.col`.
+        batch: per node type int64 [N + 1], the number of the seed whose tree a node
+            belongs to, counted over all types; None if the trees share nodes.
+        num_sampled_nodes: per node type int64 [hops + 1], new nodes per hop.
+        num_sampled_edges: per edge type int64 [hops], edges per hop.
+    """
+
+    node: dict[str, Tensor]
+    row: dict[EdgeType, Tensor]
+    col: dict[EdgeType, Tensor]
+    edge: dict[EdgeType, Tensor]
+    batch: dict[str, Tensor] | None
+    num_sampled_nodes: dict[str, Tensor]
+    num_sampled_edges: dict[EdgeType, Tensor]
+
+    @property
+    def node_mask(self) -> dict[str, Tensor]:
+        """Per node type bool [N + 1]: which nodes were sampled."""
+        counts = self.num_sampled_nodes
+        return {name: _mask(node, counts[name]) for name, node in self.node.items()}
+
+    @property
+    def edge_mask(self) -> dict[EdgeType, Tensor]:
+        """Per edge type bool [E]: which edges were sampled."""
+        counts = self.num_sampled_edges
+        return {kind: _mask(edge, counts[kind]) for kind, edge in self.edge.items()}
+
+    def unpadded(self) -> HeteroSubgraph:
+        """The `HeteroSubgraph`; waits for the device."""
+        nodes = {name: count.tolist() for name, count in self.num_sampled_nodes.items()}
+        edges = {kind: count.tolist() for kind, count in self.num_sampled_edges.items()}
+        row, col, edge = (
+            {kind: values[: sum(edges[kind])] for kind, values in part.items()}
+            for part in (self.row, self.col, self.edge)
+        )
+        node, batch = (
+            None
+            if part is None
+            else {name: values[: sum(nodes[name])] for name, values in part.items()}
+            for part in (self.node, self.batch)
+        )
+        return HeteroSubgraph(node or {}, row, col, edge, batch, nodes, edges)
+
+    def __repr__(self) -> str:
+        nodes = ", ".join(f"{name}: {x.numel() - 1:,}" for name, x in self.node.items())
+        edges = ", ".join(
+            f"{'→'.join(name)}: {x.numel():,}" for name, x in self.edge.items()
+        )
+        return f"PaddedHeteroSubgraph(room for {{{nodes}}} nodes, {{{edges}}} edges)"
+
+
+def _mask(values: Tensor, counts: Tensor) -> Tensor:
+    """True for places among the first ones, of which there are so many."""
+    return torch.arange(values.numel(), device=values.device) < counts.sum()

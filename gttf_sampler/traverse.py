@@ -12,8 +12,7 @@ from gttf_sampler._compat import is_compiling
 from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.draw import BiasFn, Walkers, draw_edges
 from gttf_sampler.forest import WalkForest
-from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.remote import RemoteRows
+from gttf_sampler.graph.compact import CompactAdj, RemoteRows
 
 
 class AccumulateFn(Protocol):
@@ -158,9 +157,8 @@ def _draw_at_once(
     if isinstance(adj, RemoteRows):
         return adj.walk(seeds, fanouts, bias, replace, key, stays)
     if bias is None:
-        found = ops.forest_uniform(
-            adj.rowptr, adj.col, seeds, fanouts, replace, key, stays
-        )
+        rows = adj.rowptr, adj.col, None
+        found = ops.walk_forest(*rows, seeds, fanouts, replace, key, stays)
         if found:
             _check_inside(adj, found[-1][1])
         return found
@@ -173,8 +171,8 @@ def _draw_at_once(
         return None
     if law.time is not None or law.excluded_edges is not None:
         return None
-    rows = adj.rowptr, adj.col, law.cumulative_weight
-    return ops.forest_by_mass(*rows, seeds, fanouts, replace, key, stays)
+    weighted = adj.rowptr, adj.col, law.cumulative_weight
+    return ops.walk_forest(*weighted, seeds, fanouts, replace, key, stays)
 
 
 def _check_inside(adj: CompactAdj, arrived: Tensor) -> None:
@@ -198,7 +196,9 @@ def _draw_in_steps(
     way = node.new_empty(node.numel(), len(forest.fanouts))
     keys = random.folds(key, len(forest.fanouts))
     for depth, fanout in enumerate(forest.fanouts):
-        walkers = _walkers(forest, way[:, :depth], node, keys[depth])
+        slot = torch.arange(node.numel(), device=node.device)
+        root, own = slot // forest.nodes[-1].shape[1], random.stream(keys[depth], slot)
+        walkers = Walkers(adj, way[:, :depth], node, root, own, keys[depth])
         edge = draw_edges(walkers, bias, fanout, replace)  # [w, fanout]
         degree = adj.row_range(node)[1]
         arrived = ops.arrive(adj.col, node, degree, edge, replace, stays)
@@ -208,12 +208,3 @@ def _draw_in_steps(
             way = way.repeat_interleave(fanout, dim=0)  # [w · fanout, h]
         node = arrived.view(-1)
         yield edge, arrived
-
-
-def _walkers(
-    forest: WalkForest, path: Tensor, node: Tensor, key: random.Key
-) -> Walkers:
-    """The walkers of one depth, each with its own random stream."""
-    slot = torch.arange(node.numel(), device=node.device)
-    root = slot // forest.nodes[-1].shape[1]
-    return Walkers(forest.adj, path, node, root, random.stream(key, slot), key)

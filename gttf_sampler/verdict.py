@@ -163,10 +163,10 @@ class Passes:
                 handle.remove()
 
     def _keep_inputs(self, layer: Any, args: Any, kwargs: Any) -> None:
-        self.inputs.append(_named(layer, args, kwargs))
+        self.inputs.append(arguments(layer, args, kwargs))
 
     def _put_inputs(self, layer: Any, args: Any, kwargs: Any) -> Any:
-        named, exact = _named(layer, args, kwargs), self.inputs[self._place]
+        named, exact = arguments(layer, args, kwargs), self.inputs[self._place]
         self._place += 1
         ids = self.ids(named)
         return (), {k: _rows(v, exact.get(k), ids) for k, v in named.items()}
@@ -209,16 +209,16 @@ class _Keep:
 
 
 @contextmanager
-def without(layers: Iterable[Any], *names: str) -> Any:
-    """The layers without their attributes of these names, which are None meanwhile."""
-    own = [(x, n, getattr(x, n)) for x in layers for n in names if hasattr(x, n)]
-    for layer, name, _ in own:
-        setattr(layer, name, None)
+def replaced(parts: Iterable[tuple[Any, str, Any]]) -> Any:
+    """Sets attributes, each an (object, name, value), and then sets them back."""
+    own = [(owner, name, getattr(owner, name), new) for owner, name, new in parts]
+    for owner, name, _, new in own:
+        setattr(owner, name, new)
     try:
         yield
     finally:
-        for layer, name, value in own:
-            setattr(layer, name, value)
+        for owner, name, value, _ in own:
+            setattr(owner, name, value)
 
 
 @contextmanager
@@ -232,8 +232,8 @@ def evaluating(model: nn.Module) -> Any:
         model.train(was_training)
 
 
-def _named(layer: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments of a call by name."""
+def arguments(layer: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments of a layer's forward by name, for hooks."""
     names = list(inspect.signature(type(layer).forward).parameters)[1:]
     return {**dict(zip(names, args, strict=False)), **kwargs}
 

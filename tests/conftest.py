@@ -1,5 +1,6 @@
 """Fixtures and settings that all tests share."""
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -8,6 +9,9 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from gttf_sampler import CompactAdj
+
+# Kernels are compiled where they are called: tests of a backend are tests of it.
+os.environ.setdefault("GTTF_COMPILE", "here")
 
 # Tests of an adapter are left out where its host is missing; the summary says so.
 HOSTS = {"pyg": "torch_geometric", "dgl": "dgl"}

@@ -9,8 +9,10 @@
 5
 """
 
+from typing import Any
+
 try:
-    import dgl  # noqa: F401
+    import dgl
 except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
     cause = next(iter(str(err).splitlines()), "no reason")
     raise ImportError(
@@ -20,13 +22,12 @@ except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
         "(dgl 1.1.2 and 1.1.3 run with any torch, dgl 2.1.0 up to torch 2.2.1)"
     ) from err
 
-from gttf_dgl.check import check_unbiased
-from gttf_dgl.compact import to_compact
+from gttf_dgl._source import to_compact
+from gttf_dgl.fused import FusedLayers, fused, fused_layers
+from gttf_dgl.install import install, installed, uninstall
 from gttf_dgl.labor import LaborSampler, sample_labors
 from gttf_dgl.loader import DataLoader
 from gttf_dgl.partitioned import PartitionedLoader, partition
-from gttf_dgl.pinsage import PinSAGESampler, RandomWalkNeighborSampler
-from gttf_dgl.saint import SAINTSampler
 from gttf_dgl.sampler import (
     GTTFSampler,
     MultiLayerFullNeighborSampler,
@@ -34,18 +35,25 @@ from gttf_dgl.sampler import (
     NeighborSampler,
     sample_neighbors,
 )
-from gttf_dgl.subgraph_sampler import (
+from gttf_dgl.subgraphs import (
     GTTFSubgraphSampler,
+    SAINTSampler,
     ShaDowKHopSampler,
     from_subgraph,
 )
-from gttf_dgl.unbiased import unbiased
-from gttf_dgl.walks import node2vec_random_walk, random_walk
+from gttf_dgl.unbiased import check_unbiased, unbiased
+from gttf_dgl.walks import (
+    PinSAGESampler,
+    RandomWalkNeighborSampler,
+    node2vec_random_walk,
+    random_walk,
+)
 from gttf_sampler.estimate import BiasedLayerWarning, SampledDegreeWarning
 
 __all__ = [
     "BiasedLayerWarning",
     "DataLoader",
+    "FusedLayers",
     "GTTFSampler",
     "GTTFSubgraphSampler",
     "LaborSampler",
@@ -60,6 +68,10 @@ __all__ = [
     "ShaDowKHopSampler",
     "check_unbiased",
     "from_subgraph",
+    "fused",
+    "fused_layers",
+    "install",
+    "installed",
     "node2vec_random_walk",
     "partition",
     "random_walk",
@@ -67,4 +79,14 @@ __all__ = [
     "sample_neighbors",
     "to_compact",
     "unbiased",
+    "uninstall",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """DGL's own objects of `dataloading` and `sampling`, where we have none."""
+    for room in ("dataloading", "sampling"):
+        host = getattr(dgl, room)
+        if not name.startswith("_") and hasattr(host, name):
+            return getattr(host, name)
+    raise AttributeError(f"module 'gttf_dgl' has no attribute {name!r}")

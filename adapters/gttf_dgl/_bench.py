@@ -1,6 +1,5 @@
 """DGL in `gttf bench` and `gttf verify`: its loaders, samplers and models."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -8,10 +7,10 @@ import dgl
 import numpy as np
 import torch
 from dgl.dataloading import DataLoader, NeighborSampler
-from dgl.nn import SAGEConv
 from torch import Tensor
 
 import gttf_dgl
+from gttf_dgl._bench_step import steppers
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import graphs
 from gttf_sampler.bench.hosts import (
@@ -23,9 +22,10 @@ from gttf_sampler.bench.hosts import (
     Mode,
     ModeGraph,
 )
-from gttf_sampler.bench.loader import CLASSES, HIDDEN, made_features, steps_of
+from gttf_sampler.bench.loader import made_features
 from gttf_sampler.bench.machine import Missing, first_line
 from gttf_sampler.bench.measure import Peer, Work, draw_seeds, each
+from gttf_sampler.bench.typed import SEED_TYPE, Typed
 
 LABEL = f"DGL {dgl.__version__}"
 SAMPLERS = {
@@ -63,10 +63,24 @@ def loaders(setting: LoaderSetting, missing: Missing) -> dict[str, Any]:
     if why := lacks(device):
         missing.add("DGL DataLoader", why)
         return {}
-    graph = graph_of(setting.adj)
-    graph.ndata["feat"], graph.ndata["label"] = setting.x, setting.y
-    graph, seeds = graph.to(device), setting.seeds.to(device).reshape(-1)
-    wanted = {"prefetch_node_feats": ["feat"], "prefetch_labels": ["label"]}
+    seeds: Any = setting.seeds.to(device).reshape(-1)
+    wanted: dict[str, Any] = {"prefetch_node_feats": ["feat"]}
+    wanted["prefetch_labels"] = ["label"]
+    if isinstance(setting.adj, Typed):
+        graph = dgl.heterograph(
+            {kind: tuple(ends) for kind, ends in setting.adj.edges.items()},
+            setting.adj.nodes,
+        ).formats("csc")
+        for kind, rows in setting.x.items():
+            graph.nodes[kind].data["feat"] = rows
+        graph.nodes[SEED_TYPE].data["label"] = setting.y
+        wanted["prefetch_node_feats"] = {kind: ["feat"] for kind in graph.ntypes}
+        wanted["prefetch_labels"] = {SEED_TYPE: ["label"]}
+        seeds = {SEED_TYPE: seeds}
+    else:
+        graph = graph_of(setting.adj)
+        graph.ndata["feat"], graph.ndata["label"] = setting.x, setting.y
+    graph = graph.to(device)
     how = {"batch_size": setting.seeds.shape[1]}
     how["num_workers"] = setting.workers if device.type == "cpu" else 0
     return {
@@ -81,20 +95,6 @@ def of_blocks(made: Any) -> Work:
     found = blocks[0].srcdata["feat"]
     rows = found.values() if isinstance(found, dict) else [found]
     return Work(sum(b.num_edges() for b in blocks), sum(len(x) for x in rows))
-
-
-def trainer(features: int, device: torch.device) -> Callable[[Any], None]:
-    """Steps of DGL's GraphSAGE."""
-    torch.manual_seed(0)
-    convs = SAGEConv(features, HIDDEN, "mean"), SAGEConv(HIDDEN, CLASSES, "mean")
-    model = torch.nn.ModuleList(convs).to(device)
-
-    def forward(made: Any) -> tuple[Tensor, Tensor]:
-        blocks = made[2]
-        x = convs[0](blocks[0], blocks[0].srcdata["feat"]).relu()
-        return convs[1](blocks[1], x), blocks[1].dstdata["label"]
-
-    return steps_of(model, forward)
 
 
 GRAPHS = {
@@ -267,7 +267,7 @@ HOST = Host(
     name="DGL",
     loaders=loaders,
     work=of_blocks,
-    trainer=trainer,
+    steppers=steppers,
     graphs=GRAPHS,
     modes=MODES,
     ground=ground,

@@ -1,24 +1,43 @@
-"""Samples as blocks or as one graph, with the degrees and weights of estimates."""
+"""Samples as DGL's blocks and graphs, with their data, degrees and weights.
+
+The only place that builds on DGL's own constructors instead of `dgl.create_block` and
+`dgl.heterograph`: those sort the types, and check every id again.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
-from dgl import NID, DGLGraph
+from dgl import EID, NID, DGLGraph
 from torch import Tensor
 
-from gttf_dgl import _check, _frames
+from gttf_dgl import _check
 from gttf_dgl._check import EdgeType
-from gttf_dgl._compat import DGLBlock
+from gttf_dgl._compat import (
+    DGLBlock,
+    LazyFeature,
+    extract_edge_subframes,
+    extract_node_subframes,
+    extract_node_subframes_for_block,
+    graph_index,
+    heterograph_index,
+    set_new_frames,
+    toindex,
+)
 from gttf_dgl._source import Source
 from gttf_sampler import CompactAdj, HeteroSubgraph
 from gttf_sampler.estimate import share
+from gttf_sampler.gather import gather_columns
 
+FORMATS = ["coo", "csr", "csc"]
 NORMS = ("both", "right", "left", "none")
 COLUMN = "norm"
+
+Ends = tuple[Tensor, Tensor]
 
 
 class Degrees(NamedTuple):
@@ -60,12 +79,17 @@ class Origin:
 
     def _count(self, batch: Any, kind: EdgeType) -> Degrees:
         source: Any = self._source
-        adj = source.adjs[kind]
+        adj, excluded = source.adjs[kind], source.excluded.get(kind)
         how = {"device": adj.device, "dtype": torch.int64}
         receivers = batch.dstnodes[kind[2]].data[NID].to(**how)
         senders = batch.srcnodes[kind[0]].data[NID].to(**how)
-        arrive, drawable = degrees_of(adj, source.excluded.get(kind), receivers)
-        return Degrees(arrive, drawable, out_degree(adj).index_select(0, senders))
+        start, degree = adj.row_range(receivers)
+        drawable = degree
+        if excluded is not None:
+            hidden = excluded.unique()
+            low, high = (torch.searchsorted(hidden, x) for x in (start, start + degree))
+            drawable = degree - (high - low)
+        return Degrees(degree, drawable, _out_degree(adj).index_select(0, senders))
 
     def apart(self, batch: Any) -> Origin:
         """The same for another process, which has the degrees and no rows."""
@@ -75,6 +99,14 @@ class Origin:
             kinds = batch.canonical_etypes
             found._degrees = {kind: self._count(batch, kind) for kind in kinds}
         return found
+
+
+def _out_degree(adj: CompactAdj) -> Tensor:
+    """The out-degree of each node, [num_cols]: how many rows name it."""
+    found: Tensor = adj.cached(
+        "out_degree", lambda: torch.bincount(adj.col, minlength=adj.num_cols)
+    )
+    return found
 
 
 class Sampled:
@@ -104,39 +136,49 @@ def block_of(
     source: Source,
     drawn: HeteroSubgraph,
     sizes: dict[str, int],
-    depth: int,
-    norm: str | None,
+    depth: int = 1,
+    norm: str | None = None,
 ) -> DGLBlock:
-    """The first `depth` hops as a block whose targets are the first `sizes` nodes."""
+    """The first `depth` hops as a block whose targets are the first `sizes` nodes.
+
+    As in DGL's blocks, data of the graph are columns that are gathered when first read.
+    """
+    g, kinds = source.g, list(source.adjs)
     nodes, edges = drawn.num_sampled_nodes or {}, drawn.num_sampled_edges or {}
-    senders = {
-        name: drawn.node[name][: sum(nodes[name][: depth + 1])] for name in sizes
-    }
-    receivers = {name: ids[: sizes[name]] for name, ids in senders.items()}
-    stops = {kind: sum(edges[kind][:depth]) for kind in source.adjs}
+    counts = {name: sum(nodes[name][: depth + 1]) for name in sizes}
+    senders = [drawn.node[name][:n].to(g.idtype) for name, n in counts.items()]
+    receivers = [x[:n] for x, n in zip(senders, sizes.values(), strict=True)]
+    stops = {kind: sum(edges[kind][:depth]) for kind in kinds}
     ends = [(drawn.row[k][:stop], drawn.col[k][:stop]) for k, stop in stops.items()]
-    eids = [drawn.edge[kind][:stop] for kind, stop in stops.items()]
-    kinds = list(source.adjs)
-    nodes_of = senders, receivers
-    block = _frames.make_block(source.g, kinds, ends, eids, *nodes_of, SampledBlock)
-    block.origin = Origin(source)
-    if norm is not None:
-        _store_norm(block, norm, source, ends, senders, receivers)
-    return block
+    eids = [drawn.edge[k][:stop].to(g.idtype) for k, stop in stops.items()]
+    index = _structure(g, kinds, ends, counts, sizes)
+    names = list(sizes)
+    block = SampledBlock(index, (names, names), [kind[1] for kind in kinds])
+    set_new_frames(
+        block,
+        node_frames=extract_node_subframes_for_block(g, senders, receivers),
+        edge_frames=extract_edge_subframes(g, eids),
+    )
+    return _with_origin(block, source, norm)
 
 
-def graph_of(source: Source, drawn: HeteroSubgraph, norm: str | None) -> DGLGraph:
+def graph_of(
+    source: Source, drawn: HeteroSubgraph, norm: str | None = None
+) -> DGLGraph:
     """All of it as one graph, seeds first."""
-    none = torch.empty(0, dtype=torch.int64, device=source.device)
-    nodes = {name: drawn.node.get(name, none) for name in source.g.ntypes}
-    kinds = list(source.adjs)
+    g, kinds = source.g, list(source.adjs)
+    none = torch.empty(0, dtype=g.idtype, device=source.device)
+    nodes = {name: drawn.node.get(name, none).to(g.idtype) for name in g.ntypes}
     ends = [(drawn.row[kind], drawn.col[kind]) for kind in kinds]
-    eids = [drawn.edge[kind] for kind in kinds]
-    graph = _frames.make_graph(source.g, kinds, ends, eids, nodes, made=SampledGraph)
-    graph.origin = Origin(source)
-    if norm is not None:
-        _store_norm(graph, norm, source, ends, nodes, nodes)
-    return graph
+    index = _structure(g, kinds, ends, {name: len(x) for name, x in nodes.items()})
+    graph = SampledGraph(index, list(nodes), [kind[1] for kind in kinds])
+    eids = [drawn.edge[kind].to(g.idtype) for kind in kinds]
+    set_new_frames(
+        graph,
+        node_frames=extract_node_subframes(g, list(nodes.values())),
+        edge_frames=extract_edge_subframes(g, eids),
+    )
+    return _with_origin(graph, source, norm)
 
 
 def frontier_of(
@@ -150,76 +192,87 @@ def frontier_of(
         copy_ndata: whether nodes have the data of the graph.
         copy_edata: whether edges have them, beside their ids.
     """
-    for name, value in (("copy_ndata", copy_ndata), ("copy_edata", copy_edata)):
-        _check.yes_or_no(name, value)
-    ends, eids = [], []
+    _check.yes_or_no("copy_ndata", copy_ndata)
+    _check.yes_or_no("copy_edata", copy_edata)
+    g, kinds = source.g, source.g.canonical_etypes
+    inward, ends = source.choice.edge_dir == "in", []
     for kind in source.adjs:
         sender = drawn.node[kind[0]][drawn.row[kind]]
         receiver = drawn.node[kind[2]][drawn.col[kind]]
-        inward = source.choice.edge_dir == "in"
         ends.append((sender, receiver) if inward else (receiver, sender))
-        eids.append(drawn.edge[kind])
-    kinds = source.g.canonical_etypes
-    copies = bool(copy_ndata), bool(copy_edata)
-    return _frames.make_graph(source.g, kinds, ends, eids, None, *copies)
+    index = _structure(g, kinds, ends, {name: g.num_nodes(name) for name in g.ntypes})
+    graph = DGLGraph(index, g.ntypes, g.etypes)
+    eids = [drawn.edge[kind].to(g.idtype) for kind in source.adjs]
+    if copy_ndata:
+        set_new_frames(graph, node_frames=extract_node_subframes(g, None))
+    if copy_edata:
+        set_new_frames(graph, edge_frames=extract_edge_subframes(g, eids))
+    else:
+        for kind, own in zip(kinds, eids, strict=True):
+            graph.edges[kind].data[EID] = own
+    return graph
 
 
-def output_device(asked: Any, seed_nodes: Any, g: DGLGraph) -> torch.device:
-    """The device of a batch: as asked, else that of the seeds."""
-    if asked is not None:
-        return torch.device(asked)
-    parts = seed_nodes.values() if isinstance(seed_nodes, Mapping) else [seed_nodes]
-    found = [part.device for part in parts if isinstance(part, Tensor)]
-    return found[0] if found else g.device
+def _structure(
+    g: DGLGraph,
+    kinds: Sequence[EdgeType],
+    ends: Sequence[Ends],
+    senders: dict[str, int],
+    receivers: dict[str, int] | None = None,
+) -> Any:
+    """DGL's index of a graph with so many nodes per type; two kinds in a block."""
+    number = {name: i for i, name in enumerate(senders)}
+    shift = 0 if receivers is None else len(senders)
+    sizes = [*senders.values(), *(receivers or {}).values()]
+    starts = [number[kind[0]] for kind in kinds]
+    stops = [shift + number[kind[2]] for kind in kinds]
+    relations = []
+    for start, stop, (row, col) in zip(starts, stops, ends, strict=True):
+        row, col = (x.to(g.idtype).contiguous() for x in (row, col))
+        shape = 1 if start == stop else 2, sizes[start], sizes[stop]
+        make = heterograph_index.create_unitgraph_from_coo
+        relations.append(make(*shape, row, col, FORMATS))
+    meta = _types(len(sizes), tuple(starts), tuple(stops))
+    return heterograph_index.create_heterograph_from_relations(
+        meta, relations, toindex(sizes, "int64")
+    )
 
 
-def _store_norm(
-    batch: DGLGraph,
-    norm: str,
-    source: Source,
-    ends: list[tuple[Tensor, Tensor]],
-    senders: dict[str, Tensor],
-    receivers: dict[str, Tensor],
-) -> None:
-    """Puts the weights of the estimator into the edge data."""
-    for (kind, adj), (row, col) in zip(source.adjs.items(), ends, strict=True):
-        hidden = source.excluded.get(kind)
-        nodes = senders[kind[0]], receivers[kind[2]]
-        weight = edge_norm(norm, adj, hidden, *nodes, row, col)
-        batch.edges[kind].data[COLUMN] = weight
+@lru_cache(maxsize=64)
+def _types(count: int, starts: tuple[int, ...], stops: tuple[int, ...]) -> Any:
+    """DGL's graph of node types and relations, which graphs can share."""
+    return graph_index.from_coo(count, list(starts), list(stops), True)
 
 
-def edge_norm(
-    norm: str,
-    adj: CompactAdj,
-    excluded: Tensor | None,
-    senders: Tensor,
-    receivers: Tensor,
-    row: Tensor,
-    col: Tensor,
-) -> Tensor:
-    """float32 [e]: what `GraphConv(norm=norm)` multiplies messages by, times δ / |S|.
+def _with_origin(batch: Any, source: Source, norm: str | None) -> Any:
+    """`batch`, which knows its rows, with the weights of the estimator if asked for.
 
-    Of the δ edges of a receiver, |S| were sampled uniformly, so each stands for δ / |S|
-    of them. Degrees are those of the whole graph, at least one as in GraphConv; of the
-    excluded edges nothing is estimated.
+    They are float32 [e]: what `GraphConv(norm=norm)` multiplies messages by, times
+    δ / |S|. Of the δ edges of a receiver, |S| were sampled uniformly, so each stands
+    for δ / |S| of them. Degrees are those of the whole graph, at least one as in
+    GraphConv; of the excluded edges nothing is estimated.
     """
-    degree, admitted = degrees_of(adj, excluded, receivers)
-    each = share(admitted.float(), col)
-    degree = degree.clamp(min=1).float()
-    if norm == "both":
-        each = each * degree.rsqrt()
-    elif norm == "right":
-        each = each / degree
-    weight = each.index_select(0, col)
-    if norm in ("both", "left"):
-        sent = out_degree(adj).index_select(0, senders).clamp(min=1).float()
-        sent = sent.rsqrt() if norm == "both" else sent.reciprocal()
-        weight = weight * sent.index_select(0, row)
-    return weight
+    batch.origin = Origin(source)
+    for kind in source.adjs if norm is not None else ():
+        degrees = batch.origin.degrees(batch, kind)
+        row, col = batch.edges(etype=kind)
+        each = share(degrees.drawable.float(), col)
+        arrive, leave = (
+            x.clamp(min=1).float() for x in (degrees.arrive, degrees.leave)
+        )
+        if norm == "both":
+            each = each * arrive.rsqrt()
+        elif norm == "right":
+            each = each / arrive
+        weight = each.index_select(0, col)
+        if norm in ("both", "left"):
+            sent = leave.rsqrt() if norm == "both" else leave.reciprocal()
+            weight = weight * sent.index_select(0, row)
+        batch.edges[kind].data[COLUMN] = weight
+    return batch
 
 
-def check(norm: str | None, uniform: bool, prefetched: Any) -> str | None:
+def check_norm(norm: str | None, uniform: bool, prefetched: Any) -> str | None:
     """`norm`, which asks for uniform draws and a column of its own."""
     if norm is None:
         return None
@@ -234,21 +287,37 @@ def check(norm: str | None, uniform: bool, prefetched: Any) -> str | None:
     return norm
 
 
-def degrees_of(
-    adj: CompactAdj, excluded: Tensor | None, receivers: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The in-degree of each node, and that of the edges that are not excluded."""
-    start, degree = adj.row_range(receivers)
-    if excluded is None:
-        return degree, degree
-    ordered = excluded.unique()
-    low, high = (torch.searchsorted(ordered, x) for x in (start, start + degree))
-    return degree, degree - (high - low)
+def output_device(asked: Any, seed_nodes: Any, g: DGLGraph) -> torch.device:
+    """The device of a batch: as asked, else that of the seeds."""
+    if asked is not None:
+        return torch.device(asked)
+    parts = seed_nodes.values() if isinstance(seed_nodes, Mapping) else [seed_nodes]
+    found = [part.device for part in parts if isinstance(part, Tensor)]
+    return found[0] if found else g.device
 
 
-def out_degree(adj: CompactAdj) -> Tensor:
-    """The out-degree of each node, [num_cols]: how many rows name it."""
-    found: Tensor = adj.cached(
-        "out_degree", lambda: torch.bincount(adj.col, minlength=adj.num_cols)
-    )
-    return found
+def fetch_marked(g: DGLGraph, batches: Sequence[DGLGraph]) -> None:
+    """Replaces the marks of prefetched features by the features, in place."""
+    places, columns = [], []
+    for frame, parent, ids in _frames_of(g, batches):
+        for key, column in frame._columns.items():
+            if not isinstance(column, LazyFeature) or column.id_ is not None:
+                continue
+            values = parent.get(column.name or key)
+            if isinstance(values, Tensor) and values.device == frame[ids].device:
+                places.append((frame, key))
+                columns.append((values, frame[ids]))
+    for (frame, key), rows in zip(places, gather_columns(columns), strict=True):
+        frame[key] = rows
+
+
+def _frames_of(
+    g: DGLGraph, batches: Sequence[DGLGraph]
+) -> Iterator[tuple[Any, Any, str]]:
+    """The frames of some graphs, each with the data it comes from and its ids."""
+    for batch in batches:
+        for number, frame in enumerate(batch._node_frames):
+            name = g.ntypes[number % len(g.ntypes)]  # senders, then receivers
+            yield frame, g.nodes[name].data, NID
+        for number, frame in enumerate(batch._edge_frames):
+            yield frame, g.edges[g.canonical_etypes[number]].data, EID

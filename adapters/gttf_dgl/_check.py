@@ -8,10 +8,9 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from dgl import DGLError, DGLGraph
-from torch import Tensor
+from torch import Tensor, nn
 
 from gttf_sampler._check import (
-    INTEGERS,
     MAX_STEPS,
     dense,
     device_or_none,
@@ -65,8 +64,14 @@ def graph(value: Any) -> DGLGraph:
     return value
 
 
+def model(value: Any) -> None:
+    """Refuses what is no module."""
+    if not isinstance(value, nn.Module):
+        mistyped("model", "must be a torch.nn.Module", shown(value))
+
+
 def fanouts(value: Any, name: str = "fanouts") -> list[Any]:
-    """`value` as a list with one number or mapping per layer, farthest first."""
+    """`value` as a list with one integer or mapping per layer, farthest first."""
     if isinstance(value, Tensor):
         real(name, value)
     if isinstance(value, Tensor | np.ndarray):
@@ -74,57 +79,63 @@ def fanouts(value: Any, name: str = "fanouts") -> list[Any]:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         mistyped(name, "must be a list with one entry per layer", shown(value))
     if isinstance(value, range):
-        value = list(value[: MAX_STEPS + 1])
+        value = value[: MAX_STEPS + 1]
     if len(value) > MAX_STEPS:
         fail(name, f"must not have more than {MAX_STEPS} entries", len(value))
     if not value:
         fail(name, "must have one entry per layer", "none")
-    for entry in value:
-        for number in entry.values() if isinstance(entry, Mapping) else [entry]:
-            if not _is_whole(number) or number < -1:
-                rule = "must hold integers >= 0, or -1 for all neighbours"
-                fail(name, rule, shown(number))
-    return list(value)
+    return [
+        {kind: _fanout(name, number) for kind, number in entry.items()}
+        if isinstance(entry, Mapping)
+        else _fanout(name, entry)
+        for entry in value
+    ]
 
 
-def _is_whole(number: Any) -> bool:
-    """True for one whole number, which DGL also takes as a float."""
+def _fanout(name: str, given: Any) -> int:
+    """One whole number, which DGL also takes as a float or in an array of one."""
+    number, whole = given, False
     if isinstance(number, Tensor):
-        dense("fanouts", number)
-        if number.dtype not in (*INTEGERS, torch.float32, torch.float64):
-            return False
+        dense(name, number)
     if isinstance(number, Tensor | np.ndarray):
-        if math.prod(number.shape) != 1:
-            return False
-        number = number.item()
-    if isinstance(number, bool | np.bool_ | type):
-        return False
-    whole = isinstance(number, float | np.floating) and float(number).is_integer()
-    return whole or hasattr(number, "__index__")
+        number = number.item() if math.prod(number.shape) == 1 else None
+    if isinstance(number, float | np.floating):
+        whole = float(number).is_integer()
+    elif not isinstance(number, bool | np.bool_ | type):
+        whole = hasattr(number, "__index__")
+    if not whole or number < -1:
+        fail(name, "must hold integers >= 0, or -1 for all neighbours", shown(given))
+    return int(number)
 
 
 def layer_fanouts(g: DGLGraph, value: Any, name: str = "fanouts") -> list[int]:
     """The fanouts of one layer, in the order of the edge types of `g`."""
     if not isinstance(value, Mapping):
-        return [_whole(value)] * len(g.canonical_etypes)
+        return [value] * len(g.canonical_etypes)
     named = {edge_type(name, g, kind): n for kind, n in value.items()}
     missing = [kind for kind in g.canonical_etypes if kind not in named]
     if missing:
         fail_like_dgl(name, f"must name every edge type, also {missing[0]}", value)
-    return [_whole(named[kind]) for kind in g.canonical_etypes]
-
-
-def _whole(number: Any) -> int:
-    """A number that `_is_whole` has passed, as one of Python's."""
-    return int(number.item() if hasattr(number, "item") else number)
+    return [named[kind] for kind in g.canonical_etypes]
 
 
 def length(name: str, value: Any) -> int:
     """`value` as a number of steps, also from a tensor of one number."""
-    if isinstance(value, Tensor):
-        whole = dense(name, value).dtype in INTEGERS and value.numel() == 1
-        value = value.item() if whole else value
+    if isinstance(value, Tensor) and dense(name, value).numel() == 1:
+        value = value.view(())
     return steps(name, value)
+
+
+def one_type(g: DGLGraph) -> bool:
+    """True if a graph has one node type and one edge type."""
+    return len(g.ntypes) == 1 and len(g.canonical_etypes) == 1
+
+
+def homogeneous(g: Any) -> None:
+    """Refuses a graph with several types."""
+    if not one_type(graph(g)):
+        rule = "must have one node type and one edge type"
+        fail_like_dgl("g", rule, f"{g.ntypes} and {g.canonical_etypes}")
 
 
 def edge_type(name: str, g: DGLGraph, value: Any) -> EdgeType:
@@ -146,10 +157,9 @@ def seeds(
     title: str = "seed_nodes",
     device: torch.device | None = None,
 ) -> Nodes:
-    """The ids of every node type of `g`, in their order, int64 on `device`.
+    """The ids of every node type of `g`, int64 on `device`, by default the graph's.
 
-    By default that is where the graph is. Ids that are on an accelerator are checked by
-    the engine, which does not wait for it.
+    Ids on an accelerator are checked by the engine, which does not wait for it.
     """
     device = device or g.device
     if not isinstance(value, Mapping):
@@ -181,44 +191,15 @@ def ids(
     return found.to(device=device, dtype=torch.int64)
 
 
-def some_ids(name: str, value: Any, upper: int, device: torch.device) -> Tensor:
-    """`value` as int64 ids [k] on `device`, without those outside [0, upper).
-
-    DGL passes over ids that its graph does not have: `reverse_id` makes such ids.
-    """
-    named = integers(name, value).to(device=device, dtype=torch.int64)
-    kept: Tensor = named[(named >= 0) & (named < upper)]
-    return kept
-
-
 def several(value: Any) -> Any:
-    """`value`, or a lone number as one of several, which DGL takes alike."""
+    """`value`, or lone numbers as one of several each, which DGL takes alike."""
+    if isinstance(value, Mapping):
+        return {name: several(part) for name, part in value.items()}
     if isinstance(value, Tensor):
         return value.view(1) if value.dim() == 0 and not value.is_nested else value
     if isinstance(value, np.ndarray):
         return value.reshape(1) if value.ndim == 0 else value
     return [value] if hasattr(value, "__index__") else value
-
-
-def several_of_each(value: Any) -> Any:
-    """`several`, per node type if there are types."""
-    if isinstance(value, Mapping):
-        return {name: several(part) for name, part in value.items()}
-    return several(value)
-
-
-def numbers(name: str, value: Any) -> list[int]:
-    """`value` as a list of integers."""
-    found: list[int] = integers(name, value).tolist()
-    return found
-
-
-def starts(value: Any, upper: int, device: torch.device) -> Tensor:
-    """`value` as the nodes where walks start: a number, or several."""
-    try:
-        return ids("nodes", several(value), upper, device)
-    except ValueError as error:
-        raise GraphError(str(error)) from None
 
 
 def weights(name: str, column: str, value: Tensor, boolean: bool) -> Tensor:
@@ -262,21 +243,19 @@ def prefetched(g: DGLGraph, sampler: Any) -> None:
     """Refuses data that the graph lacks, or of no type where it has many."""
     for name in (*OF_NODES, *OF_EDGES):
         value = getattr(sampler, name, None)
-        of_edges = name in OF_EDGES
-        kinds, known = (g.canonical_etypes, g.etypes) if of_edges else ((), g.ntypes)
-        if isinstance(value, Mapping):
-            for kind in value:
-                if kind not in known and kind not in kinds:
-                    rule = "must name types of the graph: " + _listed(known)
-                    fail_like_dgl(name, rule, repr(kind))
-        elif value and len(known) > 1:
-            rule = "must map types to names of data, as there are several types"
-            fail_like_dgl(name, rule, shown(value))
-        views = g.edges if of_edges else g.nodes
         if not value:
             continue
-        typed = value if isinstance(value, Mapping) else {known[0]: value}
-        for kind, columns in typed.items():
+        of_edges = name in OF_EDGES
+        views, known = (g.edges, g.etypes) if of_edges else (g.nodes, g.ntypes)
+        if not isinstance(value, Mapping):
+            if len(known) > 1:
+                rule = "must map types to names of data, as there are several types"
+                fail_like_dgl(name, rule, shown(value))
+            value = {known[0]: value}
+        for kind, columns in value.items():
+            if kind not in known and not (of_edges and kind in g.canonical_etypes):
+                rule = "must name types of the graph: " + _listed(known)
+                fail_like_dgl(name, rule, repr(kind))
             data = views[kind].data
             for column in columns:
                 if column not in data:
@@ -284,10 +263,11 @@ def prefetched(g: DGLGraph, sampler: Any) -> None:
                     fail_like_dgl(name, rule, repr(column))
 
 
-def yes_or_no(name: str, value: Any) -> None:
-    """Refuses what is neither True nor False, or one of their numbers."""
+def yes_or_no(name: str, value: Any) -> bool:
+    """`value` as a boolean, also from 0 or 1."""
     if not isinstance(value, Number | np.bool_) or value not in (False, True):
         mistyped(name, "must be True or False", shown(value))
+    return bool(value)
 
 
 def bias(value: Any, whole_trees: bool, prob: str | None) -> Any:
@@ -303,17 +283,15 @@ def bias(value: Any, whole_trees: bool, prob: str | None) -> Any:
                 rule = "must not use weights beside 'prob', which draws by them already"
                 fail("bias", rule, repr(factor))
             if factor.needs_weights:
-                rule, cure = "needs edge weights", "name them with 'prob' instead"
-                fail("bias", rule, repr(factor), cure)
-        if found.separates_trees and not whole_trees:
-            rule = "must not treat seeds differently where every layer is sampled anew"
-            fail("bias", rule, repr(part), "pass rooted=True")
-        if found.looks_back and not whole_trees:
-            rule = "must not look back where every layer is sampled anew"
-            fail("bias", rule, repr(part), "pass rooted=True")
+                cure = "name them with 'prob' instead"
+                fail("bias", "needs edge weights", repr(factor), cure)
+        odd = (found.separates_trees, "treat seeds differently")
+        for wrong, does in (odd, (found.looks_back, "look back")):
+            if wrong and not whole_trees:
+                rule = f"must not {does} where every layer is sampled anew"
+                fail("bias", rule, repr(part), "pass rooted=True")
     return value
 
 
 def _listed(names: Iterable[Any]) -> str:
-    """Names as a person lists them."""
     return ", ".join(map(repr, names))

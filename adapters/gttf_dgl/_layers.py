@@ -181,12 +181,7 @@ def rule_of(layer: Any) -> Rule | None:
 
 
 def trouble_of(layer: Any, scale: str | None) -> str | None:
-    """Why a layer stays biased in spite of `unbiased`, or None.
-
-    Args:
-        layer: any module.
-        scale: of `unbiased`.
-    """
+    """Why any module stays biased in spite of `unbiased(scale=scale)`, or None."""
     rule = rule_of(layer)
     own = passes_messages(layer)
     if rule is None:
@@ -223,9 +218,3 @@ def aggregating(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         known = rule is not None and rule.status != PARTS
         if known or (rule is None and passes_messages(layer)):
             yield name, layer
-
-
-def normalises(layer: Any) -> bool:
-    """True if a layer divides by degrees."""
-    rule = rule_of(layer)
-    return rule is not None and rule.degrees(layer)

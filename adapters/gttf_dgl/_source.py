@@ -1,8 +1,9 @@
-"""Source: what the batches of one graph are drawn from, and how."""
+"""Source: the rows of a DGLGraph that batches are drawn from; to_compact()."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import mul
 from typing import Any, NamedTuple
@@ -12,21 +13,128 @@ from dgl import DGLGraph
 from torch import Tensor
 
 from gttf_dgl import _check
-from gttf_dgl._check import EdgeType
-from gttf_dgl.compact import kinds_with, read_by, weighted_rows
+from gttf_dgl._check import EdgeType, Nodes
 from gttf_sampler import (
     BiasFn,
     CompactAdj,
     EdgeWeightBias,
     ExcludeBias,
     HeteroSubgraph,
-    Subgraph,
     random,
 )
 from gttf_sampler._backends.streams import streams_of
+from gttf_sampler._check import integers
 from gttf_sampler.distributed import PartitionedAdj
 from gttf_sampler.graph.weak_cache import kept_of
 from gttf_sampler.rooted import RootedSampler
+
+# "turned" are the rows of "out", taken as edges into a node of the reversed graph
+FORMATS = {"in": "csc", "out": "csr", "turned": "csr"}
+
+
+def to_compact(
+    g: DGLGraph,
+    etype: str | EdgeType | None = None,
+    *,
+    direction: str = "in",
+    prob: str | None = None,
+    mask: str | None = None,
+) -> CompactAdj:
+    """The `CompactAdj` of one edge type of a DGLGraph, on DGL's own arrays.
+
+    >>> import dgl
+    >>> from gttf_dgl import to_compact
+    >>> g = dgl.graph(([0, 2, 3], [1, 1, 2]))
+    >>> adj = to_compact(g)
+    >>> adj.neighbor(1, 0).item(), adj.neighbor(1, 1).item()
+    (0, 2)
+    >>> to_compact(g) is adj
+    True
+
+    `adj.edge_id` are DGL's edge ids. The result is kept as long as the structure of the
+    graph lives, and made anew if edges were added or removed, or the edge data changed.
+    Call it before a DataLoader forks workers, and they find it ready.
+
+    Args:
+        g: the graph, on any device.
+        etype: the edge type; not needed if there is one only.
+        direction: "in" for message passing, "out" for walks.
+        prob: name of edge data that become the edge weights.
+        mask: the same for boolean data: one where it is true.
+    """
+    _check.graph(g)
+    _check.one_of("direction", direction, _check.EDGE_DIRS)
+    if etype is None and len(g.canonical_etypes) != 1:
+        rule = "must name one of the edge types of the graph"
+        _check.fail_like_dgl("etype", rule, None)
+    kind = g.canonical_etypes[0] if etype is None else etype
+    kind = _check.edge_type("etype", g, kind)
+    if (prob is not None or mask is not None) and kind not in kinds_with(g, prob, mask):
+        got = repr(prob or mask)
+        _check.fail("mask" if prob is None else "prob", f"must be data of {kind}", got)
+    return rows(g, kind, direction, prob, mask)
+
+
+def rows(
+    g: DGLGraph,
+    kind: EdgeType,
+    direction: str,
+    prob: str | None = None,
+    mask: str | None = None,
+) -> CompactAdj:
+    """The rows of a canonical edge type, with weights where it has the named data.
+
+    They are kept with the structure of the graph, which DGL replaces when edges or
+    nodes are added or removed in place, and made anew when the data have changed.
+    """
+    kept = kept_of(g._graph)
+    adj = kept.get((kind, direction), lambda: _make_rows(g, kind, direction))
+    argument, name = ("mask", mask) if prob is None else ("prob", prob)
+    if name is None or name not in g.edges[kind].data:
+        return adj
+    data = g.edges[kind].data[name]
+
+    def weigh() -> CompactAdj:
+        weight = _check.weights(argument, name, data, boolean=prob is None)
+        if adj.edge_id is not None:
+            weight = weight.index_select(0, adj.edge_id)
+        return replace(adj, edge_weight=weight.to(adj.device)).trusted()
+
+    return kept.get((kind, direction, argument, name), weigh, data)
+
+
+def _make_rows(g: DGLGraph, kind: EdgeType, direction: str) -> CompactAdj:
+    """DGL's arrays as they are; sorted anew if the graph is kept from having them."""
+    allowed = {form for forms in g.formats().values() for form in forms}
+    way = "out" if direction == "out" else "in"
+    if FORMATS[direction] in allowed:
+        indptr, indices, eids = g.adj_tensors(FORMATS[direction], kind)
+        num_cols = g.num_nodes(kind[0] if direction == "in" else kind[2])
+        edge_id = eids if len(eids) else None
+        # DGL has checked these arrays; checking again would be O(m) in every worker
+        return CompactAdj(indptr.long(), indices, num_cols, way, edge_id).trusted()
+    if "coo" in allowed:
+        ends = torch.stack(g.edges(order="eid", etype=kind))
+    else:
+        ends = rows(g, kind, "in" if direction != "in" else "out").to_edge_index()
+    sizes = g.num_nodes(kind[0]), g.num_nodes(kind[2])
+    if direction == "turned":
+        ends, sizes = ends.flip(0), sizes[::-1]
+    return CompactAdj.from_edge_index(ends, sizes, direction=way)
+
+
+def kinds_with(g: DGLGraph, prob: str | None, mask: str | None) -> list[EdgeType]:
+    """The edge types that have the named data; there must be one at least."""
+    argument, name = ("mask", mask) if prob is None else ("prob", prob)
+    if name is None:
+        return []
+    _check.one_column(prob, mask)
+    kinds = [kind for kind in g.canonical_etypes if name in g.edges[kind].data]
+    if not kinds:
+        known = {key for kind in g.canonical_etypes for key in g.edges[kind].data}
+        rule = "must be the name of edge data of the graph"
+        _check.fail(argument, rule, repr(name), f"there are {sorted(known)}")
+    return kinds
 
 
 class Choice(NamedTuple):
@@ -41,31 +149,35 @@ class Choice(NamedTuple):
     """
 
     edge_dir: str
-    prob: str | None
-    mask: str | None
-    replace: bool
-    bias: BiasFn | Mapping[Any, BiasFn] | None
+    prob: str | None = None
+    mask: str | None = None
+    replace: bool = False
+    bias: BiasFn | Mapping[Any, BiasFn] | None = None
 
-    @classmethod
-    def checked(
-        cls, edge_dir: str, prob: Any, mask: Any, replace: Any, bias: Any, rooted: bool
-    ) -> Choice:
-        """A choice from what the caller passed."""
-        _check.one_of("edge_dir", edge_dir, _check.EDGE_DIRS)
-        _check.one_column(prob, mask)
-        _check.yes_or_no("replace", replace)
-        bias = _check.bias(bias, rooted, prob)
-        return cls(edge_dir, prob, mask, bool(replace), bias)
-
-    @classmethod
-    def of(cls, sampler: Any) -> Choice:
-        """The choice of a sampler, by the attributes that it has now."""
-        return cls(*(getattr(sampler, name) for name in cls._fields))
+    def checked(self, rooted: bool = False) -> Choice:
+        """This choice, with values that the caller passed."""
+        _check.one_of("edge_dir", self.edge_dir, _check.EDGE_DIRS)
+        _check.one_column(self.prob, self.mask)
+        _check.bias(self.bias, rooted, self.prob)
+        return self._replace(replace=_check.yes_or_no("replace", self.replace))
 
     @property
     def uniform(self) -> bool:
         """True if every neighbour is as likely as any other."""
         return self.prob is None and self.mask is None and self.bias is None
+
+
+class Rows(dict[EdgeType, CompactAdj]):
+    """The rows of every edge type, with the samplers that were made of them."""
+
+    def sampler(self, hops: Sequence[Sequence[int]], replace: bool) -> RootedSampler:
+        """A sampler; `hops` has the fanouts of every edge type for each hop."""
+
+        def make() -> RootedSampler:
+            each = dict(zip(self, map(list, zip(*hops, strict=True)), strict=True))
+            return RootedSampler(self, each, replace=replace)
+
+        return kept_of(self).get(("rooted", replace, str(hops)), make)
 
 
 class Source(NamedTuple):
@@ -100,19 +212,23 @@ class Source(NamedTuple):
     ) -> Source:
         """The rows of `g`, from the cache where they are known."""
         _check.graph(g)
+        edge_dir, prob, mask = choice.edge_dir, choice.prob, choice.mask
         device = _drawn_on(g, seeds)
-        kinds = kinds_with(g, choice.prob, choice.mask)
-        column = choice.mask if choice.prob is None else choice.prob
-        data = [g.edges[kind].data[column] for kind in kinds]
-        place = "rows", choice.edge_dir, choice.prob, choice.mask, device
+        column = mask if prob is None else prob
+        data = [g.edges[kind].data[column] for kind in kinds_with(g, prob, mask)]
 
         def make() -> Rows:
-            return _rows(g, choice, kinds, device)
+            way = "in" if edge_dir == "in" else "turned"
+            adjs = {kind: rows(g, kind, way, prob, mask) for kind in g.canonical_etypes}
+            if device != g.device:
+                adjs = {kind: _mapped(adj, device) for kind, adj in adjs.items()}
+            return Rows({_turned(kind, edge_dir): adj for kind, adj in adjs.items()})
 
+        place = "rows", edge_dir, prob, mask, device
         adjs = kept_of(g._graph).get(place, make, *data)
         hidden = {}
         for kind, eids in _excluded(g, exclude_eids, name, device).items():
-            kind = _turned(kind, choice.edge_dir)
+            kind = _turned(kind, edge_dir)
             hidden[kind] = _positions(adjs[kind], eids)
         return cls(g, choice, adjs, hidden, device)
 
@@ -123,7 +239,7 @@ class Source(NamedTuple):
 
     def draw(
         self,
-        seeds: dict[str, Tensor],
+        seeds: Nodes,
         hops: Sequence[list[int]],
         generator: random.Randomness,
         bias: Mapping[EdgeType, BiasFn] | None = None,
@@ -132,125 +248,37 @@ class Source(NamedTuple):
 
         Edges are named by DGL's ids. A `bias` stands in the place of `biases`.
         """
-        rooted = self._rooted(hops)
+        rooted = self.adjs.sampler(hops, self.choice.replace)
         reached = {name: seeds[name] for name in seeds if name in rooted.number}
         own = self.biases() if bias is None else bias
         drawn: Any = rooted.sample(reached, own, generator)
-        counts = drawn.num_sampled_nodes
         for name in seeds:
             if name not in rooted.number:  # no edge has an end there
                 drawn.node[name] = seeds[name]
-                counts[name] = [len(seeds[name])] + [0] * len(hops)
+                drawn.num_sampled_nodes[name] = [len(seeds[name])] + [0] * len(hops)
         found: HeteroSubgraph = drawn
         return found
 
-    def _rooted(self, hops: Sequence[list[int]]) -> RootedSampler:
-        """The engine's sampler for these rows, kept as long as they are."""
-        place = "rooted", self.choice.replace, str(hops)
-
-        def make() -> RootedSampler:
-            fanouts = {
-                kind: [hop[number] for hop in hops]
-                for number, kind in enumerate(self.adjs)
-            }
-            return RootedSampler(self.adjs, fanouts, replace=self.choice.replace)
-
-        return kept_of(self.adjs).get(place, make)
-
     def biases(self) -> dict[EdgeType, BiasFn]:
         """The product of all that was asked for, per edge type."""
-        own = self.choice.bias
+        g, own = self.g, self.choice.bias
         if isinstance(own, Mapping):
-            named = {
-                _check.edge_type("bias", self.g, kind): part
-                for kind, part in own.items()
-            }
-        else:
-            named = {} if own is None else dict.fromkeys(self.g.canonical_etypes, own)
+            own = {_check.edge_type("bias", g, kind): x for kind, x in own.items()}
         biases: dict[EdgeType, BiasFn] = {}
         for kind, (turned, adj) in zip(
-            self.g.canonical_etypes, self.adjs.items(), strict=True
+            g.canonical_etypes, self.adjs.items(), strict=True
         ):
             parts: list[Any] = []
             if adj.edge_weight is not None:
                 parts.append(EdgeWeightBias())
             if turned in self.excluded:
                 parts.append(ExcludeBias(self.excluded[turned]))
-            if kind in named:
-                parts.append(named[kind])
+            part = own.get(kind) if isinstance(own, Mapping) else own
+            if part is not None:
+                parts.append(part)
             if parts:
                 biases[turned] = reduce(mul, parts)
         return biases
-
-
-class OneHop(NamedTuple):
-    """The arguments of a function that samples one hop.
-
-    Attributes:
-        source: the rows.
-        seeds: ids per node type.
-        fanouts: of every edge type.
-    """
-
-    source: Source
-    seeds: dict[str, Tensor]
-    fanouts: list[int]
-
-    @classmethod
-    def of(
-        cls, g: DGLGraph, nodes: Any, fanout: Any, choice: Choice, exclude_edges: Any
-    ) -> OneHop:
-        """The arguments as the caller passed them, checked."""
-        source = Source.of(g, choice, exclude_edges, "exclude_edges")
-        seeds = _check.seeds(g, _check.several_of_each(nodes), "nodes")
-        (fanouts,) = _check.fanouts([fanout], "fanout")
-        return cls(source, seeds, _check.layer_fanouts(g, fanouts, "fanout"))
-
-
-def typed(drawn: Subgraph, name: str, kind: EdgeType) -> HeteroSubgraph:
-    """A sample of a graph with one node type and one edge type, under their names."""
-    return HeteroSubgraph(
-        {name: drawn.node},
-        {kind: drawn.row},
-        {kind: drawn.col},
-        {kind: drawn.edge},
-        None if drawn.batch is None else {name: drawn.batch},
-        {name: drawn.num_sampled_nodes or []},
-        {kind: drawn.num_sampled_edges or []},
-    )
-
-
-class Rows(dict[EdgeType, CompactAdj]):
-    """The rows of every edge type; a class of its own to be referred to weakly."""
-
-
-def _drawn_on(g: DGLGraph, seeds: Any) -> torch.device:
-    """The device on which a batch of `seeds` is drawn.
-
-    With `use_uva=True` DGL's loader pins the graph and hands over ids of the device.
-    """
-    parts = seeds.values() if isinstance(seeds, Mapping) else [seeds]
-    places = {part.device for part in parts if isinstance(part, Tensor)}
-    places.discard(g.device)
-    if len(places) != 1 or g.device.type != "cpu" or not g.is_pinned():
-        found: torch.device = g.device
-        return found
-    (device,) = places
-    return device if streams_of(device) is not None else g.device
-
-
-def _rows(
-    g: DGLGraph, choice: Choice, heavy: Sequence[EdgeType], device: torch.device
-) -> Rows:
-    """The rows of every edge type, with weights where the data are named."""
-    adjs, direction = Rows(), "in" if choice.edge_dir == "in" else "turned"
-    for kind in g.canonical_etypes:
-        named = (choice.prob, choice.mask) if kind in heavy else (None, None)
-        adj = weighted_rows(g, kind, direction, *named)
-        if device != g.device:
-            adj = read_by(adj, device)
-        adjs[_turned(kind, choice.edge_dir)] = adj
-    return adjs
 
 
 def named_edges(
@@ -260,16 +288,46 @@ def named_edges(
     return {kind: adj.original_edge(edges[kind]) for kind, adj in adjs.items()}
 
 
+def _drawn_on(g: DGLGraph, seeds: Any) -> torch.device:
+    """The device on which a batch of `seeds` is drawn.
+
+    With `use_uva=True` DGL's loader pins the graph and hands over ids of the device.
+    """
+    parts = seeds.values() if isinstance(seeds, Mapping) else [seeds]
+    places = {part.device for part in parts if isinstance(part, Tensor)} - {g.device}
+    if len(places) == 1 and g.device.type == "cpu" and g.is_pinned():
+        (device,) = places
+        if streams_of(device) is not None:
+            return device
+    found: torch.device = g.device
+    return found
+
+
+def _mapped(adj: CompactAdj, device: torch.device) -> CompactAdj:
+    """Rows of a pinned graph for kernels of `device`, which read the edges in place.
+
+    Where rows start is copied: it is read twice for every edge that is, and small.
+    """
+    streams: Any = streams_of(device)
+    there: dict[str, Any] = {"rowptr": adj.rowptr.to(device)}
+    for name in ("col", "edge_id", "edge_weight"):
+        array = getattr(adj, name)
+        there[name] = None if array is None else streams.mapped(array)
+    return replace(adj, **there).trusted()
+
+
 def _turned(kind: EdgeType, edge_dir: str) -> EdgeType:
     """The type of the edges of a batch: messages run from neighbour to seed."""
-    source, relation, target = kind
-    return kind if edge_dir == "in" else (target, relation, source)
+    return kind if edge_dir == "in" else (kind[2], kind[1], kind[0])
 
 
 def _excluded(
     g: DGLGraph, eids: Any, name: str, device: torch.device
 ) -> dict[EdgeType, Tensor]:
-    """DGL's `exclude_eids`, a tensor or a mapping, as ids per edge type."""
+    """DGL's `exclude_eids`, a tensor or a mapping, as ids per edge type.
+
+    As DGL does, it passes over ids that the graph lacks: `reverse_id` makes such ids.
+    """
     if eids is None:
         return {}
     if not isinstance(eids, Mapping):
@@ -277,12 +335,14 @@ def _excluded(
             rule = "must map edge types to ids, as there are several types"
             _check.fail_like_dgl(name, rule, type(eids).__name__)
         eids = {g.canonical_etypes[0]: eids}
-    named = {_check.edge_type(name, g, kind): ids for kind, ids in eids.items()}
-    checked = {
-        kind: _check.some_ids(name, ids, g.num_edges(kind), device)
-        for kind, ids in named.items()
-    }
-    return {kind: ids for kind, ids in checked.items() if ids.numel()}
+    found = {}
+    for kind, part in eids.items():
+        kind = _check.edge_type(name, g, kind)
+        named = integers(name, part).to(device=device, dtype=torch.int64)
+        named = named[(named >= 0) & (named < g.num_edges(kind))]
+        if named.numel():
+            found[kind] = named
+    return found
 
 
 def _positions(adj: CompactAdj, eids: Tensor) -> Tensor:

@@ -30,11 +30,10 @@ except (ImportError, OSError) as err:
     ) from err
 
 from gttf_dgl import _check
-from gttf_dgl._keys import BatchKeys
 from gttf_dgl._source import Rows
+from gttf_dgl.loader import BatchKeys
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, random
 from gttf_sampler.graph.weak_cache import kept_of
-from gttf_sampler.rooted import RootedSampler
 
 
 class Layer(NamedTuple):
@@ -95,11 +94,11 @@ class GTTFNeighborSampler(SubgraphSampler):
         if prob_name is not None and prob_name not in (graph.edge_attributes or {}):
             rule = "must name an edge attribute of the graph"
             _check.fail("prob_name", rule, repr(prob_name))
-        _check.yes_or_no("replace", replace)
         if not deduplicate:
             rule = "must be True, as nodes of a layer are always distinct"
             _check.fail("deduplicate", rule, deduplicate)
-        self.graph, self.prob_name, self.replace = graph, prob_name, bool(replace)
+        self.graph, self.prob_name = graph, prob_name
+        self.replace = _check.yes_or_no("replace", replace)
         self.fanouts = _fanouts(graph, fanouts)
         self.bias = _check.bias(bias, False, prob_name)
         self._keys = BatchKeys(None, seed)
@@ -124,17 +123,11 @@ class GTTFNeighborSampler(SubgraphSampler):
     def _draw(self, frontier: Tensor, fanouts: tuple[int, ...], key: int) -> Layer:
         """One hop from some nodes."""
         rows = _rows(self.graph, self.prob_name, apart=len(fanouts) > 1)
-        kept = kept_of(rows)
-
-        def make() -> RootedSampler:
-            hops = {kind: [n] for kind, n in zip(rows, fanouts, strict=True)}
-            return RootedSampler(rows, hops, replace=self.replace)
-
-        rooted = kept.get(("rooted", self.replace, fanouts), make)
         bias: Any = self.bias
         if self.prob_name is not None:
             bias = EdgeWeightBias() if bias is None else EdgeWeightBias() * bias
         biases = {} if bias is None else dict.fromkeys(rows, bias)
+        rooted = rows.sampler([fanouts], self.replace)
         found: Any = rooted.sample({"": frontier}, biases, key)
         parts = found.row, found.col, found.edge
         whole = (torch.cat([*part.values()]) for part in parts)
@@ -154,7 +147,7 @@ def _fanouts(graph: Any, value: Any) -> list[tuple[int, ...]]:
         if several and len(numbers) != types:
             rule = f"must hold one number per layer, or one for each of {types} types"
             _check.fail("fanouts", rule, f"{len(numbers)} numbers")
-        layers.append(tuple(int(number) for number in numbers))
+        layers.append(tuple(numbers))
     if not layers:
         _check.fail("fanouts", "must have one entry per layer", "none")
     return layers

@@ -13,10 +13,11 @@ from torch import Tensor
 from gttf_dgl import _check
 from gttf_dgl._blocks import block_of, frontier_of
 from gttf_dgl._check import EdgeType, Nodes
-from gttf_dgl._keys import BatchKeys
-from gttf_dgl._source import Choice, OneHop, Source
-from gttf_dgl.sampler import GTTFSampler
+from gttf_dgl._source import Choice, Source
+from gttf_dgl.loader import BatchKeys
+from gttf_dgl.sampler import GTTFSampler, OneHop
 from gttf_sampler import HeteroSubgraph, LABORBias, random
+from gttf_sampler._check import integers
 from gttf_sampler.bias import shared_variate
 
 COLUMN = "edge_weights"
@@ -43,21 +44,11 @@ class LaborSampler(GTTFSampler):
 
     Args:
         fanouts: see `GTTFSampler`, like all that is not named here.
-        edge_dir: "in" or "out".
-        prob: name of edge data to draw in proportion to.
         importance_sampling: rounds that favour neighbours of many nodes; negative ones
             go on while they help.
         layer_dependency: whether all layers use the same random numbers.
         batch_dependency: over how many batches the numbers change into others; at most
             0 keeps them for all batches.
-        prefetch_node_feats: node data that the first block's sources will have.
-        prefetch_labels: node data that the last block's targets will have.
-        prefetch_edge_feats: edge data that all blocks will have.
-        output_device: where the blocks go.
-        mask: name of boolean edge data; only edges where it is true are drawn.
-        generator: a torch.Generator, of which one number is taken now, or an integer.
-        seed: the same for an integer.
-        thread_workers: whether a thread stands in for workers; see `DataLoader`.
     """
 
     def __init__(
@@ -93,8 +84,7 @@ class LaborSampler(GTTFSampler):
         )
         name = "importance_sampling"
         self.importance_sampling = _check.integer(name, importance_sampling)
-        _check.yes_or_no("layer_dependency", layer_dependency)
-        self.layer_dependency = bool(layer_dependency)
+        self.layer_dependency = _check.yes_or_no("layer_dependency", layer_dependency)
         self.batch_dependency = _check.integer("batch_dependency", batch_dependency)
         self._lasting = random.draw(None) if self.batch_dependency <= 0 else 0
 
@@ -107,7 +97,7 @@ class LaborSampler(GTTFSampler):
         if self.batch_dependency <= 0:
             self._lasting = random.draw(None)
 
-    def _next_key(self) -> Variates:
+    def _batch_key(self, device: torch.device) -> Variates:
         """The numbers of the next batch."""
         if self.batch_dependency == 1:
             return variates_of(self._keys.next())
@@ -117,26 +107,20 @@ class LaborSampler(GTTFSampler):
         run = self._keys.next_run(self.batch_dependency)
         return Variates(variates_of(run[0]).key, variates_of(run[1]).key, run[2])
 
-    def _layered_blocks(
-        self, source: Source, seeds: Nodes, hops: list[list[int]], key: Any
-    ) -> list[DGLBlock]:
-        """One sample per layer, with edge weights where those are not all alike."""
+    def _layer(
+        self, source: Source, frontier: Nodes, fanouts: list[int], root: Any, layer: int
+    ) -> tuple[HeteroSubgraph, DGLBlock]:
+        """One hop and its block, with edge weights where those are not all alike."""
+        variates = root.part(0 if self.layer_dependency else layer)
+        rounds = self.importance_sampling
+        drawn, weights = draw_shared(source, frontier, fanouts, rounds, variates)
+        sizes = {name: ids.numel() for name, ids in frontier.items()}
+        block = block_of(source, drawn, sizes)
         # how likely an edge was is not for degrees to tell, as `unbiased` would ask
-        told = source._replace(choice=source.choice._replace(bias=LABORBias(-1)))
-        blocks: list[DGLBlock] = []
-        frontier = seeds
-        for layer, fanouts in enumerate(hops):
-            variates = key.part(0 if self.layer_dependency else layer)
-            drawn, weights = draw_shared(
-                source, frontier, fanouts, self.importance_sampling, variates
-            )
-            sizes = {name: ids.numel() for name, ids in frontier.items()}
-            block = block_of(told, drawn, sizes, 1, None)
-            for kind, weight in weights.items():
-                block.edges[kind].data[COLUMN] = weight
-            blocks.insert(0, block)
-            frontier = {name: drawn.node[name] for name in seeds}
-        return blocks
+        block.origin.uniform = False
+        for kind, weight in weights.items():
+            block.edges[kind].data[COLUMN] = weight
+        return drawn, block
 
 
 def sample_labors(
@@ -179,8 +163,7 @@ def sample_labors(
         The graph, and per edge type what `LaborSampler` calls edge weights; empty where
         all are alike.
     """
-    choice = Choice.checked(edge_dir, prob, None, False, None, rooted=False)
-    hop = OneHop.of(g, nodes, fanout, choice, exclude_edges)
+    hop = OneHop.of(g, nodes, fanout, Choice(edge_dir, prob), exclude_edges)
     rounds = _check.integer("importance_sampling", importance_sampling)
     device = _check.device_or_none("output_device", output_device)
     variates = _given_variates(random_seed, seed2_contribution)
@@ -203,7 +186,7 @@ def _given_variates(seed: Any, share: Any) -> Variates:
     if seed is None:
         return variates_of(random.draw(None))
     plain = seed.asnumpy() if hasattr(seed, "asnumpy") else _check.several(seed)
-    keys = _check.numbers("random_seed", plain)
+    keys = integers("random_seed", plain).tolist()
     if len(keys) != 1 + (share > 0):
         rule = "must be one number, or two where 'seed2_contribution' is above 0"
         _check.fail("random_seed", rule, keys)
@@ -276,9 +259,8 @@ def draw_shared(
         weight = biases[kind].factors_drawn(source.device)
         if heavy:
             own = data[source.choice.prob].view(-1)
-            edge = drawn.edge[kind].to(own.device)
-            drawn_by = own.index_select(0, edge)
-            weight = weight * drawn_by.to(weight.device, weight.dtype)
+            own = own.index_select(0, drawn.edge[kind].to(own.device))
+            weight = weight * own.to(weight.device, weight.dtype)
         found[kind] = _with_mean_one(weight, drawn.col[kind]).float()
     return drawn, found
 

@@ -1,9 +1,10 @@
-"""DataLoader: DGL's, whose batches are the same for any number of workers."""
+"""DataLoader: DGL's, and samplers that draw every batch by a key of its own."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cache
 from operator import index as as_index
 from typing import Any
 
@@ -19,7 +20,8 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from gttf_dgl import _check, _frames
+from gttf_dgl import _check
+from gttf_dgl._blocks import fetch_marked
 from gttf_dgl._compat import (
     DATASETS,
     CollateWrapper,
@@ -28,14 +30,142 @@ from gttf_dgl._compat import (
     named_seeds,
     seeds_of,
 )
-from gttf_dgl._keys import KeyedSampler, fold
-from gttf_sampler._loading.epoch import CountedBatches, EpochState
+from gttf_sampler import CompactAdj, EdgeWeightBias, ExcludeBias, random, sample_rooted
 from gttf_sampler._loading.indices import copied
 from gttf_sampler._loading.prefetch import PrefetchIterator, is_thread_safe
 from gttf_sampler._loading.seeded import KeyedDataset, KeyedIndex, SeededLoader
-from gttf_sampler._loading.state import SPOT, described
+from gttf_sampler._loading.state import SPOT, CountedBatches, EpochState, described
+from gttf_sampler.random import WORD
 
+CPU = torch.device("cpu")
 NOT_DRAWN = {"features", "fused", "thread_workers", "output_device", "generator"}
+
+
+class BatchKeys:
+    """The keys of the batches that a sampler is asked for, one call after the other.
+
+    A `gttf_dgl.DataLoader` gives a copy of its sampler the key of a batch; calls of
+    that copy are views of the batch, each with a key of its own. Anywhere else calls
+    are counted: without a seed, each takes a number from torch's default generator,
+    which torch seeds in every worker; with one, the first has the seed itself and the
+    others what follows from it, in a worker together with the worker's seed.
+
+    Args:
+        generator: a torch.Generator, an integer, or None.
+        seed: an integer instead of it, or None.
+    """
+
+    def __init__(self, generator: Any, seed: Any) -> None:
+        if seed is not None:
+            if generator is not None:
+                _check.fail("seed", "must not be given beside 'generator'", seed)
+            generator = _check.integer("seed", seed)
+        given = _check.randomness(generator)
+        if isinstance(given, torch.Generator):  # one number, once: a copy of the
+            # generator would repeat itself in every worker
+            device = given.device
+            given = int(torch.randint(1 << 62, (), generator=given, device=device))
+        self.seed, self._root = given, 0
+        if given is not None:
+            self._root = int(random.new_key(given, CPU, random.BATCH))
+        self._calls = 0
+        self._lone: int | None = None
+        self._batch: KeyedIndex | None = None
+
+    def of_batch(self, index: KeyedIndex) -> BatchKeys:
+        """The keys of the views of one batch of a loader."""
+        found = copy.copy(self)
+        found._batch, found._calls = index, 0
+        return found
+
+    def epoch_key(self, epoch: int) -> int | None:
+        """The key of an epoch of a loader; None without a seed."""
+        return None if self.seed is None else _fold(self._root, epoch)
+
+    def next(self) -> int:
+        """The key of the next call."""
+        self._calls += 1
+        if self._batch is not None:
+            return _fold(self._batch.key or 0, self._calls)
+        if self.seed is None:
+            return random.draw(None)
+        worker = get_worker_info()
+        if worker is not None:
+            return _fold(_fold(self._root, worker.seed), self._calls)
+        return self.seed if self._calls == 1 else _fold(self._root, self._calls)
+
+    def next_run(self, span: int) -> tuple[int, int, float]:
+        """Of the run of `span` batches that the next one is in: key, next key, share.
+
+        `share`, of [0, 1), is how much of the run lies behind the batch. Outside a
+        DataLoader of this package runs are of calls.
+        """
+        if self._batch is not None:
+            number, epoch = self._batch.number, self._batch.epoch_key
+        else:
+            if self._lone is None:
+                self._lone = random.draw(None) if self.seed is None else self._root
+            number, epoch = self._calls, self._lone
+            self._calls += 1
+        run, rest = divmod(number, span)
+        return _fold(epoch, run), _fold(epoch, run + 1), rest / span
+
+
+def _fold(key: int, number: int) -> int:
+    """The key of sub-task `number`, from any integer."""
+    return int(random.fold(key & WORD, number))
+
+
+class KeyedSampler:
+    """The base of all samplers of this package, which draw by keys.
+
+    Attributes:
+        bias: what neighbours are drawn by; a loader asks whether a thread may.
+        thread_workers: see `DataLoader`.
+    """
+
+    bias: Any = None
+    thread_workers: bool | None = None
+    _keys: BatchKeys
+    _in_loader = False
+
+    def use_keys(self, generator: Any, seed: Any, thread_workers: Any) -> None:
+        """Has batches drawn by keys; for the end of a constructor."""
+        if thread_workers is not None:
+            _check.yes_or_no("thread_workers", thread_workers)
+        self.thread_workers = thread_workers
+        self._keys = BatchKeys(generator, seed)
+
+    def for_batch(self, index: KeyedIndex) -> Any:
+        """A copy that draws one batch of a loader, which fetches the rows of files."""
+        found = copy.copy(self)
+        found._keys, found._in_loader = self._keys.of_batch(index), True
+        return found
+
+    @property
+    def fetches(self) -> bool:
+        """True if a batch needs rows of a file, which `fetch` reads."""
+        return False
+
+    def fetch(self, result: Any) -> None:
+        """Reads the rows of a batch from their files."""
+
+
+@cache
+def load_kernels(replace: bool) -> None:
+    """Samples once from a tiny graph of every kind; a process does so once.
+
+    A sampler does not hear of workers before it is in one, and there each would load
+    the machine code by itself, in every epoch.
+    """
+    how: dict[str, Any] = {"replace": replace, "generator": 0}
+    for dtype in (torch.int32, torch.int64):
+        ids, weight = torch.tensor([1, 0], dtype=dtype), torch.ones(2)
+        adj = CompactAdj.from_csr([0, 1, 2], ids, edge_id=ids, edge_weight=weight)
+        for bias in (None, EdgeWeightBias(), ExcludeBias([0])):
+            sub = sample_rooted(adj, [0], [1, -1], bias=bias, **how)
+            adj.original_edge(sub.edge)
+        sample_rooted({("", "", ""): adj}, {"": [0]}, [1, -1], **how)
 
 
 class SeedPositions(SeededLoader):
@@ -52,24 +182,17 @@ class SeedPositions(SeededLoader):
         if isinstance(dataset, DATASETS):
             seeds = TensorSeeds(seeds_of(dataset), dataset._mapping_keys)
             every = range(len(seeds.ids))
-            kwargs["sampler"] = _batches(every, dataset, kwargs.get("generator"))
+            order: Any = SequentialSampler(every)
+            if dataset._shuffle and len(every):
+                order = RandomSampler(every, generator=kwargs.get("generator"))
+            size, drop_last = as_index(dataset.batch_size), bool(dataset.drop_last)
+            kwargs["sampler"] = BatchSampler(order, size, drop_last)
             collate_fn = SeededCollate(collate_fn, seeds)
             dataset = Positions(every)
         elif not isinstance(dataset, IterableDataset | Positions):
             collate_fn = SeededCollate(collate_fn, dataset.__getitem__)
             dataset = Positions(dataset)
         super().__init__(dataset, collate_fn=collate_fn, **kwargs)
-
-
-def _batches(
-    every: range, dataset: Any, generator: torch.Generator | None
-) -> BatchSampler:
-    """Positions among the seeds of a dataset of DGL's, batch by batch."""
-    sampler: Any = SequentialSampler(every)
-    if dataset._shuffle and len(every):
-        sampler = RandomSampler(every, generator=generator)
-    size = as_index(dataset.batch_size)
-    return BatchSampler(sampler, size, bool(dataset.drop_last))
 
 
 class Positions(KeyedDataset):
@@ -101,14 +224,10 @@ class SeededCollate(CollateWrapper):
     """
 
     def __init__(self, theirs: CollateWrapper, seeds: Callable[[Any], Any]) -> None:
-        how = theirs.g, theirs.use_uva, theirs.device
-        super().__init__(theirs.sample_func, *how)
+        super().__init__(theirs.sample_func, theirs.g, theirs.use_uva, theirs.device)
         self.seeds = seeds
-
-    @property
-    def sampler(self) -> Any:
-        """The sampler; None if a function takes its place."""
-        return getattr(self.sample_func, "__self__", None)
+        # None if a function takes the sampler's place
+        self.sampler = getattr(self.sample_func, "__self__", None)
 
     def __call__(self, index: Any) -> Any:
         """The batch, with the features that are fetched in this process."""
@@ -116,13 +235,12 @@ class SeededCollate(CollateWrapper):
 
     def sampled(self, index: Any) -> Any:
         """The batch without its features."""
-        given, sampler = KeyedIndex.of(index), self.sampler
-        draws = drawing(sampler)
+        given, draws = KeyedIndex.of(index), drawing(self.sampler)
         sample = self.sample_func
         if given.key is not None and isinstance(draws, KeyedSampler):
             mine = draws.for_batch(given)
-            if draws is not sampler:
-                outer = copy.copy(sampler)
+            if draws is not self.sampler:
+                outer: Any = copy.copy(self.sampler)
                 outer.sampler, mine = mine, outer
             sample = mine.sample
         collate = CollateWrapper(sample, self.g, self.use_uva, self.device)
@@ -136,10 +254,11 @@ class SeededCollate(CollateWrapper):
         if draws.fetches:
             draws.fetch(batch)
         if get_worker_info() is None and torch.device(self.device).type == "cpu":
-            last = batch[-1] if isinstance(batch, tuple) else batch
+            # DGL makes a list of a sampler's tuple
+            last = batch[-1] if isinstance(batch, list) else batch
             graphs = last if isinstance(last, list) else [last]
             if all(isinstance(graph, DGLGraph) for graph in graphs):
-                _frames.fetch_marked(self.g, graphs)
+                fetch_marked(self.g, graphs)
         return batch
 
 
@@ -188,7 +307,6 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
 
     @property
     def _draws(self) -> Any:
-        """The sampler that draws neighbours."""
         return drawing(self.graph_sampler)
 
     def __iter__(self) -> Any:
@@ -207,7 +325,7 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
             key = draws._keys.epoch_key(epoch)
         if key is None:
             base = torch.empty((), dtype=torch.int64, device="cpu")
-            key = fold(int(base.random_(generator=copied(self.generator))), 0)
+            key = _fold(int(base.random_(generator=copied(self.generator))), 0)
         return key
 
     def runs_only_ours(self) -> bool:
@@ -227,21 +345,20 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
             and isinstance(self.graph, DGLGraph)
         )
 
-    def threaded(self) -> Any:
-        """An iterator whose batches a thread makes."""
-        return self.made_ahead((self.prefetch_factor or 1) * self.num_workers)
+    def ahead(self) -> int:
+        """The number of batches that a thread makes ahead."""
+        return (self.prefetch_factor or 1) * self.num_workers
 
-    def made_ahead(self, depth: int) -> PrefetchIterator:
-        """Batches of a thread, `depth` of them made ahead; another one reads files."""
+    def threaded(self) -> PrefetchIterator:
+        """Batches that a thread makes ahead; another one reads files."""
         collate, draws = self.collate_fn, self._draws
         keyed = isinstance(collate, SeededCollate) and isinstance(draws, KeyedSampler)
-        if keyed and draws.fetches:
-            return PrefetchIterator(self, depth, collate.sampled, collate.fetch)
-        return PrefetchIterator(self, depth)
+        stages = (collate.sampled, collate.fetch) if keyed and draws.fetches else ()
+        return PrefetchIterator(self, self.ahead(), *stages)
 
     def settings(self) -> dict[str, Any]:
         """Settings that batches depend on beside indices and keys, by name."""
-        draws, g, collate = self._draws, self.graph, self.collate_fn
+        draws, g = self._draws, self.graph
         if not isinstance(draws, KeyedSampler):
             rule = "must be one of gttf_dgl where a loader says or is told its state"
             cure = "no other one can draw again what it has drawn"
@@ -262,14 +379,12 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
             "seed": draws._keys.seed,
             **found,
             "graph": [count() for count in counts if callable(count)],
-            "seeds": described(collate.seeds.ids, SPOT),
+            "seeds": described(self.collate_fn.seeds.ids, SPOT),
         }
 
     def _has_tensor_seeds(self) -> bool:
         """True if the seeds are ids, and no dataset of a user gives them."""
-        collate = self.collate_fn
-        ours = isinstance(collate, SeededCollate)
-        return ours and isinstance(collate.seeds, TensorSeeds)
+        return isinstance(getattr(self.collate_fn, "seeds", None), TensorSeeds)
 
 
 def drawing(sampler: Any) -> Any:

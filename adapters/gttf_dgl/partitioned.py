@@ -10,14 +10,13 @@ from dgl import NID, DGLGraph
 from dgl.heterograph import DGLBlock
 
 from gttf_dgl import _check
-from gttf_dgl._source import Choice, Rows, Source
-from gttf_dgl.compact import kinds_with, weighted_rows
+from gttf_dgl._source import Choice, Rows, Source, kinds_with, rows
 from gttf_dgl.loader import DataLoader
 from gttf_dgl.sampler import GTTFSampler
 from gttf_sampler._check import fail, mistyped, shown, size
 from gttf_sampler.distributed import PartitionedGraph
 from gttf_sampler.distributed import partition as cut
-from gttf_sampler.distributed.source import key_of
+from gttf_sampler.distributed.write import key_of
 
 PLAIN = [("_N", "_E", "_N")]  # the edge types of a graph without types
 
@@ -52,12 +51,9 @@ def partition(
         options: those of `gttf_sampler.distributed.partition`.
     """
     _check.graph(g)
-    heavy = kinds_with(g, prob, None)
+    kinds_with(g, prob, None)  # refuses what none has
     kinds = g.canonical_etypes
-    adjs = {
-        kind: weighted_rows(g, kind, "in", prob if kind in heavy else None, None)
-        for kind in kinds
-    }
+    adjs = {kind: rows(g, kind, "in", prob) for kind in kinds}
     plain = kinds == PLAIN
     ends = {end for kind in kinds for end in kind[::2]}
     features = {
@@ -135,9 +131,9 @@ class PartitionedLoader(DataLoader):
         """True if a thread makes the batches."""
         return self.prefetch > 0
 
-    def threaded(self) -> Any:
-        """An iterator whose batches a thread makes, in their order."""
-        return self.made_ahead(self.prefetch)
+    def ahead(self) -> int:
+        """The number of batches that a thread makes ahead."""
+        return self.prefetch
 
 
 class _Sampler(GTTFSampler):
@@ -157,17 +153,15 @@ class _Sampler(GTTFSampler):
             rule = "must be None unless the graph was cut with weights"
             fail("prob", rule, repr(self.prob))
         seen = [adj.seen_with(weights=weighted, times=False) for adj in adjs]
-        choice = Choice("in", self.prob, None, self.replace, None)
-        self._source = Source(
-            *(self.types, choice, Rows(zip(kinds, seen, strict=True)), {}),
-            torch.device("cpu"),
-        )
+        choice = Choice("in", self.prob, replace=self.replace)
+        adjs = Rows(zip(kinds, seen, strict=True))
+        self._source = Source(self.types, choice, adjs, {}, torch.device("cpu"))
 
     def sample_blocks(
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, list[DGLBlock]]:
         """(input_nodes, output_nodes, blocks), the block of the seeds last."""
-        found = self._blocks(self._source, seed_nodes)
+        found = self._sample_from(self._source, seed_nodes)
         _, _, blocks = found
         for (kind, name), values in self.parts.features.items():
             kind = kind or self.types.ntypes[0]

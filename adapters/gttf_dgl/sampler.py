@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from dgl import NID, DGLGraph
 from dgl.dataloading import BlockSampler
 from dgl.heterograph import DGLBlock
 
-from gttf_dgl import _blocks, _check, _features
-from gttf_dgl._blocks import block_of, frontier_of, output_device
+from gttf_dgl import _check
+from gttf_dgl._blocks import block_of, check_norm, frontier_of, output_device
 from gttf_dgl._check import Nodes
 from gttf_dgl._compat import (
     set_dst_lazy_features,
     set_edge_lazy_features,
     set_src_lazy_features,
 )
-from gttf_dgl._keys import KeyedSampler, load_kernels
-from gttf_dgl._source import Choice, OneHop, Source
-from gttf_sampler import BiasFn, random
+from gttf_dgl._source import Choice, Source
+from gttf_dgl.loader import KeyedSampler, load_kernels
+from gttf_sampler import BiasFn, HeteroSubgraph, random
+from gttf_sampler._check import shown
+from gttf_sampler.features import RowSource
+
+Files = dict[tuple[str | None, str], RowSource]  # by node type, if any, and name
 
 
 class NeighborChoice(KeyedSampler):
@@ -33,23 +38,20 @@ class NeighborChoice(KeyedSampler):
     def choose(
         self, fanouts: Any, choice: Choice, normalize: Any, prefetched: Any
     ) -> None:
-        """Notes the options, and makes the machine code ready.
+        """Notes checked options, and makes the machine code ready.
 
-        Args:
-            fanouts: per layer, farthest first.
-            choice: checked already.
-            normalize: see `GTTFSampler`.
-            prefetched: the edge data that blocks will have.
+        `prefetched` is the edge data that batches will have.
         """
         self.fanouts = _check.fanouts(fanouts)
         for name, value in choice._asdict().items():
             setattr(self, name, value)
-        self.normalize = _blocks.check(normalize, choice.uniform, prefetched)
+        self.normalize = check_norm(normalize, choice.uniform, prefetched)
         load_kernels(self.replace)
 
     def source_of(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any) -> Source:
-        """The rows that a batch is drawn from."""
-        source = Source.of(g, Choice.of(self), exclude_eids, seeds=seed_nodes)
+        """The rows that a batch is drawn from, by the attributes of today."""
+        choice = Choice(*(getattr(self, name) for name in Choice._fields))
+        source = Source.of(g, choice, exclude_eids, seeds=seed_nodes)
         _check.prefetched(g, self)
         return source
 
@@ -58,7 +60,7 @@ class NeighborChoice(KeyedSampler):
         return [_check.layer_fanouts(g, entry) for entry in reversed(self.fanouts)]
 
 
-class GTTFSampler(_features.FromFiles, NeighborChoice, BlockSampler):
+class GTTFSampler(NeighborChoice, BlockSampler):
     """Samples blocks for multi-layer message passing, in place of NeighborSampler.
 
     >>> import dgl, torch
@@ -131,15 +133,30 @@ class GTTFSampler(_features.FromFiles, NeighborChoice, BlockSampler):
         _check.columns("prefetch_node_feats", prefetch_node_feats)
         _check.columns("prefetch_labels", prefetch_labels)
         _check.columns("prefetch_edge_feats", prefetch_edge_feats)
-        self.features = _features.checked(features)
-        inputs, self._inputs = _features.split(prefetch_node_feats, self.features)
-        labels, self._labels = _features.split(prefetch_labels, self.features)
+        self.features = _checked_files(features)
+        inputs, self._inputs = _split(prefetch_node_feats, self.features)
+        labels, self._labels = _split(prefetch_labels, self.features)
         super().__init__(inputs, labels, prefetch_edge_feats, output_device)
-        _check.yes_or_no("rooted", rooted)
-        self.fused, self.rooted = fused, bool(rooted)
-        choice = Choice.checked(edge_dir, prob, mask, replace, bias, self.rooted)
+        self.fused, self.rooted = fused, _check.yes_or_no("rooted", rooted)
+        choice = Choice(edge_dir, prob, mask, replace, bias).checked(self.rooted)
         self.choose(fanouts, choice, normalize, prefetch_edge_feats)
         self.use_keys(generator, seed, thread_workers)
+
+    @property
+    def fetches(self) -> bool:
+        """True if a batch needs rows of a file."""
+        return bool(self._inputs or self._labels)
+
+    def fetch(self, result: Any) -> None:
+        """Gives senders of the first block and receivers of the last one their rows."""
+        blocks = result[-1]
+        ends = (blocks[0].srcnodes, self._inputs), (blocks[-1].dstnodes, self._labels)
+        for views, files in ends:
+            for (kind, name), source in files.items():
+                data = views[blocks[0].srctypes[0] if kind is None else kind].data
+                ids = data[NID]
+                rows = source.rows(ids.to("cpu", torch.int64).contiguous())
+                data[name] = rows.to(ids.device)
 
     def assign_lazy_features(self, result: Any) -> Any:
         """Marks what DGL is to prefetch.
@@ -174,51 +191,103 @@ class GTTFSampler(_features.FromFiles, NeighborChoice, BlockSampler):
     ) -> tuple[Any, Any, list[DGLBlock]]:
         """(input_nodes, output_nodes, blocks), the block of the seeds last."""
         source = self.source_of(g, seed_nodes, exclude_eids)
-        _features.check_rows(g, {**self._inputs, **self._labels})
-        return self._blocks(source, seed_nodes)
+        _check_files(g, {**self._inputs, **self._labels})
+        return self._sample_from(source, seed_nodes)
 
-    def _blocks(
+    def _sample_from(
         self, source: Source, seed_nodes: Any
     ) -> tuple[Any, Any, list[DGLBlock]]:
         """`sample_blocks`, from rows wherever they are."""
         g = source.g
         seeds = _check.seeds(g, seed_nodes, device=source.device)
         make_blocks = self._rooted_blocks if self.rooted else self._layered_blocks
-        blocks = make_blocks(source, seeds, self.hops_of(g), self._next_key())
+        blocks = make_blocks(source, seeds, self.hops_of(g))
         device = output_device(self.output_device, seed_nodes, g)
         if device != source.device:
             blocks = [block.to(device) for block in blocks]
         return blocks[0].srcdata[NID], seed_nodes, blocks
 
-    def _next_key(self) -> Any:
-        """The key of the next batch."""
-        return self._keys.next()
-
     def _layered_blocks(
-        self, source: Source, seeds: Nodes, hops: list[list[int]], key: Any
+        self, source: Source, seeds: Nodes, hops: list[list[int]]
     ) -> list[DGLBlock]:
         """One sample per layer: whatever a layer needs is drawn anew."""
-        root = random.new_key(key, source.device, random.BATCH)
+        root = self._batch_key(source.device)
         blocks: list[DGLBlock] = []
         frontier = seeds
         for layer, fanouts in enumerate(hops):
-            drawn = source.draw(frontier, [fanouts], int(random.fold(root, layer)))
-            sizes = {name: ids.numel() for name, ids in frontier.items()}
-            blocks.insert(0, block_of(source, drawn, sizes, 1, self.normalize))
+            drawn, block = self._layer(source, frontier, fanouts, root, layer)
+            blocks.insert(0, block)
             frontier = {name: drawn.node[name] for name in seeds}
         return blocks
 
+    def _batch_key(self, device: torch.device) -> Any:
+        """The key of the next batch, from which those of its layers follow."""
+        return random.new_key(self._keys.next(), device, random.BATCH)
+
+    def _layer(
+        self, source: Source, frontier: Nodes, fanouts: list[int], root: Any, layer: int
+    ) -> tuple[HeteroSubgraph, DGLBlock]:
+        """One hop, and the block of it."""
+        drawn = source.draw(frontier, [fanouts], int(random.fold(root, layer)))
+        sizes = {name: ids.numel() for name, ids in frontier.items()}
+        return drawn, block_of(source, drawn, sizes, norm=self.normalize)
+
     def _rooted_blocks(
-        self, source: Source, seeds: Nodes, hops: list[list[int]], key: int
+        self, source: Source, seeds: Nodes, hops: list[list[int]]
     ) -> list[DGLBlock]:
         """One sample for all: the layer h steps from the seeds sees h hops of it."""
-        drawn = source.draw(seeds, hops, key)
-        blocks = []
+        drawn = source.draw(seeds, hops, self._keys.next())
         counts = drawn.num_sampled_nodes or {}
+        blocks = []
         for depth in range(len(hops), 0, -1):
             sizes = {name: sum(counts[name][:depth]) for name in seeds}
             blocks.append(block_of(source, drawn, sizes, depth, self.normalize))
         return blocks
+
+
+def _checked_files(features: Any) -> Files:
+    """`features` by node type and name; the type is None if there is but one."""
+    if features is None:
+        return {}
+    if not isinstance(features, Mapping):
+        rule = "must map names to feature files, or node types to such mappings"
+        _check.mistyped("features", rule, shown(features))
+    found: Files = {}
+    for key, value in features.items():
+        typed = isinstance(value, Mapping)
+        for name, file in value.items() if typed else [(key, value)]:
+            if isinstance(file, torch.Tensor) or not isinstance(file, RowSource):
+                cure = "put tensors into the graph's ndata"
+                _check.mistyped(
+                    "features", "must hold feature files", shown(file), cure
+                )
+            found[key if typed else None, name] = file
+    return found
+
+
+def _split(names: Any, features: Files) -> tuple[Any, Files]:
+    """The names of `prefetch_…` that the graph has, and those that have files."""
+    if not names or not features:
+        return names, {}
+    typed = names if isinstance(names, Mapping) else {None: names}
+    asked = [(kind, name) for kind, own in typed.items() for name in own]
+    files = {key: features[key] for key in asked if key in features}
+    rest: Any = {
+        kind: [name for name in own if (kind, name) not in files]
+        for kind, own in typed.items()
+    }
+    return rest if isinstance(names, Mapping) else rest[None], files
+
+
+def _check_files(g: DGLGraph, files: Files) -> None:
+    """Refuses files that do not have a row per node."""
+    for (kind, name), file in files.items():
+        if kind is not None and kind not in g.ntypes:
+            rule = f"must name node types of the graph, {g.ntypes}"
+            _check.fail("features", rule, kind)
+        if len(file) != g.num_nodes(kind):
+            rule = f"must have one row per node, {g.num_nodes(kind)} in all"
+            _check.fail(f"features[{name!r}]", rule, len(file))
 
 
 class NeighborSampler(GTTFSampler):
@@ -291,10 +360,34 @@ def sample_neighbors(
         bias: any BiasFn of `gttf_sampler`, or one per edge type.
         generator: a torch.Generator, an integer, or None for torch's default generator.
     """
-    choice = Choice.checked(edge_dir, prob, None, replace, bias, rooted=False)
+    choice = Choice(edge_dir, prob, None, replace, bias)
     hop = OneHop.of(g, nodes, fanout, choice, exclude_edges)
     device = _check.device_or_none("output_device", output_device)
     randomness = _check.randomness(generator)
     drawn = hop.source.draw(hop.seeds, [hop.fanouts], randomness)
     frontier = frontier_of(hop.source, drawn, copy_ndata, copy_edata)
     return frontier if device is None else frontier.to(device)
+
+
+class OneHop(NamedTuple):
+    """The arguments of a function that samples one hop.
+
+    Attributes:
+        source: the rows.
+        seeds: ids per node type.
+        fanouts: of every edge type.
+    """
+
+    source: Source
+    seeds: Nodes
+    fanouts: list[int]
+
+    @classmethod
+    def of(
+        cls, g: DGLGraph, nodes: Any, fanout: Any, choice: Choice, exclude_edges: Any
+    ) -> OneHop:
+        """The arguments as the caller passed them, checked."""
+        source = Source.of(g, choice.checked(), exclude_edges, "exclude_edges")
+        seeds = _check.seeds(g, _check.several(nodes), "nodes")
+        (fanouts,) = _check.fanouts([fanout], "fanout")
+        return cls(source, seeds, _check.layer_fanouts(g, fanouts, "fanout"))

@@ -1,12 +1,13 @@
-"""unbiased(): layers that are right in the mean over sampled blocks and graphs."""
+"""unbiased() and check_unbiased(): layers that are right in the mean over batches."""
 
 from __future__ import annotations
 
-import inspect
 import warnings
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
+import dgl
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
@@ -14,9 +15,17 @@ from torch import Tensor, nn
 from gttf_dgl import _check
 from gttf_dgl._blocks import Degrees
 from gttf_dgl._compat import AGGREGATORS, DGLBlock, PNAConvTower, rebuilt
-from gttf_dgl._layers import normalises, rule_of, trouble_of
-from gttf_sampler._check import shown
+from gttf_dgl._layers import RATIO, aggregating, rule_of, trouble_of
+from gttf_sampler._check import at_least, finite, functions, shown
 from gttf_sampler.estimate import BiasedLayerWarning, share
+from gttf_sampler.verdict import (
+    Passes,
+    UnbiasedReport,
+    arguments,
+    evaluating,
+    replaced,
+    report,
+)
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -55,13 +64,14 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
             GraphConv(norm="none") and others that add) by δ / |S|, the share that was
             sampled.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"'model' must be a torch.nn.Module (got {shown(model)})")
+    _check.model(model)
     if scale is not None:
         _check.one_of("scale", scale, SCALES)
     left: dict[str, str] = {}
     for layer in model.modules():
-        if normalises(layer) and getattr(layer, "_cached", False):
+        rule = rule_of(layer)
+        cached = getattr(layer, "_cached", False)
+        if cached and rule is not None and rule.degrees(layer):
             raise ValueError(
                 "'model' must not cache its features, as every batch has others (got "
                 f"{type(layer).__name__}(cached=True)); make it with cached=False"
@@ -75,7 +85,8 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
         found = _estimate_of(layer)
         if found is None:
             found = Estimate(None)
-            layer.register_forward_pre_hook(found, with_kwargs=True)
+            # before the hook of `fused`, which asks the view of the graph
+            layer.register_forward_pre_hook(found, prepend=True, with_kwargs=True)
         found.scale = scale or found.scale
     if left:
         named = "; ".join(f"{kind} ({why})" for kind, why in left.items())
@@ -86,17 +97,6 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
             stacklevel=2,
         )
     return model
-
-
-def is_cured(layer: nn.Module) -> bool:
-    """True if `unbiased` has seen a layer."""
-    return _estimate_of(layer) is not None
-
-
-def scales(layer: nn.Module) -> bool:
-    """True if `unbiased` has been told to scale the sums of a layer."""
-    found = _estimate_of(layer)
-    return found is not None and found.scale == "sum"
 
 
 def _estimate_of(layer: nn.Module) -> Estimate | None:
@@ -117,8 +117,7 @@ class Estimate:
 
     def __call__(self, layer: Any, args: Any, kwargs: Any) -> Any:
         """The arguments of the layer, with another graph."""
-        names = inspect.signature(type(layer).forward).parameters
-        named = {**dict(zip(list(names)[1:], args, strict=False)), **kwargs}
+        named = arguments(layer, args, kwargs)
         place = "graph" if "graph" in named else "g"
         graph: Any = named.get(place)
         rule = rule_of(layer)
@@ -187,7 +186,11 @@ class Estimated:
             plain = rebuilt(DGLBlock if self.is_block else DGLGraph, self)
             plain.dstdata[DEGREE] = self.whole.arrive
             plain.dstdata[DRAWABLE] = self.whole.drawable
-            reduce_func = self._reducer(reduce_func)
+            tower = getattr(reduce_func, "__self__", None)
+            if isinstance(tower, PNAConvTower):
+                reduce_func = partial(_reduce_tower, tower)
+            else:
+                reduce_func = partial(_reduce_sum, reduce_func)
             plain.update_all(message_func, reduce_func, *args, **kwargs)
             return
         super().update_all(message_func, reduce_func, *args, **kwargs)  # type: ignore[misc]
@@ -197,13 +200,6 @@ class Estimated:
         each = share(self.whole.drawable.to(out.dtype), self.edges()[1])
         scaled = out * each.view(-1, *[1] * (out.dim() - 1))
         self.dstdata[reduce_func.out_field] = scaled
-
-    def _reducer(self: Any, own: Any) -> Any:
-        """A function in the place of one that is not DGL's, with these degrees."""
-        tower = getattr(own, "__self__", None)
-        if isinstance(tower, PNAConvTower):
-            return partial(_reduce_tower, tower)
-        return partial(_reduce_sum, own)
 
 
 def _reduce_sum(own: Any, nodes: Any) -> dict[str, Tensor]:
@@ -241,3 +237,125 @@ class EstimatedGraph(Estimated, DGLGraph):
 
 class EstimatedBlock(Estimated, DGLBlock):
     """A sampled block that answers as the whole graph would."""
+
+
+@torch.no_grad()
+def check_unbiased(
+    model: nn.Module,
+    sampler: Any,
+    g: dgl.DGLGraph,
+    x: Tensor,
+    *,
+    forward: Callable[[Any, Any, Tensor], Tensor] | None = None,
+    seeds: int = 32,
+    rounds: int = 200,
+    tolerance: float = 4.0,
+    linear: bool = False,
+) -> UnbiasedReport:
+    """Compares every layer's mean over batches with its value on the whole graph.
+
+    >>> import dgl, torch
+    >>> from gttf_dgl import NeighborSampler, check_unbiased, unbiased
+    >>> _ = torch.manual_seed(0)
+    >>> g, x = dgl.add_self_loop(dgl.rand_graph(100, 1000)), torch.randn(100, 8)
+    >>> conv = unbiased(dgl.nn.GraphConv(8, 4))
+    >>> one = lambda model, blocks, x: model(blocks[0], x)
+    >>> check_unbiased(conv, NeighborSampler([3]), g, x, forward=one).ok
+    True
+
+    Each layer is given the inputs that it has on the whole graph, and leaves out its
+    own activation, so that it is judged by itself. What cannot be concluded: that a
+    model whose layers are right is right in the mean, too. Between layers there is a
+    ReLU, and the mean of a ReLU is not the ReLU of the mean; more neighbours make that
+    smaller.
+
+    Args:
+        model: with layers of DGL that aggregate; in evaluation mode meanwhile.
+        sampler: of this package or of DGL, with one block per layer, or one graph.
+        g: the whole graph, homogeneous.
+        x: [n, d], the features of all nodes.
+        forward: a function (model, blocks, features of the input nodes) → output; by
+            default `model(blocks, x)`. For the whole graph all blocks are `g`, and if
+            the sampler gives one graph instead of blocks, so it does here.
+        seeds: how many nodes to look at.
+        rounds: how many batches to draw.
+        tolerance: how many standard errors to put down to chance.
+        linear: leave layers the inputs that they have, and so judge the model as one;
+            for models without activations, dropout and the like.
+    """
+    _check.model(model)
+    if not _check.one_type(_check.graph(g)):
+        raise ValueError(
+            f"'g' must be homogeneous (got {len(g.etypes)} edge types); check one "
+            "relation at a time"
+        )
+    if not isinstance(x, Tensor) or not x.dim() or len(x) != g.num_nodes():
+        rule = f"must be a tensor with a row for each of {g.num_nodes()} nodes"
+        raise ValueError(f"'x' {rule} (got {shown(x)})")
+    at_least(1, "seeds", seeds)
+    at_least(8, "rounds", rounds)
+    finite("tolerance", tolerance)
+    if forward is not None:
+        functions("forward", [forward], many=True)
+    call = _forward if forward is None else forward
+    layers = dict(aggregating(model))
+    if not layers:
+        raise ValueError("'model' must have layers that aggregate (got none)")
+    count = g.num_nodes()
+    nodes = torch.linspace(0, count - 1, min(seeds, count)).long().unique()
+    nodes = nodes.to(g.device, g.idtype)
+    passes = Passes(layers, _ids)
+    drawn = []
+    with evaluating(model), replaced(_not_linear(layers)):
+        _, _, batch = sampler.sample(g, nodes)
+        with passes.whole():
+            call(model, [g] * len(batch) if isinstance(batch, list) else g, x)
+        exact = [(name, out[nodes.long()]) for name, out in passes.outputs]
+        for _ in range(rounds):
+            inputs, _, batch = sampler.sample(g, nodes)
+            with passes.sampled(replace_inputs=not linear):
+                call(model, batch, x[inputs.long()])
+            drawn.append([(name, out[: len(nodes)]) for name, out in passes.outputs])
+    return report(drawn, exact, layers, _cure, tolerance)
+
+
+def _forward(model: Any, blocks: Any, x: Tensor) -> Tensor:
+    found: Tensor = model(blocks, x)
+    return found
+
+
+def _ids(named: dict[str, Any]) -> Tensor:
+    """The global ids of the nodes that a layer has features of."""
+    graph = named["graph"] if "graph" in named else named["g"]
+    found: Tensor = graph.srcdata[dgl.NID].long()
+    return found
+
+
+class _First(nn.Module):
+    def forward(self, first: Tensor, *rest: Any) -> Tensor:
+        return first
+
+
+def _not_linear(layers: dict[str, Any]) -> Iterator[tuple[Any, str, Any]]:
+    """The parts of layers behind their sums that are not linear, and stand-ins."""
+    for layer in layers.values():
+        for name in ("_activation", "activation", "apply_func"):
+            if hasattr(layer, name):
+                yield layer, name, None
+        rule = rule_of(layer)
+        for name in () if rule is None else rule.after:
+            yield layer, name, _First()
+
+
+def _cure(layer: Any) -> str:
+    rule, why = rule_of(layer), trouble_of(layer, "sum")
+    if rule is None or why is not None:
+        return f"no estimate; {why}"
+    estimate = _estimate_of(layer)
+    if rule.sums(layer) and (estimate is None or estimate.scale != "sum"):
+        return "model = gttf_dgl.unbiased(model, scale='sum')"
+    if rule.status == RATIO:
+        return "more neighbours; the ratio of two estimates is off by its nature"
+    if estimate is None:
+        return "model = gttf_dgl.unbiased(model)"
+    return "a sample per layer (rooted=False), and a block for every step"

@@ -1,16 +1,19 @@
-"""Random walks with the signatures and results of `dgl.sampling`."""
+"""Random walks as `dgl.sampling` draws them, and the nodes that walks visit most."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import dgl
 import torch
 from dgl import DGLGraph
 from torch import Tensor
 
 from gttf_dgl import _check
 from gttf_dgl._check import EdgeType
-from gttf_dgl.compact import kinds_with, weighted_rows
+from gttf_dgl._source import kinds_with, rows
 from gttf_sampler import EdgeWeightBias, Node2VecBias, random, traverse
 from gttf_sampler._check import shown
 
@@ -58,23 +61,21 @@ def random_walk(
     _check.yes_or_no("return_eids", return_eids)
     kinds = _steps(g, metapath, length)
     start = kinds[0][0] if kinds else g.ntypes[0]
-    seeds = _check.starts(nodes, g.num_nodes(start), g.device)
-    heavy = _heavy(g, prob)
+    seeds = _starts(g, nodes, start)
+    _check_prob(g, prob)
     key = random.new_key(_check.randomness(generator), g.device, random.WALK)
     ends = _ends(restart_prob, seeds.numel(), len(kinds), random.fold(key, 0), g.device)
     key = random.fold(key, 1)
-    traces, eids = [seeds], []
+    traces, eids = [seeds], list[Tensor]()
     if len(set(kinds)) == 1 and kinds[0][0] == kinds[0][2]:
         # one graph all the way: the engine takes the steps, in one call if it can
-        found = _walk(g, kinds[0], seeds, len(kinds), prob, heavy, key)
-        traces, eids = list(found[0]), list(found[1])
+        traces, eids = _walk(g, kinds[0], seeds, len(kinds), prob, int(key))
     else:
         here = seeds
         for step, kind in enumerate(kinds):
             if g.num_nodes(kind[0]):
-                at = here.clamp(min=0)
-                found = _walk(g, kind, at, 1, prob, heavy, random.fold(key, step))
-                (_, here), (edge,) = found
+                at, own = here.clamp(min=0), int(random.fold(key, step))
+                (_, here), (edge,) = _walk(g, kind, at, 1, prob, own)
             else:  # nobody can be here, nor go on
                 here = edge = torch.full_like(seeds, -1)
             traces.append(here)
@@ -115,33 +116,32 @@ def node2vec_random_walk(
         traces [n, walk_length + 1], -1 after the end of a walk; if asked for, a tuple
         of these and the edge ids [n, walk_length].
     """
-    _check.graph(g)
+    _check.homogeneous(g)
     _check.yes_or_no("return_eids", return_eids)
-    if len(g.ntypes) > 1 or len(g.canonical_etypes) > 1:
-        rule = "must have one node type and one edge type"
-        _check.fail_like_dgl("g", rule, f"{g.ntypes} and {g.canonical_etypes}")
-    seeds = _check.starts(nodes, g.num_nodes(), g.device)
+    seeds = _starts(g, nodes, g.ntypes[0])
     steps = _check.length("walk_length", walk_length)
-    _heavy(g, prob)
+    _check_prob(g, prob)
     bias = Node2VecBias(p, q, weighted=prob is not None)
-    adj = weighted_rows(g, g.canonical_etypes[0], "out", prob, None)
-    forest = traverse(
-        adj, seeds, [1] * steps, bias, generator=_check.randomness(generator)
-    )
-    traces = [level.view(-1) for level in forest.nodes]
-    eids = [adj.original_edge(level.view(-1)) for level in forest.edges[1:]]
+    key = _check.randomness(generator)
+    traces, eids = _walk(g, g.canonical_etypes[0], seeds, steps, prob, key, bias)
     walks, edges = _padded(g, traces, eids, None)
     return (walks, edges) if return_eids else walks
 
 
-def _heavy(g: DGLGraph, prob: str | None) -> list[EdgeType]:
-    """The edge types to be walked by weight; DGL's walks take a plain column only."""
-    kinds = kinds_with(g, prob, None)
-    for kind in kinds:
+def _check_prob(g: DGLGraph, prob: str | None) -> None:
+    """Refuses data that DGL's walks do not take: they want a plain column."""
+    for kind in kinds_with(g, prob, None):
         shape = list(g.edges[kind].data[prob].shape)
         if len(shape) != 1:
             _check.fail_like_dgl("prob", "must name one number per edge", shape)
-    return kinds
+
+
+def _starts(g: DGLGraph, value: Any, kind: str) -> Tensor:
+    """The nodes where walks start: a number, or several."""
+    try:
+        return _check.ids("nodes", _check.several(value), g.num_nodes(kind), g.device)
+    except ValueError as error:
+        raise _check.GraphError(str(error)) from None
 
 
 def _steps(g: DGLGraph, metapath: Any, length: Any) -> list[EdgeType]:
@@ -149,9 +149,7 @@ def _steps(g: DGLGraph, metapath: Any, length: Any) -> list[EdgeType]:
     if metapath is None:
         if length is None:
             _check.fail("length", "must be given, or 'metapath'", None)
-        if len(g.ntypes) > 1 or len(g.canonical_etypes) > 1:
-            rule = "must be given for a graph with several types"
-            _check.fail_like_dgl("metapath", rule, None)
+        _needs_no_metapath(g)
         return [tuple(g.canonical_etypes[0])] * _check.length("length", length)
     if isinstance(metapath, str) or not isinstance(metapath, Sequence):
         _check.mistyped("metapath", "must be a list of edge types", shown(metapath))
@@ -163,20 +161,26 @@ def _steps(g: DGLGraph, metapath: Any, length: Any) -> list[EdgeType]:
     return kinds
 
 
+def _needs_no_metapath(g: DGLGraph) -> None:
+    if not _check.one_type(g):
+        rule = "must be given for a graph with several types"
+        _check.fail_like_dgl("metapath", rule, None)
+
+
 def _walk(
     g: DGLGraph,
     kind: EdgeType,
     seeds: Tensor,
     steps: int,
     prob: str | None,
-    heavy: list[EdgeType],
-    key: random.Key,
+    key: random.Randomness,
+    bias: Any = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Nodes [n] and DGL's edge ids [n] of `steps` steps along one edge type."""
-    name = prob if kind in heavy else None
-    adj = weighted_rows(g, kind, "out", name, None)
-    bias = None if name is None else EdgeWeightBias()
-    forest = traverse(adj, seeds, [1] * steps, bias, generator=int(key))
+    adj = rows(g, kind, "out", prob)
+    if bias is None and adj.edge_weight is not None:
+        bias = EdgeWeightBias()
+    forest = traverse(adj, seeds, [1] * steps, bias, generator=key)
     nodes = [level.view(-1) for level in forest.nodes]
     return nodes, [adj.original_edge(level.view(-1)) for level in forest.edges[1:]]
 
@@ -220,3 +224,162 @@ def _padded(
     stopped = stopped.cumsum(1) > 0
     walks[:, 1:].masked_fill_(stopped, -1)
     return walks.to(g.idtype), edges.masked_fill_(stopped, -1).to(g.idtype)
+
+
+class RandomWalkNeighborSampler:
+    """For every given node, a graph of the nodes that walks from it visit most.
+
+    >>> import dgl
+    >>> from gttf_dgl import RandomWalkNeighborSampler
+    >>> g = dgl.graph(([0, 1, 2], [1, 2, 0]))
+    >>> sampler = RandomWalkNeighborSampler(g, 2, 0.0, 5, 1)
+    >>> near = sampler([0])  # each of five walks is at 1, then at 2
+    >>> near.edata["weights"].tolist(), near.in_degrees().tolist()
+    ([5], [1, 0, 0])
+
+    Takes the arguments of `dgl.sampling.RandomWalkNeighborSampler` and gives what that
+    gives. Follows `torch.manual_seed`; of nodes that were visited equally often, chance
+    decides.
+
+    Args:
+        G: the graph.
+        num_traversals: how often a walk follows the metapath at most.
+        termination_prob: how likely it ends before each time but the first.
+        num_random_walks: walks per node.
+        num_neighbors: how many of the nodes visited most are kept.
+        metapath: edge types, from one node type back to it; not needed if there is one.
+        weight_column: name of the edge data with the numbers of visits.
+        generator: a torch.Generator, an integer, or None for torch's default generator.
+    """
+
+    def __init__(
+        self,
+        G: DGLGraph,
+        num_traversals: int,
+        termination_prob: float,
+        num_random_walks: int,
+        num_neighbors: int,
+        metapath: Any = None,
+        weight_column: str = "weights",
+        *,
+        generator: random.Randomness = None,
+    ) -> None:
+        self.G = _check.graph(G)
+        if metapath is None:
+            _needs_no_metapath(G)
+            metapath = [G.canonical_etypes[0]]
+        if not isinstance(metapath, list | tuple) or not metapath:
+            rule = "must be a list of edge types"
+            _check.mistyped("metapath", rule, shown(metapath))
+        kinds = [_check.edge_type("metapath", G, kind) for kind in metapath]
+        if kinds[0][0] != kinds[-1][2]:
+            rule = "must start and end at the same node type"
+            _check.fail_like_dgl("metapath", rule, kinds)
+        self.ntype, self.metapath = kinds[0][0], kinds
+        self.num_traversals = _check.length("num_traversals", num_traversals)
+        self.num_random_walks = _check.length("num_random_walks", num_random_walks)
+        self.num_neighbors = _check.length("num_neighbors", num_neighbors)
+        if not isinstance(weight_column, str):
+            rule, got = "must be a name", type(weight_column).__name__
+            _check.mistyped("weight_column", rule, got)
+        self.weight_column = weight_column
+        self.generator = _check.randomness(generator)
+        ends = torch.zeros(self.num_traversals, len(kinds))
+        rule = "must be a number from 0 to 1"
+        if isinstance(termination_prob, bool) or not isinstance(
+            termination_prob, int | float
+        ):
+            _check.mistyped("termination_prob", rule, shown(termination_prob))
+        if not 0 <= termination_prob <= 1:
+            _check.fail("termination_prob", rule, termination_prob)
+        ends[1:, 0] = float(termination_prob)
+        self.restart_prob = ends.view(-1)
+
+    def __call__(self, seed_nodes: Any) -> DGLGraph:
+        """The graph, with all nodes of the type; edges lead to the given nodes."""
+        g, size = self.G, self.G.num_nodes(self.ntype)
+        seeds = _check.ids("seed_nodes", _check.several(seed_nodes), size, g.device)
+        key = random.new_key(self.generator, g.device, random.WALK)
+        start = seeds.repeat_interleave(self.num_random_walks)
+        path = self.metapath * self.num_traversals
+        traces = random_walk(
+            g, start, metapath=path, restart_prob=self.restart_prob, generator=int(key)
+        )[0]
+        visited = traces[:, len(self.metapath) :: len(self.metapath)].long()
+        owner = torch.arange(len(seeds), device=g.device)
+        owner = owner.repeat_interleave(self.num_random_walks)[:, None]
+        there = visited >= 0
+        source, target, count = _most_visited(
+            owner.expand_as(visited)[there], visited[there], self.num_neighbors, key
+        )
+        ends = source.to(g.idtype), seeds[target].to(g.idtype)
+        kind = (self.ntype, "_E", self.ntype)
+        near = dgl.heterograph({kind: ends}, {self.ntype: size}, g.idtype, g.device)
+        near.edata[self.weight_column] = count
+        return near
+
+
+class PinSAGESampler(RandomWalkNeighborSampler):
+    """PinSAGE's neighbours (Ying et al., 2018), on a graph of two node types.
+
+    >>> import dgl
+    >>> from gttf_dgl import PinSAGESampler
+    >>> bought = {("item", "by", "user"): ([0, 1], [0, 0])}
+    >>> bought["user", "bought", "item"] = ([0, 0], [0, 1])
+    >>> sampler = PinSAGESampler(dgl.heterograph(bought), "item", "user", 1, 0.5, 9, 2)
+    >>> sampler([0]).edata["weights"].sum().item()
+    9
+
+    Args:
+        G: the graph, with one edge type from `ntype` to `other_type`, and one back.
+        ntype: the node type whose nodes become neighbours.
+        other_type: the node type that walks lead through.
+        num_traversals: see `RandomWalkNeighborSampler`, like the others.
+    """
+
+    def __init__(
+        self,
+        G: DGLGraph,
+        ntype: str,
+        other_type: str,
+        num_traversals: int,
+        termination_prob: float,
+        num_random_walks: int,
+        num_neighbors: int,
+        weight_column: str = "weights",
+        *,
+        generator: random.Randomness = None,
+    ) -> None:
+        kinds = _check.graph(G).canonical_etypes
+        metapath = []
+        for ends in ((ntype, other_type), (other_type, ntype)):
+            found = [kind for kind in kinds if (kind[0], kind[2]) == ends]
+            if not found:
+                rule = "must have edges from 'ntype' to 'other_type' and back"
+                _check.fail_like_dgl("G", rule, f"none {ends[0]!r} → {ends[1]!r}")
+            metapath.append(found[0])
+        super().__init__(
+            G,
+            num_traversals,
+            termination_prob,
+            num_random_walks,
+            num_neighbors,
+            metapath,
+            weight_column,
+            generator=generator,
+        )
+
+
+def _most_visited(
+    owner: Tensor, visited: Tensor, most: int, key: random.Key
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(node, owner, visits) of the `most` nodes with the most visits of each owner."""
+    pairs, count = torch.stack([owner, visited]).unique(dim=1, return_counts=True)
+    lot = random.bits(random.stream(random.fold(key, 2), pairs[1]), pairs[0])
+    place = torch.arange(len(count), device=count.device)
+    for order in (lot, -count, pairs[0]):  # the last one counts most
+        place = place[order[place].argsort(stable=True)]
+    pairs, count = pairs[:, place].contiguous(), count[place]
+    first = torch.searchsorted(pairs[0], pairs[0])
+    kept = torch.arange(len(count), device=count.device) - first < most
+    return pairs[1, kept], pairs[0, kept], count[kept]

@@ -5,23 +5,21 @@
 had under the names of the originals as well.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 try:
-    import torch_geometric  # noqa: F401
+    import torch_geometric.loader
+    import torch_geometric.sampler
 except ImportError as err:
     raise ImportError(
         "'gttf_pyg' needs torch-geometric; "
         "install it with: pip install 'torch-geometric>=2.6'"
     ) from err
 
-from gttf_pyg.bidirectional import BidirectionalNeighborSampler
-from gttf_pyg.check import check_unbiased
-from gttf_pyg.cluster import ClusterData, ClusterLoader
-from gttf_pyg.embeddings import DeepWalk, WatchYourStep
-from gttf_pyg.feature_store import FileStore
-from gttf_pyg.hgt import HGTLoader, HGTSampler
-from gttf_pyg.inference import layerwise_inference, sampled_inference
+from gttf_pyg.fused import FusedReport, fused, fused_layers
+from gttf_pyg.inference import inference, layerwise_inference, sampled_inference
+from gttf_pyg.install import install, installed, uninstall
 from gttf_pyg.leaks import assert_no_future
 from gttf_pyg.loader import (
     GTTFLinkLoader,
@@ -29,13 +27,21 @@ from gttf_pyg.loader import (
     LinkNeighborLoader,
     NeighborLoader,
 )
+from gttf_pyg.loaders import ClusterData, ClusterLoader, ShaDowKHopSampler
 from gttf_pyg.negatives import NegativeSampling
-from gttf_pyg.node2vec import Node2Vec
+from gttf_pyg.nn import DeepWalk, Node2Vec, WatchYourStep
 from gttf_pyg.partition import partition
+from gttf_pyg.saint import (
+    GraphSAINTEdgeSampler,
+    GraphSAINTNodeSampler,
+    GraphSAINTRandomWalkSampler,
+    GraphSAINTSampler,
+)
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
-from gttf_pyg.shadow import ShaDowKHopSampler
+from gttf_pyg.samplers import BidirectionalNeighborSampler, HGTLoader, HGTSampler
+from gttf_pyg.stores import FileStore
 from gttf_pyg.transforms import GTTFNorm, ToCompact
-from gttf_pyg.unbiased import unbiased
+from gttf_pyg.unbiased import check_unbiased, unbiased
 from gttf_sampler.estimate import BiasedLayerWarning, SampledDegreeWarning
 
 if TYPE_CHECKING:
@@ -48,10 +54,15 @@ __all__ = [
     "ClusterLoader",
     "DeepWalk",
     "FileStore",
+    "FusedReport",
     "GTTFLinkLoader",
     "GTTFLoader",
     "GTTFNorm",
     "GTTFSampler",
+    "GraphSAINTEdgeSampler",
+    "GraphSAINTNodeSampler",
+    "GraphSAINTRandomWalkSampler",
+    "GraphSAINTSampler",
     "HGTLoader",
     "HGTSampler",
     "LightningLinkData",
@@ -67,17 +78,24 @@ __all__ = [
     "WatchYourStep",
     "assert_no_future",
     "check_unbiased",
+    "fused",
+    "fused_layers",
+    "inference",
+    "install",
+    "installed",
     "layerwise_inference",
     "partition",
     "sampled_inference",
     "unbiased",
+    "uninstall",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """The data modules, when they are asked for: PyG's import all of Lightning."""
+    """The data modules, which import all of Lightning; and PyG's own loaders."""
     if name in ("LightningLinkData", "LightningNodeData"):
-        from gttf_pyg import lightning
-
-        return getattr(lightning, name)
+        return getattr(import_module("gttf_pyg.lightning"), name)
+    for host in (torch_geometric.loader, torch_geometric.sampler):
+        if name in host.__all__:
+            return getattr(host, name)
     raise AttributeError(f"module 'gttf_pyg' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Batches: a sample joined with its features, and the metadata of its seeds.
+"""Batches: a sample in PyG's words, joined with its features, and what seeds tell.
 
 PyG's `filter_fn` goes through every attribute of every store by way of several calls
 each, and copies the edges once more. Here rows are gathered into memory that was used
@@ -7,26 +7,74 @@ two.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.sampler import SamplerOutput
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader.utils import index_select
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from gttf_pyg._check import NOT_UNIFORM, SCHEMES, first_used
-from gttf_pyg._compat import edge_stores, mapping_of, node_stores, store_of
-from gttf_pyg._features import (
-    RowGather,
-    has_sources,
-    of_edges,
-    sources_of,
+from gttf_pyg._compat import (
+    EdgeType,
+    base_of,
+    edge_stores,
+    mapping_of,
+    mappings,
+    node_stores,
+    row_type,
+    type_of,
 )
-from gttf_pyg.sampler import GTTFSampler
-from gttf_pyg.transforms import GCNWeights, edge_attributes
-from gttf_sampler._check import fail, one_of
+from gttf_pyg._lazy import LazyColumns
+from gttf_sampler import CompactAdj, HeteroSubgraph, Subgraph
+from gttf_sampler._backends.memory import IDS
+from gttf_sampler._check import fail
 from gttf_sampler._loading.streams import StreamPipeline
+from gttf_sampler.features import RowSource
+from gttf_sampler.gather import gather_columns, gathers_into
+
+
+def from_subgraph(
+    found: Subgraph | HeteroSubgraph,
+    adjs: Mapping[EdgeType, CompactAdj],
+    backward: bool,
+    *,
+    original: bool = False,
+) -> SamplerOutput | HeteroSamplerOutput:
+    """A sample in the words of PyG: edges are positions in the caller's edge_index.
+
+    They are so already where they are `original`; `backward`, rows are those of the
+    reversed graph.
+    """
+    row: Any = found.col if backward else found.row
+    col: Any = found.row if backward else found.col
+    counts: Any = found.num_sampled_edges
+    if isinstance(found, Subgraph):
+        (adj,) = adjs.values()
+        edge = found.edge if original else adj.original_edge(found.edge).long()
+        return SamplerOutput(
+            node=found.node,
+            row=row,
+            col=col,
+            edge=edge,
+            batch=found.batch,
+            num_sampled_nodes=found.num_sampled_nodes,
+            num_sampled_edges=counts,
+        )
+    name = {kind: row_type(kind, backward) for kind in adjs}
+    edges = found.edge
+    if not original:
+        edges = {k: adj.original_edge(edges[k]).long() for k, adj in adjs.items()}
+    return HeteroSamplerOutput(
+        node=dict(found.node),
+        row={name[kind]: row[kind] for kind in adjs},
+        col={name[kind]: col[kind] for kind in adjs},
+        edge={name[kind]: edges[kind] for kind in adjs},
+        batch=None if found.batch is None else dict(found.batch),
+        num_sampled_nodes=found.num_sampled_nodes,
+        num_sampled_edges=counts and {name[kind]: counts[kind] for kind in adjs},
+    )
 
 
 def join(
@@ -35,26 +83,22 @@ def join(
     device: torch.device | None = None,
     uva: bool = False,
     pipeline: StreamPipeline | None = None,
+    lazy: LazyColumns | None = None,
 ) -> Any:
     """The part of `data` that was sampled, without the metadata of its seeds.
 
-    Args:
-        data: what was sampled from.
-        out: what was sampled.
-        device: where the batch is wanted; None leaves each part where it is.
-        uva: whether the device reads features of the host where they are.
-        pipeline: the streams on which the batch is being made, if there are some.
+    On `device`, or each part where it is; see `RowGather` for the others.
     """
-    made, rows = copy.copy(data), RowGather(data, pipeline, device, uva)
-    told = node_stores(made), edge_stores(made)
+    made, rows = copy.copy(data), RowGather(data, pipeline, device, uva, lazy)
+    nodes, edges = mappings(made)
     none = torch.empty(0, dtype=torch.int64)
     for kind, store in node_stores(data).items():
-        rows.add_nodes(store, told[0][kind], _part(out.node, kind, none))
+        rows.add_nodes(store, nodes[kind], _part(out.node, kind, none))
     for kind, store in edge_stores(data).items():
         ends = _part(out.row, kind, none), _part(out.col, kind, none)
-        rows.add_edges(store, told[1][kind], ends, _part(out.edge, kind, none))
+        rows.add_edges(store, edges[kind], ends, _part(out.edge, kind, none))
     rows.gather()  # before the names that a batch uses for something else
-    return set_sample(made, out)
+    return set_sample(made, out, nodes, edges)
 
 
 def _part(values: Any, kind: Any, missing: Any) -> Any:
@@ -64,33 +108,27 @@ def _part(values: Any, kind: Any, missing: Any) -> Any:
     return values.get(kind, missing)
 
 
-def set_sample(made: Any, out: Any) -> Any:
-    """Sets the attributes of a sample beside its nodes and edges."""
-    both = out.orig_row is not None and out.orig_col is not None
-    if isinstance(out, SamplerOutput):
-        told = mapping_of(store_of(made))
-        _set(told, "batch", out.batch)
-        _set(told, "num_sampled_nodes", out.num_sampled_nodes)
-        _set(told, "num_sampled_edges", out.num_sampled_edges)
-        if both:
-            made._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
-        return made
-    nodes, edges = node_stores(made), edge_stores(made)
-    for stores, name, values in (
-        (nodes, "batch", out.batch),
-        (nodes, "num_sampled_nodes", out.num_sampled_nodes),
-        (edges, "num_sampled_edges", out.num_sampled_edges),
+def set_sample(made: Any, out: Any, nodes: Any, edges: Any) -> Any:
+    """Sets the attributes of a sample beside its nodes and edges, in its `mappings`."""
+    one = isinstance(out, SamplerOutput)
+    for stores, name in (
+        (nodes, "batch"),
+        (nodes, "num_sampled_nodes"),
+        (edges, "num_sampled_edges"),
     ):
-        for kind, value in (values or {}).items():
+        values = getattr(out, name)
+        for kind, value in ({None: values} if one else values or {}).items():
             if kind in stores:
-                mapping_of(stores[kind])[name] = value
-    for kind in out.orig_row if both else ():
-        ends = out.orig_row[kind], out.orig_col[kind]
-        edges[kind]._orig_edge_index = torch.stack(ends)
+                set_or_remove(stores[kind], name, value)
+    if out.orig_row is not None and out.orig_col is not None:
+        rows = {None: out.orig_row} if one else out.orig_row
+        for kind, row in rows.items():
+            col = out.orig_col if one else out.orig_col[kind]
+            edge_stores(made)[kind]._orig_edge_index = torch.stack([row, col])
     return made
 
 
-def _set(told: dict[str, Any], name: str, value: Any) -> None:
+def set_or_remove(told: dict[str, Any], name: str, value: Any) -> None:
     """Sets an attribute as PyG does: None takes it away."""
     if value is None:
         told.pop(name, None)
@@ -98,64 +136,44 @@ def _set(told: dict[str, Any], name: str, value: Any) -> None:
         told[name] = value
 
 
-def set_nodes(data: Any, metadata: Any, kind: str | None) -> Any:
-    """Sets the metadata of seeds; `kind` is their type, if there are any."""
-    told = mapping_of(store_of(data) if kind is None else data[kind])
-    input_id, seed_time = metadata
-    _set(told, "input_id", input_id)
-    _set(told, "seed_time", seed_time)
-    told["batch_size"] = input_id.size(0)
-    return data
+def set_seeds(data: Any, metadata: Any, kind: Any) -> Any:
+    """Sets what a sampler tells of its seeds; `kind` is their type, if they have one.
 
-
-class LinkMetadata(NamedTuple):
-    """The metadata of seed edges, in the order of PyG's `edge_sample`."""
-
-    input_id: Tensor | None
-    edge_label_index: Tensor
-    edge_label: Tensor | None
-    time: Tensor | None
-
-
-class TripletMetadata(NamedTuple):
-    """The metadata of triplets, in the order of PyG's `edge_sample`."""
-
-    input_id: Tensor | None
-    src_index: Tensor
-    dst_pos_index: Tensor
-    dst_neg_index: Tensor
-    time: Tensor | None
-
-
-def set_links(data: Any, metadata: Any, kind: Any, triplets: bool) -> Any:
-    """Sets the metadata of seed edges; `kind` is their type, if there are any."""
-    own = data if kind is None else data[kind]
-    if not triplets:
-        told = LinkMetadata(*metadata)
-        own.input_id, own.edge_label_index = told.input_id, told.edge_label_index
-        own.edge_label, own.edge_label_time = told.edge_label, told.time
+    That is (ids, times) of nodes, or a pair per node type; (ids, pairs, labels, times)
+    of edges; (ids, sources, targets, negative targets, times) of triplets.
+    """
+    if isinstance(metadata, Mapping):
+        for name, part in metadata.items():
+            set_seeds(data, part, name)
         return data
-    three = TripletMetadata(*metadata)
-    own.input_id = three.input_id
-    source, target = (data, data) if kind is None else (data[kind[0]], data[kind[-1]])
-    source.src_index, source.seed_time = three.src_index, three.time
-    target.dst_pos_index = three.dst_pos_index
-    target.dst_neg_index = three.dst_neg_index
-    target.seed_time = three.time
-    if kind is None or kind in data.edge_types:  # the data may have brought its own
-        del own.edge_label_index
-        del own.edge_label_time
+    own = data if kind is None else data[kind]
+    input_id, *ends, time = metadata
+    if not ends:
+        told = mappings(data)[0][kind]
+        set_or_remove(told, "input_id", input_id)
+        set_or_remove(told, "seed_time", time)
+        told["batch_size"] = input_id.size(0)
+    elif len(ends) == 2:
+        own.input_id, (own.edge_label_index, own.edge_label) = input_id, ends
+        own.edge_label_time = time
+    else:
+        source, target = (own, own) if kind is None else (data[kind[0]], data[kind[-1]])
+        own.input_id = input_id
+        source.src_index, target.dst_pos_index, target.dst_neg_index = ends
+        source.seed_time, target.seed_time = time, time
+        if kind is None or kind in data.edge_types:  # the data may have brought its own
+            del own.edge_label_index
+            del own.edge_label_time
     return data
 
 
-def check_sources(data: Any, sampler: Any, joins: bool) -> None:
-    """Refuses features that no batch could be given, or that miss rows."""
+def check_sources(data: Any, refused: str | None) -> None:
+    """Refuses features that miss rows, or that what is `refused` gives no batch of."""
     if not has_sources(data):
         return
-    if not isinstance(sampler, GTTFSampler) or not joins:
-        what = type(sampler).__name__ if joins else type(data).__name__
+    if refused is not None:
         rule = "must be a 'Data' or 'HeteroData' with an edge_index, for a GTTFSampler"
-        fail("data", rule, f"{what}, with features on disk")
+        fail("data", rule, f"{refused}, with features on disk")
     for store in data.stores:
         for key, value in sources_of(store):
             edges = of_edges(store, key)
@@ -165,51 +183,180 @@ def check_sources(data: Any, sampler: Any, joins: bool) -> None:
                 fail(key, f"must have one row per {each}, {wanted} in all", len(value))
 
 
-class Finish:
-    """The device, then GCN weights, the dtype of edges, the user's own transform."""
+def is_source(value: Any) -> bool:
+    """True if rows of `value` are fetched when a batch needs them."""
+    if type(value) is Tensor or not isinstance(value, RowSource):
+        return False
+    return callable(value.rows)  # and no column of that name
+
+
+def of_edges(store: Any, key: str) -> bool:
+    """True if an attribute with rows belongs to edges; PyG goes by its name as well."""
+    kind = type_of(store)
+    return "edge" in key if kind is None else isinstance(kind, tuple)
+
+
+def has_sources(data: Any) -> bool:
+    """True if some attributes of the data are fetched, from a disk or elsewhere."""
+    known = isinstance(data, Data | HeteroData)
+    return known and any(True for store in data.stores for _ in sources_of(store))
+
+
+def sources_of(store: Any) -> Iterator[tuple[str, Any]]:
+    for key, value in mapping_of(store).items():
+        if is_source(value):
+            yield key, value
+
+
+def sized(data: Any) -> Any:
+    """The data, with as many nodes as its features have rows.
+
+    PyG counts the rows of tensors, and of nothing else.
+    """
+    if not has_sources(data):
+        return data
+    data = copy.copy(data)
+    for store in data.node_stores:
+        if "num_nodes" not in store:
+            rows = [len(v) for k, v in sources_of(store) if not of_edges(store, k)]
+            if rows:
+                store.num_nodes = rows[0]
+    return data
+
+
+class Rows(NamedTuple):
+    """Rows of one attribute: `values[ids]` becomes `told[key]`."""
+
+    values: Any
+    ids: Tensor
+    told: dict[str, Any]
+    key: str
+
+
+class RowGather:
+    """All rows of features that a batch needs, gathered at once.
+
+    Args:
+        data: what was sampled from.
+        pipeline: the streams on which a device gets its batches, if there are any.
+        device: where the batch is wanted; None where its parts are.
+        uva: whether the device reads features of the host where they are.
+        lazy: which features are gathered when somebody looks; None if none are.
+    """
 
     def __init__(
         self,
-        weights: GCNWeights | None,
-        device: torch.device | str | None,
-        transform: Callable[[Any], Any] | None,
-        index_dtype: torch.dtype | None = None,
+        data: Any,
+        pipeline: StreamPipeline | None,
+        device: torch.device | None,
+        uva: bool,
+        lazy: LazyColumns | None,
     ) -> None:
-        self.index_dtype = index_dtype
-        self.weights, self.transform = weights, transform
-        self.device = None if device is None else torch.device(device)
+        self.data, self.pipeline = data, pipeline
+        self.device, self.uva, self.lazy = device, uva, lazy
+        self.here: list[Rows] = []  # gathered where they are
+        self.there: list[Rows] = []  # gathered by the host, for a device
+        self.fetched: list[Rows] = []  # read by a `RowSource`
 
-    def __call__(self, data: Any, pipeline: StreamPipeline | None = None) -> Any:
-        """The finished batch, on the streams of a pipeline if there is one."""
-        if self.device is not None:
-            data = data.to(self.device, non_blocking=True)
-        if pipeline is not None and (self.weights or self.transform) is not None:
-            pipeline.settle(data)
-        if self.weights is not None:
-            data = self.weights(data)
-        if self.index_dtype is not None:
-            for store in data.edge_stores:
-                if "edge_index" in store:
-                    store.edge_index = store.edge_index.to(self.index_dtype)
-        return data if self.transform is None else self.transform(data)
+    def add_nodes(self, store: Any, told: dict[str, Any], node: Tensor) -> None:
+        """Notes the attributes of nodes, by their ids [n]."""
+        for key, value in mapping_of(store).items():
+            if key == "num_nodes":
+                told[key] = node.numel()
+            elif is_source(value):
+                if not of_edges(store, key):
+                    self.fetched.append(Rows(value, node, told, key))
+            elif store.is_node_attr(key):
+                self._select(store, Rows(value, node, told, key), self.lazy)
+        told.setdefault("n_id", node)
+
+    def add_edges(
+        self,
+        store: Any,
+        told: dict[str, Any],
+        ends: tuple[Tensor, Tensor],
+        edge: Tensor | None,
+    ) -> None:
+        """Sets the ends of edges, and notes their attributes by ids [e], if known."""
+        for key, value in mapping_of(store).items():
+            if key == "edge_index":
+                told[key] = edge_index_of(*ends).to(self.device or value.device)
+                continue
+            fetched = is_source(value)
+            if not (of_edges(store, key) if fetched else store.is_edge_attr(key)):
+                continue
+            if edge is None:
+                told.pop(key, None)
+            elif fetched:
+                self.fetched.append(Rows(value, edge, told, key))
+            else:
+                self._select(store, Rows(value, edge, told, key))
+        if edge is not None:
+            told.setdefault("e_id", edge)
+
+    def _select(self, store: Any, rows: Rows, lazy: LazyColumns | None = None) -> None:
+        """Notes rows of an attribute, or selects them now if nothing gathers them."""
+        dim = self.data.__cat_dim__(rows.key, rows.values, store)
+        if lazy is not None and dim == 0 and self.device in (None, rows.ids.device):
+            column = type_of(store), rows.key
+            found = lazy.rows(column, rows.values, rows.ids)
+            if found is not None:
+                rows.told[rows.key] = found
+                return
+        if type(rows.values) is Tensor and dim == 0 and self._add(rows):
+            return
+        device = getattr(rows.values, "device", None)
+        ids = rows.ids.to(device if isinstance(device, torch.device) else "cpu")
+        rows.told[rows.key] = index_select(rows.values, ids, dim)
+
+    def _add(self, rows: Rows) -> bool:
+        """Notes rows of a tensor; False if they have to be selected otherwise."""
+        pipeline, values, index = self.pipeline, rows.values, rows.ids
+        if values.device == index.device:
+            if pipeline is not None and values.device.type == pipeline.device.type:
+                pipeline.reads([values])
+            self.here.append(rows)
+        elif (
+            pipeline is None
+            or self.device is None
+            or not gathers_into(values)
+            or index.device.type != pipeline.device.type
+        ):
+            return False
+        elif self.uva:
+            self.here.append(rows._replace(values=pipeline.mapped(values)))
+        else:
+            self.there.append(rows)
+        return True
+
+    def gather(self) -> None:
+        for rows in self.fetched:
+            ids = rows.ids.to("cpu", torch.int64).contiguous()
+            found = rows.values.rows(ids)
+            found = found if self.device is None else found.to(self.device)
+            rows.told[rows.key] = found
+        columns = [(rows.values, rows.ids) for rows in self.here]
+        _put(self.here, gather_columns(columns))
+        if self.pipeline is not None and self.there:
+            known: dict[int, Tensor] = {}  # nodes may index many columns
+            for rows in self.there:
+                if id(rows.ids) not in known:
+                    known[id(rows.ids)] = rows.ids.cpu()
+            columns = [(rows.values, known[id(rows.ids)]) for rows in self.there]
+            _put(self.there, self.pipeline.upload(columns))
 
 
-def gcn_weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
-    """The weights of `normalize`, if they mean something for this sampler."""
-    one_of("normalize", scheme, SCHEMES)
-    if not isinstance(data, Data) or "edge_index" not in data:
-        rule = "must be None unless the data is a 'Data' with an edge_index"
-        fail("normalize", rule, type(data).__name__, "normalise in the model")
-    if not isinstance(sampler, GTTFSampler):
-        rule = "must be None unless the 'neighbor_sampler' is a GTTFSampler"
-        fail("normalize", rule, type(sampler).__name__)
-    (adj,) = sampler.adjs.values()
-    taken = [name for name in ("edge_weight", "n_id", "e_id") if name in data]
-    if taken:
-        rule = f"must be None where the data has a {taken[0]!r} of its own"
-        fail("normalize", rule, repr(scheme))
-    names = ("subgraph_type", "sample_direction", *NOT_UNIFORM, "layerwise")
-    if used := first_used(sampler, *names):
-        rule = "must be None unless neighbours are drawn uniformly"
-        fail("normalize", rule, f"{scheme!r} with {used!r}")
-    return GCNWeights(adj, scheme, edge_attributes(data))
+def _put(wanted: list[Rows], found: list[Tensor]) -> None:
+    for rows, value in zip(wanted, found, strict=True):
+        rows.told[rows.key] = value
+
+
+def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
+    """int64 [2, e]: a view if the two stand behind one another in one memory."""
+    size, memory = row.numel(), base_of(row)
+    behind = col.data_ptr() - row.data_ptr() == size * row.element_size()
+    if size and behind and memory is not None and memory is base_of(col):
+        return row.as_strided((2, size), (size, 1))
+    if row.device.type != "cpu" or row.dtype != IDS.dtype:
+        return torch.stack([row, col])
+    return torch.stack([row, col], out=IDS.make(2 * size).view(2, size))

@@ -1,7 +1,6 @@
 """PyG in `gttf bench` and `gttf verify`: its loaders, samplers and models."""
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,12 +9,19 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import Node2Vec as PyGNode2Vec
-from torch_geometric.nn import SAGEConv
-from torch_geometric.utils import trim_to_layer
 
 import gttf_pyg
 from gttf_pyg import _bench_modes as modes
-from gttf_pyg._bench_modes import AHEAD, LABEL, NO_BACKEND, backend, copied, label
+from gttf_pyg._bench_modes import (
+    AHEAD,
+    LABEL,
+    NO_BACKEND,
+    backend,
+    copied,
+    data_of,
+    label,
+)
+from gttf_pyg._bench_step import steppers
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench.hosts import (
     Calls,
@@ -26,9 +32,9 @@ from gttf_sampler.bench.hosts import (
     MakeSampler,
     Trained,
 )
-from gttf_sampler.bench.loader import CLASSES, HIDDEN, steps_of
 from gttf_sampler.bench.machine import Missing, first_line
 from gttf_sampler.bench.measure import Peer, Work, each
+from gttf_sampler.bench.typed import SEED_TYPE, Typed
 from gttf_sampler.embedding import Epoch
 
 NO_CLUSTER = (
@@ -43,17 +49,20 @@ def loaders(setting: LoaderSetting, missing: Missing) -> dict[str, Any]:
     On a device, ours has its features there, pinned, or read in place; PyG's samples
     on the CPU, and what it has gathered is pinned and copied.
     """
-    adj, device = setting.adj, setting.device
-    data = _data(adj, x=setting.x, y=setting.y)
-    how: dict[str, Any] = {"num_neighbors": setting.fanouts}
-    how |= {"input_nodes": setting.seeds.reshape(-1), "num_workers": setting.workers}
-    how["batch_size"] = setting.seeds.shape[1]
+    device, seeds = setting.device, setting.seeds.reshape(-1)
+    data, typed = data_of(setting), isinstance(setting.adj, Typed)
+    how: dict[str, Any] = {
+        "num_neighbors": setting.fanouts,
+        "input_nodes": (SEED_TYPE, seeds) if typed else seeds,
+        "batch_size": setting.seeds.shape[1],
+        "num_workers": setting.workers,
+    }
     ours: Any = partial(gttf_pyg.GTTFLoader, **how)
     found: dict[str, Any] = {}
     if device.type == "cpu":
         found["gttf_pyg.GTTFLoader"] = ours(data)
     else:
-        there = _data(adj, x=setting.x.to(device), y=setting.y.to(device))
+        there = data_of(setting, device)
         ours = partial(ours, device=device, prefetch=AHEAD)
         found[f"gttf_pyg.GTTFLoader, features on {device}"] = ours(there)
         found["gttf_pyg.GTTFLoader, features pinned"] = ours(data)
@@ -64,30 +73,6 @@ def loaders(setting: LoaderSetting, missing: Missing) -> dict[str, Any]:
         loader = copied(NeighborLoader, data, how, device)
         found[label(NeighborLoader, device)] = loader
     return found
-
-
-def _data(adj: CompactAdj, **arrays: Any) -> Data:
-    """The edges of rows as PyG's Data."""
-    return Data(edge_index=adj.to_edge_index(), num_nodes=adj.num_rows, **arrays)
-
-
-def trainer(features: int, device: torch.device) -> Callable[[Any], None]:
-    """Steps of PyG's GraphSAGE, trimmed where a batch says how far its hops go."""
-    torch.manual_seed(0)
-    convs = SAGEConv(features, HIDDEN), SAGEConv(HIDDEN, CLASSES)
-    model = torch.nn.ModuleList(convs).to(device)
-
-    def forward(batch: Any) -> tuple[Tensor, Tensor]:
-        x, ends, size = batch.x, batch.edge_index, batch.batch_size
-        for depth, conv in enumerate(convs):
-            if getattr(batch, "num_sampled_nodes", None) is not None:
-                hops = batch.num_sampled_nodes, batch.num_sampled_edges
-                x, ends, _ = trim_to_layer(depth, *hops, x, ends)
-            x = conv(x, ends)
-            x = x.relu() if depth == 0 else x
-        return x[:size], batch.y[:size]
-
-    return steps_of(model, forward)
 
 
 def _memory(kind: Any) -> MakeSampler:
@@ -139,22 +124,11 @@ def _node2vec(setting: EmbeddingSetting) -> Any:
     return model
 
 
-def _score(model: Any) -> Callable[[Tensor], Tensor]:
-    """Products of vectors."""
-
-    def score(pairs: Tensor) -> Tensor:
-        z = model.embedding.weight
-        return (z[pairs[0]] * z[pairs[1]]).sum(-1)  # type: ignore[no-any-return]
-
-    return score
-
-
 def _fit(setting: EmbeddingSetting, **how: Any) -> Trained:
-    """Our `fit`."""
     model = _node2vec(setting)
     how |= {"batch_size": BATCH, "lr": RATE, "progress": False}
     epochs = model.fit(setting.epochs, generator=setting.seed, **how)
-    return Trained(epochs, _score(model))
+    return Trained(epochs, model._link_score)
 
 
 def _loop(setting: EmbeddingSetting, kind: Any = gttf_pyg.Node2Vec) -> Trained:
@@ -173,7 +147,7 @@ def _loop(setting: EmbeddingSetting, kind: Any = gttf_pyg.Node2Vec) -> Trained:
             losses.append(loss.item())
         mean = sum(losses) / max(1, len(losses))
         epochs.append(Epoch(mean, time.perf_counter() - start, pairs, None))
-    return Trained(epochs, _score(model))
+    return Trained(epochs, model._link_score)
 
 
 # Bits
@@ -202,9 +176,10 @@ def _batches(
     """The ids, edges and features of some batches; features are at `place`."""
     n = rows.num_rows
     x = torch.arange(n * 3).view(n, 3).to(torch.bfloat16)
-    data = _data(rows, x=x.to(place), y=torch.arange(n).to(place))
+    some = LoaderSetting(rows, x, torch.arange(n), [5, 4], seeds)
+    data = data_of(some, place)
     how |= {"input_nodes": seeds, "batch_size": 16, "seed": 3, "shuffle": True}
-    loader = gttf_pyg.GTTFLoader(data, [5, 4], **how)
+    loader = gttf_pyg.GTTFLoader(data, some.fanouts, **how)
     names = "n_id", "e_id", "edge_index", "x", "y"
     return [batch[name].cpu() for batch in loader for name in names]
 
@@ -213,7 +188,7 @@ HOST = Host(
     name="PyG",
     loaders=loaders,
     work=modes.of_batch,
-    trainer=trainer,
+    steppers=steppers,
     graphs=modes.GRAPHS,
     modes=modes.MODES,
     ground=modes.ground,

@@ -13,13 +13,13 @@ from torch_geometric.loader import LinkNeighborLoader, NeighborLoader
 from torch_geometric.sampler import NeighborSampler, NodeSamplerInput
 
 import gttf_pyg
-from gttf_pyg import _databases as databases
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import graphs
-from gttf_sampler.bench.hosts import Makers, Mode, ModeGraph
+from gttf_sampler.bench.hosts import LoaderSetting, Makers, Mode, ModeGraph
 from gttf_sampler.bench.loader import made_features
 from gttf_sampler.bench.machine import Missing, first_line
 from gttf_sampler.bench.measure import CPU, Peer, Work, draw_seeds
+from gttf_sampler.bench.typed import SEED_TYPE, SPAN, Typed, database, seed_times
 
 LABEL = f"PyG {torch_geometric.__version__}"
 NO_BACKEND = (
@@ -30,7 +30,7 @@ NO_BACKEND = (
 # what PyG says of a mode that its backend does not have, or has without its kernel
 REFUSALS = (ImportError, ValueError, RuntimeError, AttributeError)
 AHEAD = 2  # batches that a loader on a device makes ahead
-SEED_TYPE, LINKS = "user", ("order", "has_item", "item")
+LINKS = ("order", "has_item", "item")
 Classes = tuple[type, type]  # ours, and PyG's
 CLASSES_OF: dict[str, Classes] = {
     "nodes": (gttf_pyg.GTTFLoader, NeighborLoader),
@@ -40,7 +40,6 @@ CLASSES_OF: dict[str, Classes] = {
 
 
 def backend() -> str | None:
-    """The compiled sampler that PyG takes here, by name; None if there is none."""
     if pyg_typing.WITH_PYG_LIB:
         return f"pyg-lib {getattr(pyg_typing.pyg_lib, '__version__', '')}".strip()
     return "torch-sparse" if pyg_typing.WITH_TORCH_SPARSE else None
@@ -67,6 +66,26 @@ def copied(kind: Any, data: Any, how: dict[str, Any], device: torch.device) -> A
     if device.type == "cpu":
         return kind(data, **how)
     return Copied(kind(data, **how, pin_memory=torch.cuda.is_available()), device)
+
+
+def data_of(setting: LoaderSetting, place: torch.device | None = None) -> Any:
+    """PyG's Data or HeteroData, with features and labels at `place`."""
+    adj, x, y = setting.adj, setting.x, setting.y.to(place)
+    if not isinstance(adj, Typed):
+        edges = adj.to_edge_index()
+        return Data(x.to(place), edges, y=y, num_nodes=adj.num_rows)
+    data = _typed_data(adj, {kind: rows.to(place) for kind, rows in x.items()})
+    data[SEED_TYPE].y = y
+    return data
+
+
+def _typed_data(graph: Typed, features: dict[str, Tensor]) -> Any:
+    data = HeteroData()
+    for name, x in features.items():
+        data[name].x = x
+    for kind, ends in graph.edges.items():
+        data[kind].edge_index = ends
+    return data
 
 
 def of_batch(batch: Any) -> Work:
@@ -128,34 +147,25 @@ MODES = (
 
 
 class Ground(NamedTuple):
-    """A made graph with features, from which every mode takes what it needs.
+    """A made graph with features, from which every mode takes what it needs."""
 
-    Attributes:
-        graph: the rows of one node type, or tables.
-        edge_index: [2, m] of one node type, None if there are many.
-        features: [n, d] of each node type.
-        device: where to sample.
-    """
-
-    graph: CompactAdj | databases.Typed
-    edge_index: Tensor | None
-    features: dict[str, Tensor]
+    graph: CompactAdj | Typed
+    edge_index: Tensor | None  # [2, m] of one node type, None if there are many
+    features: dict[str, Tensor]  # [n, d] of each node type
     device: torch.device = CPU
 
     @property
     def facts(self) -> dict[str, int]:
-        """Its nodes and edges."""
         nodes = sum(len(x) for x in self.features.values())
         return {"nodes": nodes, "edges": self.graph.num_edges}
 
     @property
     def typed(self) -> bool:
-        """True if nodes have types."""
         return self.edge_index is None
 
     def links(self) -> Tensor:
         """The edges [2, m] whose ends are seeds of a link loader."""
-        if isinstance(self.graph, databases.Typed):
+        if isinstance(self.graph, Typed):
             return self.graph.edges[LINKS]
         return self.graph.to_edge_index()
 
@@ -187,12 +197,8 @@ class Ground(NamedTuple):
 
     def data(self, mode: Mode, seed: int) -> Any:
         """PyG's Data or HeteroData, with nothing in it that the mode does not need."""
-        if isinstance(self.graph, databases.Typed):
-            data = HeteroData()
-            for name, x in self.features.items():
-                data[name].x = x
-            for kind, ends in self.graph.edges.items():
-                data[kind].edge_index = ends
+        if isinstance(self.graph, Typed):
+            data = _typed_data(self.graph, self.features)
             for name, time_ in self.graph.times.items() if mode.time else ():
                 data[name].time = time_
             return data
@@ -201,7 +207,7 @@ class Ground(NamedTuple):
         data = Data(self.features[""], self.edge_index, num_nodes=nodes)
         if mode.time is not None:
             count = nodes if mode.time == "node_time" else edges
-            span = databases.SPAN
+            span = SPAN
             data[mode.time] = torch.randint(span, (count,), generator=generator)
         if "weight_attr" in mode.options:
             weight = torch.rand(edges, generator=generator) + 0.1
@@ -211,7 +217,6 @@ class Ground(NamedTuple):
     def _loader(
         self, data: Any, mode: Mode, seeds: Tensor, seed: int, kind: Any, workers: int
     ) -> Peer:
-        """A loader of class `kind` over all seeds."""
         how: dict[str, Any] = {"batch_size": seeds.shape[1], "num_workers": workers}
         chosen, of_type, key = seeds.reshape(-1), SEED_TYPE, "input_nodes"
         if mode.kind == "links":
@@ -220,7 +225,7 @@ class Ground(NamedTuple):
         how[key] = (of_type, chosen) if self.typed else chosen
         if mode.time is not None:
             how["time_attr"] = mode.time
-            how["input_time"] = databases.seed_times(seeds.shape, seed).reshape(-1)
+            how["input_time"] = seed_times(seeds.shape, seed).reshape(-1)
         how |= {"num_neighbors": list(mode.fanouts), **mode.options}
         if self.device.type != "cpu" and kind in (
             own for own, _ in CLASSES_OF.values()
@@ -240,7 +245,7 @@ class Ground(NamedTuple):
         sampler = kind(data, list(mode.fanouts), **how)
         times: Any = [None] * len(seeds)
         if mode.time is not None:
-            times = databases.seed_times(seeds.shape, seed)
+            times = seed_times(seeds.shape, seed)
         of_type = SEED_TYPE if self.typed else None
 
         def run(seeds: Tensor) -> Iterator[Any]:
@@ -252,14 +257,13 @@ class Ground(NamedTuple):
 
 
 def ground(name: str, scale: float, seed: int, device: torch.device) -> Ground:
-    """Makes the graph of some modes."""
     wanted = GRAPHS[name]
     if wanted.types == 1:
         nodes = graphs.sized(wanted.nodes, scale)
         adj = graphs.plain(nodes, wanted.degree, seed)
         x, _ = made_features(nodes, wanted.features, seed)
         return Ground(adj, adj.to_edge_index(), {"": x}, device)
-    tables = databases.database(scale, seed, name)
+    tables = database(scale, seed, name)
     features = {
         kind: made_features(count, wanted.features, seed)[0]
         for kind, count in tables.nodes.items()

@@ -1,13 +1,19 @@
-"""Checks of arguments and seeds, in PyG's words; the engine's checks do the rest."""
+"""Arguments of samplers: checked in PyG's words, and in the engine's terms."""
 
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.sampler.base import NumNeighbors
 
+from gttf_pyg._compat import ONLY, EdgeType, row_type
+from gttf_sampler import CompactAdj, ExcludeBias
 from gttf_sampler._check import (
     as_dense,
+    count,
     dense,
     fail,
     finite,
@@ -16,6 +22,8 @@ from gttf_sampler._check import (
     mistyped,
     real,
     shown,
+    size,
+    yes_or_no,
 )
 
 DIRECTIONS = ("forward", "backward")
@@ -30,7 +38,6 @@ class MissingError(KeyError, ValueError):
 
 
 def missing(argument: str, name: str, known: Iterable[str]) -> MissingError:
-    """The error for an attribute that the data does not have."""
     return MissingError(
         f"'{argument}' must name an attribute of the data (got {name!r}); there are "
         f"{list(known)}"
@@ -38,7 +45,6 @@ def missing(argument: str, name: str, known: Iterable[str]) -> MissingError:
 
 
 def known_types(name: str, kinds: Iterable[Any], edge_types: Iterable[Any]) -> None:
-    """Refuses keys of an argument that are no edge types of the data."""
     known = list(edge_types)
     for kind in kinds:
         if kind not in known:
@@ -77,12 +83,10 @@ def as_reals(name: str, value: Any) -> Tensor:
 
 
 def function(name: str, value: Any) -> None:
-    """Refuses what cannot be called, and classes."""
     functions(name, [value], many=True)
 
 
 def name_or_none(name: str, value: Any) -> None:
-    """Refuses what cannot be the name of an attribute."""
     if value is not None and not isinstance(value, str):
         mistyped(name, "must be the name of an attribute", shown(value))
 
@@ -132,3 +136,155 @@ def first_used(sampler: Any, *names: str) -> str | None:
         "disjoint": sampler.disjoint,
     }
     return next((name for name in names if used[name]), None)
+
+
+def as_lists(num_neighbors: Any) -> Any:
+    if isinstance(num_neighbors, Mapping):
+        return {kind: as_lists(value) for kind, value in num_neighbors.items()}
+    if isinstance(num_neighbors, Tensor):
+        check = dense if num_neighbors.is_floating_point() else ids
+        return check("num_neighbors", num_neighbors).tolist()
+    listed = isinstance(num_neighbors, np.ndarray)
+    return num_neighbors.tolist() if listed else num_neighbors
+
+
+def fanouts_of(
+    num_neighbors: NumNeighbors, edge_types: list[Any] | None, backward: bool
+) -> dict[EdgeType, list[int]]:
+    """The fanouts of every relation, by the key that its rows have.
+
+    PyG checks that every edge type has some, all of one length; `edge_types` is None
+    in homogeneous data.
+    """
+    values = num_neighbors.values
+    lists = list | tuple if edge_types is None else list | tuple | dict
+    if not isinstance(values, lists):
+        per_type = "" if edge_types is None else ", or one per edge type"
+        rule = f"must be a list of integers{per_type}"
+        mistyped("num_neighbors", rule, shown(values))
+    for fanouts in values.values() if isinstance(values, dict) else [values]:
+        _check_fanouts(fanouts)
+    if edge_types is None:
+        return {ONLY: list(values)}
+    if isinstance(values, dict):
+        known_types("num_neighbors", [kind.to_tuple() for kind in values], edge_types)
+    values = num_neighbors.get_values(edge_types)
+    return {row_type(kind, backward): list(value) for kind, value in values.items()}
+
+
+def shares_of(
+    fanouts: dict[EdgeType, list[Any]],
+) -> tuple[dict[EdgeType, list[int]], dict[EdgeType, list[float | None]]]:
+    """The fanouts, with -1 for fractions of the degree, and those where there are any.
+
+    PyG's issue 9582 asks for them: 0.5 takes half of the neighbours, rounded up.
+    """
+    whole = {
+        kind: [-1 if _is_share(fanout) else fanout for fanout in hops]
+        for kind, hops in fanouts.items()
+    }
+    shares = {
+        kind: [fanout if _is_share(fanout) else None for fanout in hops]
+        for kind, hops in fanouts.items()
+        if any(_is_share(fanout) for fanout in hops)
+    }
+    return whole, shares
+
+
+def _is_share(fanout: Any) -> bool:
+    return isinstance(fanout, float | np.floating)
+
+
+def _check_fanouts(fanouts: Any) -> None:
+    if not isinstance(fanouts, list | tuple):
+        mistyped("num_neighbors", "must hold one list per edge type", shown(fanouts))
+    for fanout in fanouts:
+        share = _is_share(fanout) and 0 < fanout < 1
+        if not share and (isinstance(fanout, bool) or not isinstance(fanout, Integral)):
+            rule = "must hold integers, or fractions of the degree in (0, 1)"
+            mistyped("num_neighbors", rule, shown(fanout), "-1 takes all neighbours")
+
+
+def checked_bias(bias: Any, sampler: Any) -> Any:
+    typed = isinstance(bias, Mapping)
+    if typed and not sampler.is_hetero:
+        mistyped("bias", "must be callable in homogeneous data", "a dict")
+    if typed:
+        known_types("bias", bias, sampler.edge_types)
+    for part in bias.values() if typed else [bias]:
+        if part is not None and (not callable(part) or isinstance(part, type)):
+            mistyped("bias", "must be callable", shown(part))
+    return bias
+
+
+def check_together(sampler: Any) -> None:
+    """Refuses strategies and fractions of the degree beside what they exclude."""
+    last = sampler.is_temporal and sampler.temporal_strategy == "last"
+    if sampler.shares and (sampler.replace or last):
+        named = "replace" if sampler.replace else "temporal_strategy"
+        rule = f"must hold integers together with {named!r}"
+        fail("num_neighbors", rule, sampler.num_neighbors.values)
+    other = first_used(sampler, "weight_attr", "bias", "exclude_edges")
+    if last and other is not None:
+        rule = f"must be 'uniform' together with '{other}'"
+        fail("temporal_strategy", rule, "'last'")
+
+
+def named_edges(
+    named: Any, adjs: Mapping[EdgeType, CompactAdj], backward: bool
+) -> dict[EdgeType, ExcludeBias]:
+    """Per relation, the bias that hides the edges that were named for all batches."""
+    if named is None or isinstance(named, bool):
+        return {}
+    typed = ONLY not in adjs
+    if typed != isinstance(named, Mapping):
+        rule = "map edge types to edges" if typed else "be edges, not one per edge type"
+        mistyped("exclude_edges", f"must {rule} here", type(named))
+    parts = named if typed else {ONLY: named}
+    known_types("exclude_edges", parts, [row_type(kind, backward) for kind in adjs])
+    rows = {row_type(kind, backward): edges for kind, edges in parts.items()}
+    return {
+        kind: ExcludeBias(_positions(edges, adjs[kind])) for kind, edges in rows.items()
+    }
+
+
+def _positions(edges: Any, adj: CompactAdj) -> Tensor:
+    """Positions in `adj.col` of edges that are named by the caller's ids or a mask."""
+    size = adj.num_edges
+    if not isinstance(edges, Tensor | np.ndarray | list | tuple):
+        mistyped("exclude_edges", "must be ids or a mask", shown(edges))
+    edges = as_dense("exclude_edges", edges).to(adj.device)
+    hidden = torch.zeros(size, dtype=torch.bool, device=adj.device)
+    if edges.dtype == torch.bool and edges.shape == hidden.shape:
+        hidden = edges
+    elif edges.dtype in (torch.int32, torch.int64) and edges.dim() == 1:
+        if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < size:
+            rule = f"must hold ids of edges, in [0, {size})"
+            fail("exclude_edges", rule, f"{int(edges.min())} to {int(edges.max())}")
+        hidden[edges.to(torch.int64)] = True
+    elif edges.numel():
+        rule = f"must be integer ids [k] or a mask [{size}] of edges"
+        fail("exclude_edges", rule, f"{str(edges.dtype)[6:]} {list(edges.shape)}")
+    if adj.edge_id is not None:
+        hidden = hidden[adj.edge_id.to(torch.int64)]
+    return hidden.nonzero().view(-1)
+
+
+def checked_layerwise(layerwise: bool, sampler: Any) -> bool:
+    yes_or_no("layerwise", layerwise)
+    names = ("disjoint", "time_attr", "subgraph_type", "max_nodes", "max_edges")
+    used = first_used(sampler, *names)
+    other = None if used is None else f"{used!r}"
+    if sampler.is_hetero or sampler.shares:
+        other = "heterogeneous data" if sampler.is_hetero else "fractions of the degree"
+    if layerwise and other is not None:
+        rule = f"must be False together with {other}"
+        fail("layerwise", rule, True, "draw once for all layers")
+    return bool(layerwise)
+
+
+def checked_limit(name: str, value: Any) -> int | None:
+    """`value`, which must be a number, or None; a batch may have no edges."""
+    if value is None:
+        return None
+    return size(name, value) if name == "max_edges" else count(name, value)

@@ -1,25 +1,27 @@
 """Patched `propagate`: a layer's messages, weighted to estimate those of all edges."""
 
 from functools import partial
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import APPNP, MessagePassing, aggr
+from torch_geometric.nn import APPNP, aggr
 from torch_geometric.utils import scatter, softmax
 
-from gttf_pyg._compat import Shadows, edge_mask
-from gttf_pyg._full_graph import LOOPS, RECEIVED
-from gttf_pyg._operators import Drawn, chebyshev, gcn
-from gttf_pyg._sampled import Sample, SampledEdgeIndex
-from gttf_pyg._table import REPLACED, Rule, leaves
+from gttf_pyg._compat import Shadows, edge_mask, methods_with, with_globals
+from gttf_pyg._sampled import LOOPS, RECEIVED, Sample, SampledEdgeIndex
+from gttf_pyg._table import REPLACED, Drawn, InBatch, Rule, chebyshev, gcn, leaves
 from gttf_sampler._check import fail, shown
 from gttf_sampler.estimate import share
+
+ALIKE = ("add_self_loops", "improved", "normalization", "diag_lambda")
 
 
 class PatchedPropagate:
     """Takes the place of a layer's `propagate` for one call of the layer."""
+
+    fused = False  # whether it adds up, below another that says which weights
 
     def __init__(self, layer: Any) -> None:
         self.layer = layer
@@ -41,31 +43,45 @@ class PatchedPropagate:
 
 
 class MatrixPropagate(PatchedPropagate):
-    """Propagates along the estimate of a normalised matrix."""
+    """Propagates along the estimate of a normalised matrix.
 
-    def __init__(self, layer: Any, rule: Rule, named: dict[str, Any]) -> None:
+    Args:
+        layer: whose `propagate` it takes the place of.
+        rule: the layer's row in the table.
+        named: the arguments of the layer.
+        size: the number of nodes of the batch, for degrees in the batch; None for those
+            in the full graph.
+    """
+
+    def __init__(
+        self, layer: Any, rule: Rule, named: dict[str, Any], size: int | None = None
+    ) -> None:
         super().__init__(layer)
+        self.size = size
         self.operator: Any = rule.matrix
         self.weight_name = rule.weight
         self.edges: SampledEdgeIndex = named["edge_index"]
         self.weight: Tensor | None = named.get("edge_weight")
-        self.name = name_of(self.weight, self.edges)
+        self.name = name_of(self.weight, self.edges) if size is None else None
         self.how: dict[str, Any] = {}
         if self.operator is chebyshev:
-            self.how["lambda_max"] = _one_number(named.get("lambda_max"))
+            largest = self.how["lambda_max"] = named.get("lambda_max")
+            if isinstance(largest, Tensor) and largest.numel() > 1:
+                fail("lambda_max", "must be one number, of one graph", shown(largest))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
         x = kwargs["x"]
         first, count = self.edges.sample.hop(self.edges.shape[1])
-        index, weight = self._entries(
-            x.size(self.layer.node_dim), x.dtype, first, count
-        )
+        number = x.size(self.layer.node_dim) if self.size is None else self.size
+        index, weight = self._entries(number, x.dtype, first, count)
         if isinstance(self.layer, APPNP) and self.layer.training:
             weight = torch.nn.functional.dropout(weight, p=self.layer.dropout)
         kwargs[self.weight_name] = weight
-        every = torch.ones(count, dtype=torch.bool, device=index.device)
-        before = self.fit_edge_mask(first, every, index.shape[1] - count)
+        before = len(self.shadows)
+        if self.layer.explain:
+            every = torch.ones(count, dtype=torch.bool, device=index.device)
+            before = self.fit_edge_mask(first, every, index.shape[1] - count)
         out = self.propagate(index, size=size, **kwargs)
         self.shadows.restore(before)
         return out
@@ -76,11 +92,9 @@ class MatrixPropagate(PatchedPropagate):
         """The matrix for the next step; layers that want the same one share it."""
         sample, edges, weight = self.edges.sample, self.edges.plain, self.weight
         layer = self.layer
-        alike = (
-            *(getattr(layer, name, None) for name in ("add_self_loops", "improved")),
-            *(getattr(layer, name, None) for name in ("normalization", "diag_lambda")),
-        )
-        asked = self.operator, alike, first, count, size, dtype, edges.device
+        alike = tuple(getattr(layer, name, None) for name in ALIKE)
+        kind = Drawn if self.size is None else InBatch
+        asked = kind, self.operator, alike, first, count, size, dtype, edges.device
         simple = weight is None and not self.how.get("lambda_max")
         if simple and asked in sample.made:
             found: tuple[Tensor, Tensor] = sample.made[asked]
@@ -89,7 +103,7 @@ class MatrixPropagate(PatchedPropagate):
             weight = weight[first : first + count]
             dtype = weight.dtype
         edges = edges[:, first : first + count]
-        drawn = Drawn(edges, sample, first, size, weight, self.name, dtype)
+        drawn = kind(edges, sample, first, size, weight, self.name, dtype)
         found = self.operator(layer, drawn, **self.how)
         if simple:
             sample.made[asked] = found
@@ -123,9 +137,9 @@ class WeightedPropagate(PatchedPropagate):
         self.scales = scale == "sum" and not self.rule.normalised(layer)
         if "symnorm" in getattr(layer, "aggregators", ()):
             self.scales = True
-        for name in _methods_with(type(layer), "softmax", "scatter"):
+        for name in methods_with(type(layer), "softmax", "scatter"):
             known = names | {"scatter": self.scatter} if name == "aggregate" else names
-            method = _with_names(getattr(type(layer), name), known)
+            method = with_globals(getattr(type(layer), name), known)
             self.shadows.put(layer, name, MethodType(method, layer))
         if self.rule.relations and "aggregate" in type(layer).__dict__:
             self.shadows.put(layer, "aggregate", self.aggregate_by_type)
@@ -135,7 +149,7 @@ class WeightedPropagate(PatchedPropagate):
             elif isinstance(
                 part, aggr.SoftmaxAggregation | aggr.DegreeScalerAggregation
             ):
-                method = _with_names(type(part).forward, names)
+                method = with_globals(type(part).forward, names)
                 self.shadows.put(part, "forward", MethodType(method, part))
         for part in leaves(layer):
             if not isinstance(part, aggr.SoftmaxAggregation):
@@ -181,9 +195,8 @@ class WeightedPropagate(PatchedPropagate):
         """[size]: how many messages arrive in the whole graph."""
         if self.per_type is not None:
             return self.per_type[:size, self.step % self.layer.num_relations].to(dtype)
-        found: Tensor = self.sample.local(RECEIVED, None, 1, self.part.device)[
-            :size
-        ].to(dtype)
+        every = self.sample.local(RECEIVED, None, 1, self.part.device)
+        found: Tensor = every[:size].to(dtype)
         if self.loops is None:
             return found
         lost = self.sample.local(LOOPS, None, 1, self.part.device)
@@ -245,7 +258,6 @@ class WeightedPropagate(PatchedPropagate):
         return found
 
     def degree(self, index: Tensor, num_nodes: Any = None, dtype: Any = None) -> Tensor:
-        """PyG's `degree`, in the whole graph."""
         size = int(index.max()) + 1 if num_nodes is None else num_nodes
         return self.count(size, dtype or index.dtype)
 
@@ -278,7 +290,7 @@ class JoinedPropagate(PatchedPropagate):
     def __init__(self, layer: Any, relations: list[SampledEdgeIndex]) -> None:
         super().__init__(layer)
         self.relations = relations
-        method = _with_names(type(layer).message, {"softmax": self.softmax})
+        method = with_globals(type(layer).message, {"softmax": self.softmax})
         self.shadows.put(layer, "message", MethodType(method, layer))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -286,7 +298,6 @@ class JoinedPropagate(PatchedPropagate):
         return self.propagate(*args, **kwargs)
 
     def softmax(self, src: Tensor, index: Tensor, *args: Any) -> Tensor:
-        """PyG's `softmax`, in whose denominator all neighbours are."""
         parts = [torch.zeros(0, device=src.device)]
         for edges in self.relations:
             total = edges.sample.local(RECEIVED, None, 1, src.device)
@@ -340,40 +351,7 @@ def refuse_weights(layer: Any, sample: Sample, takes: str) -> NoReturn:
     fail("weight_attr", rule, repr(sample.drawn_by), "draw uniformly")
 
 
-def _one_number(value: Any) -> Any:
-    """A `lambda_max` for the one graph that batches come from."""
-    if isinstance(value, Tensor) and value.numel() > 1:
-        fail("lambda_max", "must be one number, of one graph", shown(value))
-    return value
-
-
 def _along(value: Tensor, like: Tensor, dim: int) -> Tensor:
-    """`value` [n] in a shape that multiplies dimension `dim` of `like`."""
     shape = [1] * like.dim()
     shape[dim] = -1
     return value.view(shape)
-
-
-def _methods_with(kind: Any, *names: str) -> list[str]:
-    """The methods of a layer, but `forward`, that call one of PyG's functions."""
-    found = []
-    for base in kind.__mro__[: kind.__mro__.index(MessagePassing)]:
-        for name, value in base.__dict__.items():
-            if not isinstance(value, FunctionType) or name == "forward":
-                continue
-            called = set(names) & set(value.__code__.co_names) & set(value.__globals__)
-            if called and name not in found:
-                found.append(name)
-    return found
-
-
-def _with_names(function: Any, names: dict[str, Any]) -> FunctionType:
-    """A function whose globals of some names are others."""
-    known = {k: v for k, v in names.items() if k in function.__globals__}
-    return FunctionType(
-        function.__code__,
-        {**function.__globals__, **known},
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )

@@ -1,4 +1,4 @@
-"""Compact rows of one relation: built from PyG's stores, or attached to them.
+"""The graph of a `Data` or `HeteroData` as compact rows, built or attached to it.
 
 Rows that are attached travel with the data, so that several loaders share them: they
 are an attribute of the store that has the edges, `data.to` moves them, copies share
@@ -7,7 +7,7 @@ compares them with the edges first, in O(m) and without copying.
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,14 +17,21 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
-from gttf_pyg._check import as_pairs
+from gttf_pyg._check import (
+    MissingError,
+    as_pairs,
+    as_reals,
+    known_types,
+    missing,
+    name_or_none,
+)
+from gttf_pyg._compat import ONLY as ONLY
 from gttf_pyg._compat import EdgeType as EdgeType
-from gttf_pyg._compat import ordered_rows
+from gttf_pyg._compat import ordered_rows, row_type
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import dense, fail, mistyped, within
 from gttf_sampler.graph.tables import ascends_in_time
 
-ONLY = ("", "", "")  # the edge type of a graph that has only one
 ATTACHED = "compact_adj"  # the attribute of a store that has rows
 CHUNK = 1 << 22  # edges that are compared at a time
 
@@ -62,17 +69,149 @@ class Options(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Attributes of a relation beside its edges; None for those not asked for.
+    """Attributes of a relation beside its edges; None for those not asked for."""
 
-    Attributes:
-        node_time: of the sources, if rows are to be sorted by it.
-        edge_time: of the edges, instead.
-        edge_weight: of the edges, if they are to be drawn by weight.
+    node_time: Tensor | None = None  # of the sources, if rows are to be sorted by it
+    edge_time: Tensor | None = None  # of the edges, instead
+    edge_weight: Tensor | None = None  # of the edges, if they are drawn by weight
+
+
+MakeRows = Callable[[Any, tuple[int, int], Columns], CompactAdj]
+
+
+def one_relation(adj: CompactAdj, size: int, times: tuple[Any, Any]) -> Graph:
+    """The graph of one relation without types."""
+    return Graph({ONLY: adj}, size, [None], [None], *times, {})
+
+
+def many_relations(
+    sizes: dict[str, int],
+    edge_types: list[Any],
+    columns: tuple[Any, Any, Mapping[Any, Tensor]],
+    backward: bool,
+    make: MakeRows,
+) -> Graph:
+    """The graph of typed relations, of which `make` gives the rows.
+
+    Of `columns`, node times are per node type, edge times and weights per edge type.
     """
+    node_time, edge_time, weights = columns
+    adjs = {}
+    for kind in edge_types:
+        size = sizes[kind[0]], sizes[kind[2]]
+        own = (node_time or {}).get(kind[0]), (edge_time or {}).get(kind)
+        rows = make(kind, size, Columns(*own, weights.get(kind)))
+        adjs[row_type(kind, backward)] = rows
+    known = {end for kind in adjs for end in (kind[0], kind[2])}
+    none = torch.empty(2, 0, dtype=torch.int64)
+    loose = {
+        (name, "", name): CompactAdj.from_edge_index(none, size)
+        for name, size in sizes.items()
+        if name not in known
+    }
+    return Graph(adjs, sizes, list(sizes), edge_types, node_time, edge_time, loose)
 
-    node_time: Tensor | None = None
-    edge_time: Tensor | None = None
-    edge_weight: Tensor | None = None
+
+def from_homogeneous(data: Any, options: Options) -> Graph:
+    """The graph of a `Data`."""
+    if "edge_index" in data:  # PyG itself asks it for its last dimension
+        as_pairs("data.edge_index", plain(dense("data.edge_index", data["edge_index"])))
+    node_time = edge_time = weight = None
+    if (name := options.time_attr) is not None:
+        if name not in data:
+            raise missing("time_attr", name, data.keys())
+        time = as_reals(f"data.{name}", data[name])
+        if data.is_node_attr(name):
+            node_time = time
+        elif data.is_edge_attr(name):
+            edge_time = time
+        else:
+            rule = "must name a node-level or edge-level attribute"
+            fail("time_attr", rule, repr(name))
+    if (name := options.weight_attr) is not None:
+        name_or_none("weight_attr", name)
+        if name not in data:
+            raise missing("weight_attr", name, data.edge_attrs())
+        weight = data[name]
+    count = data.num_nodes
+    columns = Columns(node_time, edge_time, weight)
+    adj = rows_of(data, (count, count), columns, options)
+    return one_relation(adj, count, (node_time, edge_time))
+
+
+def from_heterogeneous(data: Any, options: Options) -> Graph:
+    """The graph of a `HeteroData`."""
+    node_types, edge_types = data.metadata()
+    sizes = {name: data[name].num_nodes for name in node_types}
+    for end in (end for kind in edge_types for end in (kind[0], kind[2])):
+        if sizes.get(end) is None:
+            rule, cure = f"must know how many {end!r} nodes there are", "num_nodes"
+            fail("data", rule, "no such store", f"set data[{end!r}].{cure}")
+    name, times = options.time_attr, None
+    if name is not None:
+        times = {
+            kind: as_reals(f"data[{kind}].{name}", store[name])
+            for kind, store in (*data.node_items(), *data.edge_items())
+            if name in store
+        }
+        if not times:
+            raise missing(
+                "time_attr", name, sorted({k for s in data.stores for k in s})
+            )
+    weights = weights_of(
+        options.weight_attr,
+        edge_types,
+        lambda kind, name: data[kind].get(name),
+        lambda kinds: {key for kind in kinds for key in data[kind]},
+    )
+    return many_relations(
+        sizes,
+        edge_types,
+        (*typed_times(times, name), weights),
+        options.backward,
+        lambda kind, size, columns: rows_of(data[kind], size, columns, options),
+    )
+
+
+def typed_times(times: dict[Any, Tensor] | None, name: str | None) -> tuple[Any, Any]:
+    """The times of the nodes or of the edges, per type; not of both."""
+    if times is None:
+        return None, None
+    on_nodes = {isinstance(kind, str) for kind in times}
+    if len(on_nodes) != 1:
+        rule = "must name either a node-level or an edge-level attribute"
+        found = "both" if on_nodes else "neither"
+        fail("time_attr", rule, f"{name!r}, which is {found}")
+    return (times, None) if on_nodes == {True} else (None, times)
+
+
+def weights_of(
+    named: Any,
+    edge_types: list[Any],
+    column: Callable[[Any, str], Tensor | None],
+    known: Callable[[list[Any]], Iterable[Any]],
+    error: type[MissingError] = MissingError,
+) -> dict[Any, Tensor]:
+    """The weights of the edge types that have some.
+
+    One name is that of all types that have it; a name per edge type, as PyG's issue
+    8291 asks, must be there, and types that are not named are drawn uniformly.
+    """
+    if named is None:
+        return {}
+    typed = isinstance(named, Mapping)
+    names = named if typed else dict.fromkeys(edge_types, named)
+    known_types("weight_attr", names, edge_types)
+    found = {}
+    for kind, name in names.items():
+        value = None if name is None else column(kind, name)
+        if value is not None:
+            found[kind] = value
+        elif typed and name is not None:
+            raise missing("weight_attr", name, sorted(known([kind])))
+    if not found and not typed:
+        raise error(str(missing("weight_attr", named, sorted(known(edge_types)))))
+    return found
 
 
 def rows_of(
@@ -151,14 +290,7 @@ def from_rows(
 def attached(
     store: Any, size: tuple[int, int], columns: Columns, backward: bool
 ) -> CompactAdj | None:
-    """The rows attached to `store`, if they are what would be built from it now.
-
-    Args:
-        store: a `Data`, or what a `HeteroData` has for an edge type.
-        size: the numbers of (sources, targets).
-        columns: what the rows must have.
-        backward: whether the rows are those of the sources.
-    """
+    """The rows attached to `store`, if they are what would be built from it now."""
     node_time, edge_time, weight = columns
     adj = store.get(ATTACHED)
     if not isinstance(adj, CompactAdj) or "edge_index" not in store:
@@ -189,10 +321,19 @@ def attached(
 
 
 def plain(edge_index: Tensor) -> Tensor:
-    """The tensor that an `EdgeIndex` is, or the one that was given."""
     if isinstance(edge_index, EdgeIndex):
         edge_index = edge_index.as_tensor()
     return edge_index
+
+
+def can_join(data: Any) -> bool:
+    """True if `join` knows the data; stores and sparse matrices are left to PyG.
+
+    A subclass may have properties that are set in ways of their own.
+    """
+    if type(data) not in (Data, HeteroData):
+        return False
+    return not any("adj_t" in store for store in data.edge_stores)
 
 
 def detached(data: Any) -> Any:
@@ -209,7 +350,6 @@ def detached(data: Any) -> Any:
 
 
 def copied(adj: CompactAdj) -> CompactAdj:
-    """A copy of rows in memory of their own."""
     own: dict[str, Any] = {name: x.clone() for name, x in adj.arrays().items()}
     return replace(adj, **own).trusted()
 
@@ -223,16 +363,3 @@ def row_chunks(adj: CompactAdj) -> Iterator[tuple[slice, Tensor]]:
         rows = torch.arange(first, last, device=adj.device)
         rows = rows.repeat_interleave(adj.degree[first:last], output_size=end - begin)
         yield slice(begin, end), rows
-
-
-def without_relation(
-    sizes: dict[str, int], adjs: dict[EdgeType, CompactAdj]
-) -> dict[EdgeType, CompactAdj]:
-    """No edges from a node type to itself, for those that no relation knows."""
-    known = {end for kind in adjs for end in (kind[0], kind[2])}
-    none = torch.empty(2, 0, dtype=torch.int64)
-    return {
-        (name, "", name): CompactAdj.from_edge_index(none, size)
-        for name, size in sizes.items()
-        if name not in known
-    }

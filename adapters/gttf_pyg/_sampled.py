@@ -1,71 +1,234 @@
-"""SampledEdgeIndex: the edges of a batch together with how they were drawn."""
+"""SampledEdgeIndex: the edges of a batch with how they were drawn, for `unbiased`."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data, HeteroData
 
-from gttf_pyg._compat import in_backward, version_of, without_torch_function
-from gttf_pyg._full_graph import KINDS, FullGraph
+from gttf_pyg._check import NOT_UNIFORM, first_used
+from gttf_pyg._compat import (
+    in_backward,
+    row_type,
+    version_of,
+    without_torch_function,
+)
+from gttf_pyg._rows import ONLY, row_chunks
+from gttf_pyg.sampler import GTTFSampler
+from gttf_sampler import CompactAdj
 
+CPU = torch.device("cpu")
 TYPE = "edge_type"  # the name that PyG's users give to types of edges
+# Sums per node, of the edge weights of some name; the name None counts edges.
+RECEIVED = "received"  # the sum over the edges that arrive, loops among them
+SENT = "sent"  # the sum over the edges that leave, loops among them
+LOOPS = "loops"  # the sum over the loops
+KEPT = "kept"  # of the loops, the one that PyG's `add_remaining_self_loops` keeps
+KINDS = (RECEIVED, SENT, LOOPS, KEPT)
 
-# The layers that `unbiased` has corrected, as long as they live: while there is one,
+# The layers of `unbiased` and `fused` models, as long as they live: while there is one,
 # loaders annotate their batches. A loader knows no model, and no model its loader.
 CORRECTED: WeakSet[Any] = WeakSet()
 
 
+class FullGraph:
+    """Degrees, loops and edge types of one relation of the full graph.
+
+    A pass over all edges is made when its sums are asked for, and they are kept.
+
+    Args:
+        adj: its rows: for every node, the edges that it may draw.
+        columns: the edge attributes [m] of the data by name, in its order of edges.
+        one_type: whether both ends of an edge are of the same node type.
+    """
+
+    def __init__(
+        self, adj: CompactAdj, columns: Mapping[str, Tensor], one_type: bool
+    ) -> None:
+        self.adj, self.columns, self.one_type = adj, columns, one_type
+        self.weights = [name for name, x in columns.items() if x.is_floating_point()]
+        self.types = [name for name in columns if name not in self.weights]
+        self._made: dict[Any, Any] = {}
+
+    def of(self, kind: str, name: str | None, node: Tensor) -> Any:
+        """[k], one of `KINDS` for some nodes; None if there are no loops at all."""
+        node = node.to(self.adj.device)
+        if kind == RECEIVED and name is None:
+            return self.adj.row_range(node)[1]
+        if kind == SENT:
+            return self._once(self._sent, name)[node]
+        received, loops, kept = self._once(self._rows, name)
+        table = {RECEIVED: received, LOOPS: loops, KEPT: kept}[kind]
+        return None if table is None else table[node]
+
+    def largest(self, name: str | None) -> Tensor:
+        """The largest sum over the edges that leave a node, loops left out."""
+        found: Tensor = self._once(self._largest, name)
+        return found
+
+    def all_positive(self, name: str) -> bool:
+        return bool(self._once(self._positive, name))
+
+    def of_types(self, name: str, node: Tensor) -> Tensor:
+        """[k, types]: how many edges of each type arrive at some nodes."""
+        keys, number, width = self._once(self._typed, name)
+        types = torch.arange(width, device=self.adj.device)
+        asked = node.to(self.adj.device)[:, None] * width + types
+        if not keys.numel():
+            return torch.zeros_like(asked)
+        place = torch.searchsorted(keys, asked).clamp(max=keys.numel() - 1)
+        found: Tensor = number[place] * (keys[place] == asked)
+        return found
+
+    def _once(self, make: Any, name: str | None) -> Any:
+        key = make.__name__, name
+        if key not in self._made:
+            self._made[key] = make(name)
+        return self._made[key]
+
+    def _positive(self, name: str) -> Tensor:
+        return (self.columns[name] > 0).all()
+
+    def _largest(self, name: str | None) -> Tensor:
+        every = torch.arange(self.adj.num_cols, device=self.adj.device)
+        sent, loops = self.of(SENT, name, every), self.of(LOOPS, name, every)
+        return torch.max(sent if loops is None else sent - loops)
+
+    def _typed(self, name: str) -> tuple[Tensor, Tensor, int]:
+        """The (row, type) pairs that there are, sorted; the edges of each; types."""
+        adj, column = self.adj, self.columns[name]
+        width = int(column.max()) + 1 if column.numel() else 1
+        found = [adj.rowptr.new_zeros(0, dtype=torch.int64)]
+        for part, row in row_chunks(adj):
+            found.append(row * width + self._at(name, part).to(adj.device, torch.int64))
+        keys, number = torch.unique(torch.cat(found), return_counts=True)
+        return keys, number, width
+
+    def _rows(self, name: str | None) -> tuple[Tensor | None, ...]:
+        """(received, loops, kept), each [n]; the last two None without loops."""
+        adj, size = self.adj, self.adj.num_rows
+        received = loops = kept = None
+        if name is not None:
+            received = torch.zeros(size, dtype=torch.float64, device=adj.device)
+        for part, row in row_chunks(adj):
+            weight = self._weights(name, part)
+            if received is not None:
+                received.index_add_(0, row, weight.expand(row.numel()))
+            place = (adj.col[part] == row).nonzero().view(-1) if self.one_type else ()
+            if not len(place):
+                continue
+            if loops is None or kept is None:
+                loops = torch.zeros(size, dtype=torch.float64, device=adj.device)
+                kept = torch.full_like(loops, torch.nan)  # no loop to keep
+            weight = weight.expand(row.numel())[place]
+            loops.index_add_(0, row[place], weight)
+            kept[row[place]] = weight
+        return received, loops, kept
+
+    def _sent(self, name: str | None) -> Tensor:
+        adj = self.adj
+        sent = torch.zeros(adj.num_cols, dtype=torch.float64, device=adj.device)
+        for part, row in row_chunks(adj):
+            weight = self._weights(name, part).expand(row.numel())
+            sent.index_add_(0, adj.col[part].long(), weight)
+        return sent
+
+    def _weights(self, name: str | None, part: slice) -> Tensor:
+        """float64: the weights of some positions in `adj.col`, or a one for all."""
+        if name is None:
+            return torch.ones((), dtype=torch.float64, device=self.adj.device)
+        return self._at(name, part).to(self.adj.device, torch.float64)
+
+    def _at(self, name: str, part: slice) -> Tensor:
+        column, ids = self.columns[name], self.adj.edge_id
+        return column[part if ids is None else ids[part].long().to(column.device)]
+
+
+class Levels(NamedTuple):
+    """Rows and edges of a batch up to each hop, as which it can be cut shorter.
+
+    Attributes:
+        senders: nodes up to hop 0, 1, … of the type that edges come from.
+        receivers: nodes up to hop 0, 1, … of the type that they lead to.
+        edges: edges into nodes up to hop 0, 1, ….
+    """
+
+    senders: list[int]
+    receivers: list[int]
+    edges: list[int]
+
+    @staticmethod
+    def of(store: Any, source: Any, target: Any) -> Levels | None:
+        """Those of the edges in a store; None if the batch does not tell its hops."""
+        if any("num_sampled_nodes" not in nodes for nodes in (source, target)):
+            return None
+        if "num_sampled_edges" not in store:
+            return None
+        given = source.num_sampled_nodes, target.num_sampled_nodes
+        levels = Levels(
+            *(
+                list(accumulate(map(int, number)))
+                for number in (*given, store.num_sampled_edges)
+            )
+        )
+        ends = source.n_id.numel(), target.n_id.numel(), store.edge_index.shape[1]
+        fits = all(
+            number and number[-1] == end
+            for number, end in zip(levels, ends, strict=True)
+        )
+        return levels if fits else None
+
+    def rows(self, hop: int) -> int:
+        """How many receivers there are up to a hop."""
+        return self.receivers[min(hop, len(self.receivers) - 1)]
+
+
+@dataclass(eq=False, repr=False)
 class Sample:
     """The draws behind the edges of a batch, with degrees of the full graph.
 
     It stays where the sampler has made it. What a layer asks for goes to the layer's
     device, and is kept for the next layer.
-
-    Attributes:
-        node: global ids of the (sources, targets) of the batch.
-        edge: ids [e] of its edges in the data.
-        receiver: the row of edge_index whose nodes have drawn: 1, or 0 backward.
-        drawn_by: the name of the weights that edges were drawn by, with replacement;
-            None if they were drawn uniformly, or all of them taken.
-        hops: numbers of edges per hop if every layer has a sample of its own.
-        refusal: why there is no estimate from such draws; None if there is one.
     """
 
-    def __init__(
-        self,
-        full: FullGraph,
-        node: tuple[Tensor, Tensor],
-        edge: Tensor,
-        receiver: int = 1,
-        drawn_by: str | None = None,
-        hops: list[int] | None = None,
-        refusal: str | None = None,
-    ) -> None:
-        self.full: FullGraph | None = full
-        self.names, self.types = full.weights, full.types
-        self.node, self.edge, self.receiver = node, edge, receiver
-        self.drawn_by, self.hops, self.refusal = drawn_by, hops, refusal
-        self.step = 0  # of the forward pass that is under way, if there are `hops`
-        self.made: dict[Any, Any] = {}  # operators, by the layers that want them
-        self._local: dict[Any, Any] = {}
+    full: FullGraph | None  # a sample that was pickled has left it behind
+    node: tuple[Tensor, Tensor]  # global ids of the (sources, targets) of the batch
+    edge: Tensor  # ids [e] of its edges in the data
+    receiver: int = 1  # the row of edge_index whose nodes have drawn: 1, or 0 backward
+    drawn_by: str | None = None  # the weights, if edges were drawn by some
+    hops: list[int] | None = None  # edges per hop if every layer has its own sample
+    refusal: str | None = None  # why there is no estimate from such draws, if so
+    levels: Levels | None = None  # where the batch can be cut, for `fused`, if known
+    run: Any = None  # the forward pass that is under way, of a model that cuts it
+    step: int = 0  # of the forward pass that is under way, if there are `hops`
+    made: dict[Any, Any] = field(default_factory=dict)  # operators, by their layers
+    _local: dict[Any, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        full = self.full
+        self.names, self.types = (
+            ([], []) if full is None else (full.weights, full.types)
+        )
 
     def local(
         self, kind: str, name: str | None, side: int, device: torch.device
     ) -> Any:
         """[n], one of `KINDS` for the nodes on one side of the edges, or None."""
-        return self._kept(("node", kind, name, side), device, self._of_nodes)
+        return self._kept(("of", kind, name, side), device)
 
     def column(self, name: str, device: torch.device) -> Tensor:
         """[e], the weights or types of the edges that the data has under this name."""
-        found: Tensor = self._kept(("edge", name), device, self._of_edges)
+        found: Tensor = self._kept(("column", name), device)
         return found
 
     def largest(self, name: str | None, device: torch.device) -> Tensor:
-        """See `FullGraph.largest`."""
-        found: Tensor = self._kept(("most", name), device, self._of_graph)
+        found: Tensor = self._kept(("largest", name), device)
         return found
 
     def of_types(self, edge_type: Tensor, first: int, count: int) -> Tensor | None:
@@ -79,17 +242,17 @@ class Sample:
         for name in self.types:
             there = self.column(name, device)[first : first + edge_type.numel()]
             if torch.equal(there.to(edge_type.dtype), edge_type):
-                found: Tensor = self._kept(("typed", name), device, self._typed)
+                found: Tensor = self._kept(("of_types", name), device)
                 more = count - found.shape[1]
                 return torch.nn.functional.pad(found, (0, more)) if more > 0 else found
         return None
 
     def takes_zero(self, name: str) -> bool:
         """True if a weight of zero has kept an edge from being drawn."""
-        asked = "positive", name
+        asked = "all_positive", name
         if asked not in self._local:
-            self._local[asked] = not self._graph.all_positive(name)
-        return bool(self._local[asked])
+            self._local[asked] = self._make(*asked)
+        return not self._local[asked]
 
     def hop(self, num_edges: int) -> tuple[int, int]:
         """The edges of the next layer: (first, number).
@@ -110,69 +273,55 @@ class Sample:
         self.step += 1
         return ends[wanted] - self.hops[wanted], self.hops[wanted]
 
-    def _kept(self, asked: Any, device: torch.device, make: Any) -> Any:
-        """The result of `make`, on the device; None stays None."""
+    def _kept(self, asked: Any, device: torch.device) -> Any:
+        """The result of `_make`, on the device; None stays None."""
         here = (*asked, device)
         if here not in self._local:
             if asked not in self._local:
-                self._local[asked] = make(*asked[1:])
+                self._local[asked] = self._make(*asked)
             found = self._local[asked]
             if found is not None:
                 found = found.to(device, non_blocking=True)
             self._local[here] = found
         return self._local[here]
 
-    def _of_nodes(self, kind: str, name: str | None, side: int) -> Any:
-        return self._graph.of(kind, name, self.node[side])
-
-    def _of_edges(self, name: str) -> Tensor:
-        column = self._graph.columns[name]
-        return column[self.edge.to(column.device)]
-
-    def _typed(self, name: str) -> Tensor:
-        return self._graph.of_types(name, self.node[1])
-
-    def _of_graph(self, name: str | None) -> Tensor:
-        return self._graph.largest(name)
-
-    @property
-    def _graph(self) -> FullGraph:
-        """The whole graph, which a sample that was pickled has left behind."""
-        if self.full is None:
+    def _make(self, what: str, *asked: Any) -> Any:
+        """What the full graph answers to one of its methods, or a column of edges."""
+        full = self.full
+        if full is None:
             raise RuntimeError("a sample must be asked before it is pickled (got None)")
-        return self.full
+        if what == "column":
+            column = full.columns[asked[0]]
+            return column[self.edge.to(column.device)]
+        if what == "of":
+            kind, name, side = asked
+            return full.of(kind, name, self.node[side])
+        more = (self.node[1],) if what == "of_types" else ()
+        return getattr(full, what)(*asked, *more)
 
     def __getstate__(self) -> dict[str, Any]:
         """The sums that a layer may ask for, instead of the graph."""
         if self.full is not None and self.refusal is None:
+            one_type = self.full.one_type
+            kinds = [(kind, side) for kind in KINDS for side in (0, 1)]
             for name in [None, *self.names]:
-                kinds = [(kind, side) for kind in KINDS for side in (0, 1)]
-                for kind, side in kinds if self.full.one_type else [("received", 1)]:
-                    self.local(kind, name, side, torch.device("cpu"))
+                for kind, side in kinds if one_type else [(RECEIVED, 1)]:
+                    self.local(kind, name, side, CPU)
+                if one_type:
+                    self.largest(name, CPU)
                 if name is not None:
-                    self.column(name, torch.device("cpu"))
+                    self.column(name, CPU)
                     self.takes_zero(name)
-            for name in self.types:
-                if name == TYPE:  # other integers may be times, and too many
-                    self.column(name, torch.device("cpu"))
-                    self._kept(("typed", name), torch.device("cpu"), self._typed)
-            if self.full.one_type:
-                for name in [None, *self.names]:
-                    self.largest(name, torch.device("cpu"))
-        return {**self.__dict__, "full": None, "made": {}}
+            if TYPE in self.types:  # other integers may be times, and too many
+                self.column(TYPE, CPU)
+                self._kept(("of_types", TYPE), CPU)
+        return {**self.__dict__, "full": None, "made": {}, "run": None}
 
 
 # Operations that give the same edges, in other memory or on another device.
 SAME = {
-    Tensor.to,
-    Tensor.cpu,
-    Tensor.cuda,
-    Tensor.clone,
-    Tensor.detach,
-    Tensor.contiguous,
-    Tensor.pin_memory,
-    Tensor.long,
-    Tensor.int,
+    *(Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.clone, Tensor.detach),
+    *(Tensor.contiguous, Tensor.pin_memory, Tensor.long, Tensor.int),
 }
 
 
@@ -188,7 +337,6 @@ class SampledEdgeIndex(Tensor):
 
     @staticmethod
     def of(edge_index: Tensor, sample: Sample) -> SampledEdgeIndex:
-        """These edges with their sample."""
         found = edge_index.as_subclass(SampledEdgeIndex)
         found.sample = sample
         found.version = version_of(found)
@@ -233,9 +381,119 @@ def _keeps(func: Any, args: Any, kwargs: Any) -> bool:
     """True if the result of `func` is still the edges that were drawn."""
     if not isinstance(args[0], SampledEdgeIndex):
         return False
-    if func in SAME:
-        return True
     if func is Tensor.narrow:
         named = dict(zip(("dim", "start"), args[1:], strict=False)) | kwargs
         return named["dim"] in (1, -1) and named["start"] == 0
-    return False
+    return func in SAME
+
+
+class BatchIterator(Iterator[Any]):
+    """The batches of an iterator, annotated in the process that uses them.
+
+    Not in workers: an annotation refers to the whole graph.
+    """
+
+    def __init__(self, batches: Any, annotator: Annotator) -> None:
+        self._batches, self._annotator = batches, annotator
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self._annotator.annotate(next(self._batches))
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getattr__(self, name: str) -> Any:  # of torch's iterator, or PyG's
+        if name == "_batches":  # in a copy that is still empty
+            raise AttributeError(name)
+        return getattr(self._batches, name)
+
+
+class Annotator:
+    """Annotates the batches of one loader with the draws of their edges."""
+
+    def __init__(self, data: Any, sampler: Any, weighted: bool) -> None:
+        self.data, self.sampler = data, sampler
+        self.weighted = weighted  # by the loader's `normalize`, with loops among edges
+        self._full: dict[Any, FullGraph] = {}
+
+    def annotate(self, batch: Any) -> Any:
+        """`batch`, whose edges carry their draws if a layer may ask for them."""
+        sampler = self.sampler
+        wanted = bool(CORRECTED) or getattr(sampler, "layerwise", False)
+        if self.weighted or not wanted or not isinstance(sampler, GTTFSampler):
+            return batch
+        if isinstance(batch, Data):
+            self._annotate(batch, batch, batch, ONLY)
+        elif isinstance(batch, HeteroData):
+            for kind, store in batch.edge_items():
+                self._annotate(store, batch[kind[0]], batch[kind[2]], kind)
+        return batch
+
+    def _annotate(self, store: Any, source: Any, target: Any, kind: Any) -> None:
+        edges = store.get("edge_index")
+        # which a transform of the user may have taken away
+        known = "e_id" in store and "n_id" in source and "n_id" in target
+        if type(edges) is not Tensor or not known:
+            return
+        sampler = self.sampler
+        backward = sampler.sample_direction == "backward"
+        if kind not in self._full:
+            self._full[kind] = self._full_graph(kind, backward)
+        full = self._full[kind]
+        weighted = full.adj.edge_weight is not None and not _takes_all(sampler)
+        name = sampler.weight_attr if weighted else None
+        ids = source.n_id, target.n_id
+        sample = Sample(
+            full,
+            ids[::-1] if backward else ids,
+            store.e_id,
+            receiver=0 if backward else 1,
+            drawn_by=name.get(kind) if isinstance(name, dict) else name,
+            hops=list(store.num_sampled_edges) if sampler.layerwise else None,
+            refusal=refusal(sampler),
+            levels=None if backward else Levels.of(store, source, target),
+        )
+        store.edge_index = SampledEdgeIndex.of(edges, sample)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers have no use for what was made of the graph."""
+        return {**self.__dict__, "_full": {}}
+
+    def _full_graph(self, kind: Any, backward: bool) -> FullGraph:
+        named = row_type(kind, backward)
+        adj = self.sampler.adjs[named]
+        columns: dict[str, Tensor] = {}
+        if isinstance(self.data, Data | HeteroData):
+            store = self.data.edge_stores[0] if kind == ONLY else self.data[kind]
+            for name, value in store.items():
+                fits = isinstance(value, Tensor) and value.shape == (adj.num_edges,)
+                if fits and store.is_edge_attr(name):
+                    columns[name] = value
+        return FullGraph(adj, columns, named[0] == named[2])
+
+
+def _takes_all(sampler: GTTFSampler) -> bool:
+    """True if nothing is drawn, as all neighbours are taken."""
+    every = all(f < 0 for hops in sampler._fanouts.values() for f in hops)
+    return every and not sampler.shares
+
+
+def refusal(sampler: GTTFSampler) -> str | None:
+    """The reason why batches of a sampler have no unbiased estimate, or None."""
+    names = [name for name in NOT_UNIFORM if name != "weight_attr"]
+    if used := first_used(sampler, "subgraph_type", *names):
+        return (
+            "'model' must get uniform draws of all neighbours where it was made "
+            f"unbiased (got a batch of a loader with {used!r}); leave that out"
+        )
+    weighted = any(adj.edge_weight is not None for adj in sampler.adjs.values())
+    mixed = any(f < 0 for hops in sampler._fanouts.values() for f in hops)
+    if weighted and not _takes_all(sampler) and (mixed or not sampler.replace):
+        return (
+            "'weight_attr' must come with replace=True and without -1 where a model "
+            "was made unbiased (got other draws); their chances have no simple form"
+        )
+    return None

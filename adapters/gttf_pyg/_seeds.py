@@ -1,25 +1,27 @@
-"""Seeds of loaders and samplers: what users may give, checked and in PyG's form."""
+"""Seeds of a loader: what users may give, checked and in PyG's form."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.sampler import (
-    EdgeSamplerInput,
-    NegativeSampling,
-    NodeSamplerInput,
-)
+from torch_geometric.sampler import NodeSamplerInput
 
 from gttf_pyg._check import as_reals, ids, is_integer
-from gttf_pyg._rows import ONLY
-from gttf_sampler._check import as_dense, dense, fail, integers, mistyped, shown
-
-
-class InputError(ValueError, AssertionError):
-    """Seeds that PyG refuses by an assertion, with words."""
+from gttf_pyg._compat import ONLY, row_type
+from gttf_pyg._keys import InputError, SourceNodes, TypedNodes, one_per_seed
+from gttf_pyg._rows import Options, can_join
+from gttf_pyg._stores import from_data
+from gttf_sampler._check import (
+    as_dense,
+    dense,
+    fail,
+    integers,
+    mistyped,
+    one_of,
+    shown,
+)
 
 
 def input_nodes_of(
@@ -80,7 +82,6 @@ def edge_label_index_of(
 
 
 def _edge_type(value: Any) -> tuple[Any, Any]:
-    """The edge type of `edge_label_index`, and its edges or None."""
     parts = value if isinstance(value, tuple | list) else ()
     if len(parts) == 2 and isinstance(parts[0], tuple | list):
         kind, edges = parts
@@ -113,7 +114,6 @@ def _nodes(value: Any, count: int | None, named: str) -> Any:
 
 
 def _count(nodes: Any, every: int | None) -> int | None:
-    """The number of seeds, where it can be told."""
     if nodes is None:
         return every
     return int(nodes.sum()) if nodes.dtype == torch.bool else len(nodes)
@@ -131,96 +131,92 @@ def _one_per_seed(name: str, values: Any, count: int | None) -> Any:
 
 
 def _refuse(name: str, rule: str, value: Any) -> NoReturn:
-    """Raises the error that names the argument, and says what it was."""
     got = shown(value)
     if isinstance(value, Tensor):
         got = f"{str(value.dtype)[6:]} {list(value.shape)}"
     raise InputError(f"'{name}' {rule} (got {got})")
 
 
-def checked_nodes(inputs: Any) -> NodeSamplerInput:
-    """`inputs` with ids in int64; what does not name nodes is refused."""
-    if not isinstance(inputs, NodeSamplerInput):
-        mistyped("inputs", "must be a NodeSamplerInput", shown(inputs))
-    node = inputs.node
-    plain = type(node) is Tensor and node.dtype == torch.int64 and node.dim() == 1
-    here = plain and node.device.type == "cpu" and node.layout is torch.strided
-    if here and inputs.time is None:
-        return inputs
-    node = ids("inputs.node", node)
-    one_per_seed("inputs.time", inputs.time, node.numel())
-    return _with(inputs, node=node)
-
-
-def checked_edges(inputs: Any, neg_sampling: Any) -> EdgeSamplerInput:
-    """`inputs` with ids in int64; what does not name pairs is refused."""
-    if not isinstance(inputs, EdgeSamplerInput):
-        mistyped("inputs", "must be an EdgeSamplerInput", shown(inputs))
-    row, col = ids("inputs.row", inputs.row), ids("inputs.col", inputs.col)
-    count = row.numel()
-    if col.numel() != count:
-        rule = f"must have one entry per entry of 'inputs.row', {count} in all"
-        fail("inputs.col", rule, col.numel())
-    one_per_seed("inputs.label", inputs.label, count)
-    one_per_seed("inputs.time", inputs.time, count)
-    if neg_sampling is not None and not isinstance(neg_sampling, NegativeSampling):
-        mistyped("neg_sampling", "must be a NegativeSampling", shown(neg_sampling))
-    triplets = neg_sampling is not None and neg_sampling.is_triplet()
-    if triplets and inputs.label is not None:
-        fail("inputs.label", "must be None beside triplets", "a tensor")
-    return _with(inputs, row=row, col=col)
-
-
-def _with(inputs: Any, **parts: Tensor) -> Any:
-    """`inputs` itself, or a copy with other parts."""
-    if all(getattr(inputs, name) is part for name, part in parts.items()):
-        return inputs
-    inputs = copy.copy(inputs)
-    for name, part in parts.items():
-        setattr(inputs, name, part)
-    return inputs
-
-
-def one_per_seed(name: str, value: Any, count: int | None) -> Tensor | None:
-    """`value` as a tensor with one entry per seed, or None."""
-    if value is None:
+def typed_nodes(
+    value: Any, times: Any, data: Any, sampler: Any, input_id: Any
+) -> TypedNodes | None:
+    """Seeds of several types, from what a loader was given; None if they are of one."""
+    if not isinstance(value, Mapping):
         return None
-    found = dense(name, value)
-    if found.dim() == 0 or count not in (None, found.shape[0]):
-        rule = f"must have one entry per seed, {count} in all"
-        raise InputError(f"'{name}' {rule} (got shape {list(found.shape)})")
-    return found
+    if not getattr(sampler, "is_hetero", False) or not can_join(data):
+        rule = "must be of one node type unless the data is a HeteroData"
+        fail("input_nodes", rule, shown(value))
+    for name in value:
+        if name not in sampler.node_types:
+            rule = f"must name some of the node types {sampler.node_types}"
+            fail("input_nodes", rule, repr(name))
+    if not value:
+        fail("input_nodes", "must name a node type", "{}")
+    if times is not None and (not isinstance(times, Mapping) or {*times} != {*value}):
+        rule = "must have the node types of 'input_nodes'"
+        mistyped("input_time", rule, shown(times))
+    if input_id is not None and not isinstance(input_id, str):
+        rule = "must be 'node' or None for seeds of several types"
+        fail("input_id", rule, shown(input_id))
+    parts = {}
+    for name in sampler.node_types:
+        if name in value:
+            own = None if times is None else times[name]
+            nodes, time = input_nodes_of((name, value[name]), own, data, sampler)
+            count, number = sampler.num_nodes[name], None
+            ids = nodes[1] if isinstance(nodes, tuple) else torch.arange(count)
+            if ids.dtype == torch.bool:
+                ids = number = ids.nonzero().view(-1)
+            elif input_id is not None:
+                number = input_id_of(input_id, ids)
+            parts[name] = NodeSamplerInput(number, ids, time, name)
+    return TypedNodes(parts)
 
 
-def seed_times(
-    seeds: Mapping[str, Tensor], given: Any, node_time: Any, edge_time: Any
-) -> Tensor | None:
-    """[b], in the order of `seeds` over all types; None where there are no times.
+def first_of(typed: TypedNodes) -> tuple[str, Tensor]:
+    """As many seeds of one type, which PyG's loader can count."""
+    return next(iter(typed.parts)), torch.arange(typed.node.numel())
 
-    Times that were given come first; without them, a seed has the time of its node.
+
+def input_id_of(value: Any, seeds: Any) -> Any:
+    """`input_id` as PyG takes it; "node" names seeds by their ids, masks or not."""
+    if not isinstance(value, str):
+        return value
+    one_of("input_id", value, ("node",))
+    nodes = seeds[1] if isinstance(seeds, tuple) else seeds
+    if not isinstance(nodes, Tensor):
+        return None  # all nodes: their positions are their ids
+    return nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes
+
+
+def source_nodes(
+    nodes: Any, pairs: Any, data: Any, sampler: Any, **given: Any
+) -> SourceNodes:
+    """The seeds of a link loader with `input_nodes`.
+
+    Its `edge_label_index`, `pairs`, may only name an edge type, and what is `given`
+    beside must be None.
     """
-    if node_time is None and edge_time is None:
-        return None
-    if given is not None:
-        given = given if isinstance(given, Mapping) else {"": given}
-        return torch.cat([given[name] for name in seeds])
-    if node_time is None:
-        fail("input_time", "must be given where the edges have times", None)
-    own = node_time if isinstance(node_time, Mapping) else {"": node_time}
-    for name, nodes in seeds.items():
-        if name not in own and nodes.numel():
-            rule = "must be given for nodes without times"
-            fail("input_time", rule, f"None for {name!r}")
-    parts = [_at(own[name], nodes) for name, nodes in seeds.items() if name in own]
-    return torch.cat(parts)
-
-
-def _at(time: Any, node: Tensor) -> Tensor:
-    """The times of some nodes, on the device of the times, or of other processes."""
-    if node.device.type == "cpu" and node.numel():
-        low, high = (int(bound) for bound in node.aminmax())
-        if low < 0 or high >= time.shape[0]:
-            rule = f"must be known for every node, [0, {time.shape[0]}) have one"
-            fail("input_time", rule, high if low >= 0 else low)
-    found: Tensor = time[node.to(time.device) if isinstance(time, Tensor) else node]
-    return found
+    for name, value in given.items():
+        if value is not None:
+            fail(name, "must be None beside 'input_nodes'", shown(value))
+    if getattr(sampler, "is_temporal", False):
+        rule = "must be None beside 'input_nodes', whose edges are drawn at no time"
+        fail("time_attr", rule, repr(sampler.time_attr))
+    kind: Any = None
+    if sampler.is_hetero:
+        if not isinstance(pairs, tuple | list) or len(pairs) != 3:
+            rule = "must be the edge type that positives are drawn from"
+            fail("edge_label_index", rule, shown(pairs))
+        kind = tuple(pairs)
+        nodes = (kind[0], nodes)
+    elif pairs is not None:
+        fail("edge_label_index", "must be None beside 'input_nodes'", shown(pairs))
+    found, _ = input_nodes_of(nodes, None, data, sampler)
+    ids = found[1] if isinstance(found, tuple) else found
+    ids = ids.nonzero().view(-1) if ids.dtype == torch.bool else ids
+    rows = from_data(data, Options(backward=True)).adjs
+    named = ONLY if kind is None else row_type(kind)
+    if named not in rows:
+        fail("edge_label_index", f"must be one of {sampler.edge_types}", kind)
+    return SourceNodes(ids.cpu(), rows[named].to("cpu"), kind)

@@ -1,36 +1,205 @@
-"""Batches from a (FeatureStore, GraphStore) pair, with the features of edges."""
+"""Graphs of PyG's stores, and batches from them with the features of edges."""
 
 import copy
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import FeatureStore
+from torch_geometric.data import FeatureStore, remote_backend_utils
 from torch_geometric.loader.utils import filter_custom_hetero_store, filter_custom_store
 from torch_geometric.sampler import SamplerOutput
+from torch_geometric.sampler.base import DataType
 
-from gttf_pyg._batch import set_sample
-from gttf_pyg._compat import mapping_of, store_of
-from gttf_pyg._graph import size_of
-from gttf_pyg._partitioned import partitioned
-from gttf_pyg._rows import ONLY
+from gttf_pyg._batch import set_sample, set_seeds
+from gttf_pyg._check import MissingError
+from gttf_pyg._compat import mapping_of, mappings, store_of
+from gttf_pyg._rows import (
+    ONLY,
+    Columns,
+    Graph,
+    Options,
+    from_heterogeneous,
+    from_homogeneous,
+    from_rows,
+    many_relations,
+    one_relation,
+    typed_times,
+    weights_of,
+)
+from gttf_pyg.stores import partitioned
+from gttf_sampler import CompactAdj
 from gttf_sampler._check import fail
+from gttf_sampler.distributed import PartitionedGraph
 
 Column = tuple[Any, Any]  # the group and the name of a tensor
 
 
-def join_stores(loader: Any, out: Any, sampler: Any, set_metadata: Any) -> Any:
+def from_data(data: Any, options: Options) -> Graph:
+    """The graph of whatever PyG's samplers take."""
+    kind = DataType.from_data(data)
+    if kind == DataType.homogeneous:
+        return from_homogeneous(data, options)
+    if kind == DataType.heterogeneous:
+        return from_heterogeneous(data, options)
+    graph = partitioned(data)
+    if graph is not None:
+        return _from_parts(graph, options)
+    return _from_stores(data[0], data[1], options)
+
+
+class NoWeightsError(MissingError, NotImplementedError):
+    """Weights that a store does not have; PyG refuses those of all stores."""
+
+
+def _from_stores(features: Any, graphs: Any, options: Options) -> Graph:
+    """The graph of the stores; types come in the order in which the stores list them.
+
+    Differs from PyG, where that order is the one of a set and changes between runs,
+    where times need edges that are sorted, and where there are no weights. Weights and
+    times of edges are tensors of the feature store, in the order of the edges.
+    """
+    edges = graphs.get_all_edge_attrs()
+    if not options.backward:  # else the store sorts them by row
+        _check_sorted(graphs, edges)
+    attrs = features.get_all_tensor_attrs()
+    edge_types = list(dict.fromkeys(edge.edge_type for edge in edges))
+
+    @cache
+    def columns(name: str) -> dict[Any, Tensor]:
+        """The tensors called `name`, by the node or edge type they belong to."""
+        named = [attr for attr in attrs if attr.attr_name == name]
+        return {attr.group_name: features.get_tensor(_whole(attr)) for attr in named}
+
+    weights = weights_of(
+        options.weight_attr,
+        edge_types,
+        lambda kind, name: columns(name).get(kind),
+        lambda kinds: {str(attr.attr_name) for attr in attrs},
+        NoWeightsError,
+    )
+    name = options.time_attr
+    times = None if name is None else columns(name)
+    layout = graphs.csr() if options.backward else graphs.csc()
+    # csr() gives (rowptr, col, perm) and csc() (row, colptr, perm)
+    rowptr, col, perm = (
+        layout if options.backward else (layout[1], layout[0], layout[2])
+    )
+    if edge_types == [None]:
+        node_time = edge_time = None
+        if times is not None:
+            if len(times) != 1:
+                rule = "must name one tensor of the feature store"
+                fail("time_attr", rule, f"{name!r}, which names {len(times)}")
+            (time,) = times.values()  # by PyG's convention, 'time' is that of nodes
+            node_time, edge_time = (time, None) if name == "time" else (None, time)
+        count = size_of(edges[0])
+        found = Columns(node_time, edge_time, weights.get(None))
+        adj = _store_rows((rowptr, col, perm), (count, count), found, options)
+        return one_relation(adj, count, (node_time, edge_time))
+    ends = [end for edge in edges for end in (edge.edge_type[0], edge.edge_type[2])]
+    sizes = {
+        kind: remote_backend_utils.num_nodes(features, graphs, kind)
+        for kind in dict.fromkeys([*(attr.group_name for attr in attrs), *ends])
+        if isinstance(kind, str)
+    }
+
+    def make(kind: Any, size: tuple[int, int], columns: Columns) -> CompactAdj:
+        arrays = rowptr[kind], col[kind], perm.get(kind)
+        return _store_rows(arrays, size, columns, options)
+
+    every = (*typed_times(times, name), weights)
+    return many_relations(sizes, edge_types, every, options.backward, make)
+
+
+def _store_rows(
+    arrays: tuple[Tensor, Tensor, Tensor | None],
+    size: tuple[int, int],
+    columns: Columns,
+    options: Options,
+) -> CompactAdj:
+    """Rows with what the edges have, in order of time where there are times."""
+    rowptr, col, perm = arrays
+    node_time, edge_time, weight = columns
+    if perm is not None:
+        edge_time, weight = (x if x is None else x[perm] for x in (edge_time, weight))
+    if node_time is not None:
+        edge_time = node_time.to(col.device)[col.to(torch.int64)]
+    if edge_time is not None:
+        rows = torch.arange(rowptr.numel() - 1, device=col.device)
+        row = rows.repeat_interleave(rowptr.diff(), output_size=edge_time.numel())
+        if bool(((edge_time[1:] < edge_time[:-1]) & (row[1:] == row[:-1])).any()):
+            order = edge_time.argsort(stable=True)
+            order = order[row[order].argsort(stable=True)]
+            perm = order if perm is None else perm[order]
+            col, edge_time = col[order], edge_time[order]
+            weight = weight if weight is None else weight[order]
+    columns = Columns(None, edge_time, weight)
+    return from_rows(rowptr, col, size, columns, options, perm)
+
+
+def size_of(edge: Any) -> int:
+    """The number of nodes of a graph without types."""
+    if edge.size is None:
+        rule, cure = "must know how many nodes its edges have", "to put_edge_index"
+        fail("data", rule, "edges without a size", f"pass 'size' {cure}")
+    return int(max(edge.size))
+
+
+def _whole(attr: Any) -> Any:
+    """The attribute without an index, for all rows."""
+    found = copy.copy(attr)
+    found.index = None
+    return found
+
+
+def _check_sorted(graphs: Any, edges: list[Any]) -> None:
+    """Refuses edges that are said to be in order of their columns, and are not."""
+    for edge in edges:
+        if edge.layout.value == "coo" and edge.is_sorted:
+            col = graphs.get_edge_index(edge)[1]
+            if bool((col[1:] < col[:-1]).any()):
+                rule = "must only be set for edges that are sorted by column"
+                fail("is_sorted", rule, "some that are not", "leave it to the store")
+
+
+def _from_parts(graph: PartitionedGraph, options: Options) -> Graph:
+    """The rows of all relations, with the weights and times that are asked for."""
+    if options.backward:
+        rule = "must be 'forward' on a partitioned graph, whose rows are cut"
+        fail("sample_direction", rule, "backward")
+    adjs, timed = graph.adjs, options.time_attr is not None
+    for name, column in (("weight_attr", "edge_weight"), ("time_attr", "edge_time")):
+        asked = getattr(options, name)
+        if asked is not None and all(getattr(a, column) is None for a in adjs.values()):
+            rule = "must be None unless the graph was cut with it"
+            fail(name, rule, f"{asked!r}, and edges have none")
+    weighted = options.weight_attr is not None
+    rows: Any = {
+        kind: adj.seen_with(weights=weighted, times=timed) for kind, adj in adjs.items()
+    }
+    sizes = {name: book.num_nodes for name, book in graph.part.books.items()}
+    own: Any = {  # as in whole graphs, a time is that of nodes or of edges
+        kind: values
+        for (kind, name), values in graph.features.items()
+        if name == options.time_attr
+    }
+    times = {kind: adj.edge_time for kind, adj in rows.items()} if not own else None
+    if list(rows) == [ONLY]:
+        only = None if times is None else times[ONLY]
+        return one_relation(rows[ONLY], sizes[""], (own.get(""), only))
+    columns: Any = own or None, times if timed else None, {}
+    return many_relations(
+        sizes, list(rows), columns, False, lambda kind, size, columns: rows[kind]
+    )
+
+
+def join_stores(loader: Any, out: Any, sampler: Any) -> Any:
     """The batch of a loader of stores, with its features of nodes and of edges.
 
     PyG gathers the features of edges by node where there are no types, and leaves them
     out where there are (its issue 9566).
-
-    Args:
-        loader: with the `edge_columns` of its stores.
-        out: what was sampled.
-        sampler: what has sampled it.
-        set_metadata: a function of (data, metadata, type of the seeds).
     """
     if loader.transform_sampler_output:
         out = loader.transform_sampler_output(out)
@@ -50,7 +219,7 @@ def join_stores(loader: Any, out: Any, sampler: Any, set_metadata: Any) -> Any:
                 store = data[kind] if typed else store_of(data)
                 mapping_of(store).setdefault(name, values)
     kind = loader.input_data.input_type
-    data = set_metadata(set_sample(data, out), out.metadata, kind)
+    data = set_seeds(set_sample(data, out, *mappings(data)), out.metadata, kind)
     return data if loader.transform is None else loader.transform(data)
 
 
@@ -76,7 +245,6 @@ class NodeColumns(FeatureStore):
         self.store, self.hidden = store, hidden
 
     def get_all_tensor_attrs(self) -> list[Any]:
-        """All that belongs to nodes."""
         every = self.store.get_all_tensor_attrs()
         return [attr for attr in every if _column(attr) not in self.hidden]
 
@@ -145,7 +313,6 @@ def edge_features(
 
 
 def _column(attr: Any) -> Column:
-    """The group and the name of a tensor."""
     return attr.group_name, attr.attr_name
 
 
@@ -159,32 +326,21 @@ def _used_of_edges(sampler: Any) -> set[Any]:
 
 def _is_of_edges(data: Any, attr: Any, edges: list[Any], sure: bool) -> bool:
     """True if a tensor has a row per edge; it must where that is sure."""
-    size, named = _shape(data[0], attr), "edge" in str(attr.attr_name)
+    named = "edge" in str(attr.attr_name)
+    try:
+        size = data[0].get_tensor_size(_whole(attr))
+    except NotImplementedError:
+        size = None
     if size is None:
         return named or sure
-    every = _num_edges(data[1], edges[0])
+    ends = data[1].get_edge_index(edges[0])
+    every = int(ends[1 if edges[0].layout.value == "csr" else 0].numel())
     if size[0] == every:
         return named or sure or every != size_of(edges[0])
     if sure or (named and size[0] != size_of(edges[0])):
         rule = f"must have one row per edge, {every} in all"
         fail(str(attr.attr_name), rule, size[0])
     return False
-
-
-def _shape(features: Any, attr: Any) -> Any:
-    """The shape of a tensor, if the store knows it."""
-    whole = copy.copy(attr)
-    whole.index = None
-    try:
-        return features.get_tensor_size(whole)
-    except NotImplementedError:
-        return None
-
-
-def _num_edges(graphs: Any, edge: Any) -> int:
-    """The number of edges that are stored in one layout."""
-    ends = graphs.get_edge_index(edge)
-    return int(ends[1 if edge.layout.value == "csr" else 0].numel())
 
 
 def _check_order(graphs: Any, edges: list[Any], name: str) -> None:
@@ -197,7 +353,6 @@ def _check_order(graphs: Any, edges: list[Any], name: str) -> None:
 
 
 def _pairs(graphs: Any, edge: Any) -> Tensor:
-    """int64 [2, m]: edges in the order in which they are stored."""
     row, col = graphs.get_edge_index(edge)
     if edge.layout.value == "csr":
         row = torch.arange(row.numel() - 1).repeat_interleave(row.diff().cpu())

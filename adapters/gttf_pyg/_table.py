@@ -9,9 +9,12 @@ add loops, which normalise by attention, and of which there is no estimate.
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
 from torch_geometric.nn import MessagePassing, aggr
 
-from gttf_pyg._operators import Operator, chebyshev, cluster, gcn
+from gttf_pyg._sampled import KEPT, LOOPS, RECEIVED, SENT, Sample
+from gttf_sampler.estimate import share
 
 EXACT = "exact"  # the expectation of a layer is its value on the whole graph
 RATIO = "ratio"  # an estimate divided by an estimate: off by O(1 / |S|)
@@ -20,6 +23,163 @@ REFUSED = "refused"  # no estimate, and `unbiased` does not take the layer
 PARTS = "parts"  # the layer is made of others, which have rows of their own
 
 REPLACED, ADDED = "replaced", "added"  # loops: those of the graph go, or they stay
+
+Entries = tuple[Tensor, Tensor]  # edge_index [2, e] and weight [e]
+Operator = Callable[..., Entries]  # of a layer and a `Drawn`
+
+
+class Drawn(NamedTuple):
+    """The edges that one step of a layer sees, and how they were drawn.
+
+    A layer that normalises by degree computes Σ c(i, j) w(i, j) x(j) over all edges
+    into i. From |S| of δ edges, drawn uniformly, that is estimated by the same sum over
+    S times δ / |S|, with c from the degrees of the whole graph; what a node has of
+    itself, a loop that the layer adds, is not drawn and keeps its weight. The
+    expectation is exact, and with all neighbours so is the value.
+    """
+
+    edge_index: Tensor  # [2, e], plain
+    sample: Sample
+    first: int  # where they start among all edges of the sample
+    size: int  # how many nodes the layer was given
+    weight: Tensor | None  # [e], the layer's edge weights
+    name: str | None  # what the data calls them
+    dtype: torch.dtype  # of the result
+
+    def sums(self, kind: str) -> Any:
+        """[size]: one of `KINDS` of each node in the full graph; None without loops."""
+        side = 0 if kind == SENT else 1
+        found = self.sample.local(kind, self.name, side, self.edge_index.device)
+        return None if found is None else found[: self.size].to(self.dtype)
+
+    def others(self, kind: str) -> Tensor:
+        """[size]: the sums without what a node has from itself."""
+        sums, loops = self.sums(kind), self.sums(LOOPS)
+        found: Tensor = sums if loops is None else sums - loops
+        return found
+
+    def share(self) -> Tensor:
+        """[n] or, if edges were drawn by weight, [e]: what each edge stands for."""
+        receiver = self.edge_index[self.sample.receiver]
+        device, name = self.edge_index.device, self.sample.drawn_by
+        total = self.sample.local(RECEIVED, name, 1, device)
+        each = share(total.to(self.dtype), receiver)
+        if name is None:
+            return each
+        likely = self.sample.column(name, device)[self.first :][: receiver.numel()]
+        return each[receiver] / likely.to(self.dtype)
+
+    def entries(self, sender: Tensor, receiver: Tensor, loops: bool = True) -> Tensor:
+        """[e]: weight times share times one factor [size] for each end.
+
+        Without `loops`, those of the graph among the edges count as zero.
+        """
+        ends = self.edge_index
+        each = self.share()
+        if self.sample.drawn_by is None and self.sample.receiver == 1:
+            value = sender[ends[0]] * (each[: self.size] * receiver)[ends[1]]
+        else:
+            value = sender[ends[0]] * receiver[ends[1]]
+            drawer = ends[self.sample.receiver]
+            value = value * (each[drawer] if self.sample.drawn_by is None else each)
+        if self.weight is not None:
+            value = value * self.weight
+        if not loops and self.sums(LOOPS) is not None:
+            ids = self.sample.node[1].to(ends.device)  # of a repeated node, all copies
+            value = value.masked_fill(ids[ends[0]] == ids[ends[1]], 0)
+        return value
+
+    def with_loops(self, value: Tensor, loop: Tensor) -> Entries:
+        """The edges, and behind them a loop for every node."""
+        every = torch.arange(self.size, device=self.edge_index.device)
+        index = torch.cat([self.edge_index, every.expand(2, -1)], dim=1)
+        return index, torch.cat([value, loop])
+
+
+class InBatch(Drawn):
+    """The same edges with the degrees that they have in their batch, as in PyG."""
+
+    __slots__ = ()
+
+    def sums(self, kind: str) -> Any:
+        """[size]: one of `KINDS` of each node in the batch; None without loops."""
+        sender, receiver = self.edge_index
+        weight = self.weight
+        if weight is None:
+            weight = torch.ones((), dtype=self.dtype, device=sender.device)
+            weight = weight.expand(sender.numel())
+        found = weight.new_zeros(self.size)
+        if kind == RECEIVED:
+            return found.index_add(0, receiver, weight)
+        place = (sender == receiver).nonzero().view(-1)
+        if not place.numel():
+            return None
+        node, weight = receiver[place], weight[place]
+        if kind == LOOPS:
+            return found.index_add(0, node, weight)
+        return found.fill_(torch.nan).index_put((node,), weight)
+
+    def entries(self, sender: Tensor, receiver: Tensor, loops: bool = True) -> Tensor:
+        """[e]: weight times one factor [size] for each end; see `Drawn.entries`."""
+        source, target = self.edge_index
+        value = sender[source] * receiver[target]
+        if self.weight is not None:
+            value = value * self.weight
+        return value if loops else value.masked_fill(source == target, 0)
+
+    def with_loops(self, value: Tensor, loop: Tensor) -> Entries:
+        """The weights of edges, and behind them those of loops; nobody reads these."""
+        return self.edge_index, torch.cat([value, loop])
+
+
+def gcn(layer: Any, drawn: Drawn) -> Entries:
+    """D^-½ (A + I) D^-½, or without I where a layer adds no loops."""
+    loops = getattr(layer, "add_self_loops", False)
+    degree, loop = drawn.sums(RECEIVED), None
+    if loops:
+        weighted = drawn.weight is not None  # else PyG gives every loop the weight 1
+        fill = 2.0 if weighted and getattr(layer, "improved", False) else 1.0
+        loop = torch.full_like(degree, fill)
+        kept = drawn.sums(KEPT)
+        if weighted and kept is not None:
+            loop = torch.where(kept.isnan(), loop, kept)
+        degree = drawn.others(RECEIVED) + loop
+    root = _finite(degree.pow(-0.5))
+    value = drawn.entries(root, root, loops=not loops)
+    if loop is None:
+        return drawn.edge_index, value
+    return drawn.with_loops(value, loop * root * root)
+
+
+def chebyshev(layer: Any, drawn: Drawn, lambda_max: Any = None) -> Entries:
+    """2 L / λ - I for the Laplacian L that the layer asks for."""
+    degree = drawn.others(SENT)
+    own = one = torch.ones_like(degree)
+    largest = one.new_ones(())  # of the entries of L, if no weight is negative
+    if layer.normalization == "sym":
+        root = _finite(degree.pow(-0.5))
+        value = drawn.entries(root, root, loops=False)
+    elif layer.normalization == "rw":
+        value = drawn.entries(_finite(degree.reciprocal()), one, loops=False)
+    else:
+        value, own = drawn.entries(one, one, loops=False), degree
+        largest = drawn.sample.largest(drawn.name, degree.device).to(degree.dtype)
+    if lambda_max is None:
+        lambda_max = 2 * largest
+    scale = _finite(2 / torch.as_tensor(lambda_max, dtype=one.dtype).to(one.device))
+    return drawn.with_loops(-value * scale, own * scale - 1)
+
+
+def cluster(layer: Any, drawn: Drawn) -> Entries:
+    """D^-1 (A + I) + λ diag(D^-1 (A + I))."""
+    inverse = (drawn.others(RECEIVED) + 1).reciprocal()
+    value = drawn.entries(torch.ones_like(inverse), inverse, loops=False)
+    return drawn.with_loops(value, inverse * (1 + layer.diag_lambda))
+
+
+def _finite(factor: Tensor) -> Tensor:
+    """`factor` with zeros for infinities, as PyG has for nodes of degree zero."""
+    return factor.masked_fill(factor.isinf(), 0)
 
 
 def _never(layer: Any) -> Any:
@@ -31,35 +191,19 @@ def _always(layer: Any) -> bool:
 
 
 class Rule(NamedTuple):
-    """The row of one layer.
+    """The row of one layer."""
 
-    Attributes:
-        status: of the layer as its arguments usually are.
-        words: what is done, or why it cannot be done, for people.
-        matrix: what it multiplies by, if that is made of degrees.
-        weight: the argument of `propagate` that has the entries of the matrix.
-        loops: which loops a layer adds to its edges: `REPLACED`, `ADDED` or None.
-        normalised: whether a softmax or the like weighs the messages, so that their
-            sum is a mean.
-        degree: up to which number `forward` counts the edges into a node, or None.
-        relations: whether it averages over each relation by itself.
-        joined: whether one softmax goes over the edges of several relations.
-        output: whether it divides by degrees after it has propagated, so that only its
-            output shows it.
-        trouble: of a layer, why there is no estimate with its arguments, or None.
-    """
-
-    status: str
-    words: str
-    matrix: Operator | None = None
-    weight: str = "edge_weight"
-    loops: Callable[[Any], str | None] = _never
-    normalised: Callable[[Any], bool | None] = _never
-    degree: Callable[[Any], int | None] = _never
-    relations: bool = False
-    joined: bool = False
-    output: bool = False
-    trouble: Callable[[Any], str | None] = _never
+    status: str  # of the layer as its arguments usually are
+    words: str  # what is done, or why it cannot be done, for people
+    matrix: Operator | None = None  # what it multiplies by, if that is made of degrees
+    weight: str = "edge_weight"  # the argument of `propagate` with its entries
+    loops: Callable[[Any], str | None] = _never  # `REPLACED`, `ADDED` or None
+    normalised: Callable[[Any], bool | None] = _never  # by a softmax: its sum is a mean
+    degree: Callable[[Any], int | None] = _never  # up to which number `forward` counts
+    relations: bool = False  # it averages over each relation by itself
+    joined: bool = False  # one softmax goes over the edges of several relations
+    output: bool = False  # it divides by degrees after `propagate`: compare its output
+    trouble: Callable[[Any], str | None] = _never  # why its arguments have no estimate
 
 
 def _matrix(operator: Operator, words: str, weight: str = "edge_weight") -> Rule:
@@ -74,16 +218,15 @@ def _attention(words: str = "ratio of sums", **how: Any) -> Rule:
     return Rule(RATIO, words, **{"normalised": _always, **how})
 
 
-def _warned(why: str) -> Rule:
-    return Rule(WARNED, why, trouble=lambda layer: why)
+def _without(status: str, why: str) -> Rule:
+    return Rule(status, why, trouble=lambda layer: why)
 
 
-def _refused(why: str) -> Rule:
-    return Rule(REFUSED, why, trouble=lambda layer: why)
+def _all(names: str, rule: Rule) -> dict[str, Rule]:
+    return dict.fromkeys(names.split(), rule)
 
 
 def _own(layer: Any) -> str | None:
-    """Loops in place of the graph's, where a layer is told to add some."""
     return REPLACED if getattr(layer, "add_self_loops", False) else None
 
 
@@ -92,7 +235,6 @@ def _root(layer: Any) -> str | None:
 
 
 def _modified(layer: Any) -> str | None:
-    """Forms of RGATConv that count neighbours, or do not normalise over all."""
     if layer.mod is not None:
         return f"mod={layer.mod!r} is no mean over neighbours"
     if layer.attention_mechanism != "across-relation":
@@ -101,19 +243,16 @@ def _modified(layer: Any) -> str | None:
 
 
 def _several(layer: Any) -> str | None:
-    """Aggregators of EGConv without an estimate."""
     odd = sorted(set(layer.aggregators) - {"sum", "add", "mean", "symnorm"})
     return _no_estimate(odd[0]) if odd else None
 
 
 def _two_sums(layer: Any) -> str | None:
-    """SignedConv that adds up."""
     adds = any(isinstance(part, aggr.SumAggregation) for part in leaves(layer))
     return "it adds up the edges of two tensors" if adds else None
 
 
 def _learned(layer: Any) -> str | None:
-    """PDNConv that normalises."""
     return UNKNOWN_SUMS if layer.normalize else None
 
 
@@ -134,38 +273,16 @@ OTHER = "it makes edges of its own, from the nodes of the batch"
 # Every layer of torch_geometric.nn.conv, and those of torch_geometric.nn.models that
 # pass messages by themselves.
 TABLE: dict[str, Rule] = {
-    "GCNConv": _matrix(gcn, GCN),
-    "GCN2Conv": _matrix(gcn, GCN),
-    "SGConv": _matrix(gcn, GCN),
-    "SSGConv": _matrix(gcn, GCN),
-    "TAGConv": _matrix(gcn, GCN),
-    "APPNP": _matrix(gcn, GCN),
-    "ARMAConv": _matrix(gcn, GCN),
-    "MixHopConv": _matrix(gcn, GCN),
-    "LGConv": _matrix(gcn, GCN),
-    "DNAConv": _matrix(gcn, GCN),
-    "FAConv": _matrix(gcn, GCN),
-    "LabelPropagation": _matrix(gcn, GCN),
+    **_all("GCNConv GCN2Conv SGConv SSGConv TAGConv APPNP ARMAConv", _matrix(gcn, GCN)),
+    **_all("MixHopConv LGConv DNAConv FAConv LabelPropagation", _matrix(gcn, GCN)),
     "ChebConv": _matrix(chebyshev, "2 L / λ - I with degrees of the graph", "norm"),
     "ClusterGCNConv": _matrix(cluster, "D^-1 (A + I) with degrees of the graph"),
-    "SAGEConv": _messages(),
-    "GraphConv": _messages(),
-    "GatedGraphConv": _messages(),
-    "ResGatedGraphConv": _messages(),
-    "GINConv": _messages(),
-    "GINEConv": _messages(),
-    "NNConv": _messages(),
-    "CGConv": _messages(),
-    "LEConv": _messages(),
-    "EdgeConv": _messages(),
-    "GMMConv": _messages(),
-    "SplineConv": _messages(),
+    **_all("SAGEConv GraphConv GatedGraphConv ResGatedGraphConv GINConv", _messages()),
+    **_all("GINEConv NNConv CGConv LEConv EdgeConv GMMConv SplineConv", _messages()),
     "PointGNNConv": _messages(),
     "GeneralConv": _messages(normalised=lambda layer: layer.attention),
     "SimpleConv": _messages(LOOP, loops=_root),
-    "FeaStConv": _messages(LOOP, loops=_own),
-    "PointNetConv": _messages(LOOP, loops=_own),
-    "PPFConv": _messages(LOOP, loops=_own),
+    **_all("FeaStConv PointNetConv PPFConv", _messages(LOOP, loops=_own)),
     "EGConv": _messages(LOOP, loops=_own, trouble=_several),
     "PNAConv": _messages("scalers read the degrees of the graph"),
     "MFConv": _messages(
@@ -173,19 +290,15 @@ TABLE: dict[str, Rule] = {
         degree=lambda layer: layer.max_degree,
         output=True,
     ),
-    "RGCNConv": _messages("counts per relation of the graph", relations=True),
-    "FastRGCNConv": _messages("counts per relation of the graph", relations=True),
-    "FiLMConv": _messages("counts per relation of the graph", relations=True),
-    "GATConv": _attention(LOOP, loops=_own),
-    "GATv2Conv": _attention(LOOP, loops=_own),
-    "SuperGATConv": _attention(LOOP, loops=_own),
-    "AGNNConv": _attention(LOOP, loops=_own),
+    **_all(
+        "RGCNConv FastRGCNConv FiLMConv",
+        _messages("counts per relation of the graph", relations=True),
+    ),
+    **_all("GATConv GATv2Conv SuperGATConv AGNNConv", _attention(LOOP, loops=_own)),
     "PointTransformerConv": _attention(LOOP, loops=_own),
-    "TransformerConv": _attention(),
-    "HEATConv": _attention(),
+    **_all("TransformerConv HEATConv GATEConv", _attention()),
     "HGTConv": _attention("ratio of sums over all relations", joined=True),
     "RGATConv": _attention(trouble=_modified),
-    "GATEConv": _attention(),
     "GENConv": Rule(RATIO, "ratio of sums"),
     "HANConv": _attention("ratio of sums per relation, as it is"),
     "WLConvContinuous": Rule(
@@ -195,19 +308,23 @@ TABLE: dict[str, Rule] = {
     "HeteroConv": Rule(PARTS, "as its layers"),
     "AntiSymmetricConv": Rule(PARTS, "as its layer"),
     "PDNConv": Rule(REFUSED, UNKNOWN_SUMS, trouble=_learned),
-    "DirGNNConv": _refused(ONE_WAY),
-    "PANConv": _refused("it normalises powers of the adjacency matrix of the batch"),
-    "HypergraphConv": _warned("it divides by the degrees of the batch's hyperedges"),
-    "GPSConv": _warned(GLOBAL),
-    "GravNetConv": _warned(OTHER),
-    "DynamicEdgeConv": _warned(OTHER),
-    "XConv": _warned(OTHER),
-    "WLConv": _warned("colours of nodes depend on all neighbours"),
-    "MeshCNNConv": _warned("it wants the four neighbours of every edge of a mesh"),
-    "FusedGATConv": _warned("its fused kernel adds up the edges of the batch"),
-    "CuGraphSAGEConv": _warned("its fused kernel adds up the edges of the batch"),
-    "CuGraphGATConv": _warned("its fused kernel adds up the edges of the batch"),
-    "CuGraphRGCNConv": _warned("its fused kernel adds up the edges of the batch"),
+    "DirGNNConv": _without(REFUSED, ONE_WAY),
+    "PANConv": _without(
+        REFUSED, "it normalises powers of the adjacency matrix of the batch"
+    ),
+    "HypergraphConv": _without(
+        WARNED, "it divides by the degrees of the batch's hyperedges"
+    ),
+    "GPSConv": _without(WARNED, GLOBAL),
+    **_all("GravNetConv DynamicEdgeConv XConv", _without(WARNED, OTHER)),
+    "WLConv": _without(WARNED, "colours of nodes depend on all neighbours"),
+    "MeshCNNConv": _without(
+        WARNED, "it wants the four neighbours of every edge of a mesh"
+    ),
+    **_all(
+        "FusedGATConv CuGraphSAGEConv CuGraphGATConv CuGraphRGCNConv",
+        _without(WARNED, "its fused kernel adds up the edges of the batch"),
+    ),
 }
 
 # Ways to aggregate that have an estimate: those that reduce by sums and means only.
@@ -243,12 +360,7 @@ class Trouble(NamedTuple):
 
 
 def trouble_of(layer: Any, scale: str | None) -> Trouble | None:
-    """The reason why a layer stays biased, or None.
-
-    Args:
-        layer: any module.
-        scale: of `unbiased`.
-    """
+    """The reason why a layer stays biased with this `scale` of `unbiased`, or None."""
     rule = rule_of(layer)
     if rule is None:
         if not isinstance(layer, MessagePassing):
@@ -257,7 +369,7 @@ def trouble_of(layer: Any, scale: str | None) -> Trouble | None:
     why = rule.trouble(layer)
     if why is not None:
         return Trouble(REFUSED if rule.status == REFUSED else WARNED, why)
-    own = _overridden(layer)
+    own = overridden(layer)
     if own is not None:
         return Trouble(WARNED, f"its {own!r} is not that of PyG")
     if rule.matrix is not None or not isinstance(layer, MessagePassing):
@@ -281,18 +393,6 @@ def sums(layer: Any) -> bool:
     return any(isinstance(part, aggr.SumAggregation) for part in leaves(layer))
 
 
-def judged_by_output(layer: Any) -> bool:
-    """True if the output of a layer is compared, beside what it propagates."""
-    rule = rule_of(layer)
-    return rule is None or rule.output
-
-
-def judged_by_messages(layer: Any) -> bool:
-    """True if what a layer propagates is compared."""
-    rule = rule_of(layer)
-    return rule is None or not rule.output
-
-
 def leaves(layer: Any) -> Iterator[Any]:
     """The aggregations of a layer that are not made of others."""
     module = getattr(layer, "aggr_module", None)
@@ -303,7 +403,7 @@ def leaves(layer: Any) -> Iterator[Any]:
             yield part
 
 
-def _overridden(layer: Any) -> str | None:
+def overridden(layer: Any) -> str | None:
     """The method that a subclass of a layer has of its own, or None."""
     for kind in type(layer).__mro__:
         if kind.__module__.startswith("torch_geometric."):

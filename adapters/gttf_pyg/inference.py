@@ -1,13 +1,27 @@
 """Predictions for all nodes: exact, layer by layer, or from sampled neighbourhoods."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.models.basic_gnn import BasicGNN
 
+from gttf_pyg._batch import is_source, sized
 from gttf_pyg._check import NOT_UNIFORM, first_used, function
+from gttf_pyg._compat import sparse_values
+from gttf_pyg._fuse import whole
+from gttf_pyg._rows import ONLY
+from gttf_pyg._trim import Trimmer
+from gttf_pyg.fused import fused, hooks_of
+from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler._check import (
     dense,
     device_or_none,
@@ -20,6 +34,142 @@ from gttf_sampler._check import (
 
 Layer = Callable[[Tensor, Any], Tensor]
 Model = Callable[[Any], Tensor]
+
+
+@torch.no_grad()
+def inference(
+    model: nn.Module, data: Any, edge_attrs: Sequence[str] = (), progress: bool = False
+) -> Any:
+    """The output of a model for all nodes, from all neighbours, without batches.
+
+    >>> import torch
+    >>> from torch_geometric.datasets import KarateClub
+    >>> from torch_geometric.nn import GraphSAGE
+    >>> from gttf_pyg import inference
+    >>> data = KarateClub()[0]
+    >>> model = GraphSAGE(data.num_features, 16, num_layers=2, out_channels=4).eval()
+    >>> out = inference(model, data)
+    >>> torch.allclose(out, model(data.x, data.edge_index), atol=1e-5)
+    True
+
+    Every layer is computed for all nodes before the next one starts, in the way that
+    `fused` computes it on a batch: rows are added up where they lie, so that nothing is
+    as large as the edges. Dropout is off; layers that cannot be fused are computed as
+    ever.
+
+    Args:
+        model: called with (x, edge_index), or with dictionaries of them by type.
+        data: a `Data` or `HeteroData` with `x` and `edge_index`, or `adj_t`, whose
+            values are the model's `edge_weight`; features in a `FeatureFile` are read
+            into memory first.
+        edge_attrs: the names of attributes of edges that the model takes as well.
+        progress: whether to show a bar, with a step per layer.
+    """
+    if not isinstance(model, nn.Module):
+        mistyped("model", "must be a torch.nn.Module", shown(model))
+    if not isinstance(data, Data | HeteroData):
+        mistyped("data", "must be a Data or a HeteroData", shown(data))
+    if hooks_of(model, Trimmer) is None:
+        model = fused(deepcopy(model), trim=False)
+    typed, data = isinstance(data, HeteroData), sized(data)
+    edges, more = {}, {name: {} for name in edge_attrs}  # type: Any, Any
+    weights = {}
+    for kind, adj in GTTFSampler(data, [-1]).adjs.items():
+        store = data[kind] if typed else data
+        edges[kind] = whole(adj)
+        for name, values in more.items():
+            value, order = store[name], adj.edge_id
+            values[kind] = value if order is None else value[order.long()]
+        value = None if "edge_weight" in more else sparse_values(store)
+        if value is not None:
+            weights[kind] = _weight(model, f"edge_weight{'_dict' * typed}", value)
+    if weights:
+        more["edge_weight"] = weights
+    x = {kind: _in_memory(rows) for kind, rows in data.x_dict.items()} if typed else {}
+    given = (x, edges) if typed else (_in_memory(data.x), edges[ONLY])
+    named = {
+        f"{name}_dict" if typed else name: values if typed else values[ONLY]
+        for name, values in more.items()
+    }
+    was_training = [part for part in model.modules() if part.training]
+    with _shown(model, progress):
+        try:
+            return model.eval()(*given, **named)
+        finally:
+            for part in was_training:
+                part.training = True
+
+
+def _weight(model: nn.Module, name: str, value: Tensor) -> Tensor:
+    """The values of a sparse matrix, if a model takes them as weights."""
+    if value.dim() != 1 or name not in signature(model.forward).parameters:
+        rule = f"must have values in adj_t only for a model that takes '{name}' [e]"
+        cure = "remove them by adj_t.set_value(None)"
+        fail("data", rule, f"{list(value.shape)} for {type(model).__name__}", cure)
+    return value
+
+
+def _in_memory(rows: Any) -> Any:
+    """Features as a tensor, wherever they are."""
+    return rows.rows(torch.arange(len(rows))) if is_source(rows) else rows
+
+
+def by_loader(
+    model: Any,
+    loader: Any,
+    device: Any = None,
+    embedding_device: Any = "cpu",
+    progress_bar: bool = False,
+    cache: bool = False,
+) -> Any:
+    """PyG's `BasicGNN.inference(loader, …)`, without the loader where that is as good.
+
+    So it is for a loader of ours of full neighbourhoods of all nodes of a `Data`; any
+    other is left to PyG, and so are models with a step of their own.
+    """
+    kind, at = type(model), torch.device("cpu" if device is None else device)
+    own = kind.inference_per_layer is not BasicGNN.inference_per_layer
+    last = model.jk_mode in (None, "last") and not model.training
+    if own or not last or at.type != "cpu" or not _shows_all(loader):
+        how = device, embedding_device, progress_bar, cache
+        return kind.inference(model, loader, *how)
+    return inference(model, loader.data, progress=progress_bar).to(embedding_device)
+
+
+def _shows_all(loader: Any) -> bool:
+    """True for a loader of the full neighbourhoods of all nodes, in their order."""
+    data: Any = getattr(loader, "data", None)
+    sampler = getattr(loader, "node_sampler", None)
+    if type(data) is not Data or not isinstance(sampler, GTTFSampler):
+        return False
+    if data.edge_index is None:  # but an adj_t, which PyG reads in batches
+        return False
+    nodes = loader.input_data.node
+    every = torch.arange(data.num_nodes)
+    ordered = nodes is None or torch.equal(nodes, every.to(nodes.device))
+    full = list(sampler.num_neighbors.values) == [-1]
+    plain = loader.transform is None and first_used(sampler, *NOT_UNIFORM) is None
+    here = {x.device.type for x in (data.x, data.edge_index)} == {"cpu"}
+    return ordered and full and plain and here
+
+
+@contextmanager
+def _shown(model: nn.Module, progress: bool) -> Iterator[None]:
+    """A bar that goes on with every layer that passes messages."""
+    layers = [part for part in model.modules() if isinstance(part, MessagePassing)]
+    if not progress:
+        yield
+        return
+    with import_module("tqdm").tqdm(total=len(layers), desc="Inference") as bar:
+        hooks = [
+            layer.register_forward_hook(lambda *about: bar.update(1) and None)
+            for layer in layers
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
 
 @torch.no_grad()
@@ -138,7 +288,6 @@ def _every_node(loader: Any, num_nodes: int, model: Model) -> tuple[Tensor, Tens
 
 
 def _check_loader(loader: Any) -> None:
-    """Refuses loaders that do not give nodes their full neighbourhoods."""
     sampler = getattr(loader, "node_sampler", None)
     if sampler is None or sampler.is_hetero:
         kind = type(loader).__name__

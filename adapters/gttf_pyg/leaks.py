@@ -8,25 +8,18 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from gttf_pyg._check import MissingError, name_or_none
+from gttf_pyg._compat import edge_stores, node_stores
 from gttf_sampler._check import fail, finite, mistyped, shown, yes_or_no
 
 
 class Dated(NamedTuple):
-    """Nodes or edges of one type.
+    """Nodes or edges of one type."""
 
-    Attributes:
-        name: how to call them in a sentence.
-        time: [k], when they happened.
-        tree: [k], the seed that each was sampled for.
-        id: [k], what the whole graph calls them.
-        seeds: how many of them, from the first on, were asked for and not sampled.
-    """
-
-    name: str
-    time: Tensor
-    tree: Tensor
-    id: Tensor
-    seeds: int
+    name: str  # how to call them in a sentence
+    time: Tensor  # [k], when they happened
+    tree: Tensor  # [k], the seed that each was sampled for
+    id: Tensor  # [k], what the whole graph calls them
+    seeds: int  # how many of them, from the first on, were asked for and not sampled
 
 
 def assert_no_future(
@@ -86,7 +79,6 @@ def assert_no_future(
 
 
 def _refuse(part: Dated, bad: Tensor, time: Tensor, limit: Tensor, rule: str) -> None:
-    """Raises the error if anything is bad."""
     if not bool(bad.any()):
         return
     at = int(bad.nonzero()[0])
@@ -98,53 +90,38 @@ def _refuse(part: Dated, bad: Tensor, time: Tensor, limit: Tensor, rule: str) ->
 
 
 def _dated(batch: Any, name: str) -> Iterator[Dated]:
-    """All nodes and edges that have times."""
-    if isinstance(batch, Data):
-        if name not in batch:
-            return
-        if batch.is_node_attr(name):
-            yield _nodes("nodes", batch, name, _labelled(batch))
-        elif batch.is_edge_attr(name):
-            yield _edges("edges", batch, batch, name)
-        return
-    for kind, store in batch.node_items():
-        if name in store:
-            yield _nodes(f"{kind!r} nodes", store, name, _labelled(batch, kind))
-    for kind, store in batch.edge_items():
-        if name in store:
-            yield _edges(f"{kind} edges", store, batch[kind[2]], name)
+    typed, nodes = isinstance(batch, HeteroData), node_stores(batch)
+    for kind, store in nodes.items():
+        if name in store and (typed or store.is_node_attr(name)):
+            labelled = [part for part in _labelled(batch, kind) if part.numel()]
+            tops = [int(part.max()) + 1 for part in labelled]
+            asked = max([int(store.get("batch_size") or 0), *tops])  # they come first
+            called = f"{kind!r} nodes" if typed else "nodes"
+            ids = _ids(store, "n_id", name)
+            yield Dated(called, store[name], _tree(store), ids, asked)
+    for kind, store in edge_stores(batch).items():
+        of_nodes = not typed and name in store and store.is_node_attr(name)
+        if name in store and (typed or store.is_edge_attr(name)) and not of_nodes:
+            target = nodes[kind[2] if typed else None]
+            called = f"{kind} edges" if typed else "edges"
+            tree = _tree(target)[store.edge_index[1]]
+            yield Dated(called, store[name], tree, _ids(store, "e_id", name), 0)
 
 
-def _nodes(called: str, store: Any, name: str, labelled: list[Tensor]) -> Dated:
-    """The nodes of one type; seeds come first, and `labelled` are some of them."""
-    tops = [int(part.max()) + 1 for part in labelled if part.numel()]
-    asked = max([int(store.get("batch_size") or 0), *tops])
-    return Dated(called, store[name], _tree(store), _ids(store, "n_id", name), asked)
-
-
-def _labelled(batch: Any, kind: str | None = None) -> list[Tensor]:
+def _labelled(batch: Any, kind: str | None) -> Iterator[Tensor]:
     """The local numbers of nodes of one type that are ends of labelled edges."""
-    if kind is None:
-        stores, ends = [batch], [batch.get("edge_label_index")]
-    else:
-        stores, ends = [batch[kind]], []
-        for (by, _, to), store in batch.edge_items():
-            pairs = store.get("edge_label_index")
-            mine = [side for side, end in enumerate((by, to)) if end == kind]
-            ends += [None if pairs is None else pairs[side] for side in mine]
-    names = ("src_index", "dst_pos_index", "dst_neg_index")
-    ends += [store.get(name) for store in stores for name in names]
-    return [part for part in ends if isinstance(part, Tensor)]
-
-
-def _edges(called: str, store: Any, target: Any, name: str) -> Dated:
-    """The edges of one type."""
-    tree = _tree(target)[store.edge_index[1]]
-    return Dated(called, store[name], tree, _ids(store, "e_id", name), 0)
+    for edge_type, store in edge_stores(batch).items():
+        pairs = store.get("edge_label_index")
+        for side in (0, 1) if isinstance(pairs, Tensor) else ():
+            if (edge_type and edge_type[2 * side]) == kind:
+                yield pairs[side]
+    for name in ("src_index", "dst_pos_index", "dst_neg_index"):
+        part = node_stores(batch)[kind].get(name)
+        if isinstance(part, Tensor):
+            yield part
 
 
 def _tree(store: Any) -> Tensor:
-    """The number of the seed of every node."""
     tree = store.get("batch")
     if not isinstance(tree, Tensor):
         rule = "must have disjoint trees, so that it is known which seed sees what"
@@ -161,9 +138,8 @@ def _ids(store: Any, ids: str, name: str) -> Tensor:
 
 def _seed_times(batch: Any, name: str) -> Tensor:
     """The time of every seed, in the order of their trees."""
-    stores = [batch] if isinstance(batch, Data) else batch.node_stores
-    labels = [batch] if isinstance(batch, Data) else batch.edge_stores
-    for store in labels:  # both ends of an edge, and its negatives, see its time
+    stores = list(node_stores(batch).values())
+    for store in edge_stores(batch).values():  # both ends and negatives see its time
         if store.get("edge_label_time") is not None:
             found: Tensor = store["edge_label_time"]
             return found
@@ -171,18 +147,12 @@ def _seed_times(batch: Any, name: str) -> Tensor:
     if given:
         triplets = any("src_index" in store for store in stores)
         return given[0] if triplets else torch.cat(given)
-    own = [
-        store[name][: store["batch_size"]] for store in stores if _asked(store, name)
-    ]
+    asked = [store for store in stores if "batch_size" in store and name in store]
+    own = [store[name][: store["batch_size"]] for store in asked]
     if not own:
         rule = "must know the times of its seeds"
         fail("batch", rule, "none", "set 'input_time' or 'edge_label_time'")
     return torch.cat(own)
-
-
-def _asked(store: Any, name: str) -> bool:
-    """True if a store has seeds, with times of their own."""
-    return "batch_size" in store and name in store
 
 
 def _comparable(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,8 +7,7 @@ from torch_geometric.data import lightning as theirs
 from torch_geometric.data.lightning.datamodule import LightningData
 from torch_geometric.sampler import BaseSampler
 
-from gttf_pyg._options import SAMPLING
-from gttf_pyg.loader import GTTFLinkLoader, GTTFLoader
+from gttf_pyg.loader import SAMPLING, GTTFLinkLoader, GTTFLoader
 from gttf_pyg.sampler import GTTFSampler
 
 
@@ -31,15 +30,8 @@ class _WithOurSampler(LightningData):
             own = {name: kwargs.pop(name) for name in SAMPLING if name in kwargs}
             own.setdefault("share_memory", kwargs.get("num_workers", 0) > 0)
             graph_sampler = GTTFSampler(data, **own)
-        super().__init__(
-            data,
-            has_val,
-            has_test,
-            loader,
-            graph_sampler,
-            eval_loader_kwargs,
-            **kwargs,
-        )
+        given = data, has_val, has_test, loader, graph_sampler, eval_loader_kwargs
+        super().__init__(*given, **kwargs)
 
 
 class LightningNodeData(theirs.LightningNodeData, _WithOurSampler):
@@ -64,18 +56,11 @@ class LightningNodeData(theirs.LightningNodeData, _WithOurSampler):
         **kwargs: Any,
     ) -> Any:
         """The loader of some seeds."""
+        given = input_nodes, input_time
         if not isinstance(node_sampler, GTTFSampler):
-            given = input_nodes, input_time, input_id, node_sampler
-            return super().dataloader(*given, **kwargs)
-        return GTTFLoader(
-            self.data,
-            node_sampler.num_neighbors,
-            input_nodes,
-            input_time,
-            neighbor_sampler=node_sampler,
-            input_id=input_id,
-            **kwargs,
-        )
+            return super().dataloader(*given, input_id, node_sampler, **kwargs)
+        kwargs |= {"neighbor_sampler": node_sampler, "input_id": input_id}
+        return GTTFLoader(self.data, node_sampler.num_neighbors, *given, **kwargs)
 
 
 class LightningLinkData(theirs.LightningLinkData, _WithOurSampler):
@@ -102,12 +87,6 @@ class LightningLinkData(theirs.LightningLinkData, _WithOurSampler):
         given = input_edges, input_labels, input_time
         if not isinstance(link_sampler, GTTFSampler):
             return super().dataloader(*given, input_id, link_sampler, **kwargs)
-        return GTTFLinkLoader(
-            self.data,
-            link_sampler.num_neighbors,
-            *given,
-            neighbor_sampler=link_sampler,
-            time_attr=link_sampler.time_attr,
-            input_id=input_id,
-            **kwargs,
-        )
+        kwargs |= {"neighbor_sampler": link_sampler, "input_id": input_id}
+        kwargs["time_attr"] = link_sampler.time_attr
+        return GTTFLinkLoader(self.data, link_sampler.num_neighbors, *given, **kwargs)

@@ -1,179 +1,150 @@
 """GTTFLoader, GTTFLinkLoader: PyG's loaders on the engine of this package."""
 
-from collections.abc import Callable
+import functools
+import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import get_worker_info
 from torch_geometric import loader as theirs
-from torch_geometric.loader.base import DataLoaderIterator
+from torch_geometric.loader import LinkNeighborLoader as _LinkLoader  # see `install`
+from torch_geometric.loader import NeighborLoader as _NodeLoader
 from torch_geometric.sampler import NegativeSampling
 from torch_geometric.sampler.base import SubgraphType
 
-from gttf_pyg._annotate import Annotator, BatchIterator
-from gttf_pyg._batch import (
-    Finish,
-    check_sources,
-    join,
-    set_links,
-    set_nodes,
-)
-from gttf_pyg._features import can_join, has_sources, sized
-from gttf_pyg._keys import with_key
-from gttf_pyg._options import LoaderOptions
-from gttf_pyg._partitioned import as_stores, own_nodes, pairs_for
+from gttf_pyg._batch import sized
+from gttf_pyg._lazy import LazyColumns
 from gttf_pyg._rows import detached
-from gttf_pyg._seeded import (
-    COLLATES,
-    SeededCollate,
-    only_ours,
-    settings_of,
-    weakly,
-)
-from gttf_pyg._seeds import edge_label_index_of, input_nodes_of
-from gttf_pyg._stores import edge_columns, join_stores
-from gttf_pyg._typed_seeds import (
+from gttf_pyg._seeded import Batches, SeededLoader
+from gttf_pyg._seeds import (
+    edge_label_index_of,
     first_of,
     input_id_of,
-    sample_at,
+    input_nodes_of,
     source_nodes,
     typed_nodes,
 )
-from gttf_pyg.adjs import NeighborSampler as NeighborSampler  # as in PyG's `loader`
-from gttf_pyg.feature_store import FileStore
+from gttf_pyg.loaders import NeighborSampler as NeighborSampler  # as in PyG's
 from gttf_pyg.sampler import GTTFSampler
-from gttf_pyg.transforms import GCNWeights
+from gttf_pyg.stores import as_stores, one_process, own_nodes, pairs_for
+from gttf_pyg.transforms import Finish, gcn_weights
 from gttf_sampler import BiasFn
-from gttf_sampler._check import fail, finite, mistyped, shown
-from gttf_sampler._compat import fetcher_of
-from gttf_sampler._loading.prefetch import PrefetchIterator
-from gttf_sampler._loading.seeded import SeededLoader
-from gttf_sampler._loading.streams import StreamPipeline, pipeline_on
+from gttf_sampler._check import (
+    INTEGERS,
+    device_or_none,
+    fail,
+    finite,
+    mistyped,
+    shown,
+    size,
+    yes_or_no,
+)
+from gttf_sampler._swap import host_names
+
+# The arguments of a sampler beside its data, by name.
+SAMPLING = {
+    name: parameter
+    for name, parameter in inspect.signature(GTTFSampler).parameters.items()
+    if name != "data"
+}
+# Those of PyG's own constructors that are handed on as they are.
+HANDED_ON = (
+    "time_attr",
+    "transform_sampler_output",
+    "filter_per_worker",
+    "thread_workers",
+)
 
 
-class Batches:
-    """The part that both loaders share; it stands in front of PyG's loader."""
+def takes_options(declared: Any) -> Any:
+    """Makes a constructor of a declared one: `set_up` gets its arguments as a record.
 
-    prefetch: int
-    uva: bool
-    collate_fn: Callable[[Any], Any]
+    What is declared is what `help` and editors show, and is written nowhere else.
+    """
+    signature = inspect.signature(declared)
+
+    @functools.wraps(declared)
+    def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        named = dict(given.arguments)
+        named.pop("self")
+        self.set_up(LoaderOptions(rest=named.pop("kwargs"), **named))
+
+    return constructor
+
+
+class LoaderOptions(SimpleNamespace):
+    """All arguments of a loader by name; `rest` are those of torch's `DataLoader`."""
+
     data: Any
-    input_data: Any
-    link_sampler: Any
-    transform: Any
-    key: int | None = None  # of the batch, in the copy that makes it
-    _pipeline: StreamPipeline | None = None
+    rest: dict[str, Any]
 
-    def use_keys(self) -> None:
-        """Has every batch drawn with its key; for the end of a constructor."""
-        sampler = getattr(self, "node_sampler", None) or self.link_sampler
-        self.edge_columns = edge_columns(self.data, sampler)
-        # once: PyG copies all seed edges when it makes a new input of them
-        self.input_data = with_key(self.input_data, None)
-        self.collate_fn = SeededCollate(self)
-        check_sources(self.data, sampler, can_join(self.data))
-        weights = getattr(self.transform, "weights", None)
-        self.annotator = Annotator(self.data, sampler, isinstance(weights, GCNWeights))
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        prefetch = size("prefetch", self.prefetch)
+        if prefetch and self.num_workers:
+            rule = "must be 0 beside workers, which work ahead by themselves"
+            fail("prefetch", rule, prefetch, "set 'prefetch_factor'")
+        device = device_or_none("device", self.device)
+        if yes_or_no("uva", self.uva) and (device is None or device.type != "cuda"):
+            rule = "must be False unless 'device' is a CUDA device"
+            fail("uva", rule, f"True with {self.device!r}")
+        if self.lazy is not None:
+            yes_or_no("lazy", self.lazy)
 
-    def __iter__(self) -> Any:
-        return BatchIterator(super().__iter__(), self.annotator)  # type: ignore[misc]
+    @property
+    def num_workers(self) -> Any:
+        return self.rest.get("num_workers", 0)
 
-    def __call__(self, index: Any, time: Any = None) -> Any:
-        """The batch of some seeds, by their positions among all seeds.
+    def sampler(self, data: Any) -> Any:
+        """The sampler that was given, or a new one.
 
-        Args:
-            index: the positions.
-            time: of every one of them, to be used instead of the loader's times.
+        What PyG's samplers do not know cannot be had from one that was given.
         """
-        if time is not None:
-            return self.annotator.annotate(sample_at(self, index, time))
-        return self.annotator.annotate(super().__call__(index))  # type: ignore[misc]
+        given = {name: x for name, x in vars(self).items() if name in SAMPLING}
+        if self.neighbor_sampler is None:
+            return GTTFSampler(data, **given)
+        for name, value in given.items():
+            ours = SAMPLING[name].kind is inspect.Parameter.KEYWORD_ONLY
+            if ours and value is not None and value is not False:
+                rule = "must be told to the 'neighbor_sampler' that is given"
+                fail(name, rule, repr(value))
+        return self.neighbor_sampler
 
-    def settings(self) -> dict[str, Any]:
-        """The options that batches depend on beside indices and keys, by name."""
-        return settings_of(self)
+    def of_host(self, data: Any, sampler: Any) -> dict[str, Any]:
+        """The arguments of PyG's constructor of a loader beside data and seeds."""
+        if self.index_dtype is not None and self.index_dtype not in INTEGERS:
+            rule = "must be torch.int32, torch.int64 or None"
+            fail("index_dtype", rule, shown(self.index_dtype))
+        if self.num_workers != 0 and isinstance(sampler, GTTFSampler):
+            self._share_rows(sampler)
+        transform, weights = self.transform, None
+        if self.normalize is not None:
+            weights = gcn_weights(data, sampler, self.normalize)
+        if any(x is not None for x in (weights, self.device, self.index_dtype)):
+            transform = Finish(weights, self.device, transform, self.index_dtype)
+        return {
+            **{name: getattr(self, name) for name in HANDED_ON},
+            "transform": transform,
+            "neighbor_sampler": sampler,
+            "seed": self.seed,
+            **self.rest,
+        }
 
-    def runs_only_ours(self) -> bool:
-        """True if workers would run nothing but code that is safe in a thread."""
-        own: Any = type(self).filter_fn
-        return own is Batches.filter_fn and only_ours(self)
-
-    def _get_iterator(self) -> Any:
-        loader: Any = self
-        pipeline = self._pipeline_of_rows()
-        if not self.prefetch and not loader.in_thread() and pipeline is None:
-            made = super()._get_iterator()  # type: ignore[misc]
-            if isinstance(made, DataLoaderIterator):
-                made.transform_fn = weakly(self.filter_fn)
-            return made
-        depth = self.prefetch or loader.num_workers * (loader.prefetch_factor or 1)
-        collate: Any = loader.collate_fn
-        own: Any = type(self)
-        if own.filter_fn is Batches.filter_fn and own.collate_fn in COLLATES:
-            if pipeline is not None:
-                return PrefetchIterator(
-                    *(loader, depth),
-                    lambda index: self._join(collate.sampled(index), pipeline),
-                    pipeline=pipeline,
-                )
-            if self._reads_files():
-                return PrefetchIterator(loader, depth, collate.sampled, self.filter_fn)
-        make = fetcher_of(loader)
-        if not loader.filter_per_worker:
-            sample = make
-            make = lambda index: self.filter_fn(sample(index))  # noqa: E731
-        return PrefetchIterator(loader, depth, make, pipeline=pipeline)
-
-    def _pipeline_of_rows(self) -> StreamPipeline | None:
-        """The streams on which batches are made, where the rows are on a device."""
-        adjs = getattr(self.annotator.sampler, "adjs", None) or {}
-        devices = {adj.device for adj in adjs.values()} - {torch.device("cpu")}
-        if devices and self._pipeline is None:
-            pipeline = self._pipeline = pipeline_on(devices.pop())
-            if pipeline is not None:
-                for adj in adjs.values():
-                    pipeline.reads(adj.arrays().values())
-        return self._pipeline
-
-    def _reads_files(self) -> bool:
-        """True if features come from a disk, and a thread of their own reads them."""
-        store = self.data[0] if isinstance(self.data, tuple) else None
-        return isinstance(store, FileStore) or has_sources(self.data)
-
-    def filter_fn(self, out: Any) -> Any:
-        """Joins what was sampled with its features."""
-        return self._join(out, None)
-
-    def _join(self, out: Any, pipeline: StreamPipeline | None) -> Any:
-        """`filter_fn`, on the streams of a pipeline if there is one."""
-        mine: Any = self
-        sampler = getattr(mine, "node_sampler", None) or mine.link_sampler
-        if self.edge_columns and type(sampler).__name__ != "DistNeighborSampler":
-            return join_stores(self, out, sampler, self.set_metadata)
-        # In processes of their own, PyG gathers into memory that is shared.
-        here = get_worker_info() is None or has_sources(mine.data)
-        ours = isinstance(sampler, GTTFSampler) and here
-        ours = ours or isinstance(out.metadata, dict)  # of which PyG knows nothing
-        if not ours or not can_join(mine.data):
-            return super().filter_fn(out)  # type: ignore[misc]
-        if mine.transform_sampler_output:
-            out = mine.transform_sampler_output(out)
-        kind = mine.input_data.input_type
-        finish = mine.transform if isinstance(mine.transform, Finish) else None
-        device = None if finish is None else finish.device
-        joined = join(mine.data, out, device, self.uva, pipeline)
-        data = self.set_metadata(joined, out.metadata, kind)
-        if finish is not None:
-            return finish(data, pipeline)
-        return data if mine.transform is None else mine.transform(data)
-
-    def set_metadata(self, data: Any, metadata: Any, kind: Any) -> Any:
-        """Sets the metadata of the seeds."""
-        raise NotImplementedError
+    def _share_rows(self, sampler: GTTFSampler) -> None:
+        """Makes what workers can share; refuses them where rows are on a device."""
+        one_process(sampler, self.num_workers)
+        devices = {adj.device for adj in sampler.adjs.values()} - {torch.device("cpu")}
+        if devices:
+            rule = f"must be 0 where the graph is on {devices.pop()}"
+            fail("num_workers", rule, self.num_workers, "use 'prefetch'")
+        sampler.rows_travel = False  # our loaders leave them out of batches
+        sampler.prepare()
 
 
-class GTTFLoader(Batches, theirs.NeighborLoader, SeededLoader):
+class GTTFLoader(Batches, _NodeLoader, SeededLoader):
     """PyG's `NeighborLoader`: the same arguments, the same batches, nothing to compile.
 
     >>> import torch
@@ -223,8 +194,12 @@ class GTTFLoader(Batches, theirs.NeighborLoader, SeededLoader):
             into all nodes of the hops before it, and a model that `unbiased` was given
             uses one hop per layer. Estimates of linear models are unbiased then at any
             depth; of a sample that layers share, up to two layers.
+        lazy: whether features of nodes stay where they are until somebody looks at
+            `batch.x`. By default they do while a model that `fused` was given reads
+            them there. They must not be changed in place before; see docs/step.md.
     """
 
+    @takes_options
     def __init__(
         self,
         data: Any,
@@ -255,73 +230,43 @@ class GTTFLoader(Batches, theirs.NeighborLoader, SeededLoader):
         thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,
+        lazy: bool | None = None,
         input_id: Any = None,
         max_nodes: int | None = None,
         max_edges: int | None = None,
         **kwargs: Any,
     ) -> None:
-        data = sized(as_stores(data))
-        options = LoaderOptions(
-            num_neighbors=num_neighbors,
-            replace=replace,
-            subgraph_type=subgraph_type,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-            directed=directed,
-            exclude_edges=exclude_edges,
-            bias=bias,
-            time_window=time_window,
-            layerwise=layerwise,
-            max_nodes=max_nodes,
-            max_edges=max_edges,
-            neighbor_sampler=neighbor_sampler,
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            seed=seed,
-            device=device,
-            prefetch=prefetch,
-            uva=uva,
-            index_dtype=index_dtype,
-            thread_workers=thread_workers,
-            normalize=normalize,
-            rest=kwargs,
-        )
-        if exclude_edges is True:
+        """See the class."""
+
+    def set_up(self, options: LoaderOptions) -> None:
+        """The constructor, with its arguments as a record."""
+        data = sized(as_stores(options.data))
+        if options.exclude_edges is True:
             rule, cure = "must name edges", "a GTTFLinkLoader knows its seed edges"
             fail("exclude_edges", f"{rule} where seeds are nodes", True, cure)
-        self.prefetch, self.uva = prefetch, uva
+        self.prefetch, self.uva = options.prefetch, options.uva
+        self.lazy = LazyColumns(options.lazy)
         sampler = options.sampler(data)
-        input_nodes = own_nodes(data, input_nodes)
-        typed = typed_nodes(input_nodes, input_time, data, sampler, input_id)
+        nodes, time = own_nodes(data, options.input_nodes), options.input_time
+        typed = typed_nodes(nodes, time, data, sampler, options.input_id)
         if typed is not None:
-            input_nodes, input_time = first_of(typed), None
-        nodes, time = input_nodes_of(input_nodes, input_time, data, sampler)
-        super().__init__(
+            nodes, time = first_of(typed), None
+        nodes, time = input_nodes_of(nodes, time, data, sampler)
+        _NodeLoader.__init__(
+            self,
             detached(data),
-            num_neighbors,
+            options.num_neighbors,
             nodes,
             time,
-            input_id=input_id_of(input_id, nodes),
+            input_id=input_id_of(options.input_id, nodes),
             **options.of_host(data, sampler),
         )
         if typed is not None:
             self.input_data = typed
         self.use_keys()
 
-    def set_metadata(self, data: Any, metadata: Any, kind: Any) -> Any:
-        """Sets the metadata of the seeds."""
-        if not isinstance(metadata, dict):
-            return set_nodes(data, metadata, kind)
-        for each, part in metadata.items():
-            set_nodes(data, part, each)
-        return data
 
-
-class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, SeededLoader):
+class GTTFLinkLoader(Batches, _LinkLoader, SeededLoader):
     """PyG's `LinkNeighborLoader`: the same arguments and batches, nothing to compile.
 
     >>> from torch_geometric.datasets import KarateClub
@@ -348,6 +293,7 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, SeededLoader):
         bias: and all others: see `GTTFLoader`.
     """
 
+    @takes_options
     def __init__(
         self,
         data: Any,
@@ -381,82 +327,45 @@ class GTTFLinkLoader(Batches, theirs.LinkNeighborLoader, SeededLoader):
         thread_workers: bool | None = None,
         normalize: str | None = None,
         layerwise: bool = False,
+        lazy: bool | None = None,
         input_nodes: Any = None,
         max_nodes: int | None = None,
         max_edges: int | None = None,
         **kwargs: Any,
     ) -> None:
-        data = sized(as_stores(data))
-        options = LoaderOptions(
-            num_neighbors=num_neighbors,
-            replace=replace,
-            subgraph_type=subgraph_type,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-            directed=directed,
-            exclude_edges=exclude_edges,
-            bias=bias,
-            time_window=time_window,
-            layerwise=layerwise,
-            max_nodes=max_nodes,
-            max_edges=max_edges,
-            neighbor_sampler=neighbor_sampler,
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            seed=seed,
-            device=device,
-            prefetch=prefetch,
-            uva=uva,
-            index_dtype=index_dtype,
-            thread_workers=thread_workers,
-            normalize=normalize,
-            rest=kwargs,
-        )
-        self.prefetch, self.uva = prefetch, uva
-        sampler = options.sampler(data)
-        sources = None
-        if input_nodes is not None:
-            sources = source_nodes(
-                input_nodes,
-                edge_label_index,
-                data,
-                sampler,
-                edge_label=edge_label,
-                edge_label_time=edge_label_time,
-            )
-            edge_label_index = sources.placeholder()
-        empty = isinstance(neg_sampling, dict | tuple) and not neg_sampling
+        """See the class."""
+
+    def set_up(self, options: LoaderOptions) -> None:
+        """The constructor, with its arguments as a record."""
+        data = sized(as_stores(options.data))
+        self.prefetch, self.uva = options.prefetch, options.uva
+        self.lazy = LazyColumns(options.lazy)
+        sampler, sources = options.sampler(data), None
+        pairs, negatives = options.edge_label_index, options.neg_sampling
+        label, time = options.edge_label, options.edge_label_time
+        if options.input_nodes is not None:
+            beside = {"edge_label": label, "edge_label_time": time}
+            sources = source_nodes(options.input_nodes, pairs, data, sampler, **beside)
+            pairs = sources.placeholder()
+        empty = isinstance(negatives, dict | tuple) and not negatives
         kinds = str | NegativeSampling | dict | tuple | None
-        if empty or not isinstance(neg_sampling, kinds):
-            rule = "must be a NegativeSampling"
-            mistyped("neg_sampling", rule, shown(neg_sampling))
-        if neg_sampling_ratio is not None:
-            finite("neg_sampling_ratio", neg_sampling_ratio)
-        seeds = edge_label_index_of(
-            edge_label_index, edge_label, edge_label_time, sampler
-        )
-        seeds = pairs_for(data, seeds)
-        super().__init__(
+        if empty or not isinstance(negatives, kinds):
+            mistyped("neg_sampling", "must be a NegativeSampling", shown(negatives))
+        if options.neg_sampling_ratio is not None:
+            finite("neg_sampling_ratio", options.neg_sampling_ratio)
+        seeds = edge_label_index_of(pairs, label, time, sampler)
+        _LinkLoader.__init__(
+            self,
             detached(data),
-            num_neighbors,
-            *seeds,
-            neg_sampling=neg_sampling,
-            neg_sampling_ratio=neg_sampling_ratio,
+            options.num_neighbors,
+            *pairs_for(data, seeds),
+            neg_sampling=negatives,
+            neg_sampling_ratio=options.neg_sampling_ratio,
             **options.of_host(data, sampler),
         )
         if sources is not None:
             self.input_data = sources
         self.use_keys()
-
-    def set_metadata(self, data: Any, metadata: Any, kind: Any) -> Any:
-        """Sets the metadata of the seed edges."""
-        negatives = self.neg_sampling
-        triplets = negatives is not None and negatives.is_triplet()
-        return set_links(data, metadata, kind, triplets)
 
 
 class NeighborLoader(GTTFLoader):
@@ -475,3 +384,7 @@ class LinkNeighborLoader(GTTFLinkLoader):
     >>> LinkNeighborLoader(KarateClub()[0], num_neighbors=[5])
     LinkNeighborLoader()
     """
+
+
+__all__, __getattr__ = host_names(theirs, __name__)
+__all__ += ["GTTFLinkLoader", "GTTFLoader"]

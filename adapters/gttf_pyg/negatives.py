@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -13,7 +14,7 @@ from torch_geometric.sampler import EdgeSamplerInput
 
 from gttf_pyg._check import as_pairs, as_reals, ids
 from gttf_pyg._compat import row_type
-from gttf_pyg._keys import CPU, KeyedNegatives, keyed, uniform_nodes
+from gttf_pyg._keys import CPU
 from gttf_pyg._rows import ONLY
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
 from gttf_sampler._check import as_dense, fail, fits, within
@@ -62,13 +63,17 @@ class NegativeSampling(theirs.NegativeSampling):
             rule = "must be None for triplets, whose sources are the seeds'"
             fail("src_nodes", rule, f"{self.src_nodes.numel()} nodes")
 
+    @property
+    def restricted(self) -> bool:
+        """True if some nodes or pairs are never negatives."""
+        named = self.src_nodes is not None or self.dst_nodes is not None
+        return self.avoid_edges or named
+
     def __repr__(self) -> str:
-        """The mode and the amount."""
         return f"NegativeSampling({self.mode.value!r}, {self.amount})"
 
 
 def _named(name: str, nodes: Any) -> Tensor | None:
-    """Nodes by their ids, from ids or a mask."""
     if nodes is None:
         return None
     found: Tensor = as_dense(name, nodes)
@@ -80,21 +85,74 @@ def _named(name: str, nodes: Any) -> Tensor | None:
     return found
 
 
-class End(NamedTuple):
+def uniform_nodes(key: random.Key, count: int, num_nodes: int) -> Tensor:
+    """int64 [count]: nodes drawn uniformly, with replacement."""
+    fits("neg_sampling", 24 * count)
+    word = random.stream(key, torch.arange(count))
+    return random.below_wide(word, torch.full_like(word, num_nodes))
+
+
+@dataclass(frozen=True, eq=False)
+class End:
     """One end of negatives: which nodes [c] there are, and how likely each is."""
 
     node: Tensor
     weight: Tensor | None
 
+    @cached_property
+    def row(self) -> CompactAdj:
+        """All of them as the neighbours of one node, by weight."""
+        size = self.node.numel()
+        every, mass = torch.arange(size), self.weight
+        return CompactAdj.from_csr([0, size], every, size, edge_weight=mass)
+
     def draw(self, key: random.Key, count: int) -> Tensor:
         """Nodes [count], independently."""
-        size = self.node.numel()
         if self.weight is None:
-            return self.node[uniform_nodes(key, count, size)]
-        every, mass = torch.arange(size), self.weight
-        row = CompactAdj.from_csr([0, size], every, size, edge_weight=mass)
-        drawn = traverse(row, [0], [count], EdgeWeightBias(), generator=int(key))
+            return self.node[uniform_nodes(key, count, self.node.numel())]
+        drawn = traverse(self.row, [0], [count], EdgeWeightBias(), generator=int(key))
         return self.node[drawn.nodes[1].view(-1)]
+
+
+def end_of(given: theirs.NegativeSampling, name: str, size: int) -> End:
+    """One end, "src" or "dst", of negatives among `size` nodes; made once."""
+    nodes = getattr(given, f"{name}_nodes", None)
+    weight = getattr(given, f"{name}_weight")
+    made_of = [x for x in (nodes, weight) if x is not None]
+    make = partial(_end, name, nodes, weight, size)
+    found: End = kept_of(given).get(("end", name, size), make, *made_of)
+    return found
+
+
+class KeyedNegatives(theirs.NegativeSampling):
+    """A `NegativeSampling` that draws from the key of the batch.
+
+    PyG's draws from torch's default generator, which is another one in every worker.
+    """
+
+    def __init__(self, negatives: theirs.NegativeSampling, key: int) -> None:
+        weights = negatives.src_weight, negatives.dst_weight
+        super().__init__(negatives.mode, negatives.amount, *weights)
+        self.given = negatives
+        self.key = random.new_key(key, CPU, random.NEGATIVE)
+        self.calls = 0
+
+    def sample(
+        self, num_samples: int, endpoint: str, num_nodes: int | None = None
+    ) -> Tensor:
+        """Nodes [num_samples], by weight where there are weights."""
+        if num_samples == 0:
+            return torch.empty(0, dtype=torch.int64)
+        self.calls += 1
+        key = random.fold(self.key, self.calls)
+        weight = self.src_weight if endpoint == "src" else self.dst_weight
+        if weight is not None:
+            size = as_reals(f"{endpoint}_weight", weight).numel()
+            size = size if num_nodes is None else num_nodes
+            return end_of(self.given, endpoint, size).draw(key, num_samples)
+        if num_nodes is None:
+            fail("num_nodes", "must be given without weights", None)
+        return uniform_nodes(key, num_samples, num_nodes)
 
 
 class TimedEnd(NamedTuple):
@@ -161,19 +219,11 @@ def negatives_of(given: Any, inputs: EdgeSamplerInput, sampler: Any, key: int) -
     """The negatives of a batch, drawn by its key."""
     if type(given).sample is not theirs.NegativeSampling.sample:
         return given  # a class of the user draws them
-    if not _is_restricted(given) and not (
-        inputs.time is not None and any(x is not None for x in _times(inputs, sampler))
-    ):
-        return keyed(given, key)
+    timed = inputs.time is not None
+    timed = timed and any(x is not None for x in _times(inputs, sampler))
+    if not (timed or getattr(given, "restricted", False)):
+        return KeyedNegatives(given, key)
     return PlannedNegatives(given, key, _Plan(given, inputs, sampler, key).drawn())
-
-
-def _is_restricted(given: theirs.NegativeSampling) -> bool:
-    """True if some nodes or pairs are never negatives."""
-    if not isinstance(given, NegativeSampling):
-        return False
-    named = given.src_nodes is not None or given.dst_nodes is not None
-    return given.avoid_edges or named
 
 
 def _times(inputs: EdgeSamplerInput, sampler: Any) -> tuple[Any, Any]:
@@ -200,7 +250,10 @@ class _Plan:
         sizes: Any = sampler.num_nodes
         both = (sizes, sizes) if kind is None else (sizes[kind[0]], sizes[kind[-1]])
         self.width, self.sizes = both[1], both
-        self.src, self.dst = self._end("src"), self._end("dst")
+        self.src, self.dst = (
+            end_of(given, "src", both[0]),
+            end_of(given, "dst", both[1]),
+        )
         self.avoids = getattr(given, "avoid_edges", False)
         self.sources: dict[Any, End] = {}  # by the time of a seed
         self.src_time, self.dst_time = _times(inputs, sampler)
@@ -241,16 +294,6 @@ class _Plan:
             src[place], dst[place] = self._among_all(int(src[place]), place, when)
         return {"src": src, "dst": dst}
 
-    def _end(self, name: str) -> End:
-        """One end of the negatives, made once for all batches."""
-        nodes = getattr(self.given, f"{name}_nodes", None)
-        weight = getattr(self.given, f"{name}_weight")
-        size = self.sizes[name == "dst"]
-        made_of = [x for x in (nodes, weight) if x is not None]
-        make = partial(_end, name, nodes, weight, size)
-        found: End = kept_of(self.given).get(("end", name, size), make, *made_of)
-        return found
-
     def _draw(
         self, name: str, key: random.Key, count: int, limit: Tensor | None
     ) -> Tensor:
@@ -260,13 +303,12 @@ class _Plan:
             drawn: Tensor = end.draw(key, count)
             return drawn
         place = "timed", name, self.inputs.input_type
-        made_of = [x for x in (*end, time) if x is not None]
+        made_of = [x for x in (end.node, end.weight, time) if x is not None]
         make = partial(TimedEnd.of, end, time)
         timed: TimedEnd = kept_of(self.given).get(place, make, *made_of)
         return timed.draw(key, limit)
 
     def _allowed(self, src: Tensor, dst: Tensor, when: Tensor | None) -> Tensor:
-        """A mask [k] of the pairs that may be negatives."""
         bad = torch.zeros(src.numel(), dtype=torch.bool)
         for time, node in ((self.src_time, src), (self.dst_time, dst)):
             ours = node is dst or not self.given.is_triplet()
@@ -283,7 +325,6 @@ class _Plan:
         return row_type(self.inputs.input_type or ONLY, backward), backward
 
     def _are_edges(self, src: Tensor, dst: Tensor) -> Tensor:
-        """A mask [k] of the pairs that are edges of the graph."""
         kind, backward = self._rows()
         adj, found = self.sampler.adjs.get(kind), torch.zeros_like(src).bool()
         if adj is not None:  # else the graph knows nothing of such pairs
@@ -300,7 +341,7 @@ class _Plan:
             if sources.node.numel() == 0:
                 _none_left("none")
             src = int(sources.draw(random.fold(int(word), 2), 1))
-        target, weight = self.dst
+        target, weight = self.dst.node, self.dst.weight
         here = torch.full_like(target, src)
         limit = None if when is None else when.expand(target.numel())
         allowed = self._allowed(here, target, limit)
@@ -315,15 +356,8 @@ class _Plan:
         """Sources of pairs, each by the mass of the targets that it is allowed."""
         at = None if when is None else when.item()
         if at not in self.sources:
-            src, dst = (
-                _mass(end, size, time, at)
-                for end, size, time in zip(
-                    (self.src, self.dst),
-                    self.sizes,
-                    (self.src_time, self.dst_time),
-                    strict=True,
-                )
-            )
+            src = _mass(self.src, self.sizes[0], self.src_time, at)
+            dst = _mass(self.dst, self.sizes[1], self.dst_time, at)
             left = torch.zeros((src.numel(), 2), dtype=torch.float64)
             left += torch.stack([dst.sum(), (dst > 0).sum()])
             if self.avoids:
@@ -365,13 +399,11 @@ def _mass(end: End, size: int, time: Any, at: Any) -> Tensor:
 
 
 def _none_left(got: str) -> NoReturn:
-    """Says that there is nothing to draw."""
     rule = "must leave a node that a seed has no edge to, and that is not later"
     fail("neg_sampling", rule, got, "allow more nodes")
 
 
 def _end(name: str, nodes: Tensor | None, weight: Tensor | None, size: int) -> End:
-    """One end of the negatives, checked."""
     every = torch.arange(size) if nodes is None else nodes
     within(f"{name}_nodes", every, size)
     if weight is None:

@@ -3,7 +3,6 @@
 import os
 import pickle
 import re
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,11 +20,11 @@ from torch_geometric.data.storage import (
 )
 
 from gttf_pyg._compat import store_of
-from gttf_pyg._graph import from_data
 from gttf_pyg._rows import ONLY, Options
+from gttf_pyg._stores import from_data
 from gttf_sampler._check import fail, mistyped, shown
 from gttf_sampler.distributed import partition as cut
-from gttf_sampler.distributed.source import key_of
+from gttf_sampler.distributed.write import key_of
 
 # What a Data is made of, beside the classes that PyG itself tells torch to be safe.
 STORES = (BaseStorage, GlobalStorage, NodeStorage, EdgeStorage)
@@ -35,17 +34,11 @@ BROKEN = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupErro
 
 
 class Whole(NamedTuple):
-    """A graph with all that can be cut, as `gttf_sampler.distributed` takes it.
+    """A graph with all that can be cut, as `gttf_sampler.distributed` takes it."""
 
-    Attributes:
-        graph: the rows, or those of every edge type.
-        features: values [n, ...] by (node type, name); the type is "" if there is none.
-        left_out: what the data has beside that.
-    """
-
-    graph: Any
-    features: dict[tuple[str, str], Tensor]
-    left_out: list[str]
+    graph: Any  # the rows, or those of every edge type
+    features: dict[tuple[str, str], Tensor]  # [n, ...] by (node type or "", name)
+    left_out: list[str]  # what the data has beside that
 
 
 def partition(
@@ -100,29 +93,17 @@ def whole_of(data: Any, weight_attr: str | None, time_attr: str | None) -> Whole
     ends = {end for kind in adjs for end in (kind[0], kind[2])}
     features, left_out = {}, []
     known = {*EDGES, weight_attr, time_attr, "num_nodes"}
-    for kind, store in _stores(data):
+    stores = [("", store_of(data))] if isinstance(data, Data) else []
+    for kind, store in stores or [*data.node_items(), *data.edge_items()]:
+        words = [kind] if isinstance(kind, str) else kind
         for name, value in store.items():
-            full = name if kind in ("", ONLY) else f"{'.'.join(_words(kind))}.{name}"
+            full = ".".join([*words, name] if kind else [name])
             if kind in ends and store.is_node_attr(name) and isinstance(value, Tensor):
                 features[str(kind), name] = value.detach().cpu()
             elif name not in known:
                 left_out.append(full)
     graph = adjs[ONLY] if list(adjs) == [ONLY] else adjs
     return Whole(graph, features, left_out)
-
-
-def _stores(data: Any) -> Iterator[tuple[Any, Any]]:
-    """(type, store) of all there is; a `Data` has one store, of type ""."""
-    if isinstance(data, Data):
-        yield "", store_of(data)
-        return
-    yield from data.node_items()
-    yield from data.edge_items()
-
-
-def _words(kind: Any) -> tuple[str, ...]:
-    """A node type or an edge type, word by word."""
-    return (kind,) if isinstance(kind, str) else kind
 
 
 def load(file: str | os.PathLike[str]) -> Data | HeteroData:
@@ -157,7 +138,6 @@ def _allowed() -> AbstractContextManager[Any]:
 
 
 def _reason(path: Path, error: BaseException) -> str:
-    """The reason why a file was not read: a class that torch refuses, or all of it."""
     unknown = re.search(r"GLOBAL (\S+) was not an allowed", str(error))
     if unknown:
         return f"{path} with a {unknown[1]}"

@@ -2,8 +2,9 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from operator import is_, mul
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,61 +20,113 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
-from gttf_pyg import _graph, _output
-from gttf_pyg._bias import (
-    BatchBias,
-    as_lists,
-    check_together,
-    checked_bias,
-    fanouts_of,
-    named_edges,
-    seed_edges,
-    shares_of,
-)
+from gttf_pyg import _stores
+from gttf_pyg._batch import from_subgraph
 from gttf_pyg._check import (
     DIRECTIONS,
     STRATEGIES,
+    as_lists,
+    check_together,
     check_window,
-    first_used,
+    checked_bias,
+    checked_layerwise,
+    checked_limit,
+    fanouts_of,
     name_or_none,
+    named_edges,
+    shares_of,
     weight_names,
 )
-from gttf_pyg._keys import key_of
-from gttf_pyg._limit import checked_limit, limited
-from gttf_pyg._partitioned import as_stores, check_partitioned, partitioned
-from gttf_pyg._rows import ONLY, EdgeType, Options, copied, detached
-from gttf_pyg._seeds import checked_edges, checked_nodes, seed_times
-from gttf_pyg._typed_seeds import TypedNodes, sample_typed
-from gttf_pyg.negatives import negatives_of
-from gttf_sampler import BiasFn, CompactAdj, Subgraph, random, sample_rooted
-from gttf_sampler._check import (
-    device_or_none,
-    fail,
-    mistyped,
-    one_of,
-    shown,
-    yes_or_no,
+from gttf_pyg._compat import ONLY, EdgeType, row_type
+from gttf_pyg._keys import (
+    TypedNodes,
+    keyed_edges,
+    keyed_nodes,
+    sample_typed,
+    seed_edges,
+    seed_times,
 )
+from gttf_pyg._output import induced, limited, to_bidirectional
+from gttf_pyg._rows import Options, copied, detached
+from gttf_pyg.negatives import negatives_of
+from gttf_pyg.stores import as_stores, check_partitioned, partitioned
+from gttf_sampler import (
+    BiasFn,
+    CompactAdj,
+    EdgeWeightBias,
+    ExcludeBias,
+    FractionBias,
+    Subgraph,
+    TemporalBias,
+    random,
+    sample_rooted,
+)
+from gttf_sampler._check import device_or_none, mistyped, one_of, shown, yes_or_no
 from gttf_sampler._loading.seeded import draw_key
-from gttf_sampler.distributed import PartitionedAdj
+from gttf_sampler._swap import host_names
 from gttf_sampler.rooted import RootedSampler
 
 
-class _Engine(NamedTuple):
-    """The engine's sampler, and what it was made of."""
+class KeyedSampler:
+    """The part that our samplers share: seeds are checked, and draws have keys.
 
-    fanouts: dict[EdgeType, list[int]]
+    A subclass has `_limited(seed, seed_time, *, key, hidden=None)`, the subgraph around
+    some nodes, and the attributes of PyG's `NeighborSampler`.
+    """
+
     adjs: dict[EdgeType, CompactAdj]
-    wanted: tuple[bool, bool]  # replace, disjoint
-    rooted: RootedSampler
+    num_nodes: Any
+    node_time: Any
+    disjoint: bool
+    exclude_edges: Any = False
+    sample_direction: Any = "forward"
+    subgraph_type: Any = SubgraphType.directional
+    keep_orig_edges = False
+    _limited: Any
 
-    def draws(self, fanouts: Any, adjs: Any, wanted: tuple[bool, bool]) -> bool:
-        """True if it is still the engine of these."""
-        same = self.fanouts is fanouts and self.adjs is adjs
-        return same and self.wanted == wanted
+    @property
+    def edge_permutation(self) -> None:
+        """None: edges are named by their positions in the caller's edge_index."""
+        return None
+
+    @property
+    def _backward(self) -> bool:
+        return bool(self.sample_direction == "backward")
+
+    def sample_from_nodes(
+        self, inputs: NodeSamplerInput
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """The subgraph around some nodes."""
+        inputs, key = keyed_nodes(inputs)
+        sample = partial(self._limited, key=key)
+        if isinstance(inputs, TypedNodes):
+            return self._finished(sample_typed(inputs, sample))
+        return self._finished(node_sample(inputs, sample))
+
+    def sample_from_edges(
+        self,
+        inputs: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None = None,
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """The subgraph around both ends of some edges and of their negatives."""
+        inputs, key = keyed_edges(inputs, neg_sampling)
+        if neg_sampling is not None:
+            neg_sampling = negatives_of(neg_sampling, inputs, self, key)
+        sample = partial(self._limited, key=key)
+        if self.exclude_edges is True:
+            hidden = seed_edges(inputs, self.adjs, self._backward)
+            sample = partial(sample, hidden=hidden)
+        graph = self.num_nodes, self.disjoint, self.node_time
+        return self._finished(edge_sample(inputs, sample, *graph, neg_sampling))
+
+    def _finished(self, out: Any) -> Any:
+        """`out` with the reverses of its edges, if they are wanted."""
+        if self.subgraph_type == SubgraphType.bidirectional:
+            return to_bidirectional(out, self.keep_orig_edges)
+        return out
 
 
-class GTTFSampler(sampler.NeighborSampler):
+class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
     """PyG's `NeighborSampler` without pyg-lib, torch-sparse or any compiler.
 
     >>> import torch
@@ -117,7 +170,7 @@ class GTTFSampler(sampler.NeighborSampler):
         max_edges: the same for edges.
     """
 
-    _made: "_Engine | None" = None  # from the first batch on
+    _made: tuple[Any, RootedSampler] | None = None  # from the first batch on
 
     def __init__(
         self,
@@ -170,14 +223,16 @@ class GTTFSampler(sampler.NeighborSampler):
             mistyped("subgraph_type", "must be a word", shown(subgraph_type))
         self.subgraph_type = SubgraphType(subgraph_type)
         options = Options(time_attr, weight_attr, is_sorted, self._backward)
-        graph = _graph.from_data(data, options)
+        graph = _stores.from_data(data, options)
         self.num_nodes = graph.num_nodes
         self.node_types, self.edge_types = graph.node_types, graph.edge_types
         self.node_time, self.edge_time = graph.node_time, graph.edge_time
         device = device_or_none("device", device)
         share_memory = share_memory and partitioned(data) is None
-        self.adjs = {kind: _placed(adj, device) for kind, adj in graph.adjs.items()}
-        self._loose = {kind: _placed(adj, device) for kind, adj in graph.loose.items()}
+        self.adjs, self._loose = graph.adjs, graph.loose
+        if device is not None and partitioned(data) is None:
+            self.adjs = {kind: adj.to(device) for kind, adj in graph.adjs.items()}
+            self._loose = {kind: adj.to(device) for kind, adj in graph.loose.items()}
         if share_memory:
             for adj in self.adjs.values():
                 adj.share_memory_()
@@ -192,9 +247,8 @@ class GTTFSampler(sampler.NeighborSampler):
         check_together(self)
         self.max_nodes = checked_limit("max_nodes", max_nodes)
         self.max_edges = checked_limit("max_edges", max_edges)
-        self.layerwise = _checked_layerwise(layerwise, self)
+        self.layerwise = checked_layerwise(layerwise, self)
         check_partitioned(data, self)
-        self.keep_orig_edges = False
 
     @property
     def num_neighbors(self) -> NumNeighbors:
@@ -211,11 +265,6 @@ class GTTFSampler(sampler.NeighborSampler):
         self._fanouts, self.shares = shares_of(fanouts)
         hops = [0] * num_neighbors.num_hops
         self._fanouts.update(dict.fromkeys(self._loose, hops))
-
-    @property
-    def edge_permutation(self) -> None:
-        """None: edges are named by their positions in the caller's edge_index."""
-        return None
 
     @property
     def colptr(self) -> Any:
@@ -237,38 +286,6 @@ class GTTFSampler(sampler.NeighborSampler):
         """The weights of `row`, if it is drawn by weight; per edge type, if any."""
         return self._arrays("edge_weight")
 
-    def sample_from_nodes(
-        self, inputs: NodeSamplerInput
-    ) -> SamplerOutput | HeteroSamplerOutput:
-        """The subgraph around some nodes."""
-        sample = partial(self._limited, key=key_of(inputs))
-        if isinstance(inputs, TypedNodes):
-            return self._finished(sample_typed(inputs, sample))
-        return self._finished(node_sample(checked_nodes(inputs), sample))
-
-    def sample_from_edges(
-        self,
-        inputs: EdgeSamplerInput,
-        neg_sampling: NegativeSampling | None = None,
-    ) -> SamplerOutput | HeteroSamplerOutput:
-        """The subgraph around both ends of some edges and of their negatives."""
-        inputs = checked_edges(inputs, neg_sampling)
-        key = key_of(inputs)
-        if neg_sampling is not None:
-            neg_sampling = negatives_of(neg_sampling, inputs, self, key)
-        hidden = {}
-        if self.exclude_edges is True:
-            hidden = seed_edges(inputs, self.adjs, self._backward)
-        out = edge_sample(
-            inputs,
-            partial(self._limited, hidden=hidden, key=key),
-            self.num_nodes,
-            self.disjoint,
-            self.node_time,
-            neg_sampling,
-        )
-        return self._finished(out)
-
     def prepare(self) -> None:
         """Makes the tables of the graph that the first batch would make.
 
@@ -282,16 +299,13 @@ class GTTFSampler(sampler.NeighborSampler):
         self._sample(seed, seed if self.is_temporal else None, key=0)
 
     def _limited(self, seed: Any, seed_time: Any = None, **how: Any) -> Any:
-        """The subgraph around `seed`, no larger than it may be."""
         out = self._sample(seed, seed_time, **how)
         if self.max_nodes is None and self.max_edges is None:
             return out
-        seeds = seed if isinstance(seed, Mapping) else {"": seed}
-        counts = {name: ids.numel() for name, ids in seeds.items()}
         edges = self.max_edges
         if edges is not None and self.subgraph_type == SubgraphType.bidirectional:
             edges //= 2  # their reverses are still to come
-        return limited(out, counts, self.max_nodes, edges)
+        return limited(out, seed, self.max_nodes, edges)
 
     def _sample(
         self,
@@ -302,39 +316,83 @@ class GTTFSampler(sampler.NeighborSampler):
         key: int | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around `seed`, a tensor or one per node type."""
-        self._copy_attached_rows()
+        if self.rows_travel and get_worker_info() is not None:
+            # PyG's own loaders hand on rows that `ToCompact` has attached, and a thread
+            # of the worker moves them to shared memory while the next batch is drawn
+            self.adjs = {kind: copied(adj) for kind, adj in self.adjs.items()}
+            self.rows_travel = False
         key = draw_key() if key is None else key
         # PyG's BidirectionalNeighborSampler comes in here, with empty frontiers of
         # floats; PyG's own sampler casts them, too.
         typed = isinstance(seed, Mapping)
         seeds = dict(seed) if typed else {"": seed}
         seeds = {kind: part.to(torch.int64) for kind, part in seeds.items()}
-        time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
-        batch = BatchBias(self, time, hidden or {})
-        given = {kind: batch.all_of(kind) for kind in self.adjs}
-        bias = {kind: part for kind, part in given.items() if part is not None}
+        time = None
+        if self.is_temporal:
+            time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
+        admitted = self._admitted(time, hidden or {})
+        bias = self._biases(admitted)
         if self.layerwise and self._fanouts[ONLY]:
             adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
             own = bias.get(ONLY)
             found = sample_layers(adj, seeds[""], fanouts, own, self.replace, key)
-            return _output.from_subgraph(found, self.adjs, self._backward)
+            return from_subgraph(found, self.adjs, self._backward)
         rooted = self._engine()
         if self.subgraph_type == SubgraphType.induced:
             start = seeds if rooted.typed else seeds[""]
             by = bias if rooted.typed else bias.get(ONLY)
             drawn: Any = rooted(start, bias=by, generator=key)
-            admitted = {kind: batch.of_options(kind) for kind in self.adjs}
             graph = self.adjs, self._loose
-            return _output.induced(drawn, *graph, admitted, self._backward)
+            return induced(drawn, *graph, admitted, self._backward)
         drawn = rooted.sample(seeds, bias, key)
-        return _output.from_subgraph(drawn, self.adjs, self._backward, original=True)
+        return from_subgraph(drawn, self.adjs, self._backward, original=True)
+
+    def _admitted(
+        self, time: Tensor | None, hidden: Mapping[EdgeType, Tensor]
+    ) -> dict[EdgeType, Any]:
+        """The biases by times [b] of the seeds, weights and hidden edges, if any.
+
+        Those that are hidden from one batch are positions in `adj.col`.
+        """
+        found: dict[EdgeType, Any] = {}
+        timed: dict[bool, TemporalBias] = {}  # made and checked once for all relations
+        for kind, adj in self.adjs.items():
+            weighted, parts = adj.edge_weight is not None, list[Any]()
+            if time is not None and adj.edge_time is not None:
+                if weighted not in timed:
+                    how: Any = {"strategy": self.temporal_strategy}
+                    how |= {"window": self.time_window, "weighted": weighted}
+                    timed[weighted] = TemporalBias(time, **how)
+                parts.append(timed[weighted])
+            elif weighted:
+                parts.append(EdgeWeightBias())
+            if kind in hidden and hidden[kind].numel():
+                parts.append(ExcludeBias(hidden[kind]))
+            if kind in self.always_hidden:
+                parts.append(self.always_hidden[kind])
+            if parts:
+                found[kind] = reduce(mul, parts)
+        return found
+
+    def _biases(self, admitted: Mapping[EdgeType, Any]) -> dict[EdgeType, Any]:
+        """These, times the user's biases; none where draws are uniform."""
+        found = dict(admitted)
+        for kind in self.adjs:
+            own = self.bias
+            if isinstance(own, Mapping):
+                own = own.get(row_type(kind, self._backward))
+            if own is not None:
+                found[kind] = found[kind] * own if kind in found else own
+            if kind in self.shares:
+                share, bias = self.shares[kind], found.get(kind)
+                found[kind] = FractionBias(share, bias, disjoint=self.disjoint)
+        return found
 
     def _engine(self) -> RootedSampler:
         """The engine's sampler, made anew if fanouts, rows or draws change."""
-        wanted = (self.replace, self.disjoint)
-        made = self._made
-        if made is not None and made.draws(self._fanouts, self.adjs, wanted):
-            return made.rooted
+        made_of = self._fanouts, self.adjs, self.replace, self.disjoint
+        if self._made is not None and all(map(is_, self._made[0], made_of)):
+            return self._made[1]
         typed, every = self.is_hetero, {**self.adjs, **self._loose}
         rooted = RootedSampler(
             every if typed else self.adjs[ONLY],
@@ -342,7 +400,7 @@ class GTTFSampler(sampler.NeighborSampler):
             replace=self.replace,
             disjoint=self.disjoint,
         )
-        self._made = _Engine(self._fanouts, self.adjs, wanted, rooted)
+        self._made = made_of, rooted
         return rooted
 
     def _arrays(self, name: str) -> Any:
@@ -350,31 +408,10 @@ class GTTFSampler(sampler.NeighborSampler):
         found = {kind: getattr(adj, name) for kind, adj in self.adjs.items()}
         return found if self.is_hetero else found[ONLY]
 
-    def _copy_attached_rows(self) -> None:
-        """In a worker of PyG's own loaders, takes a copy of rows that batches carry.
-
-        Such a loader hands on what `ToCompact` has attached, and a thread of the worker
-        moves it to shared memory, in place, while the next batch is drawn from it.
-        """
-        if self.rows_travel and get_worker_info() is not None:
-            self.adjs = {kind: copied(adj) for kind, adj in self.adjs.items()}
-            self.rows_travel = False
-
-    def _finished(self, out: Any) -> SamplerOutput | HeteroSamplerOutput:
-        """`out` with the reverses of its edges, if they are wanted."""
-        if self.subgraph_type == SubgraphType.bidirectional:
-            return _output.to_bidirectional(out, self.keep_orig_edges)
-        return out
-
     @property
     def excludes(self) -> bool:
         """True if any edges are hidden."""
         return self.exclude_edges is True or bool(self.always_hidden)
-
-    @property
-    def _backward(self) -> bool:
-        """True if sampling goes along the edges."""
-        return bool(self.sample_direction == "backward")
 
 
 def sample_layers(
@@ -413,26 +450,9 @@ def sample_layers(
     )
 
 
-def _checked_layerwise(layerwise: bool, sampler: GTTFSampler) -> bool:
-    """`layerwise`, which asks for one tree that all layers see parts of."""
-    yes_or_no("layerwise", layerwise)
-    names = ("disjoint", "time_attr", "subgraph_type", "max_nodes", "max_edges")
-    used = first_used(sampler, *names)
-    other = None if used is None else f"{used!r}"
-    if sampler.is_hetero or sampler.shares:
-        other = "heterogeneous data" if sampler.is_hetero else "fractions of the degree"
-    if layerwise and other is not None:
-        rule = f"must be False together with {other}"
-        fail("layerwise", rule, True, "draw once for all layers")
-    return bool(layerwise)
-
-
-def _placed(adj: CompactAdj, device: torch.device | None) -> CompactAdj:
-    """`adj` on the device where it is to be sampled."""
-    if device is None or isinstance(adj, PartitionedAdj):
-        return adj
-    return adj.to(device)
-
-
 class NeighborSampler(GTTFSampler):
     """PyG's `NeighborSampler` on the engine of this package: `GTTFSampler`."""
+
+
+__all__, __getattr__ = host_names(sampler, __name__)
+__all__ += ["GTTFSampler"]

@@ -1,5 +1,6 @@
-"""Transforms: the graph to share among loaders, and GCN weights for a batch."""
+"""Transforms: rows that loaders share, GCN weights of a batch, its last steps."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -7,11 +8,20 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import BaseTransform
 
-from gttf_pyg import _graph
-from gttf_pyg._check import DIRECTIONS, SCHEMES, as_pairs, name_or_none
+from gttf_pyg import _stores
+from gttf_pyg._check import (
+    DIRECTIONS,
+    NOT_UNIFORM,
+    SCHEMES,
+    as_pairs,
+    first_used,
+    name_or_none,
+)
 from gttf_pyg._rows import ATTACHED, Options
+from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import CompactAdj, Subgraph
 from gttf_sampler._check import dense, fail, mistyped, one_of, within, yes_or_no
+from gttf_sampler._loading.streams import StreamPipeline
 
 
 class ToCompact(BaseTransform):
@@ -51,13 +61,12 @@ class ToCompact(BaseTransform):
         """`data` with its rows; called by `__call__` with a shallow copy."""
         if not isinstance(data, Data | HeteroData):
             mistyped("data", "must be a Data or a HeteroData", type(data).__name__)
-        graph = _graph.from_data(data, self.options)
+        graph = _stores.from_data(data, self.options)
         for store, adj in zip(data.edge_stores, graph.adjs.values(), strict=True):
             store[ATTACHED] = adj
         return data
 
     def __repr__(self) -> str:
-        """The call that makes it, in short."""
         told = self.options._asdict()
         backward = told.pop("backward")
         parts = [f"{name}={value!r}" for name, value in told.items() if value]
@@ -87,7 +96,9 @@ class GCNWeights:
         found = Subgraph(data.n_id, index[0], index[1], data.e_id)
         weight = found.gcn_weight(self.adj, self.scheme)
         loop = torch.arange(data.n_id.numel(), device=index.device)
-        place = _places(index[1], loop)
+        col, edge = index[1], torch.arange(index.shape[1], device=index.device)
+        behind = torch.searchsorted(col, loop, right=True)
+        place = torch.cat([edge + col, behind + loop])  # of edges [e], of loops [n]
         for name in self.present(data):
             value = data[name]
             data[name] = _merged(value, value.new_zeros(loop.numel()), place)
@@ -123,12 +134,6 @@ def _is_column(value: Any, count: int) -> bool:
         return False
     dense = value.layout is torch.strided and value.dim() > 0
     return dense and value.shape[0] == count
-
-
-def _places(col: Tensor, loop: Tensor) -> Tensor:
-    """Positions of the edges [e], sorted by `col`, and the loops [n] when merged."""
-    edge = torch.arange(col.numel(), device=col.device)
-    return torch.cat([edge + col, torch.searchsorted(col, loop, right=True) + loop])
 
 
 def _merged(edge: Tensor, loop: Tensor, place: Tensor) -> Tensor:
@@ -169,7 +174,7 @@ class GTTFNorm(BaseTransform):
         one_of("scheme", scheme, SCHEMES)
         _check_homogeneous(data)
         options = Options()
-        (adj,) = _graph.from_data(data, options).adjs.values()
+        (adj,) = _stores.from_data(data, options).adjs.values()
         self.weights = GCNWeights(adj, scheme, edge_attributes(data))
 
     def forward(self, data: Any) -> Any:
@@ -177,7 +182,9 @@ class GTTFNorm(BaseTransform):
         _check_homogeneous(data)
         if "edge_weight" in data:
             fail("data", "must have no 'edge_weight' yet", "one", "rename it")
-        device = _checked_edges(data).device
+        name = "data.edge_index"
+        edges = as_pairs(name, dense(name, data.edge_index))
+        device = within(name, edges, data.num_nodes).device
         if self.weights.adj.device != device:
             self.weights.adj = self.weights.adj.to(device)
         whole = "n_id" not in data
@@ -201,17 +208,59 @@ class GTTFNorm(BaseTransform):
             data[name] = data[name][order.to(data[name].device)]
 
     def __repr__(self) -> str:
-        """The class and the scheme."""
         return f"{type(self).__name__}(scheme={self.weights.scheme!r})"
 
 
-def _checked_edges(data: Data) -> Tensor:
-    """The edges [2, e] of a batch, between nodes that it has."""
-    edges = as_pairs("data.edge_index", dense("data.edge_index", data.edge_index))
-    return within("data.edge_index", edges, data.num_nodes)
-
-
 def _check_homogeneous(data: Any) -> None:
-    """Refuses graphs for which there is no GCN."""
     if not isinstance(data, Data):
         mistyped("data", "must be a Data", type(data).__name__)
+
+
+class Finish:
+    """The device, then GCN weights, the dtype of edges, the user's own transform."""
+
+    def __init__(
+        self,
+        weights: GCNWeights | None,
+        device: torch.device | str | None,
+        transform: Callable[[Any], Any] | None,
+        index_dtype: torch.dtype | None = None,
+    ) -> None:
+        self.index_dtype = index_dtype
+        self.weights, self.transform = weights, transform
+        self.device = None if device is None else torch.device(device)
+
+    def __call__(self, data: Any, pipeline: StreamPipeline | None = None) -> Any:
+        """The finished batch, on the streams of a pipeline if there is one."""
+        if self.device is not None:
+            data = data.to(self.device, non_blocking=True)
+        if pipeline is not None and (self.weights or self.transform) is not None:
+            pipeline.settle(data)
+        if self.weights is not None:
+            data = self.weights(data)
+        if self.index_dtype is not None:
+            for store in data.edge_stores:
+                if "edge_index" in store:
+                    store.edge_index = store.edge_index.to(self.index_dtype)
+        return data if self.transform is None else self.transform(data)
+
+
+def gcn_weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
+    """The weights of `normalize`, if they mean something for this sampler."""
+    one_of("normalize", scheme, SCHEMES)
+    if not isinstance(data, Data) or "edge_index" not in data:
+        rule = "must be None unless the data is a 'Data' with an edge_index"
+        fail("normalize", rule, type(data).__name__, "normalise in the model")
+    if not isinstance(sampler, GTTFSampler):
+        rule = "must be None unless the 'neighbor_sampler' is a GTTFSampler"
+        fail("normalize", rule, type(sampler).__name__)
+    (adj,) = sampler.adjs.values()
+    taken = [name for name in ("edge_weight", "n_id", "e_id") if name in data]
+    if taken:
+        rule = f"must be None where the data has a {taken[0]!r} of its own"
+        fail("normalize", rule, repr(scheme))
+    names = ("subgraph_type", "sample_direction", *NOT_UNIFORM, "layerwise")
+    if used := first_used(sampler, *names):
+        rule = "must be None unless neighbours are drawn uniformly"
+        fail("normalize", rule, f"{scheme!r} with {used!r}")
+    return GCNWeights(adj, scheme, edge_attributes(data))

@@ -1,14 +1,17 @@
-"""unbiased(): layers that are right in the mean over sampled batches."""
+"""unbiased, check_unbiased: layers that are right in the mean over sampled batches."""
 
 import inspect
 import warnings
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 from torch_geometric.nn import ClusterGCNConv, MeanAggregation, MessagePassing
 
+from gttf_pyg._check import function
 from gttf_pyg._compat import forward_pre_hooks
 from gttf_pyg._propagate import (
     JoinedPropagate,
@@ -20,9 +23,19 @@ from gttf_pyg._propagate import (
     refuse_weights,
 )
 from gttf_pyg._sampled import CORRECTED, SampledEdgeIndex
-from gttf_pyg._table import REFUSED, Rule, leaves, rule_of, sums, trouble_of
-from gttf_sampler._check import fail, mistyped, one_of, shown
+from gttf_pyg._table import (
+    RATIO,
+    REFUSED,
+    Rule,
+    Trouble,
+    leaves,
+    rule_of,
+    sums,
+    trouble_of,
+)
+from gttf_sampler._check import at_least, fail, finite, mistyped, one_of, shown
 from gttf_sampler.estimate import BiasedLayerWarning
+from gttf_sampler.verdict import Passes, UnbiasedReport, evaluating, replaced, report
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -94,8 +107,13 @@ def _check_layers(model: nn.Module, scale: str | None) -> None:
     for layer in model.modules():
         kind = type(layer).__name__
         rule = rule_of(layer)
-        if rule is not None:
-            _check_arguments(layer, rule, kind)
+        reads = rule and (rule.matrix is not None or rule.loops(layer) is not None)
+        if reads and getattr(layer, "cached", False):
+            must = "must not cache its edges, as every batch has others"
+            fail("model", must, f"{kind}(cached=True)", "make it with cached=False")
+        if isinstance(layer, ClusterGCNConv) and not layer.add_self_loops:
+            must = f"must add self-loops in {kind}, which PyG computes in no other way"
+            fail("model", must, "add_self_loops=False")
         found = trouble_of(layer, scale)
         if found is None:
             continue
@@ -111,17 +129,6 @@ def _check_layers(model: nn.Module, scale: str | None) -> None:
             BiasedLayerWarning,
             stacklevel=3,
         )
-
-
-def _check_arguments(layer: Any, rule: Rule, kind: str) -> None:
-    """Refuses arguments of a layer with which it cannot be estimated."""
-    reads = rule.matrix is not None or rule.loops(layer) is not None
-    if getattr(layer, "cached", False) and reads:
-        must = "must not cache its edges, as every batch has others"
-        fail("model", must, f"{kind}(cached=True)", "make it with cached=False")
-    if isinstance(layer, ClusterGCNConv) and not layer.add_self_loops:
-        must = f"must add self-loops in {kind}, which PyG computes in no other way"
-        fail("model", must, "add_self_loops=False")
 
 
 class DegreeCorrection:
@@ -141,13 +148,13 @@ class DegreeCorrection:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Registers copies and unpickled ones as well."""
-        self.__dict__.update(state)
+        self.scale = state["scale"]
         CORRECTED.add(self)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def before(self, layer: Any, args: Any, kwargs: Any) -> Any:
         """Prepares a layer for edges that were sampled; a forward pre-hook."""
-        named = dict(zip(_parameters(layer.__class__), args, strict=False)) | kwargs
+        named = dict(zip(parameters(layer.__class__), args, strict=False)) | kwargs
         edges = named.get("edge_index")
         rule = rule_of(layer)
         if not isinstance(edges, SampledEdgeIndex):
@@ -156,7 +163,10 @@ class DegreeCorrection:
             return None
         if rule is not None and rule.matrix is not None:
             _check_draws(layer, edges)
-            _without_attention(layer, named)
+            if named.get("return_attention_weights") is not None:
+                name, cure = "return_attention_weights", "ask for it on the whole graph"
+                where = f"in an unbiased {type(layer).__name__} on a sampled batch"
+                fail(name, f"must be None {where}", "a bool", cure)
             MatrixPropagate(layer, rule, named)
             # the layer's own normalisation finds nothing to do
             named["edge_index"] = edges.plain[:, :0]
@@ -169,7 +179,7 @@ class DegreeCorrection:
             if isinstance(value, Tensor) and edges.sample.hops is not None:
                 named[name] = value[first : first + count]
         part = named["edge_index"] = edges.plain[:, first : first + count]
-        if rule is None or not self._concerned(layer, rule, edges):
+        if rule is None or not self.concerned(layer, rule, edges):
             return (), named
         _check_draws(layer, edges)
         check_drawn_by(edges)
@@ -186,21 +196,22 @@ class DegreeCorrection:
     def after(self, layer: Any, args: Any, out: Any) -> None:
         """Restores `propagate`; a forward hook, called after errors as well."""
         found = layer.__dict__.get("propagate")
-        if isinstance(found, PatchedPropagate):
+        if isinstance(found, PatchedPropagate) and not found.fused:
             found.shadows.restore()
 
-    def _concerned(self, layer: Any, rule: Rule, edges: SampledEdgeIndex) -> bool:
+    def concerned(self, layer: Any, rule: Rule, edges: SampledEdgeIndex | None) -> bool:
         """True if messages must be weighed; else they are right as they are."""
-        explained = layer.explain and edges.sample.hops is not None
+        sample = None if edges is None else edges.sample
+        layerwise = sample is not None and sample.hops is not None
         return bool(
             (self.scale == "sum" and sums(layer))
             or rule.loops(layer) is not None
             or rule.degree(layer) is not None
             or rule.relations
-            or edges.sample.drawn_by is not None
+            or (sample is not None and sample.drawn_by is not None)
             or "symnorm" in getattr(layer, "aggregators", ())
             or hasattr(layer.aggr_module, "scaler")
-            or explained
+            or (layer.explain and layerwise)
         )
 
     def _several(self, layer: Any, rule: Rule | None, named: dict[str, Any]) -> None:
@@ -229,13 +240,12 @@ def correction_of(layer: Any) -> DegreeCorrection | None:
 
 
 @cache
-def _parameters(kind: Any) -> list[str]:
+def parameters(kind: Any) -> list[str]:
     """The names of what a layer's `forward` takes."""
     return list(inspect.signature(kind.forward).parameters)[1:]
 
 
 def _check_draws(layer: Any, edges: SampledEdgeIndex) -> None:
-    """Refuses draws from which there is no unbiased estimate."""
     sample = edges.sample
     if sample.refusal is not None:
         raise ValueError(sample.refusal)
@@ -243,14 +253,6 @@ def _check_draws(layer: Any, edges: SampledEdgeIndex) -> None:
     if layer.flow != flow:
         rule = f"must be {flow!r}, the way neighbours were drawn"
         fail("flow", rule, f"a {type(layer).__name__} with {layer.flow!r}")
-
-
-def _without_attention(layer: Any, named: dict[str, Any]) -> None:
-    """Refuses to return the weights of edges that the layer does not see."""
-    if named.get("return_attention_weights") is not None:
-        name, cure = "return_attention_weights", "ask for it on the whole graph"
-        where = f"in an unbiased {type(layer).__name__} on a sampled batch"
-        fail(name, f"must be None {where}", "a bool", cure)
 
 
 def _per_type(
@@ -268,3 +270,123 @@ def _per_type(
         rule = "must be an attribute of the loader's data, which knows it for all edges"
         fail("edge_type", rule, f"other types; there are {sample.types}")
     return found
+
+
+@torch.no_grad()
+def check_unbiased(
+    model: nn.Module,
+    loader: Any,
+    data: Any = None,
+    *,
+    forward: Callable[[Any, Any], Tensor] | None = None,
+    seeds: int = 32,
+    rounds: int = 200,
+    tolerance: float = 4.0,
+    linear: bool = False,
+) -> UnbiasedReport:
+    """Compares every layer's mean over batches with its value on the whole graph.
+
+    >>> import torch
+    >>> from torch_geometric.datasets import KarateClub
+    >>> from torch_geometric.nn import GCN
+    >>> from gttf_pyg import NeighborLoader, check_unbiased, unbiased
+    >>> data, _ = KarateClub()[0], torch.manual_seed(0)
+    >>> loader = NeighborLoader(data, num_neighbors=[3, 3], seed=0)
+    >>> model = unbiased(GCN(data.num_features, 16, num_layers=2))
+    >>> check_unbiased(model, loader).ok
+    True
+
+    Each layer is given the inputs that it has on the whole graph, and what it adds up
+    over neighbours is compared, step by step, so that it is judged by itself. What
+    cannot be concluded: that a model whose layers are right is right in the mean, too.
+    Between layers there is a ReLU, and the mean of a ReLU is not the ReLU of the mean;
+    more neighbours make that smaller. Attention is a ratio, and off by its nature.
+
+    Args:
+        model: of message passing layers; it is put into evaluation mode meanwhile.
+        loader: any loader of nodes in homogeneous data, of this package or of PyG.
+        data: the whole graph; by default that of the loader.
+        forward: a function (model, batch) → output; by default
+            `model(batch.x, batch.edge_index)`. The whole graph is a batch, too.
+        seeds: how many of the loader's nodes to look at.
+        rounds: how many batches to draw.
+        tolerance: how many standard errors to put down to chance.
+        linear: leave layers the inputs that they have, and so judge the model as one;
+            for models without activations, dropout and the like.
+
+    Returns:
+        A report that prints as a table, and is true if all is well.
+    """
+    if not isinstance(model, nn.Module):
+        mistyped("model", "must be a torch.nn.Module", shown(model))
+    if not callable(loader) or not hasattr(loader, "node_sampler"):
+        mistyped("loader", "must be a loader of nodes", shown(loader))
+    if getattr(loader.node_sampler, "is_hetero", False):
+        cure = "check the layers one relation at a time"
+        fail("loader", "must be of nodes of one type", "heterogeneous data", cure)
+    at_least(1, "seeds", seeds)
+    at_least(8, "rounds", rounds)
+    finite("tolerance", tolerance)
+    if forward is not None:
+        function("forward", forward)
+    call = forward or (lambda model, batch: model(batch.x, batch.edge_index))
+    data = loader.data if data is None else data
+    if not isinstance(data, Data):
+        mistyped("data", "must be a Data", shown(data))
+    layers = {n: m for n, m in model.named_modules() if isinstance(m, MessagePassing)}
+    if not layers:
+        fail("model", "must have message passing layers", "none")
+    count = len(loader.dataset)
+    index = torch.linspace(0, count - 1, min(seeds, count)).long().unique().tolist()
+    batch = loader(index)
+    nodes = batch.n_id[: batch.batch_size]
+    rules = {name: rule_of(layer) for name, layer in layers.items()}
+    outer = {name for name, rule in rules.items() if rule is None or rule.output}
+    inner = {n: "propagate" for n, rule in rules.items() if not (rule and rule.output)}
+    passes = Passes(layers, lambda named: batch.n_id, inner, outer)
+    drawn = []
+    own = [m for m in layers.values() if hasattr(m, "act") and not _acts_on_messages(m)]
+    with evaluating(model), replaced((layer, "act", None) for layer in own):
+        with passes.whole():
+            call(model, data)
+        exact = [(name, out[nodes.to(out.device)]) for name, out in passes.outputs]
+        for _ in range(rounds):
+            batch = loader(index)
+            with passes.sampled(replace_inputs=not linear):
+                call(model, batch)
+            drawn.append([(n, out[: batch.batch_size]) for n, out in passes.outputs])
+    layerwise = getattr(loader.node_sampler, "layerwise", False)
+    around = _around(model)
+    return report(drawn, exact, layers, partial(_advice, layerwise, around), tolerance)
+
+
+def _acts_on_messages(layer: Any) -> bool:
+    """True if a layer has its activation within the sum, where it must stay."""
+    code = getattr(type(layer).message, "__code__", None)
+    return code is not None and "act" in code.co_names
+
+
+def _around(model: nn.Module) -> dict[nn.Module, Trouble]:
+    """Of layers within one that has no estimate, such as DirGNNConv, its trouble."""
+    found: dict[nn.Module, Trouble] = {}
+    for outer in model.modules():
+        trouble = trouble_of(outer, "sum")
+        if trouble is not None and not isinstance(outer, MessagePassing):
+            found |= dict.fromkeys(outer.modules(), trouble)
+    return found
+
+
+def _advice(layerwise: bool, around: dict[nn.Module, Trouble], layer: Any) -> str:
+    own, rule = correction_of(layer), rule_of(layer)
+    found = around.get(layer) or trouble_of(layer, "sum")
+    if found is not None:
+        return f"no estimate; {found.why}"
+    if sums(layer) and (own is None or own.scale is None):
+        return "model = gttf_pyg.unbiased(model, scale='sum')"
+    if own is None:
+        return "model = gttf_pyg.unbiased(model)"
+    if rule is not None and (rule.status == RATIO or rule.normalised(layer)):
+        return "more neighbours; the ratio of two estimates is off by its nature"
+    if not layerwise:
+        return "a loader with layerwise=True, and a hop for every step"
+    return "a hop of the loader for every step of the model"

@@ -16,7 +16,7 @@ import numpy as np
 from examples.bench.tables import show
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import graphs
-from gttf_sampler.bench.peak import private
+from gttf_sampler.bench.machine import private
 
 
 def edges_of(law):

@@ -15,17 +15,16 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
+from torch_geometric.nn import GraphSAGE
 
 from examples.bench.tables import show
 from gttf_pyg import FileStore, GTTFLoader, GTTFSampler
-from gttf_pyg import _bench as pyg
 from gttf_pyg import _bench_modes as modes
 from gttf_sampler import FeatureFile
 from gttf_sampler.bench import disk, graphs
-from gttf_sampler.bench.loader import made_features
-from gttf_sampler.bench.measure import CPU, Peer, compare, draw_seeds
-from gttf_sampler.bench.options import Options
-from gttf_sampler.bench.peak import private
+from gttf_sampler.bench.loader import CLASSES, HIDDEN, made_features
+from gttf_sampler.bench.machine import private
+from gttf_sampler.bench.measure import Options, Peer, compare, draw_seeds
 from gttf_sampler.features import read
 
 GAPS = 0, 1 << 12, 1 << 13, 1 << 14, 1 << 15
@@ -72,6 +71,26 @@ def sweep(mapped, options, report):
     return groups
 
 
+def step_of_sage(features):
+    """Training steps of PyG's GraphSAGE, trimmed by the hops of a batch."""
+    torch.manual_seed(0)
+    model = GraphSAGE(features, HIDDEN, num_layers=2, out_channels=CLASSES)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step(batch):
+        hops = {
+            "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
+            "num_sampled_edges_per_hop": batch.num_sampled_edges,
+        }
+        optimizer.zero_grad()
+        out = model(batch.x, batch.edge_index, **hops)[: batch.batch_size]
+        loss = torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
 def trained(mapped, x, setting, cold):
     """Training steps while the next batches are sampled and read."""
     adj, y, fanouts, seeds = setting
@@ -83,7 +102,7 @@ def trained(mapped, x, setting, cold):
     memmap = isinstance(x, np.memmap)
     kind = NeighborLoader if memmap else GTTFLoader
     loader = kind(data, **how, **({} if memmap else {"prefetch": AHEAD, "seed": 0}))
-    step, facts = pyg.trainer(x.shape[1], CPU), {}
+    step, facts = step_of_sage(x.shape[1]), {}
 
     def run(_):
         start = last = time.perf_counter()

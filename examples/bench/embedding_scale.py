@@ -12,10 +12,9 @@ import torch
 
 from examples.bench.tables import show
 from gttf_sampler.bench import embedding
-from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.peak import PeakMemory
+from gttf_sampler.bench.machine import Missing, PeakMemory
 from gttf_sampler.bench.process import ChildError, run_job
-from gttf_sampler.embedding import DeepWalk, WatchYourStep
+from gttf_sampler.embedding import DeepWalk, WatchYourStep, link_auc
 
 HERE = "examples.bench.embedding_scale"  # however it was started
 NODES, EDGES, SMALLEST, SHARE = 4_847_571, 68_993_773, 4_000, 0.02
@@ -53,7 +52,7 @@ def job(nodes, name, rounds, report):
             torch.nn.init.normal_(table.weight, std=0.01)
         for number in range(rounds):
             (epoch,) = model.fit(1, generator=number, **training, **FIT)
-            aucs.append(embedding.auc(model.score, split))
+            aucs.append(link_auc(model.score, split))
             times.append(epoch.seconds)
     row = {"peer": f"gttf {name}.fit", "nodes": nodes, "edges": adj.num_edges}
     row |= {"best": min(times), "per_node": min(times) / nodes * 1e6}

@@ -19,7 +19,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler.bench import graphs, walks
+from gttf_sampler.bench import embedding, graphs
 from gttf_sampler.bench.hosts import hosts
 from gttf_sampler.bench.machine import Missing
 from gttf_sampler.bench.measure import Peer, Work, compare, draw_seeds, each
@@ -135,12 +135,12 @@ def main(args, report=lambda what, share: None):
         found[f"one sample per layer, {how}"] = layered(adj, replace, missing)
     weight = torch.rand(adj.num_edges) + 0.1
     found["by edge weight, per layer"] = layered(adj, False, missing, weight)
-    forest = Peer(each(lambda s: traverse(adj, s, FANOUTS)), walks.of_forest)
+    forest = Peer(each(lambda s: traverse(adj, s, FANOUTS)), embedding.of_forest)
     found["a walk forest"] = beside_torch(forest)
     groups = [compare(t, p, seeds, args.rounds, report) for t, p in found.items()]
     starts = draw_seeds(size.nodes, args.batches, 4 * args.batch)
-    for name, (p, q) in walks.LAWS.items():
-        peers = beside_torch(walks.walker(adj, LENGTH, p, q))
+    for name, (p, q) in embedding.LAWS.items():
+        peers = beside_torch(embedding.walker(adj, LENGTH, p, q))
         for host in hosts(missing):
             peers |= host.walkers(adj, LENGTH, (p, q), missing)
         title = f"{name} walks of {LENGTH} steps"

@@ -9,11 +9,11 @@ The database of `gttf bench modes` in memory, from 100,000 edges to 100 million 
 import argparse
 
 from examples.bench.tables import show
-from gttf_pyg import _databases as databases
 from gttf_sampler import TemporalBias, sample_rooted
-from gttf_sampler.bench.options import Options
-from gttf_sampler.bench.peak import private
-from gttf_sampler.bench.scale import row_of
+from gttf_sampler.bench import typed as databases
+from gttf_sampler.bench.machine import private
+from gttf_sampler.bench.measure import Options
+from gttf_sampler.bench.memory import row_of
 
 SMALLEST, LARGEST = 10**5, 10**8
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gttf_sampler import CompactAdj, sample_rooted
-from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.peak import PeakMemory
+from gttf_sampler.bench.machine import Missing, PeakMemory
 
 HIDDEN, CLASSES, TRAIN, STEPS = 16, 7, 512, 5
 FANOUTS, SEEDS = [10, 10], 64

@@ -17,7 +17,7 @@ from examples.reproduce.store import Store
 from examples.reproduce.tasks import Task
 from examples.reproduce.train import Report
 from gttf_sampler import CompactAdj, sample_rooted
-from gttf_sampler.bench.peak import PeakMemory
+from gttf_sampler.bench.machine import PeakMemory
 
 
 def impossible(task: Task) -> str | None:

@@ -23,9 +23,9 @@ from examples.reproduce.datasets.catalog import SOURCES
 from examples.reproduce.provenance import provenance
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import graphs, machine
-from gttf_sampler.bench.loader import ALONE
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.measure import Options
 from gttf_sampler.bench.process import ChildError, Report, run_job
+from gttf_sampler.bench.step import PRODUCTS
 
 HERE = "examples.reproduce.table4"  # however it was started
 BATCH = 1024
@@ -92,14 +92,15 @@ def speed(
             batches=batches,
             rounds=rounds,
             features=features,
+            only=["sage"],
         )
-        job = {"run": "gttf_sampler.bench.loader:train", "options": asdict(options)}
+        job = {"run": "gttf_sampler.bench.step:run", "options": asdict(options)}
         found = run_job({**job, "graph": place}, progress)
     loaders = [row for group in found["groups"] for row in group["rows"]]
     epochs = {
         row["peer"]: row["best"] / 1e3 * steps
         for row in loaders
-        if row["peer"] != ALONE
+        if row["peer"] != PRODUCTS
     }
     row = {"metric": SECONDS, "dataset": name, "loaders": epochs}
     for peer, seconds in epochs.items():  # ours: the quicker of its two adapters

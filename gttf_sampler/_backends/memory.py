@@ -11,9 +11,9 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ HUGE = 1 << 21
 MADV_HUGEPAGE = 14
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 
 def empty(size: int, dtype: torch.dtype) -> Tensor:
@@ -81,11 +82,41 @@ def _free_in_group() -> int | None:
         return None
 
 
-class Pool:
-    """Buffers of one dtype that wait for their next use.
+class Idle(Generic[T]):
+    """Things that wait for their next use, for all threads.
 
     Without a lock: the collector may give memory back in the middle of a borrower.
     Every step on the list is atomic instead, and no step relies on the one before.
+
+    Args:
+        kept: how many may wait; None for any number.
+    """
+
+    def __init__(self, kept: int | None = None) -> None:
+        self.items: list[T] = []
+        self.kept = kept
+
+    def take(self, fits: Callable[[T], bool] | None = None) -> T | None:
+        """The last that was given back, and fits; None if there is none."""
+        for _ in range(len(self.items)):
+            try:
+                found = self.items.pop()  # used last, and so the likeliest in cache
+            except IndexError:  # other threads were faster
+                break
+            if fits is None or fits(found):
+                return found
+            self.items.insert(0, found)
+        return None
+
+    def give_back(self, item: T) -> None:
+        """Keeps something for its next use."""
+        self.items.append(item)
+        if self.kept is not None:
+            del self.items[: -self.kept]
+
+
+class Pool:
+    """Buffers of one dtype that wait for their next use.
 
     Args:
         dtype: of the buffers.
@@ -95,20 +126,15 @@ class Pool:
     """
 
     def __init__(self, dtype: torch.dtype, small: int, large: int, kept: int) -> None:
-        self.dtype, self.small, self.large, self.kept = dtype, small, large, kept
-        self.idle: list[Array] = []
+        self.dtype, self.small, self.large = dtype, small, large
+        self.idle = Idle[Array](kept)
 
     def borrow(self, size: int) -> Array:
         """An array of at least `size` cells, to be given back or lent on."""
         if size >= self.small:
-            for _ in range(len(self.idle)):
-                try:
-                    array = self.idle.pop()  # used last, and so the likeliest in cache
-                except IndexError:
-                    break
-                if size <= array.size <= 4 * size:
-                    return array
-                self.idle.insert(0, array)
+            found = self.idle.take(lambda array: size <= array.size <= 4 * size)
+            if found is not None:
+                return found
             size += size // 8
         made: Array = empty(size, self.dtype).numpy()
         return made
@@ -116,8 +142,7 @@ class Pool:
     def give_back(self, array: Array) -> None:
         """Keeps the memory of a borrowed array for the next who borrows."""
         if self.small <= array.size <= self.large + self.large // 8:  # see `borrow`
-            self.idle.append(array)
-            del self.idle[: -self.kept]
+            self.idle.give_back(array)
 
     def make(self, size: int) -> Tensor:
         """A tensor [size], in memory that was used before if it is large."""

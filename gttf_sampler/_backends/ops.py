@@ -6,10 +6,13 @@ calls the one of the fast backend instead if that has one for the tensors at han
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from torch import Tensor
+
+from gttf_sampler._backends.record import Batch, Padded, Plan, Rooted
 from gttf_sampler._backends.torch import (
-    csr,
+    aggregate,
     disk,
     draw,
     forest,
@@ -18,50 +21,12 @@ from gttf_sampler._backends.torch import (
     relabel,
     rows,
 )
-from gttf_sampler._backends.torch import gather as features
-from gttf_sampler._backends.torch import rooted as batches
-from gttf_sampler._backends.torch.rows import id_dtype, take
-from gttf_sampler._backends.types import REFUSED, Envelope, Reverse, SecondOrder
+from gttf_sampler._backends.torch import (
+    gather as gathers,
+)
+from gttf_sampler._backends.torch.node2vec import SecondOrder
 from gttf_sampler.backend import fast_backend
-
-__all__ = [
-    "REFUSED",
-    "Envelope",
-    "Reverse",
-    "SecondOrder",
-    "arrive",
-    "as_gradient",
-    "both_ways",
-    "compress",
-    "draw_alias",
-    "draw_node2vec",
-    "draw_uniform",
-    "draw_weighted",
-    "edge_filter",
-    "expand",
-    "first_position",
-    "first_position_sorted",
-    "forest_by_mass",
-    "forest_uniform",
-    "gather",
-    "group_by_row",
-    "has_edge",
-    "id_dtype",
-    "pair_gradients",
-    "pair_pass",
-    "pair_scores",
-    "read_all",
-    "rooted",
-    "rooted_padded",
-    "row_range",
-    "step_rows",
-    "take",
-    "take_or_none",
-    "upper_bound",
-    "walk_node2vec",
-    "weigh_node2vec",
-    "weight_table",
-]
+from gttf_sampler.random import Key
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,40 +39,77 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
     @wraps(reference)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         device = getattr(args[0], "device", None)  # of a tensor or a record of them
-        fast = None if device is None else fast_backend(device)
+        fast = None if device is None else fast_backend(device, name)
         chosen: Callable[P, T] = getattr(fast, name, reference)
         return chosen(*args, **kwargs)
 
     return call
 
 
+id_dtype, take = rows.id_dtype, rows.take
+
+additive_gradient = _door(aggregate.additive_gradient)
+additive_score = _door(aggregate.additive_score)
 arrive = _door(forest.arrive)
 as_gradient = _door(pairs.as_gradient)
-both_ways = _door(csr.both_ways)
-compress = _door(rows.compress)
+both_ways = _door(rows.both_ways)
+compress = _door(relabel.compress)
 draw_alias = _door(pairs.draw_alias)
 draw_node2vec = _door(node2vec.draw_node2vec)
 draw_uniform = _door(draw.draw_uniform)
 draw_weighted = _door(draw.draw_weighted)
+edge_dot = _door(aggregate.edge_dot)
 edge_filter = _door(rows.edge_filter)
 expand = _door(rows.expand)
 first_position = _door(relabel.first_position)
 first_position_sorted = _door(relabel.first_position_sorted)
-forest_by_mass = _door(forest.forest_by_mass)
-forest_uniform = _door(forest.forest_uniform)
-gather = _door(features.gather)
-group_by_row = _door(csr.group_by_row)
+gather = _door(gathers.gather)
+group_by_row = _door(rows.group_by_row)
 has_edge = _door(rows.has_edge)
-pair_gradients = _door(pairs.pair_gradients)
 pair_pass = _door(pairs.pair_pass)
 pair_scores = _door(pairs.pair_scores)
 read_all = _door(disk.read_all)
-rooted = _door(batches.rooted)
-rooted_padded = _door(batches.rooted_padded)
 row_range = _door(rows.row_range)
+scatter_best = _door(aggregate.scatter_best)
+segment_best = _door(aggregate.segment_best)
+segment_softmax = _door(aggregate.segment_softmax)
+segment_sum = _door(aggregate.segment_sum)
+softmax_gradient = _door(aggregate.softmax_gradient)
+sound = _door(aggregate.sound)
 step_rows = _door(pairs.step_rows)
 take_or_none = _door(rows.take_or_none)
-walk_node2vec = _door(node2vec.walk_node2vec)
-weigh_node2vec = _door(node2vec.weigh_node2vec)
 upper_bound = _door(rows.upper_bound)
+walk_forest = _door(forest.walk_forest)
+weigh_node2vec = _door(node2vec.weigh_node2vec)
 weight_table = _door(draw.weight_table)
+
+
+# Calls for a whole batch that only fast backends have. They give None where they have
+# none for what is asked: then steps are taken one by one, and come out the same.
+
+
+def rooted(plan: Plan, batch: Batch) -> Rooted | None:
+    """A batch in one call; `sample_hops` of `torch.hop` is the reference."""
+    return _whole("rooted", plan, batch)  # type: ignore[no-any-return]
+
+
+def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
+    """`rooted` with static shapes; `sample_padded` of `torch.hop` is the reference.
+
+    No fanout is -1, every bias has a law, and the seeds are sound.
+    """
+    return _whole("rooted_padded", plan, batch)  # type: ignore[no-any-return]
+
+
+def walk_node2vec(
+    graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
+) -> list[tuple[Tensor, Tensor]] | None:
+    """(edges, nodes) [b, 1] of every step of walks."""
+    return _whole("walk_node2vec", graph, seeds, length, key, stays)  # type: ignore[no-any-return]
+
+
+def _whole(name: str, about: Any, *rest: Any) -> Any:
+    """The call of a fast backend; None if there is none."""
+    fast = fast_backend(about.device, name)
+    call = getattr(fast, name, None)
+    return None if call is None else call(about, *rest)

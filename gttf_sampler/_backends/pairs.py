@@ -1,4 +1,4 @@
-"""Pairs of nodes whose vectors are multiplied, described without listing them."""
+"""Pairs of nodes whose vectors are multiplied, their loss terms and gradients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ from torch import Tensor
 # columns of `Pairs.blocks`
 SOURCE, SOURCE_STEP, TARGET, TARGET_STEP, SHARE, ROWS, WIDTH, SCORE = range(8)
 
+# A pair with score s and weight w adds w · φ(s); φ is, by kind:
+LINEAR = 0  # s
+LIKE = 1  # −log σ(s)
+UNLIKE = 2  # −log σ(−s)
+LIKE_EPS = 3  # −log(σ(s) + eps)
+UNLIKE_EPS = 4  # −log(1 − σ(s) + eps)
+PARTITION = 5  # log mean exp s, of all pairs of a source and once for them
+
+# columns of `Terms.blocks`
+KIND, WEIGHT, ROW_STEP, PAIR_STEP = range(4)
 
 RULES = ("sgd", "adagrad", "adam")
 
@@ -94,12 +104,10 @@ def of_levels(
     chosen: Sequence[tuple[int, int]],
     common: int | None = None,
 ) -> Pairs:
-    """Pairs of every walker [b, width] of a level and its part of a wider level.
+    """Pairs of every walker [b, width] of a level [b, ...] and its part of a wider one.
 
-    Args:
-        levels: the nodes of every level, [b, ...].
-        chosen: the numbers of two levels, of sources and of targets, per block.
-        common: a level whose nodes are targets of all walkers of their tree.
+    `chosen` are the numbers of two levels, of sources and of targets, per block. All
+    nodes of the level `common` are targets of all walkers of their tree.
     """
     trees = levels[0].shape[0]
     widths = [math.prod(level.shape[1:]) for level in levels]
@@ -127,16 +135,11 @@ def of_paths(
     window: int,
     chosen: Sequence[tuple[int, int]],
 ) -> Pairs:
-    """Pairs of every node of a plain walk and up to `window` nodes after it.
+    """Pairs of every node [b, 1] of a plain walk and up to `window` nodes after it.
 
-    Args:
-        nodes: the nodes of every depth, [b, 1].
-        others: further nodes, [b, ...].
-        window: the largest distance of a pair.
-        chosen: depths, each with the number of those `others` that it is a source of.
-
-    Pairs of one depth come after each other, walk by walk: [b, up to window]. With all
-    targets of a source in one row, its gradient stays in registers meanwhile.
+    `chosen` are depths, each with the number of those `others` [b, ...] that it is a
+    source of. Pairs of one depth come after each other, walk by walk: [b, up to
+    window]. With all targets of a source in one row, its gradient stays in registers.
     """
     trees, length = nodes[0].shape[0], len(nodes)
     walks = torch.cat(list(nodes), dim=1)
@@ -213,3 +216,90 @@ def _made(
     table = torch.tensor(blocks, dtype=torch.int64).view(-1, 8)
     parts = torch.tensor(looked_up, dtype=torch.int64).view(-1, 2)
     return Pairs(nodes.to(torch.int64), table, trees, scores, parts)
+
+
+class Terms(NamedTuple):
+    """The loss terms of pairs, block by block.
+
+    Pair i of row r of a block counts weight[WEIGHT + r · ROW_STEP + i · PAIR_STEP]:
+    weights may belong to pairs, to sources, or to a block as a whole.
+
+    Attributes:
+        blocks: int64 [blocks, 4], a column for each of the above, the kind of φ first.
+        eps: of the kinds that have one.
+        symmetric: a score is ½ (⟨L_u, R_v⟩ + ⟨R_u, L_v⟩) instead of ⟨L_u, R_v⟩.
+    """
+
+    blocks: Tensor
+    eps: float = 0.0
+    symmetric: bool = False
+
+
+class Rows(NamedTuple):
+    """Gradients of some rows of a table, none of them twice.
+
+    Attributes:
+        row: int64 [r], which rows, in any order.
+        at: int64 [r], where in `total` the gradient of each is.
+        total: [*, d].
+    """
+
+    row: Tensor
+    at: Tensor
+    total: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the rows."""
+        return self.total.device
+
+
+class Passed(NamedTuple):
+    """The output of one pass over pairs.
+
+    Attributes:
+        value: [], the loss.
+        unit: [weights], φ summed per weight, which is the gradient in the weights; zero
+            for those of whole blocks, which are constants; None if nobody asked.
+        gradients: of the left and the right table, of one if they are the same; empty
+            if nobody asked.
+    """
+
+    value: Tensor
+    unit: Tensor | None
+    gradients: list[Rows]
+
+
+def terms(
+    pairs: Pairs, kinds: Sequence[int], weights: Sequence[str], **how: float | bool
+) -> Terms:
+    """Terms with one of `kinds` of φ per block, and one sort of weights.
+
+    What has a weight of its own is a "pair", a "source" or a "block"; all blocks of one
+    kind for which "block" is said share one. Blocks of one sort come after each other.
+    """
+    table, start, shared = list[list[int]](), 0, dict[int, int]()
+    for block, (kind, sort) in enumerate(zip(kinds, weights, strict=True)):
+        width = int(pairs.blocks[block, WIDTH])
+        rows = pairs.rows(block)
+        if sort == "block":
+            if kind not in shared:
+                shared[kind] = start
+                start += 1
+            table.append([kind, shared[kind], 0, 0])
+        elif sort == "source":
+            table.append([kind, start, 1, 0])
+            start += rows
+        else:
+            table.append([kind, start, width, 1])
+            start += rows * width
+    made = torch.tensor(table, dtype=torch.int64).view(-1, 4)
+    return Terms(made, **how)  # type: ignore[arg-type]
+
+
+def scored(pairs: Pairs) -> Terms:
+    """φ(s) = s, a weight per pair in the order of the scores."""
+    count = len(pairs.blocks)
+    kind = torch.full((count,), LINEAR)
+    columns = [kind, pairs.blocks[:, SCORE], pairs.blocks[:, WIDTH]]
+    return Terms(torch.stack([*columns, torch.ones_like(kind)], dim=1))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gttf_sampler._backends.memory import Idle
 from gttf_sampler.random import Key, grid
 
 if TYPE_CHECKING:  # graphs are made with the help of backends
@@ -286,11 +287,11 @@ class Plan:
     replace: bool
     device: torch.device
     size_hints: dict[str, Any] = field(default_factory=dict)
-    argument_pool: list[Any] = field(default_factory=list)
+    argument_pool: Idle[Any] = field(default_factory=Idle)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies start anew: neither is worth carrying along."""
-        return {**self.__dict__, "size_hints": {}, "argument_pool": []}
+        return {**self.__dict__, "size_hints": {}, "argument_pool": Idle()}
 
     def ensure_nodes(self, batch: Batch) -> None:
         """Raises an IndexError, which is not for users, if a seed is no node."""

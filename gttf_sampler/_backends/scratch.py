@@ -1,8 +1,9 @@
 """Node-sized scratch tables, stamped instead of cleared: cost follows the batch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -10,11 +11,12 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import memory, ops
+from gttf_sampler._backends.memory import Array, Idle
 from gttf_sampler._backends.streams import streams_of
 
-Array = np.ndarray[Any, Any]
 FEW_NODES = 1 << 10  # no table of trees is smaller
 CLEAN = -(1 << 40)  # less a size: tables that are cleared after use
+T = TypeVar("T")
 TREES = -1  # stands for tables of trees where others have a size; less is for spaces
 
 
@@ -144,7 +146,7 @@ class ScratchPool:
     """Tables that wait for their next use; safe to share among threads and streams."""
 
     def __init__(self) -> None:
-        self._idle: dict[int, list[Any]] = {}
+        self._idle: dict[int, Idle[Any]] = {}
         self._captured: list[NodeTable] = []  # those that CUDA graphs write to
 
     def __reduce__(self) -> tuple[type["ScratchPool"], tuple[()]]:
@@ -158,49 +160,30 @@ class ScratchPool:
         yield table
         self.give_back(num_nodes, table)
 
-    def take(self, num_nodes: int, device: torch.device) -> NodeTable:
-        """A table with a cell per node, to be given back."""
-        return self._table(num_nodes, num_nodes, device)
+    def take(
+        self, num_nodes: int, device: torch.device, clean: bool = False
+    ) -> NodeTable:
+        """A table with a cell per node, to be given back.
 
-    def take_clean(self, num_nodes: int, device: torch.device) -> NodeTable:
-        """A table in which nobody has left anything, to be given back like that."""
-        return self._table(CLEAN - num_nodes, num_nodes, device)
+        One that is `clean` has nothing in it, and has to be given back like that.
+        """
+        name = CLEAN - num_nodes if clean else num_nodes
+        table = self.lease(name, partial(NodeTable, num_nodes, device))
+        table.follow()
+        return table
 
-    def take_trees(self) -> TreeTable:
-        """A table of trees, to be given back."""
-        table: TreeTable | None = self._idle_one(TREES)
-        return TreeTable() if table is None else table
+    def lease(self, name: int, make: Callable[[], T]) -> T:
+        """What was given back by this name, or a new one."""
+        idle = self._idle.get(name)
+        found: T | None = None if idle is None else idle.take()
+        return make() if found is None else found
 
-    def give_back(self, name: int, table: NodeTable | TreeTable) -> None:
+    def give_back(self, name: int, table: NodeTable | TreeTable | Workspace) -> None:
         """Keeps a table for its next use; `name` says of which kind it is."""
         if isinstance(table, NodeTable) and not table.leave():
             self._captured.append(table)
             return
-        self._idle.setdefault(name, []).append(table)
-
-    def take_workspace(self, kinds: int) -> Workspace:
-        """A workspace for so many types of nodes, to be given back."""
-        found: Workspace | None = self._idle_one(TREES - kinds)
-        return Workspace(kinds) if found is None else found
-
-    def give_back_workspace(self, kinds: int, workspace: Workspace) -> None:
-        """Keeps a workspace for its next use."""
-        self._idle.setdefault(TREES - kinds, []).append(workspace)
-
-    def _table(self, name: int, num_nodes: int, device: torch.device) -> NodeTable:
-        """A table that waits, or a new one."""
-        table: NodeTable | None = self._idle_one(name)
-        if table is None:
-            return NodeTable(num_nodes, device)
-        table.follow()
-        return table
-
-    def _idle_one(self, name: int) -> Any:
-        """A table that waits, if there is one."""
-        try:
-            return self._idle[name].pop()  # atomic: no two threads get the same
-        except (KeyError, IndexError):
-            return None
+        self._idle.setdefault(name, Idle()).give_back(table)
 
 
 def relabel(

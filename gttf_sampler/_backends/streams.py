@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,103 +21,66 @@ from gttf_sampler import _check
 PORTABLE = 1  # cudaHostRegisterPortable: locked for all devices
 
 
-class Streams(Protocol):
-    """Queues of work on a device; streams and events are the device's own objects."""
+class Streams:
+    """Queues of work on a CUDA device; streams and events are torch's own objects.
 
-    def stream(self) -> Any:
-        """A new queue, beside the one that the caller works on."""
-
-    def current(self) -> Any:
-        """The queue that this thread works on now."""
-
-    def captured(self) -> bool:
-        """True while work on that queue is captured instead of done."""
-
-    def use(self, stream: Any) -> AbstractContextManager[Any]:
-        """Has this thread work on `stream` inside a `with` block."""
-
-    def event(self, stream: Any) -> Any:
-        """A mark behind everything that `stream` was given so far."""
-
-    def wait(self, stream: Any, event: Any) -> None:
-        """Has `stream`, not the host, wait until the event is reached."""
-
-    def record(self, tensor: Tensor, stream: Any) -> None:
-        """Keeps the memory of `tensor` from others until `stream` is done with it."""
-
-    def done(self, event: Any) -> bool:
-        """True once an event was reached; does not wait."""
-
-    def finish(self, event: Any) -> None:
-        """Has the host wait until the event is reached."""
-
-    def pinned(self, size: int) -> Tensor:
-        """uint8 [size] in memory of the host that the device copies from by itself."""
-
-    def upload(self, source: Tensor, stream: Any) -> Tensor:
-        """`source`, which is pinned, on the device; it is copied by `stream`."""
-
-    def mapped(self, values: Tensor) -> Tensor:
-        """`values` of the host as a tensor of the device, in the same memory."""
-
-
-class CudaStreams:
-    """Those of a CUDA device."""
+    Tests have others, of a device on paper, with the same methods.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
     def stream(self) -> Any:
-        """A stream from torch's pool."""
+        """A new queue from torch's pool, beside the one that the caller works on."""
         return torch.cuda.Stream(self.device)
 
     def current(self) -> Any:
-        """The stream that kernels of this thread go to."""
+        """The queue that kernels of this thread go to now."""
         return torch.cuda.current_stream(self.device)
 
     def captured(self) -> bool:
-        """True while a CUDA graph is made of it."""
+        """True while a CUDA graph is made of work on that queue."""
         return torch.cuda.is_current_stream_capturing()
 
     def use(self, stream: Any) -> AbstractContextManager[Any]:
-        """Also makes the device the current one, as torch does."""
+        """Has this thread work on `stream`, and its device, inside a `with` block."""
         return torch.cuda.stream(stream)
 
     def event(self, stream: Any) -> Any:
-        """An event without a clock, which costs less."""
+        """A mark behind all that `stream` was given so far; without a clock."""
         event = torch.cuda.Event()
         event.record(stream)
         return event
 
     def wait(self, stream: Any, event: Any) -> None:
-        """Work that `stream` is given from now on comes after the event."""
+        """Has `stream`, not the host, wait until the event is reached."""
         stream.wait_event(event)
 
     def record(self, tensor: Tensor, stream: Any) -> None:
-        """Tells torch's allocator."""
+        """Keeps the memory of `tensor` from others until `stream` is done with it."""
         for part in _parts(tensor):
             part.record_stream(stream)
 
     def done(self, event: Any) -> bool:
-        """Asks the driver."""
+        """True once an event was reached; does not wait."""
         return bool(event.query())
 
     def finish(self, event: Any) -> None:
-        """Waits for this event alone, not for the device."""
+        """Has the host wait for this event, not for the device."""
         event.synchronize()
 
     def pinned(self, size: int) -> Tensor:
-        """Memory that is locked in its place."""
+        """uint8 [size] in memory of the host that the device copies from by itself."""
         return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
     def upload(self, source: Tensor, stream: Any) -> Tensor:
-        """Made and written on `stream`, so that torch knows who used it first."""
+        """`source`, which is pinned, on the device, made and copied on `stream`."""
         with self.use(stream):
             made = torch.empty(source.shape, dtype=source.dtype, device=self.device)
             return made.copy_(source, non_blocking=True)
 
     def mapped(self, values: Tensor) -> Tensor:
-        """By unified virtual addressing."""
+        """`values` of the host as a tensor of the device, in the same memory."""
         return mapped(values, self.device)
 
 
@@ -188,7 +151,7 @@ def cuda_streams(device: torch.device) -> Streams | None:
         return None
     if device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    return CudaStreams(device)
+    return Streams(device)
 
 
 _make: Make = cuda_streams

@@ -29,11 +29,7 @@ READS = 64  # threads that wait for a read each, where the disk's queue is not t
 
 
 class Crew:
-    """Threads that help with calls.
-
-    Args:
-        size: says how many callers and helpers there may be.
-    """
+    """Threads that help with calls; `size` says how many there may be with callers."""
 
     def __init__(self, size: Callable[[], int]) -> None:
         self.size = size
@@ -154,14 +150,10 @@ def run(calls: Sequence[Callable[[], Any]], crew: Crew = KERNELS) -> None:
 
 
 class Parts(Calls):
-    """kernel(lo, hi, *args) for ranges in their order.
+    """kernel(lo, hi, *args) for the ranges between `bounds`, in their order.
 
-    Args:
-        kernel: what to call.
-        bounds: where the ranges begin and end.
-        args: of all calls.
-        owners: of memory that the kernel reads by its address; calls hold on to them,
-            as an interrupt may come before anybody waits.
+    Calls hold on to `owners`, of memory that the kernel reads by its address: an
+    interrupt may come before anybody waits.
     """
 
     def __init__(

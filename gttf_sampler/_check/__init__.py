@@ -5,7 +5,4 @@ the form that the code behind it relies on.
 """
 
 from gttf_sampler._check.graphs import *
-from gttf_sampler._check.tensors import *
 from gttf_sampler._check.values import *
-from gttf_sampler._check.walks import *
-from gttf_sampler._check.words import *

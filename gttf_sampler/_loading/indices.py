@@ -8,9 +8,10 @@ from copy import deepcopy
 from typing import Any, NamedTuple, NoReturn
 
 import torch
+from torch.utils.data import Dataset
 
 from gttf_sampler import _check
-from gttf_sampler._loading.epoch import Drawn, EpochState, SamplerState, fingerprint
+from gttf_sampler._loading.state import Drawn, EpochState, SamplerState, fingerprint
 from gttf_sampler.random import BATCH, draw, fold, new_key
 
 CPU = torch.device("cpu")
@@ -36,6 +37,36 @@ class KeyedIndex(NamedTuple):
     def of(cls, index: Any) -> KeyedIndex:
         """`index` as it is, or plain indices without a key."""
         return index if isinstance(index, KeyedIndex) else cls(index, None)
+
+
+class KeyedDataset(Dataset[Any]):
+    """A dataset of numbers that hands on keyed indices as they are."""
+
+    def __init__(self, numbers: Any) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: Any) -> Any:
+        return index if isinstance(index, KeyedIndex) else self.numbers[index]
+
+    def __getitems__(self, index: Any) -> Any:
+        """All of a batch at once, as torch asks for it where it can."""
+        if isinstance(index, KeyedIndex):
+            return index
+        return [self.numbers[i] for i in index]
+
+    def __eq__(self, other: object) -> bool:
+        numbers = getattr(other, "numbers", other)
+        if isinstance(self.numbers, range) and isinstance(numbers, range):
+            return self.numbers == numbers
+        return self.numbers is numbers
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return repr(self.numbers)
 
 
 class CurrentEpoch:

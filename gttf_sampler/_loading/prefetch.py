@@ -18,8 +18,7 @@ from gttf_sampler._compat import BaseIterator, fetcher_of, pin_memory
 from gttf_sampler._loading.streams import StreamPipeline
 from gttf_sampler.bias.base import as_bias
 from gttf_sampler.bias.node2vec import Node2VecBias
-from gttf_sampler.bias.simple import EdgeWeightBias, ExcludeBias
-from gttf_sampler.bias.temporal import TemporalBias
+from gttf_sampler.bias.simple import EdgeWeightBias, ExcludeBias, TemporalBias
 
 Make = Callable[[Any], Any]
 

@@ -6,23 +6,26 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from gttf_sampler import _check
-from gttf_sampler._loading.epoch import (
-    NOT_BEGUN,
-    CountedBatches,
-    EpochState,
-    SamplerState,
-)
 from gttf_sampler._loading.indices import (
     CurrentEpoch,
     KeyedBatches,
     copied,
 )
+from gttf_sampler._loading.indices import KeyedDataset as KeyedDataset
 from gttf_sampler._loading.indices import KeyedIndex as KeyedIndex
 from gttf_sampler._loading.prefetch import PrefetchLoader
-from gttf_sampler._loading.state import VERSION, checked, same_number
+from gttf_sampler._loading.state import (
+    NOT_BEGUN,
+    VERSION,
+    CountedBatches,
+    EpochState,
+    SamplerState,
+    checked,
+    same_number,
+)
 from gttf_sampler.random import draw
 
 
@@ -163,36 +166,6 @@ class SeededLoader(PrefetchLoader):
         order.restore(state["now"])
         order.set_epochs(state["epochs"])
         self._loaded = deepcopy(state)
-
-
-class KeyedDataset(Dataset[Any]):
-    """A dataset of numbers that hands on keyed indices as they are."""
-
-    def __init__(self, numbers: Any) -> None:
-        self.numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, index: Any) -> Any:
-        return index if isinstance(index, KeyedIndex) else self.numbers[index]
-
-    def __getitems__(self, index: Any) -> Any:
-        """All of a batch at once, as torch asks for it where it can."""
-        if isinstance(index, KeyedIndex):
-            return index
-        return [self.numbers[i] for i in index]
-
-    def __eq__(self, other: object) -> bool:
-        numbers = getattr(other, "numbers", other)
-        if isinstance(self.numbers, range) and isinstance(numbers, range):
-            return self.numbers == numbers
-        return self.numbers is numbers
-
-    __hash__ = object.__hash__
-
-    def __repr__(self) -> str:
-        return repr(self.numbers)
 
 
 def draw_key(generator: torch.Generator | None = None) -> int:

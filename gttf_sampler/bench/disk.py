@@ -16,8 +16,15 @@ from gttf_sampler import CompactAdj, FeatureFile, gather_rows, sample_rooted
 from gttf_sampler._backends.memory import room as free_memory
 from gttf_sampler.bench.loader import made_features
 from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.measure import Group, Peer, Work, compare, draw_seeds, each
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.measure import (
+    Group,
+    Options,
+    Peer,
+    Work,
+    compare,
+    draw_seeds,
+    each,
+)
 from gttf_sampler.bench.process import RefusedError, Report
 from gttf_sampler.features import most_reached
 
@@ -30,21 +37,13 @@ Read = Callable[[Tensor], Any]  # ids → rows
 
 
 class Way(NamedTuple):
-    """A place of features, and a way to read them.
-
-    Attributes:
-        label: in the table.
-        held: "memory", "memmap" or "file".
-        cold: whether the system forgets the file before each round.
-        direct: whether to read around its cache.
-        share: of the rows that are kept in memory.
-    """
+    """A place of features, and a way to read them."""
 
     label: str
-    held: str = "file"
-    cold: bool = True
-    direct: bool | None = None
-    share: float = 0.0
+    held: str = "file"  # or "memory", or "memmap"
+    cold: bool = True  # the system forgets the file before each round
+    direct: bool | None = None  # read around the system's cache
+    share: float = 0.0  # of the rows that are kept in memory
 
 
 WAYS = (

@@ -14,8 +14,7 @@ import torch.distributed as dist
 from gttf_sampler import CompactAdj, gather_rows, sample_rooted
 from gttf_sampler.bench.loader import made_features
 from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.measure import Group, Row
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.measure import Group, Options, Row
 from gttf_sampler.bench.process import Report
 from gttf_sampler.distributed import PartitionedGraph, partition
 
@@ -24,22 +23,13 @@ WARM, CACHED, REPLICATED = 2, 0.1, 0.01
 
 
 class Way(NamedTuple):
-    """A way to share the rows of a graph among processes.
-
-    Attributes:
-        label: in the table.
-        method: of `partition`; empty if every process has the whole graph.
-        replicate: the share of nodes whose rows all have.
-        cache: the share of nodes whose features are kept.
-        direct: whether files of the other processes are read; else these are asked, as
-            they would be on machines of their own.
-    """
+    """A way to share the rows of a graph among processes."""
 
     label: str
-    method: str = ""
-    replicate: float = 0.0
-    cache: float = 0.0
-    direct: bool = False
+    method: str = ""  # of `partition`; empty if every process has the whole graph
+    replicate: float = 0.0  # the share of nodes whose rows all have
+    cache: float = 0.0  # the share of nodes whose features are kept
+    direct: bool = False  # reads the others' files; else asks them, as if elsewhere
 
 
 WAYS = (

@@ -1,11 +1,10 @@
-"""`gttf bench embedding`: seconds of an epoch, and how well hidden edges are found.
+"""`gttf bench walks` and `embedding`: steps of walks, and epochs that learn from them.
 
 Half of the edges of a graph are hidden. Everyone learns from the rest, each in a
 process of its own; AUC is worked out at the end, off the clock.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
@@ -13,17 +12,24 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-from gttf_sampler import CompactAdj, traverse
+from gttf_sampler import CompactAdj, Node2VecBias, traverse
+from gttf_sampler.bench import measure as timing
 from gttf_sampler.bench.hosts import Embedder, EmbeddingSetting, Trained, hosts
 from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.measure import Group, Row, add_ratio
-from gttf_sampler.bench.options import Options
-from gttf_sampler.bench.process import ChildError, RefusedError, Report, run_job
-from gttf_sampler.embedding import DeepWalk, Epoch, WatchYourStep
-from gttf_sampler.graph.files import read_structure
+from gttf_sampler.bench.measure import Group, Options, Peer, Row, Work, add_ratio
+from gttf_sampler.bench.process import RefusedError, Report, run_jobs
+from gttf_sampler.embedding import (
+    DeepWalk,
+    Epoch,
+    LinkSplit,
+    WatchYourStep,
+    link_auc,
+    split_links,
+)
+from gttf_sampler.graph.io import read_structure
 
+LAWS = {"uniform": (1.0, 1.0), "node2vec": (0.5, 2.0)}  # p and q
 SIZE = 128  # numbers of a vector
 NODES, EDGES = 9_877, 51_946  # of the made graph: as many as ca-HepTh has
 TINY = 300  # nodes of the graph that everything is tried on first
@@ -55,6 +61,40 @@ METHODS = {
 }
 
 
+def walk(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
+    """The job of `walks`: the same walks by everyone."""
+    asked, missing = Options(**options), Missing()
+    stored = CompactAdj.open(graph, mmap=False)
+    adj = CompactAdj(stored.rowptr, stored.col, stored.num_cols, "out")
+    seeds = timing.draw_seeds(adj.num_rows, asked.batches, asked.batch, asked.seed)
+    present, groups = hosts(missing), list[Group]()
+    for name, (p, q) in LAWS.items():
+        law = "" if p == q == 1.0 else f", p = {p:g}, q = {q:g}"
+        title = f"{name} walks of {asked.length} steps{law}"
+        found = {"gttf": walker(adj, asked.length, p, q)}
+        for host in present:
+            found |= host.walkers(adj, asked.length, (p, q), missing)
+        group = timing.compare(title, found, seeds, asked.rounds, report)
+        for row in group["rows"]:
+            row["rate"] = row["edges"] / row["best"] / 1e3
+        groups.append(group)
+    return {"groups": groups, "left_out": missing}
+
+
+def walker(adj: CompactAdj, length: int, p: float, q: float) -> Peer:
+    """Our walks; node2vec's where p or q is not 1."""
+    bias = None if p == q == 1.0 else Node2VecBias(p, q)
+    return Peer(
+        timing.each(lambda seeds: traverse(adj, seeds, [1] * length, bias)), of_forest
+    )
+
+
+def of_forest(made: Any) -> Work:
+    """The steps that were taken, and the walks."""
+    taken = sum(int((level >= 0).sum()) for level in made.edges[1:])
+    return Work(taken, made.nodes[0].numel())
+
+
 def embedders(missing: Missing) -> dict[str, Embedder]:
     """Everyone who can take part, ours first in every method."""
     found: dict[str, Embedder] = {}
@@ -72,16 +112,9 @@ def measure(options: Options, report: Report) -> dict[str, Any]:
     """A process per model, a table per method."""
     missing, rows = Missing(), dict[str, list[Row]]()
     job: dict[str, Any] = {"run": f"{__name__}:run", "options": asdict(options)}
-    graph: dict[str, Any] = {}
-    for name, embedder in embedders(missing).items():
-        try:
-            found = run_job({**job, "name": name}, report)
-        except ChildError as error:
-            if name.startswith("gttf"):  # ours, which others are compared to
-                raise
-            missing.add(name, str(error).splitlines()[-1])
-            continue
-        rows.setdefault(embedder.method, []).append(found["row"])
+    known, graph = embedders(missing), dict[str, Any]()
+    for name, found in run_jobs(job, known, missing, report).items():
+        rows.setdefault(known[name].method, []).append(found["row"])
         graph = found["graph"]
     groups: list[Group] = []
     for method, some in rows.items():
@@ -110,41 +143,16 @@ def run(name: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
         "rate": trained.epochs[0].pairs / min(times) / 1e6,
         "count": len(times),
         "total": sum(times),
-        "auc": auc(trained.score, split),
+        "auc": link_auc(trained.score, split),
     }
     name = "a made graph" if asked.graph is None else asked.graph.rpartition("/")[2]
     facts = {"name": name, "nodes": whole.num_rows, "edges": whole.num_edges}
     return {"row": row, "graph": facts}
 
 
-class Split(NamedTuple):
-    """Edges to learn from [2, m], hidden ones [2, k], and pairs without an edge."""
-
-    train: Tensor
-    positive: Tensor
-    negative: Tensor
-
-
-def hide(adj: CompactAdj, seed: int, share: float = 0.5) -> Split:
+def hide(adj: CompactAdj, seed: int, share: float = 0.5) -> LinkSplit:
     """Hides some edges of a graph, both directions of each."""
-    generator = torch.Generator().manual_seed(seed)
-    ends = adj.to_edge_index()
-    ends = ends[:, ends[0] < ends[1]].unique(dim=1)
-    ends = ends[:, torch.randperm(ends.shape[1], generator=generator)]
-    count = round(share * ends.shape[1])
-    train = ends[:, count:]
-    negative = torch.randint(adj.num_rows, (2, count), generator=generator)
-    return Split(torch.cat([train, train.flip(0)], dim=1), ends[:, :count], negative)
-
-
-def auc(score: Callable[[Tensor], Tensor], split: Split) -> float:
-    """The share of pairs of a hidden edge and a random pair that scores tell apart."""
-    with torch.no_grad():
-        positive = score(split.positive).double()
-        negative = score(split.negative).double().sort().values
-    below = torch.searchsorted(negative, positive)
-    above = torch.searchsorted(negative, positive, right=True)
-    return float((below + above).double().mean() / 2 / max(1, negative.numel()))
+    return split_links(adj.to_edge_index(), adj.num_rows, share, generator=seed)
 
 
 def planted(nodes: int, edges: int, seed: int) -> CompactAdj:

@@ -25,7 +25,7 @@ from gttf_sampler import CompactAdj, _check
 from gttf_sampler._arrays import Pieces
 from gttf_sampler.bench.process import RefusedError, Report
 from gttf_sampler.graph import storage
-from gttf_sampler.graph.files import read_structure
+from gttf_sampler.graph.io import read_structure
 
 PIECE = 1 << 22  # edges made at a time
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -54,11 +54,12 @@ SIZES = {
 
 def scaled(name: str, scale: float | None) -> Size:
     """The size of a made graph at `scale`, its mean degree unchanged."""
-    nodes, edges, fanouts, usual = SIZES[name]
-    scale = usual if scale is None else scale
-    if not 0 < scale <= 10 or nodes * scale < 10:
-        _check.fail("--scale", f"must lie in [{10 / nodes:.1g}, 10]", scale)
-    return Size(round(nodes * scale), round(edges * scale), fanouts, scale)
+    size = SIZES[name]
+    scale = size.scale if scale is None else scale
+    if not 0 < scale <= 10 or size.nodes * scale < 10:
+        _check.fail("--scale", f"must lie in [{10 / size.nodes:.1g}, 10]", scale)
+    nodes, edges = round(size.nodes * scale), round(size.edges * scale)
+    return size._replace(nodes=nodes, edges=edges, scale=scale)
 
 
 def check_room(folder: str | os.PathLike[str], nodes: int, edges: int) -> None:
@@ -98,10 +99,7 @@ def make_job(
 
 
 def read_job(source: str, folder: str, report: Report) -> dict[str, Any]:
-    """The job that turns a file of the user into a CompactAdj directory.
-
-    A directory of that kind is only checked.
-    """
+    """The job that turns a file of the user into a CompactAdj directory, if need be."""
     report(f"reading {source}", 0.0)
     try:
         if Path(source, "header.json").is_file():

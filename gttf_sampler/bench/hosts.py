@@ -10,13 +10,13 @@ the group `gttf.hosts`, in setup.cfg:
 It is imported when a task asks for hosts; one that cannot be imported is left out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench.machine import Missing, first_line, of_extra, version
@@ -28,55 +28,52 @@ NOBODY = "no adapter is registered; install the package anew, so that its hosts 
 
 
 class LoaderSetting(NamedTuple):
-    """The batches that every loader makes.
+    """The batches that every loader makes."""
 
-    Attributes:
-        adj: rows to sample from, on the CPU.
-        x: features [n, d].
-        y: labels [n].
-        fanouts: neighbours per hop, seeds first.
-        seeds: [batches, b].
-        workers: worker processes; 0 where batches are made on a device.
-        device: where batches end up.
-    """
+    adj: Any  # a CompactAdj with rows to sample from, on the CPU, or a `Typed` graph
+    x: Any  # features [n, d], of each type if there are types
+    y: Tensor  # labels [n], of `SEED_TYPE` if there are types
+    fanouts: list[int]  # seeds first
+    seeds: Tensor  # [batches, b]
+    workers: int = 0  # worker processes; 0 where batches are made on a device
+    device: torch.device = CPU  # where batches end up
 
-    adj: CompactAdj
-    x: Tensor
-    y: Tensor
-    fanouts: list[int]
-    seeds: Tensor
-    workers: int = 0
-    device: torch.device = CPU
+
+class StepSetting(NamedTuple):
+    """A model of two layers that is trained on the batches of every loader."""
+
+    layer: str  # sage, gcn, gin, max, gat, gatv2; "inference" uses SAGE on all nodes
+    sizes: tuple[int, int, int]  # features, hidden units, classes
+    loaders: dict[str, Any]  # of the host, ours first
+    batches: LoaderSetting  # what they load
+
+
+class Stepper(NamedTuple):
+    """Someone who takes training steps of a model."""
+
+    loader: Iterable[Any]
+    logits: Callable[[Any], Tensor]  # of a batch's seeds
+    labels: Callable[[Any], Tensor] | None  # None: nothing is trained
+    model: nn.Module
+    like: str | None = None  # the row whose outputs these must be
+    tuned: bool = False  # once more where the allocator keeps its memory
+    rounds: int = 1 << 30  # the most it takes part in
 
 
 class Mode(NamedTuple):
-    """A row of `gttf bench modes`: one way to load batches.
+    """A row of `gttf bench modes`: one way to load batches."""
 
-    Attributes:
-        name: what `--only` calls it.
-        work: what the table calls it, beside fanouts and batch size.
-        fanouts: neighbours per hop, seeds first.
-        reach: the ratio that is worked for; it is in the JSON and in no table.
-        graph: a key of the host's `graphs`.
-        batch: seeds per batch.
-        batches: per round; small ones are many, or a clock could not tell.
-        kind: "nodes" or "links", whichever are loaded; "sampler" for no loader at all.
-        time: the attribute with times, None where there are none.
-        workers: worker processes, beside a second run without any.
-        options: other arguments of the loaders.
-    """
-
-    name: str
-    work: str
-    fanouts: tuple[int, ...]
-    reach: float
-    graph: str
+    name: str  # for `--only`
+    work: str  # in the table, beside fanouts and batch size
+    fanouts: tuple[int, ...]  # seeds first
+    reach: float  # the ratio that is worked for; in the JSON, in no table
+    graph: str  # a key of the host's `graphs`
     batch: int
-    batches: int = 20
-    kind: str = "nodes"
-    time: str | None = None
-    workers: int = 0
-    options: Mapping[str, Any] = {}
+    batches: int = 20  # per round; small ones are many, or a clock could not tell
+    kind: str = "nodes"  # or "links", or "sampler" for no loader at all
+    time: str | None = None  # the attribute with times
+    workers: int = 0  # worker processes, beside a second run without any
+    options: Mapping[str, Any] = {}  # other arguments of the loaders
 
     def title(self, batch: int) -> str:
         """The row's first cell; a small graph may not have seeds for a whole batch."""
@@ -84,19 +81,11 @@ class Mode(NamedTuple):
 
 
 class ModeGraph(NamedTuple):
-    """The size of a made graph that several modes share, at scale 1.
-
-    Attributes:
-        title: what a table says about it.
-        nodes: in all, or of every type; 0 where the host makes tables of its own sizes.
-        degree: mean degree; of every relation if there are types.
-        features: per node.
-        types: 1 if nodes have no types.
-    """
+    """The size of a made graph that several modes share, at scale 1."""
 
     title: str
-    nodes: int
-    degree: float
+    nodes: int  # in all, or of every type; 0 where the host has sizes of its own
+    degree: float  # the mean; of every relation if there are types
     features: int
     types: int = 1
 
@@ -119,20 +108,12 @@ class Ground(Protocol):
 
 
 class EmbeddingSetting(NamedTuple):
-    """The graph that embeddings are learned from.
+    """The graph that embeddings are learned from."""
 
-    Attributes:
-        train: edges [2, m], both directions of each.
-        num_nodes: of the graph.
-        size: numbers of a vector.
-        epochs: of the methods that have the longest ones.
-        seed: of everything random.
-    """
-
-    train: Tensor
+    train: Tensor  # edges [2, m], both directions of each
     num_nodes: int
-    size: int
-    epochs: int
+    size: int  # numbers of a vector
+    epochs: int  # of the methods that have the longest ones
     seed: int
 
     def rows(self) -> CompactAdj:
@@ -162,32 +143,21 @@ Calls = dict[str, Callable[[], list[Tensor]]]
 
 @dataclass(frozen=True)
 class Host:
-    """A host and everything of it that tasks measure, as its adapter hands it in.
-
-    Attributes:
-        name: of the host, as titles and labels have it.
-        loaders: a loader per name, ours first, on one setting.
-        work: counts a batch of these loaders.
-        trainer: number of features, device → a function that takes a training step of
-            the host's GraphSAGE on a batch.
-        graphs, modes: of `gttf bench modes`.
-        ground: makes one of these graphs, by name, scale, seed and device.
-        samplers: who is asked in `gttf bench memory`.
-        walkers: rows, steps of a walk, (p, q) of node2vec → who walks.
-        embedders: who is asked in `gttf bench embedding`.
-        checks: graph, device → calls that `gttf verify` compares; the first is the one
-            on the CPU that all others are compared with.
-    """
+    """A host and everything of it that tasks measure, as its adapter hands it in."""
 
     name: str
+    # a loader per name, ours first, on one setting
     loaders: Callable[[LoaderSetting, Missing], dict[str, Any]]
-    work: Callable[[Any], Work]
-    trainer: Callable[[int, torch.device], Callable[[Any], None]]
-    graphs: Mapping[str, ModeGraph]
+    work: Callable[[Any], Work]  # counts a batch of these loaders
+    # a row per name, ours first, of `gttf bench step`
+    steppers: Callable[[StepSetting, Missing], dict[str, Stepper]]
+    graphs: Mapping[str, ModeGraph]  # of `gttf bench modes`
     modes: tuple[Mode, ...]
-    ground: Callable[[str, float, int, torch.device], Ground]
-    samplers: Mapping[str, MakeSampler]
+    ground: Callable[[str, float, int, torch.device], Ground]  # name, scale, seed
+    samplers: Mapping[str, MakeSampler]  # of `gttf bench memory`
+    # rows, steps of a walk, (p, q) of node2vec → who walks
     walkers: Callable[[CompactAdj, int, tuple[float, float], Missing], dict[str, Peer]]
+    # graph, device → calls that `gttf verify` compares with the first, on the CPU
     checks: Callable[[CompactAdj, Tensor, torch.device, Missing], Calls]
     embedders: Mapping[str, Embedder] = field(default_factory=dict)
 

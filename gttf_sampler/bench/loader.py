@@ -1,119 +1,70 @@
-"""`gttf bench loader` and `step`: batches with features, and training steps on them."""
+"""`gttf bench loader`: batches with features, and a model where there is no host."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from gttf_sampler import CompactAdj, gather_rows, sample_rooted
-from gttf_sampler.bench.hosts import LoaderSetting, hosts
+from gttf_sampler.bench.hosts import LoaderSetting, Stepper, hosts
 from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.measure import Group, Peer, Work, compare, draw_seeds
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.measure import Group, Options, Peer, Work, compare, draw_seeds
 from gttf_sampler.bench.process import Report
 
 CLASSES, HIDDEN = 47, 256
 PLAIN = "gttf sample_rooted, gather_rows"
-ALONE = "the model alone, on one batch"
-
-Step = Callable[[Any], None]  # trains on a batch
-
-
-class Loaders(NamedTuple):
-    """Loaders that are compared with each other.
-
-    Attributes:
-        host: whose loaders they are.
-        loaders: by name, ours first.
-        work: counts a batch.
-        step: takes a training step on a batch.
-    """
-
-    host: str
-    loaders: dict[str, Any]
-    work: Callable[[Any], Work]
-    step: Step
 
 
 def load(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
-    """The job of `loader`: our loaders and those of every host."""
-    return _compared(graph, Options(**options), False, report)
-
-
-def train(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
-    """The job of `step`: GraphSAGE with two layers on every loader's batches."""
-    return _compared(graph, Options(**options), True, report)
-
-
-def _compared(
-    graph: str, options: Options, trains: bool, report: Report
-) -> dict[str, Any]:
-    """A group per host, or one in plain torch if there is no host."""
-    adj = CompactAdj.open(graph, mmap=False, verify=False)
-    seeds = draw_seeds(adj.num_rows, options.batches, options.batch, options.seed)
-    x, y = made_features(adj.num_rows, options.features, options.seed)
-    where = torch.device(options.device)
-    setting = LoaderSetting(adj, x, y, options.fanouts, seeds, options.workers, where)
-    missing, groups = Missing(), list[Group]()
-    for group in _loaders(setting, missing):
-        title = f"{group.host} loaders"
+    """The job: a group per host, our loaders and its own, or one in plain torch."""
+    asked, missing, groups = Options(**options), Missing(), list[Group]()
+    setting = read_setting(graph, asked)
+    for host, loaders, work in _loaders(setting, missing):
         peers = {
-            name: Peer(_over(loader), group.work, device=where)
-            for name, loader in group.loaders.items()
+            name: Peer(over(loader), work, device=setting.device)
+            for name, loader in loaders.items()
         }
-        if trains:
-            title = f"GraphSAGE, 2 layers of {HIDDEN}, {title}"
-            one = next(iter(next(iter(group.loaders.values()))))
-            again = [one] * len(seeds)
-            peers[ALONE] = Peer(_over(again), bound=True, device=where)
-            peers = {
-                name: replace(peer, run=_trained(peer.run, group.step))
-                for name, peer in peers.items()
-            }
-        groups.append(compare(title, peers, seeds, options.rounds, report))
+        title = f"{host} loaders"
+        groups.append(compare(title, peers, setting.seeds, asked.rounds, report))
     return {"groups": groups, "left_out": missing}
 
 
-def _loaders(setting: LoaderSetting, missing: Missing) -> Iterator[Loaders]:
-    """One group after the other, so that only one host's graph is in memory."""
-    alone, features = True, setting.x.shape[1]
+def _loaders(setting: LoaderSetting, missing: Missing) -> Iterator[tuple[Any, ...]]:
+    """One host after the other, so that only one host's graph is in memory."""
+    alone = True
     for host in hosts(missing):
         if found := host.loaders(setting, missing):
-            alone, step = False, host.trainer(features, setting.device)
-            yield Loaders(host.name, found, host.work, step)
+            alone = False
+            yield host.name, found, host.work
     if alone:
-        step = trainer(features, setting.device)
-        yield Loaders("plain torch", {PLAIN: plain_loader(setting)}, of_batch, step)
+        yield "plain torch", {PLAIN: plain_loader(setting)}, of_batch
 
 
-def _over(loader: Any) -> Callable[[Tensor], Any]:
+def read_setting(graph: str, options: Options) -> LoaderSetting:
+    """The batches that are asked for, on a graph that was written before."""
+    adj = CompactAdj.open(graph, mmap=False, verify=False)
+    seeds = draw_seeds(adj.num_rows, options.batches, options.batch, options.seed)
+    x, y = made_features(adj.num_rows, options.features, options.seed)
+    device = torch.device(options.device)
+    return LoaderSetting(adj, x, y, options.fanouts, seeds, options.workers, device)
+
+
+def over(loader: Any) -> Callable[[Tensor], Any]:
     """A loader, which has its seeds already, as a function of seeds."""
     return lambda seeds: loader
 
 
-def _trained(
-    batches: Callable[[Tensor], Iterable[Any]], step: Step
-) -> Callable[[Tensor], Iterator[Any]]:
-    """Takes a training step on every batch."""
-
-    def run(seeds: Tensor) -> Iterator[Any]:
-        for made in batches(seeds):
-            step(made)
-            yield made
-
-    return run
-
-
-def made_features(nodes: int, features: int, seed: int) -> tuple[Tensor, Tensor]:
+def made_features(
+    nodes: int, features: int, seed: int, classes: int = CLASSES
+) -> tuple[Tensor, Tensor]:
     """Random features [n, d] and labels [n]; what they are does not change the time."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(nodes, features, generator=generator)
-    return x, torch.randint(CLASSES, (nodes,), generator=generator)
+    return x, torch.randint(classes, (nodes,), generator=generator)
 
 
 def plain_loader(setting: LoaderSetting) -> Any:
@@ -160,21 +111,9 @@ class SAGE(nn.Module):
         return x
 
 
-def trainer(features: int, device: torch.device) -> Step:
-    """Steps of a new model with Adam, on batches of `plain_loader`."""
+def stepper(setting: LoaderSetting) -> Stepper:
+    """Training steps of `SAGE` on batches of `plain_loader`."""
     torch.manual_seed(0)
-    model = SAGE(features).to(device)
-    return steps_of(model, lambda made: (model(made.x, made.sub), made.y))
-
-
-def steps_of(model: nn.Module, forward: Callable[[Any], tuple[Tensor, Tensor]]) -> Step:
-    """Training steps of any model; `forward` gives logits and labels of a batch."""
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-
-    def step(made: Any) -> None:
-        optimizer.zero_grad()
-        logits, y = forward(made)
-        nn.functional.cross_entropy(logits, y).backward()
-        optimizer.step()
-
-    return step
+    model = SAGE(setting.x.shape[1]).to(setting.device)
+    made = plain_loader(setting)
+    return Stepper(made, lambda b: model(b.x, b.sub), lambda b: b.y, model)

@@ -1,4 +1,4 @@
-"""Interleaved rounds of peers that do the same work, and a check that they do."""
+"""The options of a task, and interleaved rounds of peers that do the same work."""
 
 import gc
 import math
@@ -15,11 +15,33 @@ from torch import Tensor
 from gttf_sampler.bench.process import Report
 
 ERRORS = 5.0  # standard errors that two means of the same law may differ by
+FEW = 2  # rounds are enough where one takes seconds
 SLACK = 0.002  # and the share of the mean that is granted to few batches
 CPU = torch.device("cpu")
 
 Row = dict[str, Any]
 Group = dict[str, Any]  # of a result: "title", "rows", maybe "columns" and "graph"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of all tasks; each reads those that it has."""
+
+    graph: str | None = "reddit-like"  # of `graphs.SIZES`, a file, None: the task's own
+    scale: float | None = None  # of a made graph
+    fanouts: list[int] = field(default_factory=lambda: [15, 10])  # seeds first
+    batch: int = 1024  # seeds, or walks
+    batches: int = 20  # per round; 0 where every mode has its own
+    rounds: int = 7  # everyone takes a turn in each
+    features: int = 100
+    workers: int = 0
+    length: int = 20  # steps of a walk
+    only: list[str] | None = None  # names of modes
+    device: str = "cpu"
+    memory: float | None = None  # GB that `disk` assumes; None: those that are free
+    seed: int = 0
+    tmp: str = ""
+    keep: str | None = None  # where the made graph stays, if anywhere
 
 
 class Work(NamedTuple):
@@ -31,25 +53,16 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Peer:
-    """One competitor in a group.
+    """One competitor in a group."""
 
-    Attributes:
-        run: seeds [batches, b] → the batches it makes of them, one by one.
-        work: counts a batch; called in the warm-up only.
-        bound: this one does less on purpose; its ratio needs no equal work.
-        device: where it leaves its batches; the clock waits for that.
-        before: called before every round, off the clock.
-        rounds: the most that it takes part in, if one takes minutes.
-        facts: more cells of its row, which `run` may write.
-    """
-
-    run: Callable[[Tensor], Iterable[Any]]
-    work: Callable[[Any], Work] = lambda made: Work()
-    bound: bool = False
-    device: torch.device = CPU
-    before: Callable[[], None] = lambda: None
-    rounds: int = 1 << 30
-    facts: Row = field(default_factory=dict)
+    run: Callable[[Tensor], Iterable[Any]]  # seeds [batches, b] → batches, one by one
+    work: Callable[[Any], Work] = lambda made: Work()  # counts a batch of the warm-up
+    bound: bool = False  # does less on purpose: its ratio needs no equal work
+    like: str = ""  # the peer whose work it must do, if that is not the first one
+    device: torch.device = CPU  # of its batches; the clock waits for that
+    before: Callable[[], None] = lambda: None  # before every round, off the clock
+    rounds: int = 1 << 30  # the most it takes part in, if one takes minutes
+    facts: Row = field(default_factory=dict)  # more cells, which `run` may write
 
 
 def each(
@@ -68,21 +81,20 @@ def draw_seeds(nodes: int, batches: int, size: int, seed: int = 0) -> Tensor:
 
 
 def compare(
-    title: str, peers: Mapping[str, Peer], seeds: Tensor, rounds: int, report: Report
+    title: str,
+    peers: Mapping[str, Peer],
+    seeds: Tensor,
+    rounds: int,
+    report: Report,
+    patience: float = math.inf,
 ) -> Group:
     """One group of a result: a row per peer; others are compared to the first.
 
     Every peer takes its turn in every round, another one first each time. A row has the
     best and the median round in milliseconds per batch, the mean work of a batch, and
     how many times as long as the first it took: a ratio only if the work is the same.
-
-    Args:
-        title: of the group.
-        peers: by name.
-        seeds: [batches, b] of all rounds, or [1 + rounds, batches, b], the first ones
-            for the warm-up.
-        rounds: how many are timed.
-        report: told what is done.
+    `seeds` are [batches, b], or [1 + rounds, batches, b] with those of the warm-up
+    first. Who has had `FEW` turns and more seconds than `patience` rests.
     """
     turns = seeds if seeds.dim() == 3 else seeds.expand(rounds + 1, *seeds.shape)
     counted = {}
@@ -95,27 +107,25 @@ def compare(
     for turn in range(rounds):
         for place in range(len(names)):
             name = names[(turn + place) % len(names)]
-            if turn < peers[name].rounds:
+            spent = sum(times[name]) * len(turns[0]) / 1e3
+            if turn < peers[name].rounds and (turn < FEW or spent < patience):
                 times[name].append(_time(peers[name], turns[turn + 1]))
             report(title, (turn * len(names) + place + 1) / (rounds * len(names)))
     rows: list[Row] = []
-    for name in names:
-        differs = None
-        if not peers[name].bound:
-            differs = disagreement(counted[names[0]], counted[name])
-        best = min(times[name])
-        rows.append(
-            {
-                "peer": name,
-                "best": best,
-                "median": median(times[name]),
-                "edges": _average([work.edges for work in counted[name]]),
-                "nodes": _average([work.nodes for work in counted[name]]),
-                "ratio": None if differs or not rows else best / rows[0]["best"],
-                "differs": differs,
-                **peers[name].facts,
-            }
-        )
+    for name, peer in peers.items():
+        first, own = counted[peer.like or names[0]], counted[name]
+        row: Row = {
+            "peer": name,
+            "best": min(times[name]),
+            "median": median(times[name]),
+        }
+        for what in ("edges", "nodes"):
+            known = [n for work in own if (n := getattr(work, what)) is not None]
+            row[what] = mean(known) if known else None
+        row["differs"] = None if peer.bound else disagreement(first, own)
+        fair = rows and not row["differs"]
+        row["ratio"] = row["best"] / rows[0]["best"] if fair else None
+        rows.append(row | peer.facts)
     return {"title": title, "rows": rows}
 
 
@@ -164,9 +174,3 @@ def disagreement(ours: Sequence[Work], theirs: Sequence[Work]) -> str | None:
             found = mean(b for _, b in known)
             return f"{found:,.0f} {what} where {expected:,.0f} are expected"
     return None
-
-
-def _average(values: Sequence[int | None]) -> float | None:
-    """The mean of the numbers that are known."""
-    known = [value for value in values if value is not None]
-    return mean(known) if known else None

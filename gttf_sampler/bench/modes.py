@@ -4,16 +4,13 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.bench.hosts import Ground, Host, Makers, Mode, hosts
+from gttf_sampler.bench.hosts import Ground, Host, Mode, hosts
 from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.measure import Group, Peer, Row, compare
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.measure import FEW, Group, Options, Peer, Row, compare
 from gttf_sampler.bench.process import Report, run_job
 
-FEW = 2  # rounds are enough where one takes seconds: batches made by workers
 ALONE = "without workers"
 
 
@@ -62,52 +59,42 @@ def run(options: dict[str, Any], report: Report) -> dict[str, Any]:
             missing.add(mode.name, "workers cannot use a graph on a device")
             continue
         kind = "workers" if mode.workers else "modes"
-        rows[kind].append(_row(host, ground, mode, asked, missing, report))
+        rows[kind].append(_row(host.name, ground, mode, asked, missing, report))
     size = ", ".join(f"{short(n)} {what}" for what, n in ground.facts.items())
     wanted = host.graphs[graph]
     title = f"{host.name}: {wanted.title}; {size}, {wanted.features:,} features"
-    groups = [
-        {"title": title, "columns": kind, "rows": some}
-        for kind, some in rows.items()
-        if some
-    ]
+    tables = ({"title": title, "columns": k, "rows": some} for k, some in rows.items())
+    groups = [table for table in tables if table["rows"]]
     return {"groups": groups, "left_out": missing}
 
 
 def _row(
-    host: Host,
+    host: str,
     ground: Ground,
     mode: Mode,
     asked: Options,
     missing: Missing,
-    report: Report,
+    tell: Report,
 ) -> Row:
     """One mode: milliseconds per batch, or seconds for all where there are workers."""
     seeds = ground.seeds(mode, asked.batches or mode.batches, asked.seed)
     makers = ground.peers(mode, seeds, asked.seed, missing)
-    row: Row = {"name": mode.name, "host": host.name, "reach": mode.reach}
-    row |= {"batch": seeds.shape[1], "batches": len(seeds)}
-    title = mode.title(seeds.shape[1])
-    if mode.workers:
-        title += f", {len(seeds)} batches"
-        return row | _with_workers(title, mode, makers, seeds, asked.rounds, report)
-    entries = {name: make(0) for name, make in makers.items()}
-    rows = compare(title, entries, seeds, asked.rounds, report)["rows"]
-    return row | {"mode": title, **beside(rows)}
-
-
-def _with_workers(
-    title: str, mode: Mode, makers: Makers, seeds: Tensor, rounds: int, report: Report
-) -> Row:
-    """Seconds for all batches, with worker processes and without."""
+    title, rounds = mode.title(seeds.shape[1]), asked.rounds
+    row: Row = {"name": mode.name, "host": host, "reach": mode.reach}
+    row |= {"batch": seeds.shape[1], "batches": len(seeds), "mode": title}
     entries: dict[str, Peer] = {}
+    if not mode.workers:
+        entries = {name: make(0) for name, make in makers.items()}
+        return row | beside(compare(title, entries, seeds, rounds, tell)["rows"])
+    row["mode"] = title = f"{title}, {len(seeds)} batches"
     for name, make in makers.items():
         entries[name], entries[f"{name} {ALONE}"] = make(mode.workers), make(0)
-    rows = compare(title, entries, seeds, min(rounds, FEW), report)["rows"]
-    for row in rows:
+    # batches made by workers: one round takes seconds
+    rows = compare(title, entries, seeds, min(rounds, FEW), tell)["rows"]
+    for some in rows:
         for key in ("best", "median"):
-            row[key] *= len(seeds) / 1e3
-    row = {"mode": title, **beside(rows[::2]), "best_alone": rows[1]["best"]}
+            some[key] *= len(seeds) / 1e3
+    row |= {**beside(rows[::2]), "best_alone": rows[1]["best"]}
     if len(rows) > 2:
         row["theirs_alone"] = rows[3]["best"]
     row["differs"] = next((r["differs"] for r in rows if r["differs"]), None)

@@ -13,9 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module
-from typing import IO, Any, TextIO
+from inspect import isgenerator
+from typing import IO, Any
+
+from gttf_sampler.bench.machine import Missing
 
 # libgomp reads its policy when it is loaded: threads that spin while they wait hurt
 # every peer on a machine that does anything else.
@@ -41,6 +45,20 @@ class RefusedError(ValueError):
 
 def run_job(job: Job, report: Report | None = None) -> Any:
     """Runs {"run": "package.module:function", **arguments} and returns its result."""
+    with conversation() as ask:
+        return ask(job, report)
+
+
+@contextlib.contextmanager
+def conversation(
+    environment: dict[str, str] | None = None,
+) -> Iterator[Callable[..., Any]]:
+    """A process that is told its job and returns the result.
+
+    A job that is a generator yields its first result, and may be asked again: it is
+    sent the question and yields the answer. In between its process waits, so that it
+    takes turns with what is measured here, in an environment of its own.
+    """
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words,
         tempfile.TemporaryDirectory(prefix="gttf-bench-") as scratch,
@@ -49,29 +67,47 @@ def run_job(job: Job, report: Report | None = None) -> Any:
         places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), scratch)
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}
         child = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", HERE],
+            [sys.executable, "-W", "ignore", "-m", HERE, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=words,
             encoding="utf-8",
-            env={**os.environ, **ENVIRONMENT, **places, **path},
+            env={**os.environ, **ENVIRONMENT, **places, **path, **(environment or {})},
             start_new_session=True,  # its own workers end with it, by their group
         )
         try:
-            return _converse(child, {**job, "parent": os.getpid()}, report, words)
+            yield partial(_ask, child, words)
         finally:
             _end(child)
 
 
-def _converse(
-    child: "subprocess.Popen[str]", job: Job, report: Report | None, words: IO[str]
+def run_jobs(
+    job: Job, names: Iterable[str], missing: Missing, report: Report
+) -> dict[str, Any]:
+    """Runs a job per name, each in its process; a peer that fails is left out."""
+    found: dict[str, Any] = {}
+    for name in names:
+        try:
+            found[name] = run_job({**job, "name": name}, report)
+        except ChildError as error:
+            if name.startswith("gttf"):  # ours, which others are compared with
+                raise
+            missing.add(name, str(error).splitlines()[-1])
+    return found
+
+
+def _ask(
+    child: "subprocess.Popen[str]",
+    words: IO[str],
+    question: Job,
+    report: Report | None = None,
 ) -> Any:
-    """Hands over the job and listens until there is a result."""
+    """Hands over a job or a question and listens until there is a result."""
     if child.stdin is None or child.stdout is None:
         raise ChildError("the process has no pipes")
     with contextlib.suppress(BrokenPipeError):  # it says below why it has gone
-        child.stdin.write(json.dumps(job))
-        child.stdin.close()
+        child.stdin.write(json.dumps(question) + "\n")
+        child.stdin.flush()
     for line in child.stdout:
         message = json.loads(line)
         if "result" in message:
@@ -85,7 +121,8 @@ def _converse(
     how = f"was ended by signal {-status}" if status < 0 else f"failed ({status})"
     hint = "; is there enough memory?" if status == -KILL else ""
     tail = words.read().strip().splitlines()[-TAIL:]
-    raise ChildError("\n".join([f"the process for {job['run']} {how}{hint}", *tail]))
+    what = question.get("run", question)
+    raise ChildError("\n".join([f"the process for {what} {how}{hint}", *tail]))
 
 
 def _end(child: "subprocess.Popen[str]") -> None:
@@ -105,7 +142,7 @@ def _end(child: "subprocess.Popen[str]") -> None:
 
 
 def _signal(child: "subprocess.Popen[str]", number: int) -> None:
-    """Sends a signal to the child's group, which may be gone."""
+    """Sends a signal to the child's process group, if that still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(child.pid, number)
@@ -129,43 +166,35 @@ def progress() -> Report:
 
 
 def main() -> None:
-    """Does the job that stands on stdin."""
-    out = _private_stdout()
-    job: Job = json.load(sys.stdin)
-    _die_with(int(job.pop("parent")))
+    """Does the job on the first line of stdin, and answers questions on later ones."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # libraries print to stderr from now on
+    job: Job = json.loads(sys.stdin.readline())
+    if sys.platform == "linux":  # ends with its parent, even if that is killed
+        ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != int(sys.argv[1]):
+            sys.exit(1)
 
-    def say(message: dict[str, Any]) -> None:
+    def say(**message: Any) -> None:
         out.write(json.dumps(message) + "\n")
         out.flush()
 
     def report(what: str, share: float) -> None:
-        say({"doing": what, "share": share})
+        say(doing=what, share=share)
 
     # not this file once more under the name of __main__: its errors are other classes
     refused = import_module(HERE).RefusedError
     module, _, function = job.pop("run").partition(":")
     try:
         done = getattr(import_module(module), function)(**job, report=report)
+        if isgenerator(done):
+            say(result=next(done))
+            for line in sys.stdin:
+                say(result=done.send(json.loads(line)))
+        else:
+            say(result=done)
     except refused as refusal:
-        say({"refused": str(refusal)})
-    else:
-        say({"result": done})
-
-
-def _private_stdout() -> TextIO:
-    """Returns the pipe to the parent; libraries print to stderr from now on."""
-    pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return pipe
-
-
-def _die_with(parent: int) -> None:
-    """Ends this process with its parent, even if that is killed."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
+        say(refused=str(refusal))
 
 
 if __name__ == "__main__":

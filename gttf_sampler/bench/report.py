@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 from gttf_sampler import _files
@@ -11,12 +12,10 @@ from gttf_sampler.bench.measure import Group, Row
 SIGNATURE = "drawn by gttf bench"  # in the metadata of a figure
 OURS, THEIRS = "#2a7f62", "#9aa5b1"
 INCH_PER_BAR = 0.34
+LETTERS = 66  # of a line above a panel
+TALL = 5  # panels above each other; more stand in two columns
 
 Result = dict[str, Any]
-
-
-def _whole(value: Any) -> str:
-    return f"{value:,.0f}"
 
 
 def _number(value: Any) -> str:
@@ -24,27 +23,19 @@ def _number(value: Any) -> str:
     return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
-def _ratio(value: Any) -> str:
-    return f"{value:.2f} ×"
-
-
 def _megabytes(value: Any) -> str:
     return _number(max(value, 0) / 1e6)
-
-
-def _percent(value: Any) -> str:
-    return f"{100 * value:.1f} %"
 
 
 # how a field of a row is written, unless it is a number of three digits
 WRITERS: dict[str, Callable[[Any], str]] = {
     **dict.fromkeys(("peer", "mode"), str),
-    **dict.fromkeys(("nodes", "edges", "drawn", "count"), _whole),
+    **dict.fromkeys(("nodes", "edges", "drawn", "count"), "{:,.0f}".format),
     **dict.fromkeys(
         ("held", "making", "sampling", "private", "peak", "MB"), _megabytes
     ),
-    **dict.fromkeys(("auc", "cut", "share"), _percent),
-    "ratio": _ratio,
+    **dict.fromkeys(("auc", "cut", "share"), lambda value: f"{100 * value:.1f} %"),
+    "ratio": "{:.2f} ×".format,
 }
 
 
@@ -60,15 +51,10 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The columns of a group.
+    """The columns of a group."""
 
-    Attributes:
-        columns: the first one names the rows.
-        bar: the key of the column that a figure draws.
-    """
-
-    columns: list[Column]
-    bar: str
+    columns: list[Column]  # the first one names the rows
+    bar: str  # the key of the column that a figure draws
 
     @classmethod
     def of(cls, heads: str, bar: str = "best") -> "Table":
@@ -86,7 +72,7 @@ TIMES = "peer: | best: best ms | median: median ms | "
 EPOCHS = "peer: | best: epoch s | median: median s | "
 TABLES = {
     "loader": Table.of(TIMES + "nodes | edges | ratio: × first"),
-    "step": Table.of(TIMES + "nodes | edges | ratio: × first"),
+    "step": Table.of(TIMES + "MB: extra MB | nodes | edges | ratio: × first"),
     "modes": Table.of(
         "mode: | best: ours ms | theirs: peer ms | ratio: peer / ours | nodes | "
         "edges | peer",
@@ -125,9 +111,6 @@ TABLES = {
     "disk batches": Table.of(
         TIMES + "rate: rows/s | MB: MB read a batch | share: from the cache | "
         "ratio: × first"
-    ),
-    "disk epochs": Table.of(
-        EPOCHS + "batch: ms a batch | share: waiting | peak: peak MB | ratio: × first"
     ),
 }
 
@@ -193,8 +176,11 @@ def is_ours(file: Path) -> bool:
 def draw(result: Result) -> Any:
     """A matplotlib figure of any result: a panel of bars per group."""
     figures, groups = import_module("matplotlib.figure"), result["groups"]
-    heights = [1.0 + INCH_PER_BAR * len(group["rows"]) for group in groups]
-    size = (9.0, sum(heights) + 1.0)
+    width = 1 if len(groups) <= TALL else 2
+    lines = [groups[i : i + width] for i in range(0, len(groups), width)]
+    most = [max(len(group["rows"]) for group in line) for line in lines]
+    heights = [1.0 + INCH_PER_BAR * rows for rows in most]
+    size = (9.0 * width, sum(heights) + 1.0)
     figure = figures.Figure(figsize=size, layout="constrained")
     figure.suptitle(title(result), size=12)
     machine = result["machine"]
@@ -205,9 +191,11 @@ def draw(result: Result) -> Any:
     tables = [table_of(group, result["task"]) for group in groups]
     how = {"squeeze": False, "gridspec_kw": {"height_ratios": heights}}
     how["sharex"] = all(table.bar == "ratio" for table in tables)
-    panels = figure.subplots(len(groups), 1, **how)[:, 0]
-    for axes, group, table in zip(panels, groups, tables, strict=True):
+    panels = figure.subplots(len(lines), width, **how).flat
+    for axes, group, table in zip(panels, groups, tables, strict=False):
         bars(axes, group, table)
+    for axes in list(figure.axes)[len(groups) :]:
+        axes.remove()
     return figure
 
 
@@ -227,7 +215,8 @@ def bars(axes: Any, group: Group, table: Table) -> None:
     axes.margins(x=0.45)
     if column.key == "ratio":
         axes.axvline(1.0, color="k", lw=0.8)
-    axes.set_title(group["title"], loc="left", size=10, weight="bold")
+    words = fill(group["title"], LETTERS)
+    axes.set_title(words, loc="left", size=10, weight="bold")
     axes.set_xlabel(column.head, size=8)
     axes.tick_params(axis="x", labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
@@ -241,5 +230,5 @@ def _label(row: Row, column: Column) -> str:
         beside = "" if theirs is None else f" beside {_number(theirs)}"
         words += f"  ({_number(row['best'])}{beside})"
     elif row.get("ratio") is not None:
-        words += f"  ({_ratio(row['ratio'])})"
+        words += f"  ({row['ratio']:.2f} ×)"
     return words + ("  other work: no ratio" if row.get("differs") else "")

@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gttf_sampler.bench import embedding, graphs, machine, memory, modes, scale
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench import embedding, graphs, machine, memory, modes, step
+from gttf_sampler.bench.measure import Options
 from gttf_sampler.bench.process import Report, run_job
 
 PACKAGE = "gttf_sampler.bench"
@@ -17,35 +17,26 @@ ALONE = "there is no peer to compare with here; what is left out says how to get
 
 Result = dict[str, Any]
 # what a row begins with if it is about us, and not about somebody to compare with
-OURS = ("gttf", "the model alone")
+OURS = ("gttf", step.PRODUCTS)
 
 
 class Task(NamedTuple):
-    """One task.
+    """One task."""
 
-    Attributes:
-        purpose: one line of `--help`.
-        defaults: options that are not those of `Options`.
-        job: "module:function" of the job that does all of it on one graph; empty where
-            `measure` knows better.
-        devices: whether it runs on a GPU.
-        compares: whether others should take part.
-    """
-
-    purpose: str
-    defaults: dict[str, Any]
-    job: str = ""
-    devices: bool = False
-    compares: bool = True
+    purpose: str  # one line of `--help`
+    defaults: dict[str, Any]  # options that are not those of `Options`
+    job: str = ""  # "module:function" that does all of it on one graph, if one does
+    devices: bool = False  # runs on a GPU, too
+    compares: bool = True  # others should take part
 
 
-LARGE = {"graph": scale.GRAPH}
+LARGE = {"graph": memory.GRAPH}
 TASKS = {
     "loader": Task("batches with features", {}, "loader:load", devices=True),
     "step": Task(
-        "a training step of GraphSAGE, with sampling",
-        {"batches": 10, "rounds": 3},
-        "loader:train",
+        "a training step of each model, with sampling",
+        {"batches": 0, "rounds": 5},
+        "step:run",
         devices=True,
     ),
     "modes": Task(
@@ -54,7 +45,7 @@ TASKS = {
         devices=True,
     ),
     "walks": Task(
-        "uniform and node2vec walks", {"batch": 4096, "batches": 10}, "walks:run"
+        "uniform and node2vec walks", {"batch": 4096, "batches": 10}, "embedding:walk"
     ),
     "embedding": Task("epochs of embeddings", {"graph": None, "rounds": 3}),
     "memory": Task("what a sampler holds", {"batches": 5}),
@@ -94,9 +85,8 @@ def measure(task: str, options: Options, report: Report) -> Result:
     notes = [busy] if busy else []
     if TASKS[task].compares and alone(found):
         notes.append(ALONE)
-    settings = asdict(options)
-    for name in ("graph", "tmp", "keep"):
-        del settings[name]
+    told = asdict(options).items()
+    settings = {name: v for name, v in told if name not in ("graph", "tmp", "keep")}
     about = {"task": task, "settings": settings, "machine": machine.describe()}
     return {**about, "notes": notes, **found}
 
@@ -108,8 +98,10 @@ def _measured(task: str, options: Options, tmp: str, report: Report) -> Result:
     if task == "embedding":
         return embedding.measure(options, report)
     if task == "scale":
-        return scale.measure(options, _maker(tmp, report), report)
-    facts = _graph(options, tmp, report)
+        return memory.measure_scale(options, _maker(tmp, report), report)
+    facts = {"place": ""}  # the models of `--only` may have graphs of their own
+    if task != "step" or step.reads_graph(options.only):
+        facts = _graph(options, tmp, report)
     place = facts.pop("place")
     if task == "memory":
         found = memory.measure(options, place, tmp, report)
@@ -138,8 +130,8 @@ def _graph(options: Options, tmp: str, report: Report) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=home) as draft:
         made = str(Path(draft, "graph"))
         wanted = {"nodes": size.nodes, "edges": size.edges, "seed": options.seed}
-        run = {"run": f"{PACKAGE}.graphs:make_job", "folder": made}
-        facts = run_job({**run, **wanted}, report)
+        job = {"run": f"{PACKAGE}.graphs:make_job", "folder": made}
+        facts = run_job({**job, **wanted}, report)
         os.replace(made, final)
     name = source + (f" × {size.scale:g}" if size.scale != 1 else "")
     return {"name": name, "place": final, **facts}

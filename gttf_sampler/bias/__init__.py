@@ -6,16 +6,20 @@ function); those with a law are fast on their own, see `Bias.law`.
 
 from gttf_sampler._backends.record import UNIFORM, Law
 from gttf_sampler.bias.base import Bias, ProductBias
-from gttf_sampler.bias.labor import LABORBias, shared_variate
-from gttf_sampler.bias.layerwise import FastGCNBias, LADIESBias
+from gttf_sampler.bias.layerwise import (
+    FastGCNBias,
+    LABORBias,
+    LADIESBias,
+    shared_variate,
+)
 from gttf_sampler.bias.node2vec import Node2VecBias
 from gttf_sampler.bias.simple import (
     AttentionBias,
     EdgeWeightBias,
     ExcludeBias,
     NoRevisitBias,
+    TemporalBias,
 )
-from gttf_sampler.bias.temporal import TemporalBias
 from gttf_sampler.bias.wrappers import FractionBias, StratifiedBias
 
 __all__ = [

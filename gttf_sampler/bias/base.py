@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends import ops
 from gttf_sampler._backends.record import Law
 from gttf_sampler.draw import (
     BiasFn,
@@ -16,6 +14,8 @@ from gttf_sampler.draw import (
     Walkers,
     draw_by_law,
     draw_by_weight,
+    weights_by_law,
+    weights_of,
 )
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.random import Key
@@ -26,8 +26,8 @@ Steps = list[tuple[Tensor, Tensor]]
 class Bias:
     """A rule that weighs neighbours, and declares what else holds for its draws.
 
-    A subclass gives `__call__`, and says below what is different. Biases can be
-    multiplied, `a * b`, also with a plain function, which has the traits of this class.
+    A subclass gives `__call__` or `law`, and says below what is different. Biases can
+    be multiplied, `a * b`, also with a plain function, which has these very traits.
 
     Attributes:
         needs_weights: whether it reads `adj.edge_weight`.
@@ -48,6 +48,7 @@ class Bias:
     looks_back: bool = False
     takes_whole_rows: bool = False
     multiplies: bool = True
+    _parts: tuple[Bias, ...] = ()  # the biases inside it
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Takes back an inherited law from who weighs or draws in a way of its own."""
@@ -62,11 +63,16 @@ class Bias:
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
     ) -> Tensor:
-        """Weights >= 0 [e] of the entries of the neighbourhood; see `BiasFn`."""
-        raise NotImplementedError
+        """Weights >= 0 [e] of the entries, those of its law if it has one."""
+        law = self.law(neighborhood.adj)
+        if law is None:
+            raise NotImplementedError
+        return weights_by_law(law, neighborhood)
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Called before the first step of every traversal."""
+        for part in self._parts:
+            part.begin(adj, seeds)
 
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """Positions in `adj.col` [w, fanout], -1 where nothing is drawn.
@@ -110,11 +116,9 @@ class Bias:
         return [self]
 
     def __mul__(self, other: BiasFn) -> ProductBias:
-        """Both biases at once: the product of their weights."""
         return ProductBias(self, other)
 
     def __rmul__(self, other: BiasFn) -> ProductBias:
-        """Both biases at once, with a plain function on the left."""
         return ProductBias(other, self)
 
 
@@ -152,42 +156,7 @@ class FunctionBias(Bias):
         return weights
 
     def __repr__(self) -> str:
-        """That of the function."""
         return repr(self.function)
-
-
-class LawBias(Bias):
-    """A law as a bias, for the reference, which draws by biases alone."""
-
-    takes_whole_rows = True
-
-    def __init__(self, law: Law) -> None:
-        self.own = law
-
-    def law(self, adj: CompactAdj) -> Law:
-        """The law."""
-        return self.own
-
-    def __call__(
-        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
-    ) -> Tensor:
-        """The mass of what is admitted, zero for the rest."""
-        law, edge, walker = self.own, neighborhood.edge, neighborhood.walker
-        weight = torch.ones_like(edge)
-        if law.cumulative_weight is not None:
-            first = ops.take(neighborhood.adj.rowptr, ops.take(node, walker))
-            before = ops.take_or_none(
-                law.cumulative_weight, (edge - 1).where(edge > first, -1)
-            )
-            weight = ops.take(law.cumulative_weight, edge) - before.clamp_(min=0)
-        if law.time is not None and law.time_max is not None:
-            time, root = ops.take(law.time, edge), ops.take(neighborhood.root, walker)
-            weight = weight.where(time <= ops.take(law.time_max, root), 0)
-            if law.time_min is not None:
-                weight = weight.where(time > ops.take(law.time_min, root), 0)
-        if law.excluded_edges is not None:
-            weight = weight.where(~torch.isin(edge, law.excluded_edges), 0)
-        return weight
 
 
 def as_bias(bias: Any, name: str = "bias") -> Bias | None:
@@ -198,11 +167,12 @@ def as_bias(bias: Any, name: str = "bias") -> Bias | None:
     return FunctionBias(bias)
 
 
-def inherit_traits(own: Bias, *parts: Bias) -> None:
-    """Gives a bias around others what holds for its draws if it holds for one part."""
+def wrap(own: Bias, *parts: Bias | None) -> None:
+    """Puts biases inside another one, which takes over the traits of any of them."""
+    own._parts = tuple(part for part in parts if part is not None)
     for trait in TRAITS:
         if trait not in ("takes_whole_rows", "multiplies"):
-            setattr(own, trait, any(getattr(part, trait) for part in parts))
+            setattr(own, trait, any(getattr(part, trait) for part in own._parts))
 
 
 def inner_bias(bias: Any, name: str = "bias") -> Bias | None:
@@ -213,36 +183,23 @@ def inner_bias(bias: Any, name: str = "bias") -> Bias | None:
     return found
 
 
-def weights_of(
-    bias: Bias | None, path: Tensor, node: Tensor, neighborhood: Neighborhood
-) -> Tensor:
-    """Returns the checked weights [e] of a bias; ones if there is none."""
-    entries = neighborhood.edge.numel()
-    if bias is None:
-        return torch.ones(entries, device=node.device)
-    return _check.bias_weights(bias(path, node, neighborhood), entries)
-
-
 class ProductBias(Bias):
     """The product of two biases, what `a * b` makes."""
 
     def __init__(self, left: BiasFn, right: BiasFn) -> None:
         parts = []
         for name, given in (("left", left), ("right", right)):
-            part = as_bias(given, name)
+            part = inner_bias(given, name)
             if part is None:
                 rule = "must be a function or an object that can be called"
                 _check.mistyped(name, rule, None)
-            if not part.multiplies:
-                rule = "must be a bias whose weights say all, to be in a product"
-                _check.fail(name, rule, part)
             parts.append(part)
         self.left, self.right = parts
-        inherit_traits(self, *parts)
+        wrap(self, *parts)
 
     def in_rooted_sampling(self) -> Bias | None:
         """The product of what is left of its parts."""
-        left, right = (part.in_rooted_sampling() for part in (self.left, self.right))
+        left, right = (part.in_rooted_sampling() for part in self._parts)
         if left is None or right is None:
             return right if left is None else left
         return ProductBias(left, right)
@@ -254,13 +211,8 @@ class ProductBias(Bias):
 
     def law(self, adj: CompactAdj) -> Law | None:
         """Returns the sampling spec of both, if one can hold it."""
-        left, right = (part.law(adj) for part in (self.left, self.right))
+        left, right = (part.law(adj) for part in self._parts)
         return None if left is None or right is None else left.both(right)
-
-    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
-        """Passes the start of a traversal on to the parts."""
-        for part in (self.left, self.right):
-            part.begin(adj, seeds)
 
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
@@ -270,5 +222,4 @@ class ProductBias(Bias):
         return left * weights_of(self.right, path, node, neighborhood)
 
     def __repr__(self) -> str:
-        """Reads like the expression that made it."""
         return f"{self.left!r} * {self.right!r}"

@@ -9,6 +9,12 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.record import Law
+from gttf_sampler._backends.torch.node2vec import (
+    REFUSED,
+    Envelope,
+    Reverse,
+    SecondOrder,
+)
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import (
     Neighborhood,
@@ -99,7 +105,7 @@ class Node2VecBias(Bias):
             stream,
         )
         edge = ops.draw_node2vec(*given)
-        waiting = (edge == ops.REFUSED).nonzero().view(-1)
+        waiting = (edge == REFUSED).nonzero().view(-1)
         own = bits(stream[waiting], 2 * self._rounds)  # words that no round has used
         for part in _groups(walkers, waiting // fanout):
             some = walkers.select(waiting[part] // fanout)._replace(stream=own[part])
@@ -115,9 +121,9 @@ class Node2VecBias(Bias):
             law, walkers.node, walkers.path[:, -1], walkers.stream
         )
 
-    def _second_order(self, adj: CompactAdj) -> ops.SecondOrder:
+    def _second_order(self, adj: CompactAdj) -> SecondOrder:
         """The graph and the weights of its steps, as backends take them."""
-        return ops.SecondOrder(
+        return SecondOrder(
             rowptr=adj.rowptr,
             col=adj.col,
             sorted_col=tables.sorted_col(adj),
@@ -138,7 +144,7 @@ class Node2VecBias(Bias):
         alpha = self._alpha()
         return FEW_ROUNDS if min(alpha) * RARE < max(alpha) else ROUNDS
 
-    def _reverse(self, adj: CompactAdj) -> ops.Reverse | None:
+    def _reverse(self, adj: CompactAdj) -> Reverse | None:
         """The reversed graph, where it is worth having: where many are refused."""
         few = self._rounds == FEW_ROUNDS
         return tables.reverse_rows(adj) if few else None
@@ -158,7 +164,7 @@ class Node2VecBias(Bias):
         """The weight of the way back, of a common neighbour, of the rest."""
         return 1 / self.p, 1.0, 1 / self.q
 
-    def _envelope(self, adj: CompactAdj) -> ops.Envelope:
+    def _envelope(self, adj: CompactAdj) -> Envelope:
         """Returns the proposal distribution that is refused least often.
 
         Where the way back weighs more than the rest may, it gets the difference as
@@ -182,10 +188,9 @@ class Node2VecBias(Bias):
         back, near, away = (
             int(min(alpha / top, 1) * 2**63) - 1 for alpha in (back, near, away)
         )
-        return ops.Envelope(back, near, away, unit, round(extra * 2**unit), copies)
+        return Envelope(back, near, away, unit, round(extra * 2**unit), copies)
 
     def __repr__(self) -> str:
-        """The call that makes it."""
         weighted = ", weighted=True" if self.needs_weights else ""
         return f"Node2VecBias(p={self.p:g}, q={self.q:g}{weighted})"
 

@@ -1,7 +1,8 @@
-"""Biases by one number per edge or node: weights, exclusion, visits, attention."""
+"""Biases by a number per edge or node: weights, exclusion, time, visits, attention."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +14,14 @@ from gttf_sampler._backends import ops
 from gttf_sampler._backends.record import Law
 from gttf_sampler._backends.scratch import relabel
 from gttf_sampler.bias.base import Bias
-from gttf_sampler.draw import Neighborhood, Walkers, draw_within
+from gttf_sampler.draw import Neighborhood, Walkers, draw_within, neighborhood
 from gttf_sampler.estimate import share
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import Subgraph
+
+INT64_MAX = (1 << 63) - 1
+STRATEGIES = ("uniform", "last")
 
 
 class EdgeWeightBias(Bias):
@@ -35,13 +39,6 @@ class EdgeWeightBias(Bias):
     needs_weights = True
     takes_whole_rows = True
 
-    def __call__(
-        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
-    ) -> Tensor:
-        """The weights of the edges."""
-        weight = tables.edge_weight(neighborhood.adj)
-        return ops.take(weight, neighborhood.edge)
-
     def law(self, adj: CompactAdj) -> Law:
         """The graph's table of cumulative weights, which is searched in O(log δ)."""
         return Law(
@@ -50,7 +47,6 @@ class EdgeWeightBias(Bias):
         )
 
     def __repr__(self) -> str:
-        """The call that makes it."""
         return "EdgeWeightBias()"
 
 
@@ -81,23 +77,105 @@ class ExcludeBias(Bias):
         """Checks that the positions are positions in this graph."""
         _check.within("edge", self._ends, adj.num_edges, "edges")  # without waiting
 
-    def __call__(
-        self, path: Tensor, node: Tensor, neighborhood: Neighborhood
-    ) -> Tensor:
-        """Zero for the excluded edges, one for the others."""
-        edge = neighborhood.edge
-        own = self.edge.to(edge.device)
-        first = torch.searchsorted(own, edge)
-        found = torch.searchsorted(own, edge, right=True) > first
-        return (~found).to(torch.float64)
-
     def law(self, adj: CompactAdj) -> Law:
         """The edges that are not there; they are stepped over in O(log k)."""
         return Law(excluded_edges=self.edge)
 
     def __repr__(self) -> str:
-        """Shows how many edges it hides."""
         return f"ExcludeBias({self.edge.numel()} edges)"
+
+
+class TemporalBias(Bias):
+    """Neighbours no later than the time of the seed the walker started from.
+
+    >>> from gttf_sampler import CompactAdj, sample_rooted
+    >>> edges, time = [[0, 1, 2], [3, 3, 3]], [10, 20, 30]
+    >>> adj = CompactAdj.from_edge_index(edges, edge_time=time)
+    >>> seen = sample_rooted(adj, [3, 3], [-1], bias=TemporalBias([10, 25]))
+    >>> seen.node.tolist(), seen.batch.tolist()
+    ([3, 3, 0, 0, 1], [0, 1, 0, 1, 1])
+
+    Rows sorted by time make the admissible neighbours one range, found by bisection.
+
+    Args:
+        seed_time: [b], the time of every seed, integer if the edges' times are; it is
+            rounded to the edges' type of float.
+        strategy: "uniform" draws among the admissible neighbours, "last" takes the
+            latest (with replacement: draws from the `fanout` latest).
+        window: admit only times >= seed_time - window.
+        weighted: draw by `adj.edge_weight` instead of uniformly.
+    """
+
+    needs_times = True
+    separates_trees = True
+
+    def __init__(
+        self,
+        seed_time: Any,
+        *,
+        strategy: str = "uniform",
+        window: float | None = None,
+        weighted: bool = False,
+    ) -> None:
+        self.strategy = _check.one_of("strategy", strategy, STRATEGIES)
+        self.seed_time = _check.times("seed_time", seed_time)
+        if window is not None and not 0 <= _check.number("window", window) < math.inf:
+            _check.fail("window", "must be finite and not negative", window)
+        weighted = _check.yes_or_no("weighted", weighted)
+        if weighted and strategy == "last":
+            _check.fail("weighted", "needs strategy='uniform'", "strategy='last'")
+        self.window, self.needs_weights = window, weighted
+        self.multiplies = self.strategy == "uniform"
+        self._known: dict[Any, tuple[Tensor, Tensor | None]] = {}
+
+    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
+        """Checks that every seed has a time."""
+        if self.seed_time.numel() != seeds.numel():
+            _check.length("seed_time", self.seed_time, seeds.numel(), "seed")
+
+    def law(self, adj: CompactAdj) -> Law:
+        """The range of times of every seed, found in O(log δ)."""
+        time = tables.sorted_time(adj)
+        place = time.dtype, time.device
+        if place not in self._known:  # relations with such times have the same bounds
+            latest = self._own(time)
+            self._known[place] = latest, self._too_old(latest)
+        latest, too_old = self._known[place]
+        table, gaps = None, False
+        if self.needs_weights:
+            table, gaps = tables.weight_table(adj), tables.has_gaps(adj)
+        last = self.strategy == "last"
+        return Law(table, gaps, time, latest, too_old, most_recent=last)
+
+    def _own(self, time: Tensor) -> Tensor:
+        """The times [b] of the seeds, comparable with the edges' times."""
+        own = self.seed_time
+        if time.is_floating_point():
+            own = own.to(time.dtype)  # equal times must stay equal
+        elif own.is_floating_point():
+            _check.mistyped("seed_time", "must be integer like the edges'", own.dtype)
+        else:
+            own = own.to(torch.int64)
+        return own.to(time.device)
+
+    def _too_old(self, latest: Tensor) -> Tensor | None:
+        """The last time [b] before the window begins; None if it never does."""
+        if self.window is None:
+            return None
+        if latest.is_floating_point():
+            earliest = latest - float(self.window)
+            return earliest.nextafter(torch.full_like(earliest, -math.inf))
+        span = min(math.floor(self.window), INT64_MAX)
+        earliest = latest.clamp(min=span - INT64_MAX) - span  # without wrapping around
+        return earliest - 1
+
+    def __repr__(self) -> str:
+        window = "" if self.window is None else f", window={self.window}"
+        weighted = ", weighted=True" if self.needs_weights else ""
+        return (
+            f"TemporalBias({self.seed_time.numel()} seeds, "
+            f"strategy={self.strategy!r}{window}{weighted})"
+        )
 
 
 class NoRevisitBias(Bias):
@@ -136,7 +214,6 @@ class NoRevisitBias(Bias):
         return new
 
     def __repr__(self) -> str:
-        """The call that makes it."""
         return "NoRevisitBias()"
 
 
@@ -188,21 +265,18 @@ class AttentionBias(Bias):
         _check.sampled_from(subgraph.node, adj.num_rows)
         receiver, place = subgraph.col.unique(return_inverse=True)
         node = ops.take(subgraph.node, receiver)  # those that have drawn
+        zero = torch.zeros_like(node)
+        hood = neighborhood(Walkers(adj, node[:, None], node, zero, zero, 0))
         start, count = adj.row_range(node)
         inside = subgraph.edge - ops.take(start, place)
         if bool(((inside < 0) | (inside >= ops.take(count, place))).any()):
             rule = "must be the graph that the sample was drawn from"
             _check.fail("adj", rule, adj)
-        ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        walker, edge = ops.expand(start, count, int(ptr[-1]))
-        neighbor = ops.take(adj.col, edge).to(torch.int64)
-        hood = Neighborhood(adj, walker, neighbor, edge, ptr, torch.zeros_like(node))
         root = self(node[:, None], node, hood).to(torch.float64)
         total = torch.zeros(node.numel(), dtype=root.dtype, device=root.device)
-        total.scatter_add_(0, walker, root)
-        own = ops.take(root, ops.take(ptr, place) + inside)
+        total.scatter_add_(0, hood.walker, root)
+        own = ops.take(root, ops.take(hood.ptr, place) + inside)
         return ops.take(share(total, place), place) / own
 
     def __repr__(self) -> str:
-        """The call that makes it."""
         return f"AttentionBias({self.score_fn!r})"

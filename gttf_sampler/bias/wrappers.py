@@ -10,7 +10,7 @@ from torch import Tensor
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.record import UNIFORM
-from gttf_sampler.bias.base import Bias, inherit_traits, inner_bias, weights_of
+from gttf_sampler.bias.base import Bias, inner_bias, wrap
 from gttf_sampler.draw import (
     BiasFn,
     Neighborhood,
@@ -18,6 +18,7 @@ from gttf_sampler.draw import (
     admitted,
     draw_by_law,
     neighborhood,
+    weights_of,
 )
 from gttf_sampler.graph.compact import CompactAdj
 
@@ -58,13 +59,7 @@ class FractionBias(Bias):
         self.bias = inner_bias(bias)
         self.disjoint = _check.yes_or_no("disjoint", disjoint)
         self.takes_whole_rows = self.bias is None or self.bias.takes_whole_rows
-        if self.bias is not None:
-            inherit_traits(self, self.bias)
-
-    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
-        """Passes the start of a traversal on."""
-        if self.bias is not None:
-            self.bias.begin(adj, seeds)
+        wrap(self, self.bias)
 
     def draw(self, walkers: Walkers, fanout: int, replace: bool) -> Tensor:
         """As the bias draws, in a hop that has a fanout."""
@@ -105,7 +100,6 @@ class FractionBias(Bias):
         return (place < ops.take(wanted, walker)) & (weight > 0)
 
     def __repr__(self) -> str:
-        """The call that makes it."""
         return f"FractionBias({self.shares}, {self.bias!r}, disjoint={self.disjoint})"
 
 
@@ -146,13 +140,7 @@ class StratifiedBias(Bias):
     def __init__(self, bias: BiasFn | None = None, *, systematic: bool = True) -> None:
         self.bias = inner_bias(bias)
         self.systematic = _check.yes_or_no("systematic", systematic)
-        if self.bias is not None:
-            inherit_traits(self, self.bias)
-
-    def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
-        """Passes the start of a traversal on."""
-        if self.bias is not None:
-            self.bias.begin(adj, seeds)
+        wrap(self, self.bias)
 
     def __call__(
         self, path: Tensor, node: Tensor, neighborhood: Neighborhood
@@ -190,7 +178,6 @@ class StratifiedBias(Bias):
         return self if same else StratifiedBias(inner, systematic=self.systematic)
 
     def __repr__(self) -> str:
-        """The call that makes it."""
         shown = [] if self.bias is None else [repr(self.bias)]
         shown += [] if self.systematic else ["systematic=False"]
         return f"StratifiedBias({', '.join(shown)})"

@@ -1,1 +1,1 @@
-"""The command `gttf`: a module per sub-command."""
+"""The command `gttf`: sub-commands, by what they work on."""

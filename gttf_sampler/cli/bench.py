@@ -1,18 +1,19 @@
-"""`gttf bench`: speed, memory and scale beside other samplers, on this machine."""
+"""`gttf bench`: numbers of this machine, beside others."""
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from gttf_sampler import _check, _files
-from gttf_sampler.bench import graphs, modes, report, scale, tasks
+from gttf_sampler._backends.compiling import HERE
+from gttf_sampler.bench import graphs, memory, modes, report, step, tasks
 from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.measure import Options
 from gttf_sampler.bench.process import ChildError, RefusedError, progress
 
 OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
@@ -25,8 +26,8 @@ EPILOG = f"exit status: {OK} done, {FAILED} a measurement failed, {BAD_ARGUMENTS
 arguments, {DISAGREEMENT} a peer did other work (no ratio is printed), 130 interrupted"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds everything that `gttf bench` takes; None stands for the task's default."""
+def add_bench(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `gttf bench`; None stands for the task's default."""
     add = parser.add_argument
     parser.epilog = EPILOG
     names = ", ".join(f"{name} ({task.purpose})" for name, task in tasks.TASKS.items())
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--features", type=int, help="features per node (100)")
     add("--workers", type=int, help="worker processes of a loader (0)")
     add("--length", type=int, help="steps of a walk (20)")
-    add("--only", nargs="+", metavar="NAME", help="rows of 'modes', by their names")
+    add("--only", nargs="+", metavar="NAME", help="rows of 'modes', models of 'step'")
     add("--device", help=f"where to sample, for {', '.join(ON_DEVICES)} (cpu)")
     add("--memory", type=float, metavar="GB", help="GB that 'disk' supposes there are")
     add("--seed", type=int, help="of graphs and seed nodes (0)")
@@ -53,9 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--force", action="store_true", help=force)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_bench(args: argparse.Namespace) -> int:
     """Measures, shows, writes; returns the exit status."""
     args.task = tasks.ALIASES.get(args.task, args.task)
+    os.environ["GTTF_COMPILE"] = HERE  # what is measured are kernels
     try:
         options = checked(args)
         result = tasks.measure(args.task, options, progress())
@@ -94,16 +96,21 @@ def checked(args: argparse.Namespace) -> Options:
     """All options of a task, after checks of everything that can be wrong."""
     given = {name: getattr(args, name) for name in OPTIONS}
     for name in ("batch", "batches", "rounds", "features", "length"):
-        _check_least(name, given[name], 1)
+        if given[name] is not None and given[name] < 1:
+            _check.fail(f"--{name}", "must be 1 or more", given[name])
     for name in ("workers", "seed"):
-        _check_least(name, given[name], 0)
+        if given[name] is not None and given[name] < 0:
+            _check.fail(f"--{name}", "must be 0 or more", given[name])
     if args.fanouts is not None and any(f < 1 and f != -1 for f in args.fanouts):
         _check.fail("--fanouts", "must hold positive integers or -1", args.fanouts)
     if args.task == "step" and len(args.fanouts or [1, 1]) != 2:
         _check.fail("--fanouts", "must be two, for two layers", args.fanouts)
-    for name, task in (("only", "modes"), ("memory", "disk")):
-        if given[name] is not None and args.task != task:
-            _check.fail(f"--{name}", f"is for '{task}'", given[name])
+    for name, some in (("only", ["modes", "step"]), ("memory", ["disk"])):
+        if given[name] is not None and args.task not in some:
+            words = " and ".join(map(repr, some))
+            _check.fail(f"--{name}", f"is for {words}", given[name])
+    if args.task == "step":
+        step.chosen(args.only)
     if args.memory is not None:
         _check.positive("--memory", args.memory)
     if args.task == "modes":
@@ -113,12 +120,6 @@ def checked(args: argparse.Namespace) -> Options:
     _check_graph(args, options)
     _check_places(args)
     return options
-
-
-def _check_least(name: str, value: Any, least: int) -> None:
-    """An option that is given must not be smaller."""
-    if value is not None and value < least:
-        _check.fail(f"--{name}", f"must be {least} or more", value)
 
 
 def _check_modes(args: argparse.Namespace) -> None:
@@ -155,8 +156,8 @@ def _check_graph(args: argparse.Namespace, options: Options) -> None:
                 _check.fail(f"--{name}", "is for made graphs", value)
     if args.task == "embedding" and args.graph in graphs.SIZES:
         _check.fail("--graph", "must be a file for 'embedding'", args.graph)
-    if args.task == "scale" and options.graph != scale.GRAPH:
-        _check.fail("--graph", f"must be {scale.GRAPH} for 'scale'", args.graph)
+    if args.task == "scale" and options.graph != memory.GRAPH:
+        _check.fail("--graph", f"must be {memory.GRAPH} for 'scale'", args.graph)
     if options.graph in graphs.SIZES:
         graphs.scaled(options.graph, options.scale)
 

@@ -10,18 +10,17 @@ from torch import Tensor
 from gttf_sampler import _check, _files
 from gttf_sampler.cli import reading
 from gttf_sampler.embedding.base import WalkEmbedding, wide
-from gttf_sampler.embedding.evaluation import link_auc
-from gttf_sampler.embedding.links import split_links
+from gttf_sampler.embedding.links import link_auc, split_links
 from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
 from gttf_sampler.embedding.settings import SCHEDULES
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.write import embedding_files, write_embeddings
+from gttf_sampler.graph.io import embedding_files, write_embeddings
 
 METHODS = ("deepwalk", "node2vec", "wys")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments to its parser."""
+def add_embed(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `gttf embed`."""
     add = parser.add_argument
     what = "text with lines 'source target' (also .gz), .parquet or .npz"
     add("edges", help=f"{what}; weights are not used")
@@ -59,14 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading.add_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> list[str]:
-    """Learns and writes; returns what to tell."""
+def run_embed(args: argparse.Namespace) -> list[str]:
+    """Learns and writes; returns the lines to print."""
     check_out(args)  # before the work, not after it
     _check.count("--epochs", args.epochs)
     _check.count("--batch-size", args.batch_size)
     _check.positive("--lr", args.lr)
     torch.manual_seed(args.seed)
-    edges, told = reading.read_ends(args, args.edges, "edges")
+    edges, told = reading.read_ends(args, "edges")
     edge_index, split = edges.edge_index, None
     if args.hide:
         if args.directed:

@@ -3,7 +3,7 @@
 import argparse
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
@@ -11,21 +11,26 @@ from typing import Any, NoReturn
 
 from gttf_sampler import __version__
 
-# What a sub-command is for. Its module has its name, with two functions:
-# `add_arguments(parser)` and `run(args)`, which returns the lines to print at the end,
-# or the exit status if it has printed them itself.
+# The purpose of a sub-command. A module of this package has two functions for it:
+# `add_<command>(parser)` and `run_<command>(args)`, which returns the lines to print at
+# the end, or the exit status if it has printed them itself.
 COMMANDS = {
     "bench": "compare speed, memory and scale with other samplers on this machine",
     "build": "sort edges into rows on disk, more of them than memory holds",
     "convert": "write a graph in another format, with the ids of its nodes",
     "demo": "show what a walk forest is, on the graph of the paper's Figure 1",
+    "doctor": "tell what a report of a problem should say, and draw a batch",
     "embed": "learn embeddings of the nodes of an edge list",
     "features": "write values per node so that batches read them by id from disk",
     "info": "tell versions, backend and hosts, or what is in a file",
     "partition": "cut a graph into parts, one for each of several processes",
     "show": "show what is sampled around some nodes, as a picture or a page",
     "verify": "compare the draws of a device with those of the CPU, bit by bit",
+    "warm": "compile the CPU kernels ahead of their first use, as for an image",
 }
+MODULES = dict.fromkeys(("build", "convert", "features", "info"), "files")
+MODULES |= dict.fromkeys(("doctor", "verify", "warm"), "machine")
+MODULES |= {"demo": "show"}  # the others have their own names
 FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 
 
@@ -46,15 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, purpose in COMMANDS.items():
         child = choices.add_parser(name, help=purpose, description=f"{purpose}.")
         if name in words[:1]:
-            import_module(f"gttf_sampler.cli.{name}").add_arguments(child)
+            functions(name)[0](child)
     args = parser.parse_args(words)
     for stream in (sys.stdout, sys.stderr):  # some terminals know no lines but dashes
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
         with _ended_by_signals():
-            command = import_module(f"gttf_sampler.cli.{args.command}")
-            outcome = command.run(args)
+            outcome = functions(args.command)[1](args)
     except KeyboardInterrupt:
         sys.stderr.write(f"gttf {args.command}: interrupted\n")
         return INTERRUPTED
@@ -68,6 +72,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return outcome
     sys.stdout.write("".join(f"{line}\n" for line in outcome))
     return 0
+
+
+def functions(command: str) -> tuple[Callable[..., None], Callable[..., Any]]:
+    """The functions that add the arguments of a command, and run it."""
+    module = import_module(f"gttf_sampler.cli.{MODULES.get(command, command)}")
+    return getattr(module, f"add_{command}"), getattr(module, f"run_{command}")
 
 
 @contextmanager

@@ -10,40 +10,29 @@ import numpy as np
 
 from gttf_sampler import CompactAdj, _check
 from gttf_sampler.cli import reading
-from gttf_sampler.cli.progress import progress
 from gttf_sampler.distributed import partition
-from gttf_sampler.distributed.layout import WHOLE
-from gttf_sampler.distributed.methods import METHODS
-from gttf_sampler.distributed.part import open_part
-from gttf_sampler.distributed.source import ONLY
-from gttf_sampler.graph.files import is_table, read_table
+from gttf_sampler.distributed.book import METHODS
+from gttf_sampler.distributed.part import WHOLE, open_part
+from gttf_sampler.distributed.write import ONLY
+from gttf_sampler.graph.io import is_table, read_table
 from gttf_sampler.graph.names import unpacked
 
 SAVED_BY_TORCH = (".pt", ".pth")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments to its parser."""
+def add_partition(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `gttf partition`."""
     add = parser.add_argument
-    kinds = (
-        "edge list, .parquet, .npz, CompactAdj directory, one that is cut into 1 part"
-    )
+    kinds = "edge list, .parquet, .npz, CompactAdj directory, one cut into 1 part"
     add("graph", help=f"{kinds}, or a PyG Data or HeteroData in a .pt file")
     add("out", help="directory to write")
     add("--parts", type=int, required=True, help="how many parts, one per process")
     words = "range, hash, metis, or a file: .npy with the part of every node, .npz with"
     add("--method", default="range", help=f"{words} such an array per node type")
-    add(
-        "--features",
-        nargs="+",
-        default=[],
-        metavar="NAME=FILE",
-        help="values per node in .npy files; TYPE.NAME=FILE if there are node types",
-    )
-    words = (
-        "of a .pt file, an edge attribute to draw by; any name takes the third column"
-    )
-    words += " of an edge list, or the column 'weight' of .parquet"
+    words = "values per node in .npy files; TYPE.NAME=FILE if there are node types"
+    add("--features", nargs="+", default=[], metavar="NAME=FILE", help=words)
+    words = "of a .pt file, an edge attribute to draw by; any name takes the third "
+    words += "column of an edge list, or the column 'weight' of .parquet"
     add("--weight-attr", metavar="NAME", help=words)
     words = "of a .pt file, an attribute of nodes or edges that is their time; any name"
     words += " takes the column 'time' of an edge list or .parquet"
@@ -59,17 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> list[str]:
-    """Cuts and writes; returns what to tell."""
+def run_partition(args: argparse.Namespace) -> list[str]:
+    """Cuts and writes; returns the lines to print."""
     if os.path.exists(args.out) and os.path.samefile(args.graph, args.out):
         rule = "must not be the graph that is cut"
         _check.fail("out", rule, repr(args.out), "name another directory")
     graph, features, told = read(args)
     features.update(_features(args.features))
-    method = args.method
-    if method not in METHODS:
-        method = _given(method)
-    with progress() as report:
+    method = args.method if args.method in METHODS else _given(args.method)
+    with reading.progress() as report:
         facts = partition(
             graph,
             args.out,
@@ -95,7 +82,7 @@ def describe(facts: dict[str, Any]) -> list[str]:
         "replicated": f"{facts['replicated']:,} nodes",
         "features": ", ".join(facts["features"]) or "none",
     }
-    return [f"{name:14s}{value}" for name, value in shown.items()]
+    return [reading.line(name, value) for name, value in shown.items()]
 
 
 def read(args: argparse.Namespace) -> tuple[Any, dict[Any, Any], list[str]]:
@@ -115,18 +102,18 @@ def read(args: argparse.Namespace) -> tuple[Any, dict[Any, Any], list[str]]:
     if not WHOLE.is_in(Path(path)):
         if os.path.isdir(path):
             return CompactAdj.open(path, verify=False), {}, []
-        return reading.read(args, path, "graph")[0], {}, []
+        return reading.read(args, "graph")[0], {}, []
     part = open_part(path, 0)
     if part.header["parts"] != 1:
         rule = "must be whole, or cut into 1 part"
         _check.fail("graph", rule, f"{part.header['parts']} parts in {path}")
     names = {kind: unpacked(dict(told)) for kind, told in part.names.items()}
-    adjs = {
-        kind: CompactAdj(
-            **{**vars_of(rows.adj), "edge_id": rows.edge_id}, node_id=names[kind[2]]
-        ).validate()
-        for kind, rows in part.relations.items()
-    }
+    adjs = {}
+    for kind, rows in part.relations.items():
+        how: dict[str, Any] = {**rows.adj.arrays(), "edge_id": rows.edge_id}
+        how |= {"num_cols": rows.adj.num_cols, "direction": rows.adj.direction}
+        adj = CompactAdj(**how, node_id=names[kind[2]])
+        adjs[kind] = adj.validate()
     graph = adjs[ONLY] if list(adjs) == [ONLY] else adjs
     return graph, dict(part.features), []
 
@@ -157,11 +144,6 @@ def _of_table(args: argparse.Namespace) -> tuple[CompactAdj, dict[Any, Any], lis
         return CompactAdj.from_edges(edges), {}, told
 
 
-def vars_of(adj: CompactAdj) -> dict[str, Any]:
-    """The arrays and facts that make a graph."""
-    return {**adj.arrays(), "num_cols": adj.num_cols, "direction": adj.direction}
-
-
 def _features(named: list[str]) -> dict[Any, Any]:
     """The files of `--features`, mapped into memory."""
     found: dict[Any, Any] = {}
@@ -170,23 +152,15 @@ def _features(named: list[str]) -> dict[Any, Any]:
         if not (name and sign and file):
             _check.fail("--features", "must read NAME=FILE", repr(text))
         kind, dot, own = name.rpartition(".")
-        found[kind, own if dot else name] = _array("--features", file)
+        found[kind, own if dot else name] = reading.array("--features", file)
     return found
-
-
-def _array(name: str, file: str) -> Any:
-    """An .npy file, mapped into memory."""
-    if not Path(file).is_file():
-        _check.fail(name, "must be an .npy file that is there", repr(file))
-    return np.load(file, mmap_mode="r", allow_pickle=False)
 
 
 def _given(file: str) -> Any:
     """The part of every node, per node type if it is an .npz file."""
-    if not Path(file).is_file():
-        rule = f"must be one of {', '.join(METHODS)}, or a file that is there"
-        _check.fail("--method", rule, repr(file))
+    what = f"one of {', '.join(METHODS)}, or a file that is there"
+    reading.must_exist("--method", [file], what)
     if Path(file).suffix != ".npz":
-        return _array("--method", file)
+        return reading.array("--method", file)
     with np.load(file) as arrays:
         return {name: arrays[name] for name in arrays.files}

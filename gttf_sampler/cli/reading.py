@@ -1,35 +1,47 @@
-"""Options of every command that reads a graph, and the graph that they name."""
+"""Options of every command that reads a graph, that graph, and a bar of progress."""
 
 import argparse
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from gttf_sampler import CompactAdj, _check
 from gttf_sampler.graph.cells import SEPARATORS, SPACE
 from gttf_sampler.graph.edgelist import EdgeList
-from gttf_sampler.graph.files import is_table, read_edges, read_graph, read_table
 from gttf_sampler.graph.headings import NONE, TableOptions
+from gttf_sampler.graph.io import is_table, read_edges, read_graph, read_table
 
 KINDS = "edge list (text, also .gz), .parquet, .npz, CompactAdj directory"
+# what errors of the library advise, and the option that does it
+CURES = {
+    "name the separator:": "--separator names it:",
+    "say that it has no heading if this is an edge": "--no-header reads an edge",
+    "name other columns": "--columns names others",
+    "or the format of dates": "--dates their format",
+    "name their format": "--dates FORMAT names their format",
+}
+
+Report = Callable[[str, int], None]  # told what is done, and how much more of it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that say how a table is read."""
+    """Adds the options that say how a table is read."""
     add = parser.add_argument_group("tables of edges").add_argument
     what = "the columns of source, target, weight and time: names in the heading, or "
     what += f"numbers from 1 on where there is none; {NONE} for no weight"
     add("--columns", nargs="+", metavar="NAME", help=what)
-    headings = parser.add_mutually_exclusive_group()
+    heading = parser.add_mutually_exclusive_group().add_argument
     what = "the first line names the columns (by default recognised)"
-    headings.add_argument(
-        "--header", action="store_const", const=True, default=None, help=what
-    )
-    what = "the first line is an edge"
-    headings.add_argument(
-        "--no-header", action="store_const", const=False, dest="header", help=what
-    )
+    heading("--header", action="store_const", const=True, default=None, help=what)
+    what, how = "the first line is an edge", "store_const"
+    heading("--no-header", action=how, const=False, dest="header", help=what)
     what = f"between cells: a character, or {', '.join((*SEPARATORS, SPACE))}"
     add("--separator", metavar="CHAR", help=what)
     what = "of times, as '%%d.%%m.%%Y %%H:%%M'; ISO dates and numbers need none"
@@ -42,11 +54,10 @@ def asked(args: argparse.Namespace) -> TableOptions:
 
 
 @contextmanager
-def called(args: argparse.Namespace, path: str, **others: str) -> Iterator[None]:
+def called(args: argparse.Namespace, path: str) -> Iterator[None]:
     """Errors name what was typed: the argument of the path, options with dashes."""
     words = {"path": path, "header": "--header" if args.header else "--no-header"}
     words |= {name: f"--{name}" for name in ("columns", "separator", "dates")}
-    words |= others
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -55,33 +66,19 @@ def called(args: argparse.Namespace, path: str, **others: str) -> Iterator[None]
         if found is None or found[1] not in words:
             raise
         text = f"'{words[found[1]]}'{text[found.end() :]}"
-        raise type(error)(_with_options(text)) from error
-
-
-def _with_options(text: str) -> str:
-    """Cures that name options, in the place of what they are."""
-    for what, option in (
-        ("name the separator:", "--separator names it:"),
-        ("say that it has no heading if this is an edge", "--no-header reads an edge"),
-        ("name other columns", "--columns names others"),
-        ("or the format of dates", "--dates their format"),
-        ("name their format", "--dates FORMAT names their format"),
-    ):
-        text = text.replace(what, option)
-    return text
+        for advice, option in CURES.items():
+            text = text.replace(advice, option)
+        raise type(error)(text) from error
 
 
 def read(
-    args: argparse.Namespace, path: str, name: str, *, direction: str = "in"
+    args: argparse.Namespace, name: str, *, direction: str = "in"
 ) -> tuple[CompactAdj, list[str]]:
-    """The graph of a file, with weights and times, and what was taken of it.
+    """The graph of argument `name`, with weights and times, and what was taken of it.
 
-    Args:
-        args: with the options of `add_arguments`.
-        path: the file, or a directory.
-        name: the argument that it was given as.
-        direction: of the rows; a directory has its own.
+    A directory keeps the direction of its own rows.
     """
+    path = getattr(args, name)
     with called(args, name):
         if not is_table(path):
             return read_graph(path, direction=direction, **asked(args)._asdict()), []
@@ -89,10 +86,9 @@ def read(
         return CompactAdj.from_edges(edges, direction=direction), told(edges)
 
 
-def read_ends(
-    args: argparse.Namespace, path: str, name: str
-) -> tuple[EdgeList, list[str]]:
+def read_ends(args: argparse.Namespace, name: str) -> tuple[EdgeList, list[str]]:
     """The edges of a file for which weights and times do not matter; see `read`."""
+    path = getattr(args, name)
     with called(args, name):
         if Path(path).is_dir():
             rule = "must be a file with edges, not a directory"
@@ -112,13 +108,44 @@ def heading(columns: dict[str, str]) -> str:
 
 
 def told(edges: EdgeList, others: str = "") -> list[str]:
-    """Returns the line that a command prints about a heading, if there was one.
-
-    Args:
-        edges: what was read.
-        others: what becomes of weights and times that the heading names.
-    """
+    """The line about a heading, if there was one, and about its weights and times."""
     if not edges.columns:
         return []
     more = f"; {others}" if others and len(edges.columns) > 2 else ""
     return [heading(edges.columns) + more]
+
+
+def line(name: str, value: Any) -> str:
+    """A fact by its name; of several by theirs."""
+    if isinstance(value, dict):
+        value = ", ".join(f"{key} {each}" for key, each in value.items())
+    return f"{name:14s}{value:,}" if isinstance(value, int) else f"{name:14s}{value}"
+
+
+def must_exist(name: str, paths: Iterable[str], what: str) -> None:
+    """Refuses paths that are no files."""
+    for path in paths:
+        if not Path(path).is_file():
+            _check.fail(name, f"must be {what}", repr(path))
+
+
+def array(name: str, file: str) -> Any:
+    """An .npy file, mapped into memory."""
+    must_exist(name, [file], "an .npy file that is there")
+    return np.load(file, mmap_mode="r", allow_pickle=False)
+
+
+@contextmanager
+def progress(total: int | None = None, unit: str = "B") -> Iterator[Report | None]:
+    """Yields a callback that updates a bar, if tqdm is installed and on a terminal."""
+    if find_spec("tqdm") is None or not sys.stderr.isatty():
+        yield None
+        return
+    how = {"unit": unit, "unit_scale": True, "leave": False, "total": total}
+    with import_module("tqdm").tqdm(**how) as bar:
+
+        def report(what: str, done: int) -> None:
+            bar.set_description(what, refresh=False)
+            bar.update(done)
+
+        yield report

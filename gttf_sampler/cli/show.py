@@ -1,11 +1,12 @@
-"""`gttf show`: the sample around some nodes, as text, a figure or a page."""
+"""`gttf show` and `demo`: a sample or a forest as text, as a figure or as a page."""
 
 import argparse
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
-from gttf_sampler import CompactAdj, Subgraph, _check, _files, sample_rooted
+from gttf_sampler import CompactAdj, Subgraph, _check, _files, sample_rooted, traverse
 from gttf_sampler.cli import reading
 from gttf_sampler.graph.names import places
 from gttf_sampler.plot.subgraph import short
@@ -13,10 +14,13 @@ from gttf_sampler.plot.subgraph import short
 PAGES = (".html", ".htm")
 PICTURES = (".png", ".svg", ".pdf")
 MOST = 12  # names in a line
+EDGES = [[0, 1, 1, 1, 1, 2, 3, 3, 4, 4], [1, 0, 2, 3, 4, 1, 1, 4, 1, 3]]
+PICTURE = "0 ─── 1 ─── 2", "     ╱ ╲", "    3 ─ 4"
+FIGURE_1 = 21874  # the key that draws the forest of the figure
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds everything that `gttf show` takes."""
+def add_show(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `gttf show`."""
     add = parser.add_argument
     add("graph", help=reading.KINDS)
     add("--seed", nargs="+", required=True, metavar="ID", help="nodes to start from")
@@ -29,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading.add_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> list[str]:
-    """Samples and draws; returns what to tell."""
+def run_show(args: argparse.Namespace) -> list[str]:
+    """Samples and draws; returns the lines to print."""
     out = None if args.out is None else Path(args.out)
     if out is not None:
         if out.suffix not in (*PAGES, *PICTURES):
@@ -44,9 +48,8 @@ def run(args: argparse.Namespace) -> list[str]:
     if out is None:
         return [*lines, "--out FILE.html or FILE.png draws it"]
     if out.suffix in PAGES:
-        title = (
-            f"{', '.join(args.seed[:3])} · fanouts {' '.join(map(str, args.fanouts))}"
-        )
+        fanouts = " ".join(map(str, args.fanouts))
+        title = f"{', '.join(args.seed[:3])} · fanouts {fanouts}"
         content = sub.html(adj, title).encode()
         with _files.replacing(out) as (file,):
             file.write(content)
@@ -61,7 +64,7 @@ def _rows(args: argparse.Namespace) -> tuple[CompactAdj, list[str]]:
     """The rows that are walked along, both ways if that is asked for; what was read."""
     both = args.direction == "both"
     direction = "in" if both else args.direction
-    adj, told = reading.read(args, args.graph, "graph", direction=direction)
+    adj, told = reading.read(args, "graph", direction=direction)
     if not both and adj.direction == direction:
         return adj, told
     ends = adj.to_edge_index()
@@ -79,11 +82,8 @@ def _rows(args: argparse.Namespace) -> tuple[CompactAdj, list[str]]:
 
 def _hint(args: argparse.Namespace, adj: CompactAdj, seeds: list[int]) -> list[str]:
     """Says why there are no hops, where seeds have no edges in this direction."""
-    alone = [
-        name
-        for name, seed in zip(args.seed, seeds, strict=True)
-        if not int(adj.degree[seed])
-    ]
+    named = zip(args.seed, seeds, strict=True)
+    alone = [name for name, seed in named if not int(adj.degree[seed])]
     if not alone:
         return []
     verb = "has" if len(alone) == 1 else "have"
@@ -104,3 +104,40 @@ def _hops(sub: Subgraph, adj: CompactAdj) -> list[str]:
         title = "seeds" if hop == 0 else f"hop {hop}"
         lines.append(f"{title:7s}{', '.join(names[:MOST])}{more}")
     return lines
+
+
+def add_demo(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `gttf demo`."""
+    add = parser.add_argument
+    add("--seeds", type=int, nargs="+", default=[4, 0], help="nodes to start from")
+    add("--fanouts", type=int, nargs="+", default=[2, 2], help="walkers per walker")
+    add("--seed", type=int, default=FIGURE_1, help="of the draws")
+    add("--plot", metavar="FILE", help="draw the forest as well")
+    add("--force", action="store_true", help="overwrite the plot if it is there")
+
+
+def run_demo(args: argparse.Namespace) -> list[str]:
+    """Walks on the graph of the paper's Figure 1; returns the lines to print."""
+    if args.plot:
+        _files.check_free("--plot", args.plot, args.force)
+    adj = CompactAdj.from_edge_index(EDGES)
+    forest = traverse(adj, args.seeds, args.fanouts, generator=args.seed)
+    sub = sample_rooted(adj, args.seeds, args.fanouts, generator=args.seed)
+    if args.plot:
+        if find_spec("matplotlib") is None:
+            cure = "install it with: pip install matplotlib"
+            _check.fail("--plot", "needs matplotlib", "none", cure)
+        with _files.replacing(args.plot) as (file,):
+            kind = Path(args.plot).suffix[1:] or "png"
+            forest.draw().savefig(file, dpi=150, format=kind)
+    return [
+        *(f"  {line}" for line in PICTURE),
+        "",
+        f"Every walker splits: seeds {args.seeds}, fanouts {args.fanouts}.",
+        *(f"  {line}" for line in forest.text().splitlines()),
+        "",
+        "A walk through it is a sentence for word2vec:",
+        f"  {forest.path(forest.depth)[0].tolist()}",
+        "Every node expanded once, it is a mini-batch for a GNN:",
+        f"  {sub}",
+    ]

@@ -1,10 +1,9 @@
 """A graph whose rows live in several processes, with the batches of one machine."""
 
-from gttf_sampler.distributed.adj import PartitionedAdj
+from gttf_sampler.distributed.book import metis_parts
 from gttf_sampler.distributed.exchange import PeerError
 from gttf_sampler.distributed.features import PartitionedFeatures
-from gttf_sampler.distributed.graph import PartitionedGraph
-from gttf_sampler.distributed.methods import metis_parts
+from gttf_sampler.distributed.graph import PartitionedAdj, PartitionedGraph
 from gttf_sampler.distributed.partition import partition
 
 __all__ = [

@@ -1,28 +1,30 @@
-"""PartitionBook: the part of every node; RowIndex: its row among those of a part."""
+"""PartitionBook: the part of every node, by ranges, hash, METIS or as given.
+
+RowIndex finds the row of a node among those of a part.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check
+from gttf_sampler import _check, random
 from gttf_sampler.distributed.messages import need_ids
+from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
 FEW = 16  # parts that are told apart faster by one comparison each than by bisection
 PAIRS, QUADS, NIBBLES, BYTES = (
-    np.uint64(word)
-    for word in (
-        0x5555555555555555,
-        0x3333333333333333,
-        0x0F0F0F0F0F0F0F0F,
-        0x0101010101010101,
-    )
+    np.uint64((1 << 64) // divisor) for divisor in (3, 5, 17, 255)
 )
 
 
@@ -30,18 +32,13 @@ PAIRS, QUADS, NIBBLES, BYTES = (
 class PartitionBook:
     """The part of every node of one type: ranges of ids, or a number per node.
 
-    Attributes:
-        parts: how many parts there are.
-        num_nodes: how many nodes.
-        bounds: int64 [parts + 1]; part p has the nodes from bounds[p] to bounds[p + 1].
-            None if it takes a number per node.
-        owner: uint8 or uint16 [n], the part of every node; empty if there are ranges.
+    Part p has the nodes from bounds[p] to bounds[p + 1], or those with p in `owner`.
     """
 
     parts: int
     num_nodes: int
-    bounds: Tensor | None = None
-    owner: Array = field(default_factory=partial(np.empty, 0, np.uint8))
+    bounds: Tensor | None = None  # int64 [parts + 1], or None
+    owner: Array = field(default_factory=partial(np.empty, 0, np.uint8))  # [n]
 
     @classmethod
     def of_bounds(cls, bounds: Tensor) -> PartitionBook:
@@ -75,10 +72,6 @@ class PartitionBook:
             part += node >= bound
         return part
 
-    def rows_of(self, part: int) -> RowIndex:
-        """The index of the rows of a part's nodes."""
-        return RowIndex(self.nodes_of(part), self.num_nodes)
-
     def lies_elsewhere(self, node: Tensor, part: int) -> Tensor:
         """A mask of the nodes [k], of any integer dtype, that belong to other parts."""
         if self.bounds is not None:
@@ -106,11 +99,8 @@ class RowIndex:
     """The position of a node's row among an ascending set of rows, in constant time.
 
     One bit per node of the graph and a count per 64 of them: 0.19 bytes per node, where
-    a table of positions takes 4. A range of ids takes nothing.
-
-    Args:
-        nodes: int64 [k], ascending, each once.
-        num_nodes: how many nodes the graph has.
+    a table of positions takes 4. A range of ids takes nothing. `nodes` are int64 [k],
+    ascending, each once.
     """
 
     def __init__(self, nodes: Tensor, num_nodes: int) -> None:
@@ -166,3 +156,110 @@ def _ones(word: Array) -> Array:
     word = (word & QUADS) + ((word >> np.uint64(2)) & QUADS)
     word = (word + (word >> np.uint64(4))) & NIBBLES
     return ((word * BYTES) >> np.uint64(56)).astype(np.int64)
+
+
+METHODS = ("range", "hash", "metis")
+CHUNK = 1 << 22
+Adjs = Mapping[EdgeType, CompactAdj]
+
+
+def books_of(
+    method: Any, adjs: Adjs, sizes: Mapping[str, int], parts: int
+) -> dict[str, PartitionBook]:
+    """The partition book of every node type.
+
+    `method` is a word of METHODS, a part per node, or that for every node type.
+    """
+    if isinstance(method, str):
+        _check.one_of("method", method, METHODS)
+        if method == "range":
+            return {n: _range_book(n, adjs, size, parts) for n, size in sizes.items()}
+        if method == "hash":
+            pairs = enumerate(sizes.items())
+            return {name: _hash_book(i, size, parts) for i, (name, size) in pairs}
+        method = _owners(adjs, sizes, parts, False)
+    given = method if isinstance(method, Mapping) else {next(iter(sizes)): method}
+    _check.known_types("method", given, list(sizes), "node types")
+    books = {}
+    for name, size in sizes.items():
+        if name not in given:
+            _check.fail("method", "must have parts for every node type", f"no {name!r}")
+        book = PartitionBook.of_owners(given[name], parts)
+        if book.num_nodes != size:
+            rule = f"must have one part per node, {size} in all"
+            _check.fail("method", rule, book.num_nodes)
+        books[name] = book
+    return books
+
+
+def _range_book(name: str, adjs: Adjs, size: int, parts: int) -> PartitionBook:
+    """Ranges of ids with as many rows and edges in each, as far as rows allow it."""
+    work = torch.arange(size + 1)
+    for (_, _, to), adj in adjs.items():
+        if to == name:
+            work += adj.rowptr
+    share = torch.arange(1, parts, dtype=torch.float64) / parts
+    bounds = torch.searchsorted(work, (share * int(work[-1])).to(torch.int64))
+    ends = torch.tensor([0]), bounds, torch.tensor([size])
+    return PartitionBook.of_bounds(torch.cat(ends))
+
+
+def _hash_book(number: int, size: int, parts: int) -> PartitionBook:
+    """Parts drawn by the bits of the ids: equal sizes, whatever the order of ids."""
+    pieces = [np.empty(0, np.uint16)]
+    for first in range(0, size, CHUNK):
+        ids = torch.arange(first, min(first + CHUNK, size))
+        words = random.bits(random.stream(number, ids), 0)
+        drawn = random.below(words, torch.tensor(parts)).numpy()
+        pieces.append(drawn.astype(np.uint16))
+    return PartitionBook.of_owners(np.concatenate(pieces), parts)
+
+
+def metis_parts(
+    adjs: Adjs, parts: int, *, recursive: bool = False
+) -> dict[str, Tensor]:
+    """The part of every node, [n] per node type: equal sizes, few edges between parts.
+
+    Args:
+        adjs: the rows of every relation; edges count both ways, self-loops do not.
+        parts: how many parts to make.
+        recursive: halve the graph again and again, instead of cutting it k ways.
+    """
+    sizes, parts = _check.node_types(adjs), _check.count("parts", parts)
+    return _owners(adjs, sizes, parts, recursive)
+
+
+def _owners(
+    adjs: Adjs, sizes: Mapping[str, int], parts: int, recursive: bool
+) -> dict[str, Tensor]:
+    """The part of every node of all types, those without a relation included."""
+    if find_spec("pymetis") is None:
+        rule = "parts by METIS need pymetis"
+        raise ImportError(f"{rule}; get it with: pip install pymetis")
+    offset = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+    total = sum(sizes.values())
+    rowptr, col = _undirected(adjs, offset, total)
+    owner = torch.arange(total) % parts  # METIS leaves parts empty, and complains
+    if 1 < parts < total:
+        pymetis = import_module("pymetis")
+        rows = pymetis.CSRAdjacency(rowptr.numpy(), col.numpy())
+        _, found = pymetis.part_graph(parts, adjacency=rows, recursive=recursive)
+        owner = torch.as_tensor(np.asarray(found), dtype=torch.int64)
+    return {name: owner[offset[name] :][:size] for name, size in sizes.items()}
+
+
+def _undirected(
+    adjs: Adjs, offset: Mapping[str, int], total: int
+) -> tuple[Tensor, Tensor]:
+    """All relations as one graph, each edge both ways and once, without self-loops."""
+    codes = []
+    for (by, _, to), adj in adjs.items():
+        row = torch.arange(adj.num_rows).repeat_interleave(adj.degree) + offset[to]
+        col = adj.col.to(torch.int64) + offset[by]
+        apart = row != col
+        row, col = row[apart], col[apart]
+        codes += [row * total + col, col * total + row]
+    code = torch.cat(codes).unique() if codes else torch.empty(0, dtype=torch.int64)
+    row, col = code // max(total, 1), code % max(total, 1)
+    counts = torch.bincount(row, minlength=total)
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)]), col

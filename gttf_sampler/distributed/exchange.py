@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 from torch import Tensor
 
-from gttf_sampler.distributed.link import BYE, DONE, FAILED, Link, Slot
-from gttf_sampler.distributed.messages import unpack
+from gttf_sampler.distributed.messages import BYE, DONE, FAILED, Link, Slot, unpack
 
 Arrays = Sequence[Tensor]
 Handler = Callable[[list[Tensor]], Arrays | Tensor]
@@ -33,56 +32,30 @@ LAST_WORDS = 2.0  # seconds that the words of a process that fails have to arriv
 _meetings: Counter[str] = Counter()  # of every group
 
 
-def nothing_to_check(rank: int, arrays: list[Tensor]) -> list[Tensor]:
-    """The arrays as they are."""
-    return arrays
-
-
 class PeerError(RuntimeError):
     """Another process has failed, is gone, or has not answered in time."""
 
 
 class Service(NamedTuple):
-    """Something that a process answers to others.
+    """Something that a process answers to others."""
 
-    Attributes:
-        name: in words; "{}" in it stands for the detail of a request.
-        handler: gets the arrays of a request and returns those of the answer, or the
-            message that they make.
-    """
-
-    name: str
-    handler: Handler
+    name: str  # in words; "{}" in it stands for the detail of a request
+    handler: Handler  # arrays of a request → those of the answer, or their message
 
 
 class Traffic(NamedTuple):
-    """Counts of what a process has asked of others.
+    """Counts of what a process has asked of others."""
 
-    Attributes:
-        messages: requests and answers.
-        sent: bytes of requests.
-        received: bytes of answers.
-    """
-
-    messages: int = 0
-    sent: int = 0
-    received: int = 0
+    messages: int = 0  # requests and answers
+    sent: int = 0  # bytes of requests
+    received: int = 0  # bytes of answers
 
 
 class Exchange:
-    """The links of this process to the others of a group.
+    """The links of this process to the others of a group, which meet at a `store`.
 
-    Args:
-        store: where the processes find each other.
-        rank: of this process.
-        size: how many processes there are.
-        timeout: seconds within which a process must answer.
-
-    Attributes:
-        services: what is answered to others.
-        links: to each of the others, by rank.
-        traffic: what was asked of others so far.
-        stood_still: seconds for which this process itself did not run, if it was seen.
+    `stood_still` are the seconds for which this process itself did not run, if it was
+    seen; another one must answer within `timeout` seconds.
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: float) -> None:
@@ -132,10 +105,8 @@ class Exchange:
         Raises:
             PeerError: if another process has failed meanwhile.
         """
-        if self._closed or not self.links or os.getpid() != self._pid:
+        if not self._leaves():
             return
-        self._closed = True
-        atexit.unregister(self._at_exit)
         if self._failure is None:
             for link in self.links.values():
                 link.call(DONE)
@@ -147,12 +118,18 @@ class Exchange:
         if self._failure is not None:
             raise PeerError(self._failure)
 
-    def abort(self, error: BaseException) -> None:
-        """Tells the others that this process has failed, and does not wait for them."""
+    def _leaves(self) -> bool:
+        """Marks it as closed; False if there is nothing to close."""
         if self._closed or not self.links or os.getpid() != self._pid:
-            return
+            return False
         self._closed = True
         atexit.unregister(self._at_exit)
+        return True
+
+    def abort(self, error: BaseException) -> None:
+        """Tells the others that this process has failed, and does not wait for them."""
+        if not self._leaves():
+            return
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         words = f"rank {self.rank} has failed: {said}"
         self.fail(str(error) if isinstance(error, PeerError) else words)
@@ -210,7 +187,8 @@ class Exchange:
     def _await_silence(self, seconds: float) -> None:
         """Waits until no thread is at work, but not for ever."""
         until = time.monotonic() + seconds
-        while any(link.is_open() for link in self.links.values()):
+        threads = [thread for link in self.links.values() for thread in link.threads]
+        while any(thread.is_alive() for thread in threads):
             if time.monotonic() > until:
                 return
             time.sleep(GLANCE)
@@ -254,7 +232,7 @@ class Pending:
                 exchange.fail(f"rank {peer} is gone")
                 raise PeerError(exchange._failure) from None
 
-    def answers(self, read: Reader = nothing_to_check) -> dict[int, Any]:
+    def answers(self, read: Reader = lambda rank, arrays: arrays) -> dict[int, Any]:
         """The answer of every process that was asked, as `read` understands it.
 
         `read` gets the rank and the arrays, and raises a ValueError for an answer that
@@ -292,18 +270,12 @@ def rendezvous(
     """Joins the processes of a group that have opened the same graph.
 
     Returns the links to the others, what this process opened, and the notes of all.
-
-    Args:
-        group: of `torch.distributed`; None for all processes, or this one alone if
-            `torch.distributed` was not started.
-        timeout: seconds within which the others must come.
-        prepare: (rank, size) → what this process opens, a word that must be the same
-            in all processes, and a note for the others.
+    `prepare` gets (rank, size) and returns what this process opens, a word that must be
+    the same in all processes, and a note for the others.
     """
-    if not (dist.is_available() and dist.is_initialized()):
-        opened, _, note = prepare(0, 1)
-        return Exchange(None, 0, 1, timeout), opened, [note]
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    rank, size = 0, 1
+    if dist.is_available() and dist.is_initialized():
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
     if size == 1:
         opened, _, note = prepare(0, 1)
         return Exchange(None, 0, 1, timeout), opened, [note]

@@ -11,7 +11,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import empty_rows
-from gttf_sampler._backends.types import Move, Moves
+from gttf_sampler._backends.torch.gather import Move, Moves
 from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.distributed.messages import blank, narrow, need
 from gttf_sampler.distributed.query import Route
@@ -24,26 +24,18 @@ CPU = torch.device("cpu")
 
 
 class Located(NamedTuple):
-    """Rows in one place.
+    """Rows in one place."""
 
-    Attributes:
-        source: the file or the cache that they are in; None if others have them.
-        row: int64 [k], which rows of it; nodes if others have them.
-        to: int64 [k], which rows of the answer they become; None for all, in order.
-    """
-
-    source: FeatureFile | Tensor | None
-    row: Tensor
-    to: Tensor | None
+    source: FeatureFile | Tensor | None  # a file or the cache; None if others have them
+    row: Tensor  # int64 [k], which rows of it; nodes if others have them
+    to: Tensor | None  # int64 [k], rows of the answer they become; None for all
 
 
 class RowLocator:
     """Locates rows of values: in files that are read here, in a cache, or elsewhere.
 
-    Args:
-        book: which part a node belongs to.
-        local: per part that is read here, the rows of its nodes, in their order.
-        rows_of: part → the index of its rows, asked if parts are no ranges.
+    `local` are the files of parts that are read here; `rows_of` gives the index of a
+    part's rows, where parts are no ranges.
     """
 
     def __init__(
@@ -61,13 +53,10 @@ class RowLocator:
         """The number of rows in the cache."""
         return 0 if self._cached is None else self._cached[0].size
 
-    def keep(self, nodes: Tensor, rows: Tensor) -> None:
-        """Caches rows of some nodes, which are ascending."""
-        self._cached = RowIndex(nodes, self.book.num_nodes), rows
-
-    def forget(self) -> None:
-        """Ends the cache."""
-        self._cached = None
+    def keep(self, nodes: Tensor, rows: Tensor | None) -> None:
+        """Caches rows of some nodes, which are ascending; None ends the cache."""
+        own = None if rows is None else (RowIndex(nodes, self.book.num_nodes), rows)
+        self._cached = own
 
     def find(self, node: Tensor) -> dict[int, Located]:
         """The places of the rows of nodes [k], by part; those in the cache under -1."""
@@ -86,15 +75,13 @@ class RowLocator:
         for part, some in enumerate(route.split(node)):
             if some.numel():
                 own = self.local.get(part)
-                row = some if own is None else self._row(part, some)
+                row = some
+                if own is not None and self.book.bounds is not None:
+                    row = some - int(self.book.bounds[part])
+                elif own is not None:
+                    row = self._rows[part].locate(some)[1]
                 found[part] = Located(own, row, places[part])
         return found
-
-    def _row(self, part: int, node: Tensor) -> Tensor:
-        """The rows of nodes among those of their part."""
-        if self.book.bounds is not None:
-            return node - int(self.book.bounds[part])
-        return self._rows[part].locate(node)[1]
 
 
 class PartitionedFeatures:
@@ -137,7 +124,7 @@ class PartitionedFeatures:
         """The index of a part's own rows, a part that is read here."""
         part = self.graph.near[rank]
         if part.header["replicate"]:  # then a part has rows of other nodes, too
-            return self._book.rows_of(rank)
+            return RowIndex(self._book.nodes_of(rank), len(self))
         return part.rows[self.kind]
 
     @property
@@ -168,12 +155,12 @@ class PartitionedFeatures:
         self.misses += sum(some.row.numel() for some in away.values())
         messages = {part: [narrow(some.row, len(self))] for part, some in away.items()}
         pending = self.graph.exchange.ask(self._service, messages)
-        for source, row, to in places.values():
-            if isinstance(source, FeatureFile):
-                source.rows(row, found, to)
-            elif source is not None:
-                self.hits += row.numel()
-                _move(Move([source], row, found, to))
+        for some in places.values():
+            if isinstance(some.source, FeatureFile):
+                some.source.rows(some.row, found, some.to)
+            elif some.source is not None:
+                self.hits += some.row.numel()
+                _move(Move([some.source], some.row, found, some.to))
 
         def read(rank: int, arrays: list[Tensor]) -> Tensor:
             (values,) = need(arrays, 1)
@@ -196,8 +183,8 @@ class PartitionedFeatures:
         `own.cache` keeps some of these in memory.
         """
         nbytes = _check.size("nbytes", nbytes)
-        self._places.forget()
         wanted = self.graph.part.wanted[self.kind]
+        self._places.keep(wanted, None)
         local = torch.tensor(sorted(self._places.local))
         wanted = wanted[~torch.isin(self._book.part_of(wanted), local)]
         row = self.own.shape[1:].numel() * self.dtype.itemsize
@@ -218,9 +205,8 @@ class PartitionedFeatures:
     def __repr__(self) -> str:
         """Name, shape and the share of rows that came from the cache."""
         asked = self.hits + self.misses
-        rate = (
-            f", {self.hits / asked:.0%} of others' rows in the cache" if asked else ""
-        )
+        share = self.hits / max(1, asked)
+        rate = f", {share:.0%} of others' rows in the cache" if asked else ""
         cached = self._places.cached
         kept = f", {cached:,} rows cached" if cached else ""
         about = f"{self.name!r}, {list(self.shape)}, {self.own.shape[0]:,} rows here"
@@ -228,5 +214,4 @@ class PartitionedFeatures:
 
 
 def _move(move: Move) -> None:
-    """Writes rows to where they belong."""
     ops.gather(Moves(CPU, [move]))

@@ -1,33 +1,172 @@
-"""PartitionedGraph: a graph of which every process has a part, and asks the others."""
+"""PartitionedGraph: a graph of which every process has a part, and its relations.
+
+A relation, `PartitionedAdj`, takes the place of a CompactAdj.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Mapping
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.record import Plan
-from gttf_sampler.distributed.adj import PartitionedAdj
+from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Rooted
+from gttf_sampler._backends.scratch import ScratchPool
 from gttf_sampler.distributed.exchange import Exchange, rendezvous
 from gttf_sampler.distributed.features import PartitionedFeatures
-from gttf_sampler.distributed.hop import NOBODY, HopQuery
-from gttf_sampler.distributed.layout import whereabouts
+from gttf_sampler.distributed.hop import NOBODY, HopQuery, sample_remote
 from gttf_sampler.distributed.messages import decode, encode
-from gttf_sampler.distributed.part import Part, open_part
-from gttf_sampler.distributed.query import BetweenQuery, Query, Route
-from gttf_sampler.distributed.source import ONLY
-from gttf_sampler.distributed.walk import StepQuery
-from gttf_sampler.graph import names
+from gttf_sampler.distributed.part import Part, open_part, whereabouts
+from gttf_sampler.distributed.query import (
+    BetweenQuery,
+    Query,
+    Route,
+    StepQuery,
+    edges_between,
+    walk,
+)
+from gttf_sampler.distributed.write import ONLY
+from gttf_sampler.graph import names, tables
+from gttf_sampler.graph.compact import (
+    CompactAdj,
+    RemoteRows,
+    checked_pairs,
+    described_nodes,
+)
+from gttf_sampler.random import Key
 from gttf_sampler.subgraph import EdgeType
 
 TIMEOUT = 60.0
 QUERIES: tuple[type[Query], ...] = (HopQuery, StepQuery, BetweenQuery)
+
+
+class PartitionedAdj(RemoteRows):
+    """A graph whose rows are in several processes, with the batches of one machine.
+
+    >>> import tempfile
+    >>> from gttf_sampler import CompactAdj, sample_rooted
+    >>> from gttf_sampler.distributed import PartitionedAdj, partition
+    >>> star = CompactAdj.from_edge_index([[1, 2, 3, 4], [0, 0, 0, 2]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     facts = partition(star, folder, parts=1)
+    ...     adj = PartitionedAdj.open(folder)
+    >>> sample_rooted(adj, seeds=[0], fanouts=[-1, -1])
+    Subgraph(5 nodes, hops 1 + 3 + 1, 4 edges on cpu)
+
+    `sample_rooted` takes it where it takes a `CompactAdj`, also one per edge type, and
+    so does `traverse`. Biases must be such that they can be told as data: weights,
+    times and hidden edges can, functions and node2vec need the rows here.
+
+    Attributes:
+        graph, edge_type: of which it is a relation, and which one.
+        local: the rows of this process, with columns of the whole graph.
+        num_rows, num_cols, num_edges, max_degree, direction: of the whole graph.
+    """
+
+    def __init__(self, graph: PartitionedGraph, edge_type: EdgeType) -> None:
+        self.graph, self.edge_type = graph, edge_type
+        self.local: CompactAdj = graph.part.relations[edge_type].adj
+        header = graph.part.header
+        entry = next(r for r in header["relations"] if tuple(r["type"]) == edge_type)
+        self.num_rows = graph.part.books[edge_type[2]].num_nodes
+        self.num_cols = graph.part.books[edge_type[0]].num_nodes
+        self.num_edges, self.max_degree = entry["num_edges"], entry["max_degree"]
+        self.direction: str = entry["direction"]
+        self.scratch = ScratchPool()
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], group: Any = None, **options: Any
+    ) -> PartitionedAdj:
+        """Opens a graph without types; see `PartitionedGraph.open`, and close that."""
+        return PartitionedGraph.open(path, group, **options).adj
+
+    def seen_with(self, *, weights: bool, times: bool) -> PartitionedAdj:
+        """The same relation, as if edges had no weights or no times unless wanted."""
+        weight = self.local.edge_weight if weights else None
+        time = self.local.edge_time if times else None
+        if weight is self.local.edge_weight and time is self.local.edge_time:
+            return self
+        found = copy.copy(self)
+        local = replace(self.local, edge_weight=weight, edge_time=time)
+        found.local = local.trusted()
+        return found
+
+    def edges_between(self, node: Any, neighbor: Any) -> tuple[Tensor, Tensor]:
+        """All edges of row node[i] to neighbor[i]; see `CompactAdj.edges_between`.
+
+        Their positions are those in the whole graph.
+        """
+        here, there = checked_pairs(self, node, neighbor)
+        return edges_between(self.graph, self.graph.number(self), here, there)
+
+    @property
+    def node_id(self) -> names.Array | None:
+        """The ids [n] that nodes of the rows have elsewhere; None if they have none."""
+        return self.graph.node_id(self.edge_type[2])
+
+    @property
+    def edge_weight(self) -> Tensor | None:
+        """The weights of the rows that are here; None if edges have none."""
+        return self.local.edge_weight
+
+    @property
+    def edge_time(self) -> Tensor | None:
+        """The times of the rows that are here; None if edges have none."""
+        return self.local.edge_time
+
+    def close(self) -> None:
+        """Answers the others until all are done, then leaves them."""
+        self.graph.close()
+
+    def told_as_data(self, bias: Any, trees: int | None = None) -> Law:
+        """The law of a bias; refuses one that has to see the rows."""
+        law: Law | None = bias.law(self.local)
+        if law is None:
+            rule = "must be told as data on a partitioned graph (weights, times, hidden"
+            rule = f"{rule} edges), where others cannot see the rows"
+            _check.fail("bias", rule, bias, "open the whole graph as a CompactAdj")
+        mass = law.cumulative_weight
+        if mass is not None and mass is not tables.weight_table(self.local):
+            rule = "must be that of EdgeWeightBias().law(adj) on a partitioned graph"
+            _check.fail("law.cumulative_weight", rule, mass)
+        if trees is not None:
+            _check.law(law._replace(excluded_edges=None), self.local.num_edges, trees)
+            _check.law(Law(excluded_edges=law.excluded_edges), self.num_edges, trees)
+        return law
+
+    def sample(self, plan: Plan, batch: Batch) -> Rooted:
+        """A batch of rooted sampling, wherever the rows are."""
+        return sample_remote(self.graph, plan, batch)
+
+    def walk(
+        self,
+        seeds: Tensor,
+        fanouts: Sequence[int],
+        bias: Any,
+        replace: bool,
+        key: Key,
+        stays: bool,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """(edges, nodes) [w, f] of every depth of a forest."""
+        law = UNIFORM if bias is None else self.told_as_data(bias)
+        weighted = law.cumulative_weight is not None
+        if law._replace(cumulative_weight=None, has_zero_weight=False) != UNIFORM:
+            rule = "must be None or EdgeWeightBias() in 'traverse' on this graph"
+            _check.fail("bias", rule, bias, "'sample_rooted' takes it")
+        how = weighted, replace, key, stays
+        return walk(self.graph, self.graph.number(self), seeds, fanouts, *how)
+
+    def __repr__(self) -> str:
+        """Says what a person wants to know first."""
+        nodes = described_nodes(self)
+        here = f"{self.local.num_rows:,} rows and {self.local.num_edges:,} of them here"
+        return f"PartitionedAdj({nodes}, {self.num_edges:,} edges, {here})"
 
 
 class PartitionedGraph:
@@ -90,15 +229,15 @@ class PartitionedGraph:
                 parts = part.header["parts"]
                 rule = f"must be cut into as many parts as there are processes, {size}"
                 _check.fail("path", rule, parts, f"start {parts} processes")
-            note = whereabouts(folder, rank)
-            return part, str(part.header["crc32"]), note
+            return part, str(part.header["crc32"]), whereabouts(folder, rank)
 
         exchange, part, notes = rendezvous(group, timeout, prepare)
         try:
             near = {
                 rank: open_part(path, rank, False, like=part)
                 for rank, note in enumerate(notes)
-                if direct and rank != exchange.rank and _is_here(note, folder, rank)
+                if direct and note and rank != exchange.rank
+                if note == whereabouts(folder, rank)  # the very file that is seen here
             }
         except Exception as error:
             exchange.abort(error)
@@ -134,15 +273,9 @@ class PartitionedGraph:
         self.exchange.close()
 
     def __enter__(self) -> PartitionedGraph:
-        """Itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Closes it; tells the others if there was an error."""
         if error is None:
             self.close()
@@ -229,8 +362,3 @@ class PartitionedGraph:
         edges = sum(adj.num_edges for adj in self.adjs.values())
         part = f"part {self.part.number} of {self.part.header['parts']}"
         return f"PartitionedGraph({nodes:,} nodes, {edges:,} edges, {part})"
-
-
-def _is_here(note: str, folder: Path, rank: int) -> bool:
-    """True if the part that a process has noted is the one that is seen from here."""
-    return note != "" and note == whereabouts(folder, rank)

@@ -1,76 +1,63 @@
-"""HopQuery: one hop of rooted sampling, drawn by the process that holds the rows.
+"""Rooted sampling where rows are in several processes.
 
-A draw depends on the key, the hop and the node alone: whoever draws, it is the draw of
-one machine.
+In a hop the walkers of all relations go out in one query per process and come back in
+one answer. A draw depends on the key, the hop and the node alone: whoever draws, it is
+the draw of one machine. `torch.hop` relabels the nodes reached, as everywhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
-from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Relation
+from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Relation, Rooted
+from gttf_sampler._backends.torch.hop import sample_hops
 from gttf_sampler.backend import fast_backend
-from gttf_sampler.bias.base import LawBias
 from gttf_sampler.distributed.messages import narrow, need, need_ids
 from gttf_sampler.distributed.part import LocalRows, Part
+from gttf_sampler.draw import Draw, Frontier, Walkers, draw_relation
 from gttf_sampler.graph import tables
 from gttf_sampler.random import WORD
-from gttf_sampler.rooted.hop import draw_relation
+
+if TYPE_CHECKING:
+    from gttf_sampler.distributed.graph import PartitionedGraph
 
 CPU = torch.device("cpu")
 NOBODY = -1  # stands for a relation, a node type or an array that there is none of
 HELD = ("cumulative_weight", "time")  # the holder of the rows has their tables
 EMPTY = torch.empty(0)
+NONE = torch.empty(0, dtype=torch.int64)
 
 
 class Drawn(NamedTuple):
-    """The edges that walkers of one relation took.
+    """The edges that walkers of one relation took, walker after walker."""
 
-    Attributes:
-        size: [w], how many edges each walker took.
-        edge: [e], by the numbers of the whole graph, walker after walker.
-        node: [e], where they lead.
-    """
-
-    size: Tensor
-    edge: Tensor
-    node: Tensor
+    size: Tensor  # [w], how many each walker took
+    edge: Tensor  # [e], by the numbers of the whole graph
+    node: Tensor  # [e], where they lead
 
 
 class Wanted(NamedTuple):
-    """The draw that is asked for of one relation.
+    """The draw that is asked for of one relation."""
 
-    Attributes:
-        relation: its number in the partitioned graph, NOBODY if it has no edges there.
-        nodes: which of the query's arrays of nodes have walkers on them.
-        fanout: how many edges a walker takes; -1 for all, 0 for none.
-        law: which ones. Of tables that the holder of the rows has it is only told
-            whether they matter.
-    """
-
-    relation: int
-    nodes: int
-    fanout: int
-    law: Law
+    relation: int  # in the partitioned graph; NOBODY if it has no edges there
+    nodes: int  # which of the query's arrays of nodes have walkers on them
+    fanout: int  # edges that a walker takes; -1 for all, 0 for none
+    law: Law  # of tables that the holder has, it only says whether they matter
 
 
 class _Walkers(NamedTuple):
-    """Walkers on rows that are here; what `draw_relation` calls a frontier.
+    """Walkers on rows that are here; what `draw_relation` calls a frontier."""
 
-    Attributes:
-        row: [w], the local rows of their nodes.
-        root: [w], their trees.
-        who: [w], what tells a walker from others all over the graph.
-    """
-
-    row: Tensor
-    root: Tensor
-    who: Tensor
+    row: Tensor  # [w], the local rows of their nodes
+    root: Tensor  # [w], their trees
+    who: Tensor  # [w], what tells a walker from others all over the graph
 
     @property
     def path(self) -> Tensor:
@@ -88,28 +75,17 @@ class _Walkers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HopQuery:
-    """The edges that walkers of some relations take: size, edge and node of each.
-
-    Attributes:
-        key: of the hop.
-        replace: whether a neighbour can be drawn twice.
-        disjoint: whether trees are disjoint.
-        original: whether edges are to be named as the caller of the graph has.
-        kinds: the numbers of the node types of `nodes`.
-        nodes: [w] per node type.
-        roots: [w] per node type, the tree of every walker; empty if nobody asks.
-        wanted: per relation, in the order in which the sampler has them.
-    """
+    """The edges that walkers of some relations take: size, edge and node of each."""
 
     service: ClassVar[str] = "neighbours in hop {}"
-    key: int
+    key: int  # of the hop
     replace: bool
     disjoint: bool
-    original: bool
-    kinds: list[int]
-    nodes: list[Tensor]
-    roots: list[Tensor]
-    wanted: list[Wanted]
+    original: bool  # whether edges are to be named as the caller of the graph has
+    kinds: list[int]  # the numbers of the node types of `nodes`
+    nodes: list[Tensor]  # [w] per node type
+    roots: list[Tensor]  # [w] per node type, the trees; empty if nobody asks
+    wanted: list[Wanted]  # per relation, in the order in which the sampler has them
 
     @property
     def needs_tables(self) -> bool:
@@ -164,18 +140,16 @@ class HopQuery:
         relations = list(part.relations.values())
         walkers = self._walkers(part)
         rows, laws = [], []
-        for want in self.wanted:
-            if want.relation == NOBODY:  # another one stands in, of which none is taken
-                laws.append(UNIFORM)
-                rows.append(Relation(relations[0].adj, want.nodes, 0, [0]))
-            else:
-                here = relations[want.relation]
-                laws.append(_own_law(here, want.law))
-                rows.append(Relation(here.adj, want.nodes, 0, [want.fanout]))
+        for want in self.wanted:  # for NOBODY another one, of which none is taken
+            gone = want.relation == NOBODY
+            here = relations[0 if gone else want.relation]
+            laws.append(UNIFORM if gone else _own_law(here, want.law))
+            fanout = 0 if gone else want.fanout
+            rows.append(Relation(here.adj, want.nodes, 0, [fanout]))
         plan = Plan(tuple(rows), (), (), 1, self.replace, CPU)
         none: list[Any] = [None] * len(rows)
         batch = Batch([], [], self.disjoint, list(laws), none, self.key & WORD)
-        fast = getattr(fast_backend(CPU), "asked", None)
+        fast = getattr(fast_backend(CPU, "rooted"), "asked", None)
         taken = None if fast is None else fast(plan, batch, walkers)
         if taken is None:
             taken = [_by_reference(plan, batch, walkers, n) for n in range(len(rows))]
@@ -192,7 +166,6 @@ class HopQuery:
         return found
 
     def _walkers(self, part: Part) -> list[_Walkers]:
-        """The walkers of every node type, on local rows."""
         found, kinds = [], list(part.books)
         for kind, node, root in zip(self.kinds, self.nodes, self.roots, strict=True):
             node, root = node.to(torch.int64), root.to(torch.int64)
@@ -273,15 +246,84 @@ def _own_law(here: LocalRows, law: Law) -> Law:
 def _by_reference(
     plan: Plan, batch: Batch, walkers: list[_Walkers], number: int
 ) -> Drawn | None:
-    """The draw of one relation, as `rooted.hops` makes it."""
+    """The draw of one relation, as `torch.hop` makes it."""
     relation, law = plan.relations[number], batch.laws[number]
     here, (fanout,) = walkers[relation.dst_type], relation.fanouts
     if fanout == 0 or here.row.numel() == 0:
         return None
     total = int(relation.adj.row_range(here.row)[1].sum()) if fanout < 0 else 0
-    bias = None if law is None or law == UNIFORM else LawBias(law)
     key = random.fold(batch.key, number)
-    drawn = draw_relation(relation.adj, bias, here, fanout, plan.replace, key, total)
+    rule = None if law == UNIFORM else law
+    drawn = draw_relation(relation.adj, rule, here, fanout, plan.replace, key, total)
     taken = drawn.edge >= 0
     to, edge, node = (x[taken] for x in (drawn.to, drawn.edge, drawn.node))
     return Drawn(torch.bincount(to, minlength=here.row.numel()), edge, node)
+
+
+def sample_remote(graph: PartitionedGraph, plan: Plan, batch: Batch) -> Rooted:
+    """A batch, bit for bit the one that a machine with all rows draws."""
+    none: list[Any] = [None] * len(plan.relations)
+    return sample_hops(
+        plan,
+        batch._replace(biases=none, original_edge_ids=False),
+        partial(_draw, graph, plan, batch),
+        remote=True,
+    )
+
+
+def _draw(
+    graph: PartitionedGraph,
+    plan: Plan,
+    batch: Batch,
+    hop: int,
+    keys: Sequence[random.Key],
+    known: Sequence[Frontier],
+    totals: list[int] | None,
+) -> list[Draw]:
+    """The edges that all relations take in a hop, wherever their rows are."""
+    kinds, ranks = graph.numbers(plan), range(graph.exchange.size)
+    frontiers = [some.frontier()[1:] for some in known]
+    routes = [
+        graph.route(kind, node)
+        for kind, (node, _) in zip(kinds, frontiers, strict=True)
+    ]
+    pairs = list(zip(routes, frontiers, strict=True))
+    nodes = [route.split(node) for route, (node, _) in pairs]
+    roots: list[Sequence[Tensor]] = [[NONE for _ in ranks] for _ in pairs]
+    if batch.disjoint:
+        roots = [route.split(root) for route, (_, root) in pairs]
+    wanted = [
+        Wanted(graph.number(each.adj), each.dst_type, each.fanouts[hop], law or UNIFORM)
+        for each, law in zip(plan.relations, batch.laws, strict=True)
+    ]
+    asked = {w.nodes for w in wanted if w.relation != NOBODY and w.fanout}
+    key = int(random.fold(batch.key, hop))
+    queries = {
+        rank: HopQuery(
+            key=key,
+            replace=plan.replace,
+            disjoint=batch.disjoint,
+            original=batch.original_edge_ids,
+            kinds=kinds,
+            nodes=[each[rank] for each in nodes],
+            roots=[each[rank] for each in roots],
+            wanted=wanted,
+        )
+        for rank in ranks
+        if any(routes[kind].counts[rank] for kind in asked)
+    }
+    answers = graph.ask(HopQuery, queries, hop + 1)
+    found = [queries[rank].drawn(answers[rank]) for rank in sorted(answers)]
+    draws = []
+    for number, (want, each) in enumerate(zip(wanted, plan.relations, strict=True)):
+        there = [own for drawn in found if (own := drawn[number]) is not None]
+        node, root = frontiers[want.nodes]
+        size = node.new_zeros(node.numel())
+        taken = Drawn(size, NONE, NONE)
+        if there:
+            taken = Drawn(*routes[want.nodes].join(there))
+        to = torch.arange(node.numel())
+        to = to.repeat_interleave(taken.size, output_size=taken.edge.numel())
+        here = Walkers(each.adj, node.new_empty(node.numel(), 0), node, root, node, key)
+        draws.append(Draw(here, taken.edge, to, taken.node))
+    return draws

@@ -1,9 +1,32 @@
-"""Part: the rows and features that one process holds, memory-mapped."""
+"""Part: the rows and features that one process holds, in its files.
+
+    header.json              what the graph is, a checksum of every part's header, and
+                             the directory of all that follows, cut-0a1b2c3d
+      book-0.bin             the part of every node of type 0, unless parts are ranges
+      wanted-0.bin           the nodes of type 0 that most edges lead to, most first
+      node_id-0.bin          integers that nodes of type 0 are called, unless 0 … n - 1
+      name_text-0.bin        or words that they are called, one behind the other
+      name_end-0.bin         and where each of these ends
+      part-3/header.json     the files of part 3 and their checksums
+      part-3/relation-0/     its rows as a CompactAdj: local rows, global columns
+      part-3/first-0.bin     where each of these rows begins in the whole graph
+      part-3/edge_id-0.bin   the caller's number of every edge, where it has one
+      part-3/nodes-0.bin     the nodes whose rows these are, unless they are a range
+      part-3/feature-0.npy   its rows of feature 0, in the order of its own nodes, as a
+                             FeatureFile
+
+A header is written last and in one step, so that whatever has one is whole. Another
+graph is cut into another directory beside the old one, which goes when the new header
+is there. Version 2 had all this beside the header itself.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +34,16 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._arrays import HEADER, GoneError
-from gttf_sampler.distributed import layout
+from gttf_sampler._arrays import (
+    HEADER,
+    IDS,
+    Entry,
+    Format,
+    Rules,
+    are_counts,
+    entry_rules,
+    is_count,
+)
 from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import storage
@@ -20,28 +51,158 @@ from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.graph.names import check_one_per_node
 from gttf_sampler.subgraph import EdgeType
 
+SHARED = ("book", "wanted", *storage.NAMES)  # files of all parts, by node type
+MOST_PARTS = 1 << 16
+CUT = re.compile(r"cut-[0-9a-f]{8}")
+OURS = re.compile(
+    rf"{CUT.pattern}|(?:part|relation)-\d+"
+    rf"|(?:{'|'.join(SHARED)}|nodes|first|edge_id)-\d+\.bin|feature-\d+\.(?:npy|bin)"
+    r"|header\.json(?:\.draft)?|\.gttf-.*"
+)
+DTYPES = {  # of the arrays that headers name
+    **dict.fromkeys(("wanted", "nodes", "first"), ("<i8",)),
+    **dict.fromkeys(("edge_id", "node_id", "name_end"), IDS),
+    **{"book": ("|u1", "<u2"), "name_text": ("|u1",)},
+}
+
+
+def home_of(folder: Path, header: dict[str, Any]) -> Path:
+    """The directory in which everything lies that a header of the whole names."""
+    return folder / str(header.get("folder", ""))
+
+
+def is_ours(name: str) -> bool:
+    """True for names that files of a partitioned graph may have."""
+    return bool(OURS.fullmatch(name) or storage.OURS.fullmatch(name))
+
+
+def remove(path: Path) -> None:
+    """Removes a file or directory of ours; what is not ours stays, where it is."""
+    if not is_ours(path.name):
+        return
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    for file in path.iterdir():
+        remove(file)
+    if not any(path.iterdir()):
+        path.rmdir()
+
+
+def whereabouts(folder: Path, part: int) -> str:
+    """A text that tells this copy of a part from others on any machine; "" for none.
+
+    Processes that see the same file in the same kernel share its pages in memory.
+    """
+    header = WHOLE.sound_header(folder)
+    if header is None:
+        return ""
+    try:
+        machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        file = home_of(folder, header) / f"part-{part}" / HEADER
+        found = file.stat()
+        readable = os.access(file, os.R_OK)
+    except OSError:
+        return ""
+    return f"{machine}:{found.st_dev}:{found.st_ino}" if readable else ""
+
+
+def _whole_rules(header: dict[str, Any]) -> Rules:
+    """What is true of every header that `partition` writes."""
+    parts, folder = header["parts"], header.get("folder", "")
+    yield is_count(parts) and 0 < parts <= MOST_PARTS, f"parts {parts!r}"
+    yield folder == "" or bool(CUT.fullmatch(folder)), f"the directory {folder!r}"
+    sound = are_counts(header["checks"]) and len(header["checks"]) == parts
+    yield sound, "other checksums than of its parts"
+    names = [kind["name"] for kind in header["node_types"]]
+    sound = len(set(names)) == len(names) and all(type(name) is str for name in names)
+    yield sound, f"node types {names!r}"
+    for kind in header["node_types"]:
+        for holds, what in _kind_rules(kind, parts):
+            yield holds, f"{what} of node type {kind['name']!r}"
+    for relation in header["relations"]:
+        by, name, to = relation["type"]
+        sound = type(name) is str and {by, to} <= set(names)
+        sound &= relation["direction"] in ("in", "out")
+        sound &= are_counts([relation[x] for x in ("num_edges", "max_degree", "cut")])
+        sound &= are_counts(relation["own"]) and len(relation["own"]) == parts
+        yield sound, f"relation {relation['type']!r}"
+    for feature in header["features"]:
+        sound = type(feature["name"]) is str and feature["type"] in names
+        yield sound and are_counts(feature["shape"]), f"feature {feature['name']!r}"
+    share = header["replicate"]
+    yield type(share) in (int, float) and 0 <= share <= 1, f"the share {share!r}"
+    yield is_count(header["mark"]), f"mark {header['mark']!r}"
+
+
+def _kind_rules(kind: dict[str, Any], parts: int) -> Rules:
+    """What is true of a node type there."""
+    size, own, names = kind["num_nodes"], kind["own"], kind.get("names", {})
+    yield is_count(size) and size <= _check.MAX_NODES, f"num_nodes {size!r}"
+    yield are_counts([*own, kind["replicated"]]) and len(own) == parts, f"own {own!r}"
+    yield sum(own) == size, f"{sum(own)} nodes in all parts, not {size}"
+    arrays: dict[str, Entry] = {"wanted": kind["wanted"], **names}
+    if "bounds" in kind:
+        bounds = kind["bounds"]
+        sound = are_counts(bounds) and len(bounds) == parts + 1
+        sound = sound and (bounds[0], bounds[-1]) == (0, size)
+        sound = sound and [b - a for a, b in pairwise(bounds)] == own
+        yield sound, f"bounds {bounds!r}"
+    else:
+        arrays["book"] = kind["book"]
+    yield set(names) <= set(storage.NAMES), f"names {list(names)!r}"
+    fits: dict[str, Callable[[int], bool]] = {
+        "wanted": lambda length: length <= size,
+        "name_text": lambda length: True,
+    }
+    for name, entry in arrays.items():
+        length = fits.get(name, lambda length: length == size)
+        yield from entry_rules(entry, rf"{name}-\d+\.bin", DTYPES[name], length)
+
+
+def _part_rules(header: dict[str, Any]) -> Rules:
+    """What is true of every header of a part."""
+    yield are_counts([header["part"], header["mark"]]), f"part {header['part']!r}"
+    pairs = all(are_counts(count) and len(count) == 2 for count in header["counts"])
+    yield pairs, f"counts {header['counts']!r}"
+    for key, value in header["files"].items():
+        name, dash, number = key.partition("-")
+        sound = dash == "-" and number.isdecimal()
+        if name == "range":
+            sound &= are_counts(value) and len(value) == 2 and value[0] <= value[1]
+        elif name == "feature":
+            sound &= value["file"] == f"{key}.npy" and is_count(value["seal"])
+        elif name == "relation" or (name == "first" and type(value) is int):
+            sound &= is_count(value)
+        elif name in ("nodes", "first", "edge_id"):
+            yield from entry_rules(value, rf"{name}-\d+\.bin", DTYPES[name])
+        else:
+            sound = False
+        yield sound, f"{key} {value!r}"
+
+
+WHOLE = Format(
+    name="gttf-partitioned",
+    version=3,
+    holds="a partitioned graph",
+    content="the files that 'partition' wrote",
+    cure="run 'gttf partition' again",
+    rules=_whole_rules,
+    readable=(2,),
+)
+PART = WHOLE._replace(name="gttf-part", holds="a part of it", rules=_part_rules)
+
 
 @dataclass(frozen=True, eq=False)
 class LocalRows:
-    """The rows of one relation that are here.
+    """The rows of one relation that are here."""
 
-    Attributes:
-        adj: a row per node of `rows`, with columns by their ids in the whole graph.
-        rows: the nodes whose rows these are.
-        first: int64 [k], where each row begins in the whole graph; a number if the rows
-            stand together there.
-        edge_id: [m], the caller's number of every edge; None if it is the position in
-            the whole graph.
-        whole_edges, whole_degree: how many edges the whole graph has, and its longest
-            row.
-    """
-
-    adj: CompactAdj
+    adj: CompactAdj  # a row per node of `rows`, with columns of the whole graph
     rows: RowIndex
-    first: Tensor | int
-    edge_id: Tensor | None
-    whole_edges: int
-    whole_degree: int
+    first: Tensor | int  # int64 [k], where rows begin in the whole graph; or the first
+    edge_id: Tensor | None  # [m], the caller's numbers; None if these are positions
+    whole_edges: int  # of the whole graph
+    whole_degree: int  # its longest row
 
     def whole_positions(self, row: Tensor, count: Tensor, edge: Tensor) -> Tensor:
         """Positions in the whole graph of edges [e], `count` [w] of each row [w]."""
@@ -65,28 +226,16 @@ class LocalRows:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The share of a partitioned graph that one process holds.
+    """The share of a partitioned graph that one process holds."""
 
-    Attributes:
-        header: that of the whole graph.
-        number: of this part.
-        books: the part of every node, per node type.
-        rows: the rows that are here, per node type: own ones and replicated ones.
-        relations: the rows of every relation.
-        features: own rows [k, ...] by (node type, name), in the order of own nodes,
-            which stay on disk.
-        wanted: per node type, the nodes that most edges lead to, most first.
-        names: per node type, the ids that nodes have elsewhere, as `graph.names` packs.
-    """
-
-    header: dict[str, Any]
+    header: dict[str, Any]  # that of the whole graph
     number: int
-    books: dict[str, PartitionBook]
-    rows: dict[str, RowIndex]
+    books: dict[str, PartitionBook]  # by node type
+    rows: dict[str, RowIndex]  # by node type, own ones and replicated ones
     relations: dict[EdgeType, LocalRows]
-    features: dict[tuple[str, str], FeatureFile]
-    wanted: dict[str, Tensor]
-    names: dict[str, dict[str, Tensor]]
+    features: dict[tuple[str, str], FeatureFile]  # by node type and name, own rows
+    wanted: dict[str, Tensor]  # by node type, the nodes most edges lead to, most first
+    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.names` packs them
 
     def relation(self, number: int) -> LocalRows:
         """The rows of a relation by its number, as other processes call it."""
@@ -112,11 +261,11 @@ def open_part(
     """
     folder = _check.path("path", path)
     while True:
-        header = layout.WHOLE.read_header(folder) if like is None else like.header
+        header = WHOLE.read_header(folder) if like is None else like.header
         try:
             return _open(folder, header, number, verify, like)
         except ValueError:
-            now = layout.WHOLE.sound_header(folder)
+            now = WHOLE.sound_header(folder)
             if like is not None or now is None or now["crc32"] == header["crc32"]:
                 raise
             # else it has been replaced meanwhile, and there is a new one to open
@@ -125,13 +274,12 @@ def open_part(
 def _open(
     folder: Path, header: dict[str, Any], number: int, verify: bool, like: Part | None
 ) -> Part:
-    """Opens a part of the graph that a header describes."""
     if not 0 <= number < header["parts"]:
         rule = f"must be one of the {header['parts']} parts of {str(folder)!r}"
         _check.fail("part", rule, number, "start as many processes as there are parts")
-    home = layout.home_of(folder, header)
-    where = layout.part_folder(home, number)
-    own = layout.PART.read_header(where)
+    home = home_of(folder, header)
+    where = home / f"part-{number}"
+    own = PART.read_header(where)
     if (own["part"], own["crc32"]) != (number, header["checks"][number]):
         rule = f"must be part {number} of the graph in {str(folder)!r}"
         _check.fail(str(where), rule, f"part {own['part']} of another one")
@@ -139,10 +287,10 @@ def _open(
     if like is not None:
         books, wanted, names = like.books, like.wanted, like.names
     else:
-        parts = header["parts"]
-        books = {k["name"]: _book(home, parts, k, verify) for k in kinds}
-        wanted = {k["name"]: _wanted(home, k, verify) for k in kinds}
-        names = {k["name"]: _names(home, k, verify) for k in kinds}
+        found = {k["name"]: _shared(home, header["parts"], k, verify) for k in kinds}
+        books = {name: book for name, (book, _, _) in found.items()}
+        wanted = {name: nodes for name, (_, nodes, _) in found.items()}
+        names = {name: own for name, (_, _, own) in found.items()}
     rows = {
         k["name"]: files.rows(kind, k["num_nodes"], books[k["name"]].nodes_of(number))
         for kind, k in enumerate(kinds)
@@ -160,56 +308,39 @@ def _open(
     return Part(header, number, books, rows, relations, features, wanted, names)
 
 
-def _book(
-    folder: Path, parts: int, entry: dict[str, Any], verify: bool
-) -> PartitionBook:
-    """The partition book of one node type."""
-    if "bounds" in entry:
-        return PartitionBook.of_bounds(torch.tensor(entry["bounds"]))
-    try:
-        owner = layout.WHOLE.numpy(folder, entry["book"], verify)
-    except GoneError as gone:
-        layout.WHOLE.missing(gone.args[0])
-    if not verify:
-        return PartitionBook(parts, entry["num_nodes"], owner=owner)
-    return PartitionBook.of_owners(owner, parts, entry["book"]["file"])
-
-
-def _wanted(folder: Path, entry: dict[str, Any], verify: bool) -> Tensor:
-    """The nodes of one type that most edges lead to."""
-    found = layout.WHOLE.array(folder, entry["wanted"], verify)
+def _shared(
+    home: Path, parts: int, kind: dict[str, Any], verify: bool
+) -> tuple[PartitionBook, Tensor, dict[str, Tensor]]:
+    """The book, the most wanted nodes and the packed names of one node type."""
+    size = kind["num_nodes"]
+    if "bounds" in kind:
+        book = PartitionBook.of_bounds(torch.tensor(kind["bounds"]))
+    else:
+        owner = WHOLE.numpy(home, kind["book"], verify)
+        book = PartitionBook(parts, size, owner=owner)
+        if verify:
+            book = PartitionBook.of_owners(owner, parts, kind["book"]["file"])
+    wanted = WHOLE.array(home, kind["wanted"], verify)
     if verify:
-        _within(folder / entry["wanted"]["file"], found, entry["num_nodes"], "nodes")
-    return found
-
-
-def _names(folder: Path, entry: dict[str, Any], verify: bool) -> dict[str, Tensor]:
-    """The packed ids that nodes of one type have elsewhere; none if they have none."""
-    told = entry.get("names", {})
-    found = {name: layout.WHOLE.array(folder, told[name], verify) for name in told}
-    for name in ("node_id", "name_end"):
-        if name in found:
-            file, cure = str(folder / told[name]["file"]), "run 'gttf partition' again"
-            check_one_per_node(found[name].numel(), entry["num_nodes"], file, cure)
-    return found
+        _within(home / kind["wanted"]["file"], wanted, size, "nodes")
+    told = kind.get("names", {})
+    names = {name: WHOLE.array(home, told[name], verify) for name in told}
+    for name in names.keys() & {"node_id", "name_end"}:
+        file = str(home / told[name]["file"])
+        check_one_per_node(names[name].numel(), size, file, WHOLE.cure)
+    return book, wanted, names
 
 
 class _Files(NamedTuple):
-    """The files of a part.
+    """The files of a part."""
 
-    Attributes:
-        where: their directory.
-        told: what the part's header says of each.
-        verify: whether to read and check all of them.
-    """
-
-    where: Path
-    told: dict[str, Any]
-    verify: bool
+    where: Path  # their directory
+    told: dict[str, Any]  # what the part's header says of each
+    verify: bool  # whether to read and check all of them
 
     def array(self, name: str) -> Tensor:
         """One of the arrays."""
-        return layout.PART.array(self.where, self._entry(name), self.verify)
+        return PART.array(self.where, self._entry(name), self.verify)
 
     def rows(self, kind: int, num_nodes: int, own: Tensor) -> RowIndex:
         """The nodes of one type whose rows are in the part, `own` ones among them."""
@@ -256,12 +387,8 @@ class _Files(NamedTuple):
 
     def _check_edges(self, kind: int, here: LocalRows) -> None:
         """Refuses rows that are no rows of the whole graph, by their edges."""
-        adj, first, edge_id, edges = (
-            here.adj,
-            here.first,
-            here.edge_id,
-            here.whole_edges,
-        )
+        adj, first, edge_id = here.adj, here.first, here.edge_id
+        edges = here.whole_edges
         name, count, rows = f"relation-{kind}", adj.num_edges, adj.num_rows
         self._need(count <= edges, name, f"must have at most {edges} edges", count)
         if edge_id is not None:
@@ -291,7 +418,7 @@ class _Files(NamedTuple):
         """The `size` own rows of one feature."""
         told = self._entry(f"feature-{kind}")
         path = self.where / told["file"]
-        rows = FeatureFile(path) if path.is_file() else layout.PART.missing(path)
+        rows = FeatureFile(path) if path.is_file() else PART.missing(path)
         same = (rows.seal, list(rows.shape)) == (told["seal"], [size, *entry["shape"]])
         rule = "must hold the rows that this part was written with"
         self._need(same, path.name, rule, "others")
@@ -306,12 +433,11 @@ class _Files(NamedTuple):
     def _need(self, sound: bool, name: str, rule: str, got: object) -> None:
         """Refuses the part, by the name of one of its files, unless it is sound."""
         if not sound:
-            layout.PART.refuse(self.where / name, rule, got)
+            PART.refuse(self.where / name, rule, got)
 
 
 def _within(file: Path, ids: Tensor, upper: int, what: str) -> None:
-    """Refuses ids of a file that are not in [0, upper)."""
     try:
         _check.within(str(file), ids, upper, what)
     except ValueError as error:
-        raise ValueError(f"{error}; {layout.PART.cure}") from None
+        raise ValueError(f"{error}; {PART.cure}") from None

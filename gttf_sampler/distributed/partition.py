@@ -11,16 +11,16 @@ from torch import Tensor
 
 from gttf_sampler import _check, _files
 from gttf_sampler._arrays import HEADER, write_array
-from gttf_sampler.distributed import layout
-from gttf_sampler.distributed.book import PartitionBook
-from gttf_sampler.distributed.methods import METHODS, books_of
-from gttf_sampler.distributed.source import (
+from gttf_sampler.distributed.book import METHODS, PartitionBook, books_of
+from gttf_sampler.distributed.part import MOST_PARTS, SHARED, WHOLE, is_ours, remove
+from gttf_sampler.distributed.write import (
+    Cut,
     Source,
     fingerprint,
     source_of,
     wanted_nodes,
+    write_part,
 )
-from gttf_sampler.distributed.write import Cut, write_part
 from gttf_sampler.features.write import Report
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import EdgeType
@@ -76,8 +76,8 @@ def partition(
         edges that are cut.
     """
     parts = _check.count("parts", parts)
-    if parts > layout.MOST_PARTS:
-        _check.fail("parts", f"must not exceed {layout.MOST_PARTS}", parts)
+    if parts > MOST_PARTS:
+        _check.fail("parts", f"must not exceed {MOST_PARTS}", parts)
     if not 0 <= _check.number("replicate", replicate) <= 1:
         _check.fail("replicate", "must be a share in [0, 1]", replicate)
     source = source_of(graph, features or {}, stored)
@@ -95,7 +95,7 @@ def partition(
             done = _cut(folder, source, books, facts, tick)
         for file in folder.iterdir() if done.get("folder") else ():
             if file.name not in (HEADER, done["folder"]):
-                layout.remove(file)  # it was there before
+                remove(file)  # it was there before
     return facts_of(done)
 
 
@@ -120,14 +120,25 @@ def _cut(
     cut = Cut(source, books, everywhere, mark)
     checks, counts = [], []
     for part in range(facts["parts"]):
-        crc, count = write_part(layout.part_folder(home, part), part, cut, tick)
+        crc, count = write_part(home / f"part-{part}", part, cut, tick)
         checks.append(crc)
         counts.append(count)
     header = {
         "folder": home.name,
         **facts,
         "node_types": _typed_nodes(home, source, books, wanted, everywhere),
-        "relations": _relations(source, counts),
+        "relations": [
+            {
+                "type": list(kind),
+                "num_edges": adj.num_edges,
+                "max_degree": adj.max_degree,
+                "direction": adj.direction,
+                "arrays": list(adj.arrays()),
+                "own": [count[number][0] for count in counts],
+                "cut": sum(count[number][1] for count in counts),
+            }
+            for number, (kind, adj) in enumerate(source.adjs.items())
+        ],
         "features": [
             {"type": kind, "name": name, "shape": list(values.shape[1:])}
             for kind, name, values in source.features
@@ -135,7 +146,7 @@ def _cut(
         "checks": checks,
     }
     _files.sync_folder(home)
-    layout.WHOLE.write_header(folder, header)
+    WHOLE.write_header(folder, header)
     return header
 
 
@@ -159,26 +170,18 @@ def facts_of(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_free(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | None:
     """The header of the same partition that is there already; refuses another one."""
-    if folder.exists() and not folder.is_dir():
-        _check.fail("path", "must name a directory", f"{str(folder)!r}, a file")
-    if not folder.exists():
-        return None
-    if layout.WHOLE.is_in(folder):
-        header = layout.WHOLE.sound_header(folder)
+    if WHOLE.is_in(folder):
+        header = WHOLE.sound_header(folder)
         if header is not None and header["mark"] == mark:
             return header
         if not overwrite:
             rule = "must not hold another partitioned graph"
             _check.fail("path", rule, str(folder), "pass overwrite=True to replace it")
-    for file in folder.iterdir():
-        if not layout.is_ours(file.name):
-            rule = "must be an empty directory, or hold a partitioned graph"
-            _check.fail("path", rule, f"{str(folder)!r} with {file.name!r}")
+    _files.check_folder(folder, is_ours, "a partitioned graph")
     return None
 
 
 def _check_apart(folder: Path, source: Source) -> None:
-    """Refuses to write over the files that are being cut."""
     for feature in source.features:
         values = feature.values
         file = getattr(values, "path", getattr(values, "filename", None))
@@ -195,7 +198,7 @@ def _typed_nodes(
     everywhere: Mapping[str, Tensor],
 ) -> list[dict[str, Any]]:
     """Node types as the header declares them; writes the arrays that it names."""
-    for name in layout.SHARED:  # of somebody who was killed; maps stay as they are
+    for name in SHARED:  # of somebody who was killed; maps stay as they are
         for file in folder.glob(f"{name}-*.bin"):
             file.unlink()
     entries = []
@@ -216,21 +219,3 @@ def _typed_nodes(
         }
         entries.append(entry)
     return entries
-
-
-def _relations(
-    source: Source, counts: list[list[tuple[int, int]]]
-) -> list[dict[str, Any]]:
-    """Relations as the header declares them; `counts` are (edges, cut ones) by part."""
-    return [
-        {
-            "type": list(kind),
-            "num_edges": adj.num_edges,
-            "max_degree": adj.max_degree,
-            "direction": adj.direction,
-            "arrays": list(adj.arrays()),
-            "own": [count[number][0] for count in counts],
-            "cut": sum(count[number][1] for count in counts),
-        }
-        for number, (kind, adj) in enumerate(source.adjs.items())
-    ]

@@ -1,7 +1,8 @@
-"""Writes one part of a partitioned graph, piece by piece."""
+"""Source: a graph and its features before they are cut; writes one part of them."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,34 +11,194 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gttf_sampler import _check
 from gttf_sampler._arrays import Pieces, as_numpy, write_array
 from gttf_sampler._backends import ops
-from gttf_sampler.distributed import layout
 from gttf_sampler.distributed.book import PartitionBook, RowIndex
-from gttf_sampler.distributed.source import Source, Values, rows_at
-from gttf_sampler.features.layout import seal
-from gttf_sampler.features.write import Report, write
+from gttf_sampler.distributed.part import PART, remove
+from gttf_sampler.features import FeatureFile
+from gttf_sampler.features.read import count_reached, largest
+from gttf_sampler.features.write import ENCODINGS, Report, write
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
+from gttf_sampler.graph.names import check_one_per_node, packed
+from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
+Values = Array | FeatureFile | Tensor  # a tensor only where numpy has no such numbers
+ONLY = ("", "", "")  # the edge type of a graph that has only one
+LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}  # bytes of a number
+WANTED = 0.1  # of all nodes; a cache of features has no use for more
+PIECE = 1 << 24
+
+
+class Feature(NamedTuple):
+    """Values [n, ...] of the nodes of one type."""
+
+    kind: str
+    name: str
+    values: Values
+
+
+class Source(NamedTuple):
+    """A graph with everything that is to be cut."""
+
+    adjs: dict[EdgeType, CompactAdj]
+    sizes: dict[str, int]  # nodes of each type
+    features: list[Feature]
+    stored: str | None  # how floats are stored, one of ENCODINGS; None as they are
+    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.names` packs them
+
+    def stored_as(self, values: Values) -> str | None:
+        """The encoding of one feature's rows; None as they are."""
+        dtype = rows_at(values, torch.empty(0, dtype=torch.int64)).dtype
+        if not dtype.is_floating_point:
+            return None
+        if self.stored is None and isinstance(values, FeatureFile):
+            return values.stored
+        return self.stored
+
+
+def rows_at(values: Values, ids: Tensor) -> Tensor:
+    """The rows of ids, int64 [k]."""
+    if isinstance(values, FeatureFile):
+        return values.rows(ids)
+    if isinstance(values, Tensor):
+        return values.index_select(0, ids)
+    native = values.dtype.newbyteorder("=")
+    return torch.from_numpy(np.ascontiguousarray(values[ids.numpy()], native))
+
+
+def source_of(graph: Any, features: Mapping[Any, Any], stored: Any = None) -> Source:
+    """Checks a graph and its features, and puts them together."""
+    if isinstance(graph, Mapping):
+        sizes, adjs = _check.node_types(graph), dict(graph)
+    else:
+        _check.of_type("graph", graph, CompactAdj)
+        graph.ensure_sound()
+        _check.one_node_set("graph", graph.num_rows, graph.num_cols)
+        sizes, adjs = {"": graph.num_rows}, {ONLY: graph}
+    if stored is not None:
+        _check.one_of("stored", stored, ENCODINGS)
+    found: dict[tuple[str, str], Values] = {}
+    for key, values in features.items():
+        kind, name = key_of(key)
+        _check.known_types("features", [kind], list(sizes), "node types")
+        array = _array(f"features[{name}]", values)
+        if not array.shape or len(array) != sizes[kind]:
+            rule = f"must have one row per node, {sizes[kind]} in all"
+            _check.fail(f"features[{name}]", rule, f"shape {list(array.shape)}")
+        if (kind, name) in found:
+            _check.fail("features", "must name every feature once", (kind, name))
+        found[kind, name] = array
+    listed = [Feature(*key, values) for key, values in found.items()]
+    return Source(adjs, sizes, listed, stored, _names(adjs, sizes))
+
+
+def _names(
+    adjs: Mapping[EdgeType, CompactAdj], sizes: Mapping[str, int]
+) -> dict[str, dict[str, Tensor]]:
+    """Packed ids of each node type: those of relations to it, which must agree."""
+    found: dict[str, Any] = {}
+    for (_, _, kind), adj in adjs.items():
+        if adj.node_id is not None:
+            check_one_per_node(len(adj.node_id), adj.num_rows)
+            known = found.setdefault(kind, adj.node_id)
+            if known is not adj.node_id and not np.array_equal(known, adj.node_id):
+                rule = "must be the same in all relations to one node type"
+                _check.fail("node_id", rule, f"others for {kind!r}")
+    return {kind: packed(found.get(kind)) for kind in sizes}
+
+
+def key_of(key: Any) -> tuple[str, str]:
+    """(node type, name) of a feature; a name alone has the type ""."""
+    parts = key if isinstance(key, tuple) else ("", key)
+    if len(parts) != 2:
+        _check.fail("features", "must be named by (node type, name)", key)
+    return parts[0], str(parts[1])
+
+
+def _array(name: str, values: Any) -> Values:
+    """Values as numpy has them, not copied; files of rows and bfloat16 stay theirs."""
+    if isinstance(values, FeatureFile):
+        return values
+    if not isinstance(values, Tensor):
+        try:
+            array: Array = np.asanyarray(values)
+        except ValueError:  # rows of several lengths
+            _check.fail(name, "must be an array of numbers", _check.shown(values))
+        if array.dtype.kind not in "biufc":
+            _check.mistyped(name, "must hold numbers", f"dtype {array.dtype}")
+        if array.dtype.itemsize > LARGEST[array.dtype.kind]:
+            _check.mistyped(name, "must have a dtype that torch knows", array.dtype)
+        return array
+    here = _check.dense(name, values).detach().cpu()
+    if here.dtype == torch.bfloat16:
+        return here
+    try:
+        return here.numpy()
+    except TypeError:
+        rule, cure = "must have a dtype that numpy knows", "cut it as float16"
+        _check.fail(name, rule, values.dtype, cure)
+
+
+def _pieces(array: Array) -> Iterator[bytes]:
+    """The bytes of an array, a bounded piece at a time."""
+    step = max(1, PIECE // max(1, array[:1].nbytes))
+    for first in range(0, len(array), step):
+        yield np.ascontiguousarray(array[first : first + step]).tobytes()
+
+
+def fingerprint(
+    source: Source,
+    books: Mapping[str, PartitionBook],
+    parts: int,
+    share: float,
+    tick: Report,
+) -> int:
+    """A checksum of all that the parts are made of."""
+    facts = [sorted(source.sizes.items()), list(source.adjs), parts, share]
+    facts.append(source.stored)
+    if named := [(kind, list(told)) for kind, told in source.names.items() if told]:
+        facts.append(named)
+    crc = zlib.crc32(repr(facts).encode())
+    arrays = [a.numpy() for adj in source.adjs.values() for a in adj.arrays().values()]
+    for kind, name, values in source.features:
+        crc = zlib.crc32(repr((kind, name, values.dtype, values.shape)).encode(), crc)
+        if isinstance(values, FeatureFile):
+            crc = zlib.crc32(str(values.seal).encode(), crc)
+        elif isinstance(values, Tensor):
+            arrays.append(values.view(torch.int16).numpy())
+        else:
+            arrays.append(values)
+    arrays += [a.numpy() for told in source.names.values() for a in told.values()]
+    for book in books.values():
+        arrays.append(book.owner if book.bounds is None else book.bounds.numpy())
+    for array in arrays:
+        for piece in _pieces(array):
+            crc = zlib.crc32(piece, crc)
+            tick("reading", len(piece))
+    return crc
+
+
+def wanted_nodes(source: Source, name: str, share: float, tick: Report) -> Tensor:
+    """The nodes that most edges lead to, most first; a tenth, or a `share` of all."""
+    size = source.sizes[name]
+    adjs = [adj for (by, _, _), adj in source.adjs.items() if by == name]
+    most = min(size, max(1000, round(max(WANTED, share) * size)))
+    return largest(count_reached(adjs, size, tick), most)
+
+
 EDGES, ROWS = 1 << 21, 1 << 24  # how many edges, how many bytes of features at a time
 
 
 class Cut(NamedTuple):
-    """Everything that parts are cut from.
-
-    Attributes:
-        source: the graph and its features.
-        books: the part of every node, per node type.
-        everywhere: ascending nodes whose rows all parts get, per node type.
-        mark: a checksum of all this; a part that has it need not be written again.
-    """
+    """Everything that parts are cut from."""
 
     source: Source
     books: Mapping[str, PartitionBook]
-    everywhere: Mapping[str, Tensor]
-    mark: int
+    everywhere: Mapping[str, Tensor]  # ascending nodes whose rows all parts get
+    mark: int  # a checksum of all this; a part that has it need not be written again
 
 
 def write_part(
@@ -48,15 +209,15 @@ def write_part(
     Returns the checksum of its header, and per relation how many edges its own nodes
     have and how many of those lead to other parts.
     """
-    header = layout.PART.sound_header(folder)
+    header = PART.sound_header(folder)
     if header is not None and (header["mark"], header["part"]) == (cut.mark, part):
         return int(header["crc32"]), [tuple(count) for count in header["counts"]]
-    layout.remove(folder)  # of somebody who was killed; maps of it stay as they are
+    remove(folder)  # of somebody who was killed; maps of it stay as they are
     folder.mkdir(exist_ok=True)
     try:
         return _write(folder, part, cut, tick)
     except BaseException:
-        layout.remove(folder)
+        remove(folder)
         raise
 
 
@@ -85,9 +246,9 @@ def _write(
         own = cut.books[feature.kind].nodes_of(part)
         chunks = _feature_rows(feature.values, own, tick)
         about = write(file, chunks, cut.source.stored_as(feature.values))
-        files[file.stem] = {"file": file.name, "seal": seal(about)}
+        files[file.stem] = {"file": file.name, "seal": about.seal()}
     content = {"part": part, "mark": cut.mark, "counts": counts, "files": files}
-    return layout.PART.write_header(folder, content), counts
+    return PART.write_header(folder, content), counts
 
 
 class _Rows:
@@ -118,11 +279,8 @@ class _Rows:
             if name == "rowptr":
                 continue
             counted = (by, cut) if name == "col" else None
-            dtype, pieces = (
-                as_numpy(name, array[:0]).dtype,
-                self._pieces(array, counted),
-            )
-            arrays[name] = Pieces(dtype, self.total, pieces)
+            dtype = as_numpy(name, array[:0]).dtype
+            arrays[name] = Pieces(dtype, self.total, self._pieces(array, counted))
         names = arrays.pop("edge_id", None)
         facts = {"num_cols": self.adj.num_cols, "direction": self.adj.direction}
         where = folder / f"relation-{number}"

@@ -1,7 +1,13 @@
 """Node embeddings: modules that train the objectives, and link prediction."""
 
-from gttf_sampler.embedding.evaluation import link_auc, mean_rank, roc_auc
-from gttf_sampler.embedding.links import LinkSplit, largest_component, split_links
+from gttf_sampler.embedding.links import (
+    LinkSplit,
+    largest_component,
+    link_auc,
+    mean_rank,
+    roc_auc,
+    split_links,
+)
 from gttf_sampler.embedding.models import DeepWalk, Node2Vec, WatchYourStep
 from gttf_sampler.embedding.settings import Epoch
 

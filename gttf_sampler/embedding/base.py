@@ -1,8 +1,8 @@
-"""WalkEmbedding: base class of modules that learn from walk forests."""
+"""WalkEmbedding: base class of modules that learn from walk forests; their loader."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from types import MappingProxyType
@@ -11,21 +11,27 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gttf_sampler import _check
-from gttf_sampler._loading.state import described, described_graph
+from gttf_sampler import _check, random
+from gttf_sampler._backends import ops
+from gttf_sampler._loading.prefetch import is_thread_safe
+from gttf_sampler._loading.seeded import KeyedIndex, SeededLoader
+from gttf_sampler._loading.state import SPOT, described, described_graph
 from gttf_sampler.draw import BiasFn
-from gttf_sampler.embedding.evaluation import accuracy
 from gttf_sampler.embedding.fit import fit
-from gttf_sampler.embedding.links import LinkSplit
-from gttf_sampler.embedding.loader import ORDERS, ForestLoader, in_blocks, near_order
+from gttf_sampler.embedding.links import LinkSplit, accuracy
+from gttf_sampler.embedding.optimizers import folder_of, zeros
 from gttf_sampler.embedding.settings import Epoch, Options, Schedule, Show, Task
-from gttf_sampler.embedding.storage import folder_of, zeros
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.objectives.base import LossAcc, complete
-from gttf_sampler.random import Randomness
+from gttf_sampler.traverse import traverse
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+ORDERS = ("random", "near")
+ROUNDS = 2  # steps that a label travels
+ENTRIES = 1 << 24  # edges that are looked at together
+OWN = ("dataset", "collate_fn", "batch_sampler")
+Levels = tuple[list[Tensor], list[Tensor]]
 
 
 class WalkEmbedding(nn.Module):
@@ -55,9 +61,22 @@ class WalkEmbedding(nn.Module):
         """The loss as an accumulator, for `traverse(..., accumulate=...)`."""
         raise NotImplementedError
 
+    def tables(self) -> dict[str, nn.Embedding]:
+        """The tables of vectors, by name: one, or two whose rows are halves L and R."""
+        children = self.named_children()
+        return {name: own for name, own in children if isinstance(own, nn.Embedding)}
+
+    def reset_parameters(self) -> None:
+        """Starts from small random vectors."""
+        for table in self.tables().values():
+            nn.init.normal_(table.weight, std=0.1)
+
     def forward(self, batch: Tensor | None = None) -> Tensor:
-        """The embeddings [b, d] of some nodes, or of all."""
-        raise NotImplementedError
+        """The embeddings [b, d] of some nodes, or of all; of halves L beside R."""
+        node = None if batch is None else self._nodes(batch)
+        tables = self.tables().values()
+        parts = [own.weight if node is None else own(node) for own in tables]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def loader(self, **kwargs: Any) -> ForestLoader:
         """A DataLoader of walk forests; takes the arguments of torch's DataLoader."""
@@ -65,9 +84,8 @@ class WalkEmbedding(nn.Module):
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss per seed of a forest, []."""
-        return self.objective().loss(forest) / max(
-            1, complete(forest).nodes[0].shape[0]
-        )
+        trees = complete(forest).nodes[0].shape[0]
+        return self.objective().loss(forest) / max(1, trees)
 
     def fit(
         self,
@@ -85,7 +103,7 @@ class WalkEmbedding(nn.Module):
         checkpoint: str | PathLike[str] | None = None,
         resume: bool = False,
         progress: bool | Show | None = None,
-        generator: Randomness = None,
+        generator: random.Randomness = None,
     ) -> list[Epoch]:
         """Trains all parameters, without a loop or an optimizer; returns the epochs.
 
@@ -129,10 +147,9 @@ class WalkEmbedding(nn.Module):
                 is done, the loss, and the pairs of this epoch.
             generator: a torch.Generator, an integer, or None for torch's default one.
         """
-        children = self.named_children()
         task = Task(
             model=self,
-            tables={n: m for n, m in children if isinstance(m, nn.Embedding)},
+            tables=self.tables(),
             batches=partial(self._batches, _check.one_of("order", order, ORDERS)),
             loss=self.loss,
             score=self.score,
@@ -177,10 +194,22 @@ class WalkEmbedding(nn.Module):
         }
 
     def score(self, edge: Tensor) -> Tensor:
-        """Scores pairs of nodes [2, e] as links by ⟨Z_u, Z_v⟩, [e]."""
-        source, target = self._pairs(edge)
-        product: Tensor = wide(self(source)) * wide(self(target))
-        return product.sum(-1)
+        """Scores pairs of nodes [2, e] as links, [e]; halves in both directions."""
+        return self._score(edge)
+
+    def _score(self, edge: Tensor, directed: bool = False) -> Tensor:
+        """⟨Z_u, Z_v⟩, or ⟨L_u, R_v⟩ of halves, plus ⟨L_v, R_u⟩ unless directed."""
+        _check.integers("edge", _check.dense("edge", edge), rank=2)
+        if edge.shape[0] != 2:
+            _check.fail("edge", "must have shape [2, e]", f"shape {list(edge.shape)}")
+        source, target = self._nodes(edge, "edge")
+        left, *halves = self.tables().values()
+        right = halves[0] if halves else left
+        score: Tensor = (wide(left(source)) * wide(right(target))).sum(-1)
+        if not halves or directed:
+            return score
+        back: Tensor = (wide(left(target)) * wide(right(source))).sum(-1)
+        return score + back
 
     def _vectors(
         self,
@@ -188,7 +217,7 @@ class WalkEmbedding(nn.Module):
         embedding_dim: int,
         sparse: bool,
         dtype: torch.dtype,
-        parts: int = 1,
+        parts: int,
     ) -> nn.Embedding:
         """One of `parts` tables that embeddings of so many numbers are split into."""
         if dtype not in DTYPES:
@@ -200,13 +229,6 @@ class WalkEmbedding(nn.Module):
         shape = torch.Size([rows, size // parts])
         table = zeros(self.storage, name, shape, dtype)
         return nn.Embedding(rows, size // parts, sparse=sparse, _weight=table)
-
-    def _pairs(self, edge: Tensor) -> Tensor:
-        """`edge`, which must be pairs [2, e] of nodes."""
-        _check.integers("edge", _check.dense("edge", edge), rank=2)
-        if edge.shape[0] != 2:
-            _check.fail("edge", "must have shape [2, e]", f"shape {list(edge.shape)}")
-        return self._nodes(edge, "edge")
 
     def _nodes(self, batch: Tensor, name: str = "batch") -> Tensor:
         """`batch`, which must hold nodes of the graph."""
@@ -241,20 +263,102 @@ def wide(vectors: Tensor) -> Tensor:
     return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
 
-def beside(left: nn.Embedding, right: nn.Embedding, node: Tensor | None) -> Tensor:
-    """Returns L beside R [b, d] of some nodes, or of all."""
-    if node is None:
-        return torch.cat([left.weight, right.weight], dim=-1)
-    return torch.cat([left(node), right(node)], dim=-1)
+class ForestLoader(SeededLoader):
+    """Yields one `WalkForest` per batch of nodes.
+
+    With workers a thread walks ahead, unless the bias is a function or there is a
+    `worker_init_fn`; worker processes send the levels of a forest, never the graph.
+
+    Args:
+        adj: where to walk.
+        fanouts: how many walkers each walker becomes, per depth.
+        bias: weights of the neighbours; None draws uniformly.
+        kwargs: of `torch.utils.data.DataLoader`, except those that are used here; and
+            `thread_workers`, of which False asks for processes, True for the thread.
+    """
+
+    draws_keys = True
+
+    def __init__(
+        self,
+        adj: CompactAdj,
+        fanouts: tuple[int, ...],
+        bias: BiasFn | None = None,
+        **kwargs: Any,
+    ) -> None:
+        for name in OWN:
+            if name in kwargs:
+                _check.fail(name, "must be left to this loader", repr(kwargs[name]))
+        if kwargs.get("batch_size", 1) is None:
+            _check.fail("batch_size", "must be a number of nodes", None)
+        self.adj, self.fanouts, self.bias = adj, fanouts, bias
+        walk = partial(_walk, adj, fanouts, bias)
+        if kwargs.get("num_workers", 0):
+            walk(KeyedIndex([], 0))  # loads what workers would load each by itself
+        super().__init__(range(adj.num_rows), collate_fn=walk, **kwargs)
+
+    def runs_only_ours(self) -> bool:
+        """True if workers would run nothing but code that is safe in a thread."""
+        return self.worker_init_fn is None and is_thread_safe(self.bias)
+
+    def settings(self) -> dict[str, Any]:
+        """Returns all that forests depend on beside seeds and keys, by name."""
+        names = "adj", "fanouts", "bias"
+        return {name: described(getattr(self, name), SPOT) for name in names}
+
+    def __iter__(self) -> Iterator[WalkForest]:  # type: ignore[override]
+        """One epoch of forests."""
+        for nodes, edges in super().__iter__():
+            yield WalkForest(self.adj, self.fanouts, nodes, edges)
 
 
-def score_halves(
-    left: nn.Embedding, right: nn.Embedding, edge: Tensor, directed: bool = False
-) -> Tensor:
-    """Scores pairs [2, e] by ⟨L_u, R_v⟩, plus ⟨L_v, R_u⟩ unless directed, [e]."""
-    source, target = edge
-    score: Tensor = (wide(left(source)) * wide(right(target))).sum(-1)
-    if directed:
-        return score
-    back: Tensor = (wide(left(target)) * wide(right(source))).sum(-1)
-    return score + back
+def _walk(
+    adj: CompactAdj, fanouts: tuple[int, ...], bias: BiasFn | None, batch: Any
+) -> Levels:
+    """The levels of a forest from ids and a key."""
+    given = KeyedIndex.of(batch)
+    forest = traverse(adj, given.index, fanouts, bias, generator=given.key)
+    return forest.nodes, forest.edges
+
+
+def near_order(adj: CompactAdj) -> Tensor:
+    """The nodes [n], those with neighbours in common beside each other.
+
+    Every node takes the smallest label, a random one at first, of itself and its
+    neighbours, and then the smallest of theirs; the nodes are sorted by what they have
+    in the end, those with the same one by what they had before.
+    """
+    slot = torch.arange(adj.num_rows, device=adj.device)
+    label = random.stream(0, slot)
+    before = label
+    for _ in range(ROUNDS):
+        before, label = label, _smallest(adj, label)
+    _, number = label.unique(return_inverse=True)
+    _, earlier = before.unique(return_inverse=True)
+    order: Tensor = (number * adj.num_rows + earlier).argsort(stable=True)
+    return order
+
+
+def _smallest(adj: CompactAdj, label: Tensor) -> Tensor:
+    """Per node the smallest label [n] of itself and its neighbours."""
+    found = label.clone()
+    for low in range(0, adj.num_edges, ENTRIES):
+        entry = torch.arange(low, min(low + ENTRIES, adj.num_edges), device=adj.device)
+        owner = torch.searchsorted(adj.rowptr, entry, right=True) - 1
+        there = label.index_select(0, ops.take(adj.col, entry).to(torch.int64))
+        found.scatter_reduce_(0, owner, there, "amin")
+    return found
+
+
+def in_blocks(order: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """The nodes [n] of an order, cut into batches at a random place, batches shuffled.
+
+    Every node is a seed once, as in any other order.
+    """
+    nodes = order.numel()
+    first = int(torch.randint(max(1, nodes), (), generator=generator))
+    blocks = list(order.roll(-first).split(size))
+    short = len(blocks) > 1 and blocks[-1].numel() < size  # it stays last
+    last = [blocks.pop()] if short else []
+    shuffled = torch.randperm(len(blocks), generator=generator).tolist()
+    return torch.cat([*(blocks[number] for number in shuffled), *last])

@@ -16,18 +16,11 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.embedding import checkpoint
-from gttf_sampler.embedding.evaluation import link_auc
-from gttf_sampler.embedding.optimizers import RowOptimizer, collector_of
-from gttf_sampler.embedding.settings import (
-    SCHEDULES,
-    Epoch,
-    Options,
-    Show,
-    Task,
-    check_options,
-    check_table,
-)
+from gttf_sampler.embedding import settings
+from gttf_sampler.embedding.links import link_auc
+from gttf_sampler.embedding.optimizers import RowOptimizer
+from gttf_sampler.embedding.settings import SCHEDULES, Epoch, Options, Task
+from gttf_sampler.objectives.scores import Collector
 from gttf_sampler.random import FIT, fold, new_key
 
 CPU = torch.device("cpu")
@@ -36,16 +29,17 @@ SEEDS = (1 << 63) - 1  # those a torch.Generator takes
 
 def fit(task: Task, options: Options) -> list[Epoch]:
     """Trains for some epochs, or until held-out edges are found no better."""
-    check_options(options)
+    settings.check_options(options)
     for name, table in task.tables.items():
-        check_table(name, table)
+        settings.check_table(name, table)
     key = int(new_key(options.generator, CPU, FIT))
     run = Run(task, options, key)
     if options.resume:
-        run.restore()
+        settings.load(options.checkpoint, run)
     while not run.over:
         run.epoch()
-    run.finish()
+    if run.best is not None:
+        task.model.load_state_dict(run.best)
     return run.history
 
 
@@ -64,7 +58,7 @@ class Run:
         self.history: list[Epoch] = []
         self.best: dict[str, Tensor] | None = None  # parameters, where AUC was best
         kept = options.checkpoint is not None
-        self.settings = checkpoint.settings(task, options) if kept else {}
+        self.settings = settings.settings(task, options) if kept else {}
 
     @property
     def over(self) -> bool:
@@ -89,14 +83,15 @@ class Run:
                 work.run()
             seconds = time.perf_counter() - start
         loss = work.loss / max(1, work.done)
-        self._check_finite(loss)
-        auc = None
-        if options.valid is not None:
-            auc = link_auc(self.task.score, options.valid)
+        self.check_loss(loss)
+        if not all(is_finite(table.weight) for table in self.task.tables.values()):
+            self.check_loss(math.nan)
+        valid = options.valid
+        auc = None if valid is None else link_auc(self.task.score, valid)
         self.history.append(Epoch(loss, seconds, work.pairs, auc))
         self._remember()
         if options.checkpoint is not None:
-            checkpoint.save(options.checkpoint, self)
+            settings.save(options.checkpoint, self)
 
     def lr(self, step: int, per_epoch: int) -> float:
         """The learning rate of a step, from 0."""
@@ -122,13 +117,6 @@ class Run:
             _check.fail("lr", rule, f"{self.options.lr} and a loss of {loss}", cure)
         return loss
 
-    def _check_finite(self, loss: float) -> None:
-        """Refuses an epoch whose last steps have made vectors that are none."""
-        self.check_loss(loss)
-        for table in self.task.tables.values():
-            if not is_finite(table.weight):
-                self.check_loss(math.nan)
-
     def _check_start(self, loss: float) -> None:
         """Names what made the very first loss what it is."""
         cure = "set them anew, as 'reset_parameters()' does"
@@ -147,15 +135,6 @@ class Run:
         if aucs[-1] > max(aucs[:-1], default=-1.0):
             state = self.task.model.state_dict()
             self.best = {name: value.clone() for name, value in state.items()}
-
-    def finish(self) -> None:
-        """Goes back to the best parameters, if there was a reason to keep them."""
-        if self.best is not None:
-            self.task.model.load_state_dict(self.best)
-
-    def restore(self) -> None:
-        """Goes on where the checkpoint was written."""
-        checkpoint.load(self.options.checkpoint, self)
 
 
 @torch.no_grad()
@@ -235,7 +214,7 @@ class _Work:
     def _steps(self) -> None:
         """Takes batches until there is none."""
         optimizer = self.run_.optimizer
-        collector = collector_of(optimizer)
+        collector = Collector(optimizer.tables)
         while self.error is None:
             with self.turn:
                 batch = next(self.batches, None)
@@ -267,8 +246,10 @@ def _bar(
     batches: int, epoch: int, options: Options
 ) -> Iterator[Callable[[float, int], None]]:
     """Shows loss and pairs per second where tqdm is installed, on a terminal."""
-    if callable(options.progress):
-        yield _telling(options.progress, batches, epoch, options.epochs)
+    told, done = options.progress, count(epoch * batches + 1)
+    if callable(told):
+        every = max(1, batches * options.epochs)
+        yield lambda loss, pairs: told(next(done) / every, loss, pairs)
         return
     if options.progress is False or find_spec("tqdm") is None:
         yield lambda loss, pairs: None
@@ -286,15 +267,3 @@ def _bar(
                 line.set_postfix_str(shown, refresh=False)
 
         yield show
-
-
-def _telling(
-    told: Show, batches: int, epoch: int, epochs: int
-) -> Callable[[float, int], None]:
-    """Tells a function how far a run has come."""
-    done = count(1)
-
-    def show(loss: float, pairs: int) -> None:
-        told((epoch + next(done) / max(1, batches)) / epochs, loss, pairs)
-
-    return show

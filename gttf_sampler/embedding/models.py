@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler.bias.node2vec import Node2VecBias
-from gttf_sampler.embedding.base import WalkEmbedding, beside, score_halves
+from gttf_sampler.embedding.base import WalkEmbedding
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.objectives.base import LossAcc
 from gttf_sampler.objectives.deepwalk import DeepWalkAcc
 from gttf_sampler.objectives.node2vec import Node2VecAcc
-from gttf_sampler.objectives.watch_your_step import WYSAcc
+from gttf_sampler.objectives.transitions import WYSAcc
 
 
 class DeepWalk(WalkEmbedding):
@@ -98,28 +98,9 @@ class DeepWalk(WalkEmbedding):
         self.reset_parameters()
         self.objective()  # checks the options
 
-    def reset_parameters(self) -> None:
-        """Starts from small random vectors."""
-        nn.init.normal_(self.embedding.weight, std=0.1)
-        if self.right is not None:
-            nn.init.normal_(self.right.weight, std=0.1)
-
     def objective(self) -> LossAcc:
         """The loss as an accumulator: `DeepWalkAcc`."""
         return DeepWalkAcc(self.embedding, right=self.right, **self.options)
-
-    def forward(self, batch: Tensor | None = None) -> Tensor:
-        """The embeddings [b, d] of some nodes, or of all; of halves L beside R."""
-        node = None if batch is None else self._nodes(batch)
-        if self.right is not None:
-            return beside(self.embedding, self.right, node)
-        return self.embedding.weight if node is None else self.embedding(node)
-
-    def score(self, edge: Tensor) -> Tensor:
-        """Scores pairs of nodes [2, e] as links, [e]; halves in both directions."""
-        if self.right is None:
-            return super().score(edge)
-        return score_halves(self.embedding, self.right, self._pairs(edge))
 
 
 class Node2Vec(DeepWalk):
@@ -212,9 +193,9 @@ class WatchYourStep(WalkEmbedding):
         storage: str | PathLike[str] | None = None,
     ) -> None:
         super().__init__(adj, fanouts, storage)
-        how = embedding_dim, sparse, dtype
-        self.left = self._vectors("left", *how, parts=2)
-        self.right = self._vectors("right", *how, parts=2)
+        how = embedding_dim, sparse, dtype, 2
+        self.left = self._vectors("left", *how)
+        self.right = self._vectors("right", *how)
         self.penalty = _check.finite("penalty", penalty)
         self.options = {
             "num_negatives": num_negatives,
@@ -228,8 +209,7 @@ class WatchYourStep(WalkEmbedding):
 
     def reset_parameters(self) -> None:
         """Starts from small random vectors and equal weights of all distances."""
-        nn.init.normal_(self.left.weight, std=0.1)
-        nn.init.normal_(self.right.weight, std=0.1)
+        super().reset_parameters()
         nn.init.zeros_(self.context)
 
     @property
@@ -245,11 +225,6 @@ class WatchYourStep(WalkEmbedding):
         """The loss per seed of a forest and the penalty, []."""
         return super().loss(forest) + self.penalty * self.context.square().sum()
 
-    def forward(self, batch: Tensor | None = None) -> Tensor:
-        """The embeddings [b, d] of some nodes, or of all: L beside R."""
-        node = None if batch is None else self._nodes(batch)
-        return beside(self.left, self.right, node)
-
     def score(self, edge: Tensor, *, directed: bool = False) -> Tensor:
         """Scores pairs of nodes [2, e] as links by ⟨L_u, R_v⟩ + ⟨L_v, R_u⟩, [e]."""
-        return score_halves(self.left, self.right, self._pairs(edge), directed)
+        return self._score(edge, directed)

@@ -1,20 +1,25 @@
-"""Optimizers of the rows that a batch has touched; no other row costs anything."""
+"""Tables of vectors, in memory or in files, and optimizers of the rows in use."""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Sequence
 from itertools import count
+from os import PathLike
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.pairs import Rule
-from gttf_sampler._backends.terms import Rows
+from gttf_sampler._backends.memory import empty
+from gttf_sampler._backends.pairs import Rows, Rule
 from gttf_sampler._backends.torch.pairs import join
-from gttf_sampler.objectives.collect import Collector, Owed
+from gttf_sampler.objectives.scores import Owed
 from gttf_sampler.random import fold
 
 KEPT = {"sgd": 0, "adagrad": 1, "adam": 2}  # numbers per number of a vector
@@ -25,41 +30,64 @@ DENSE: dict[str, Any] = {
     "adagrad": torch.optim.Adagrad,
     "adam": torch.optim.Adam,
 }
+SUFFIX = ".gttf-vectors"  # of files that are ours to write over
+
 Allocate = Callable[[str, torch.Size, torch.dtype], Tensor]
 
 
-class RowOptimizer:
-    """SGD, Adagrad or lazy Adam: torch's SGD, Adagrad and SparseAdam, row by row.
+def folder_of(value: str | PathLike[str] | None) -> Path | None:
+    """`storage` as a folder that is there; None for memory."""
+    if value is None:
+        return None
+    folder = Path(_check.path("storage", value))
+    if folder.exists() and not folder.is_dir():
+        _check.fail("storage", "must be a folder", folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
-    Args:
-        kind: "sgd", "adagrad" or "adam".
-        tables: the matrices [n, d] of vectors, by name; they are changed in place.
-        others: parameters with dense gradients, for which torch's optimizers are used.
-        key: of the random numbers by which bfloat16 is rounded.
-        allocate: makes what is kept per number of a vector, all zeros.
-        decay: what rows add to their gradients, of the tables alone.
+
+def zeros(
+    folder: Path | None, name: str, shape: torch.Size, dtype: torch.dtype
+) -> Tensor:
+    """A table of zeros; with a folder, in a new file there that takes no room yet.
+
+    What does not fit into memory is written back by the system, row by row. An older
+    file of the same name is removed; who has it open keeps what they see.
     """
+    numbers = math.prod(shape)
+    nbytes = numbers * dtype.itemsize
+    if folder is None:
+        _check.fits("embedding_dim", nbytes)
+        return empty(numbers, dtype).zero_().view(shape)
+    place = folder / f"{name}{SUFFIX}"
+    place.unlink(missing_ok=True)
+    free = os.statvfs(folder) if hasattr(os, "statvfs") else None
+    if free is not None and free.f_bavail * free.f_frsize < nbytes:
+        rule = f"must have room for {nbytes:,} bytes"
+        _check.fail("storage", rule, f"{free.f_bavail * free.f_frsize:,} in {folder}")
+    how = {"shared": True, "size": numbers, "dtype": dtype}
+    return torch.from_file(str(place), **how).view(shape)  # type: ignore[arg-type]
+
+
+class RowOptimizer:
+    """SGD, Adagrad or lazy Adam: torch's SGD, Adagrad and SparseAdam, row by row."""
 
     def __init__(
         self,
         kind: str,
-        tables: dict[str, Tensor],
-        others: Sequence[Tensor],
-        key: int,
-        allocate: Allocate,
-        decay: float = 0.0,
+        tables: dict[str, Tensor],  # [n, d], changed in place
+        others: Sequence[Tensor],  # with dense gradients, for torch's own optimizers
+        key: int,  # of the random numbers by which bfloat16 is rounded
+        allocate: Allocate,  # what is kept per number of a vector, all zeros
+        decay: float = 0.0,  # what rows of tables add to their gradients
     ) -> None:
         self.kind, self.key, self.decay = kind, key, decay
         self.names, self.tables = list(tables), list(tables.values())
-        self.state = [
-            [
-                allocate(f"{name}.{part}", table.shape, _precise(table)).to(
-                    table.device
-                )
-                for part in range(KEPT[kind])
-            ]
-            for name, table in tables.items()
-        ]
+        self.state: list[list[Tensor]] = []
+        for name, table in tables.items():
+            shape = table.shape, torch.promote_types(table.dtype, torch.float32)
+            parts = [allocate(f"{name}.{part}", *shape) for part in range(KEPT[kind])]
+            self.state.append([part.to(table.device) for part in parts])
         self.others = list(others)
         # `data` has a version of its own: another thread may be between its loss and
         # its gradient, where autograd refuses a parameter that has changed.
@@ -118,11 +146,6 @@ class RowOptimizer:
             self.dense.load_state_dict(saved["dense"])
 
 
-def collector_of(optimizer: RowOptimizer) -> Collector:
-    """Returns a collector of gradients for an optimizer's tables."""
-    return Collector(optimizer.tables)
-
-
 def _by_table(owed: Sequence[Owed]) -> dict[int, tuple[Rows, float]]:
     """The gradient of every table, and what to multiply it by."""
     found: dict[int, list[tuple[Rows, float]]] = {}
@@ -132,8 +155,3 @@ def _by_table(owed: Sequence[Owed]) -> dict[int, tuple[Rows, float]]:
         table: several[0] if len(several) == 1 else (join(several), 1.0)
         for table, several in found.items()
     }
-
-
-def _precise(table: Tensor) -> torch.dtype:
-    """Returns the dtype of running averages."""
-    return torch.promote_types(table.dtype, torch.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
@@ -10,11 +11,18 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.features import layout as layouts
-from gttf_sampler.features.encoding import NAMES, SAME
-from gttf_sampler.features.handle import Handle, State
-from gttf_sampler.features.rows import RowReader
-from gttf_sampler.features.write import Report, chunks_of, write
+from gttf_sampler._backends import memory
+from gttf_sampler.features.read import (
+    SLOT,
+    Handle,
+    State,
+    StaticCache,
+    most_sampled,
+    read_rows,
+)
+from gttf_sampler.features.write import NAMES, SAME, Report, chunks_of, decode, write
+
+PROFILED = 20  # reads that choose the rows of a cache whose rows nobody has named
 
 
 @runtime_checkable
@@ -63,6 +71,10 @@ class FeatureFile:
         path: of what `from_array`, `from_chunks` or `gttf features` has written.
         direct: whether to read around the system's cache.
         pin_memory: whether rows are to come in page-locked memory, for a GPU.
+
+    Attributes:
+        reads: how many there were so far.
+        bytes_read: what they brought; rows copied from the page cache do not count.
     """
 
     def __init__(
@@ -79,10 +91,12 @@ class FeatureFile:
         if self.pin_memory and not torch.cuda.is_available():
             _check.fail("pin_memory", "must be False where there is no GPU", True)
         self._direct = direct  # as it was asked for
-        self._rows = RowReader(Handle(self.path, direct))
-        handle = self._rows.handle
-        self._layout, self._state = handle.layout, handle.state
-        self.direct = handle.align > 1
+        self._open: Handle | None = Handle(self.path, direct)
+        self._layout, self._state = self._open.layout, self._open.state
+        self.direct = self._open.align > 1
+        self._kept: StaticCache | None = None
+        self._profile: list[Tensor] | None = None  # ids of reads that choose a cache
+        self._capacity = self.reads = self.bytes_read = 0
 
     @classmethod
     def from_array(
@@ -143,7 +157,7 @@ class FeatureFile:
     @property
     def seal(self) -> int:
         """A checksum of all that the file is: of its rows' checksums, and its facts."""
-        return layouts.seal(self._layout)
+        return self._layout.seal()
 
     @property
     def nbytes(self) -> int:
@@ -151,19 +165,23 @@ class FeatureFile:
         return self._layout.nbytes
 
     @property
-    def reads(self) -> int:
-        """The number of reads so far."""
-        return self._rows.reads
-
-    @property
-    def bytes_read(self) -> int:
-        """The bytes of these reads; rows copied from the page cache do not count."""
-        return self._rows.bytes_read
-
-    @property
     def hit_rate(self) -> float:
         """The share of rows that were found in the cache; nan before the first one."""
-        return self._rows.hit_rate
+        kept = self._kept
+        asked = 0 if kept is None else kept.hits + kept.misses
+        return math.nan if kept is None or not asked else kept.hits / asked
+
+    @property
+    def _cached(self) -> int:
+        """The number of rows in the cache."""
+        return 0 if self._kept is None else self._kept.size
+
+    @property
+    def _handle(self) -> Handle:
+        """The open file."""
+        if self._open is None:
+            _check.fail(self.path, "must be open", "a closed file", "open it again")
+        return self._open
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -198,7 +216,23 @@ class FeatureFile:
         `place` int64 [k] are the rows of `out` that they become, each of them once; the
         first k if none.
         """
-        return self._rows.read(ids, out, place, self.pin_memory)
+        ids = _index("ids", ids)
+        place = None if place is None else _places(place, ids.numel(), out)
+        shape, dtype = torch.Size([ids.numel(), *self._layout.shape]), self.dtype
+        if out is None:
+            _check.fits("ids", shape.numel() * dtype.itemsize)
+            if self.pin_memory:  # torch keeps such memory by itself
+                out = torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)
+            else:
+                out = memory.empty_rows(shape, dtype)
+        else:
+            of = shape if place is None else out.shape[:1] + shape[1:]
+            _check_buffer(out, of, dtype)
+        if ids.numel() and out.numel():
+            self._write_to(out, ids, place)
+        else:
+            _check.within("ids", ids, len(self), "rows")
+        return out
 
     def cache(self, nbytes: int, rows: Any = None) -> FeatureFile:
         """Keeps rows in memory, in no more than `nbytes`; returns itself.
@@ -213,18 +247,72 @@ class FeatureFile:
         if rows is not None:
             rows = _check.integers("rows", rows).to("cpu", torch.int64)
             _check.within("rows", rows, len(self), "rows")
-        self._rows.keep(nbytes, rows)
+        self._kept = self._profile = None
+        if not nbytes:
+            return self
+        slots, stride = SLOT * len(self), self._layout.stride
+        capacity = (nbytes - slots) // max(1, stride)  # after a slot for every row
+        if capacity < 1:
+            rule = f"must be at least {slots + stride}, {SLOT} bytes per row of the"
+            _check.fail("nbytes", f"{rule} file and a row", nbytes)
+        _check.fits("nbytes", nbytes)
+        self._capacity = min(capacity, len(self))
+        if rows is None:
+            self._profile = []
+        else:
+            self._kept = self._cache_of(rows)
         return self
 
     def validate(self) -> FeatureFile:
         """Reads all rows and compares them with their checksums; returns self."""
-        with self._rows.handle.unchanged():
-            layouts.verify(self.path, self._layout)
+        with self._handle.unchanged():
+            self._layout.verify(self.path)
         return self
 
     def close(self) -> None:
         """Closes the file, as soon as reads that are under way are over."""
-        self._rows.close()
+        self._open = None
+
+    def _write_to(self, out: Tensor, ids: Tensor, place: Tensor | None) -> None:
+        stored, stride = self._layout.stored, self._layout.stride
+        if stored == SAME:
+            self._fill(ids, place, out.view(len(out), -1).view(torch.uint8))
+            return
+        raw = memory.FEATURES.make(ids.numel() * stride).view(ids.numel(), stride)
+        self._fill(ids, None, raw)
+        if place is None:
+            decode(raw, stored, out)
+        else:
+            rows = memory.empty_rows((ids.numel(), *out.shape[1:]), out.dtype)
+            out[place] = decode(raw, stored, rows)
+
+    def _fill(self, ids: Tensor, place: Tensor | None, raw: Tensor) -> None:
+        """Writes the rows of ids [k] to rows `place` [k] of `raw`, uint8 [m, stride].
+
+        Without places, row i of `raw` is that of ids[i].
+        """
+        kept, profile = self._kept, self._profile  # once: a thread may end them
+        if kept is not None:
+            self._handle.check()
+            _check.within("ids", ids, len(self), "rows")
+            kept.fill(ids, place, raw, self._read_rows)
+            return
+        self._read_rows(ids, place, raw)
+        if profile is not None:
+            profile.append(ids.clone())
+            if len(profile) >= PROFILED:
+                chosen = self._cache_of(most_sampled(profile, PROFILED))
+                if self._profile is profile:
+                    self._kept, self._profile = chosen, None
+
+    def _cache_of(self, rows: Tensor) -> StaticCache:
+        rows = rows[: self._capacity]
+        return StaticCache(rows, len(self), self._layout.stride, self._read_rows)
+
+    def _read_rows(self, ids: Tensor, place: Tensor | None, raw: Tensor) -> None:
+        done = read_rows(self._handle, ids, place, raw)
+        self.reads += done.reads
+        self.bytes_read += done.nbytes
 
     def __enter__(self) -> FeatureFile:
         return self
@@ -242,8 +330,8 @@ class FeatureFile:
         own = f", stored as {self.stored}" if self._layout.stored != SAME else ""
         size = _check.readable(self.nbytes)
         about = f"{list(self.shape)}, {NAMES[self.dtype]}{own}, {size} on disk"
-        if self._rows.cached:
-            about += f", {self._rows.cached:,} rows in memory"
+        if self._cached:
+            about += f", {self._cached:,} rows in memory"
         if self.hit_rate == self.hit_rate:
             about += f" for {self.hit_rate:.1%} of those asked for"
         if self.reads:
@@ -258,5 +346,41 @@ def _opened(
     """A file that another process has open, if it is still the same."""
     file = FeatureFile(path, direct=direct, pin_memory=pin_memory)
     if file._state != state:
-        file._rows.handle.changed("it was written to")
+        file._handle.changed("it was written to")
     return file
+
+
+def _check_buffer(out: Any, shape: torch.Size, dtype: torch.dtype) -> None:
+    """Refuses memory that rows cannot be written to as they are."""
+    found = _check.dense("out", out)
+    if found.dtype != dtype:
+        _check.mistyped("out", f"must have dtype {dtype}", found.dtype)
+    if found.shape != shape:
+        _check.fail("out", f"must have shape {list(shape)}", list(found.shape))
+    if found.device.type != "cpu" or not found.is_contiguous():
+        _check.fail("out", "must be contiguous on the CPU", found.device)
+    if found.requires_grad:
+        _check.fail("out", "must not require a gradient", True)
+
+
+def _index(name: str, value: Any) -> Tensor:
+    """`value`, int64 [k] on the CPU, contiguous as kernels read it by its address."""
+    found = _check.tensor(name, _check.dense(name, value))
+    if found.dtype != torch.int64 or found.device.type != "cpu":
+        got = f"{found.dtype} on {found.device}"
+        _check.mistyped(name, "must have dtype int64, on the CPU", got)
+    return found.contiguous()
+
+
+def _places(place: Any, count: int, out: Any) -> Tensor:
+    """`place` as rows of `out`, different ones, one for each of `count` ids."""
+    if out is None:
+        _check.fail("place", "must come with 'out', whose rows it names", "None")
+    rows = _check.dense("out", out)
+    size = rows.shape[0] if rows.dim() else 0
+    found = _check.length("place", _index("place", place), count, "id")
+    _check.within("place", found, size, "rows of 'out'")
+    named = torch.zeros(size, dtype=torch.bool).index_fill_(0, found, True)
+    if int(named.sum()) != count:
+        _check.fail("place", "must name a row of 'out' once", "a repeated one")
+    return found

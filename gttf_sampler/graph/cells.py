@@ -132,11 +132,6 @@ def is_missing(cell: str) -> bool:
     return cell.lower() in MISSING
 
 
-def is_date(cell: str) -> bool:
-    """True for an ISO 8601 date, with or without time and zone."""
-    return DATE.fullmatch(cell.strip()) is not None
-
-
 def is_value(cell: str) -> bool:
     """True for a number or an ISO 8601 date."""
     return bool(NUMBER.fullmatch(cell) or DATE.fullmatch(cell))
@@ -184,12 +179,7 @@ def whole_numbers(cells: Sequence[str]) -> Array | None:
 
 
 def dates(cells: Sequence[str], form: str | None = None) -> Array:
-    """Parses dates as seconds since 1970; those without a zone are in UTC.
-
-    Args:
-        cells: text.
-        form: `strptime`'s format; None for ISO 8601.
-    """
+    """Parses dates, ISO 8601 or of a `strptime` format: seconds since 1970 in UTC."""
     if form is not None:
         parse = datetime.datetime.strptime
         return seconds_of([parse(cell.strip(), form) for cell in cells])
@@ -208,9 +198,7 @@ def dates(cells: Sequence[str], form: str | None = None) -> Array:
 def seconds_of(moments: Any, offset: Any = 0) -> Array:
     """Converts dates to seconds since 1970: integers, or floats if there are fractions.
 
-    Args:
-        moments: anything that numpy takes for datetime64, or dates of Python.
-        offset: seconds to subtract from each.
+    They are of numpy or of Python; `offset` seconds are subtracted from each.
     """
     found = np.asarray(moments)
     if found.dtype.kind != "M":

@@ -1,8 +1,8 @@
 """Rows from edges that come in chunks, more of them than memory holds.
 
-A counting sort in two passes over the disk. The first appends every edge to a file of
-its range of rows; the second sorts these files in memory, one after the other, and
-writes the rows behind one another. A range that does not fit is split once more.
+A counting sort in two passes over the disk. The first appends every edge to a bucket, a
+file of its range of rows; the second sorts these files in memory, one after the other,
+and writes the rows behind one another. A range that does not fit is split once more.
 """
 
 from __future__ import annotations
@@ -10,30 +10,141 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from gttf_sampler import _check
-from gttf_sampler._arrays import Entry
-from gttf_sampler._backends import memory
+from gttf_sampler._arrays import Array, ArrayWriter, Entry
+from gttf_sampler._backends import memory, ops
 from gttf_sampler.graph import build, storage
-from gttf_sampler.graph.buckets import (
-    BUCKETS,
-    PIECE,
-    Bucket,
-    Edges,
-    make_buckets,
-    spread,
-)
-from gttf_sampler.graph.sorted_rows import Report, SortedRows
 
 COLUMNS = ("edge_weight", "edge_time")
 COST = 80  # bytes that an edge takes while its range is sorted, measured
 USUAL = 1 << 31  # bytes of memory, where there are as many to spare
+PIECE = 1 << 20  # edges that are moved at a time
+SPAN = 1 << 32  # positions that a segment can tell apart
+BUCKETS = 128  # files that are written to at a time
+
+Report = Callable[[str, int], None]  # told what is done, and how many edges more
+
+
+class Edges(NamedTuple):
+    """Some edges, in the order in which they came."""
+
+    row: Array  # int64 [k], where a walker stands
+    col: Array  # [k], where it may go
+    position: Array  # int64 [k], among all edges; empty if nobody asks
+    columns: dict[str, Array]  # what edges have beside, by name
+
+    def take(self, some: Array | slice) -> Edges:
+        """Some of the edges."""
+        position = self.position[some] if self.position.size else self.position
+        columns = {name: values[some] for name, values in self.columns.items()}
+        return Edges(self.row[some], self.col[some], position, columns)
+
+
+class Bucket:
+    """The edges of rows `first` to `last`, in a file.
+
+    A record says the row, from the first one on, and the position, from that of its
+    segment on: a segment is what one piece of the edges has brought.
+    """
+
+    def __init__(self, file: Path, first: int, last: int) -> None:
+        self.file, self.first, self.last = file, first, last
+        self.count = 0
+        self._segments: list[tuple[int, int]] = []  # (edges, position of the first)
+        self._kind: np.dtype[Any] | None = None
+        self._out: IO[bytes] | None = None
+
+    def add(self, edges: Edges) -> None:
+        """Appends edges whose positions ascend."""
+        base = int(edges.position[0]) if edges.position.size else 0
+        if edges.position.size and edges.position[-1] - base >= SPAN:
+            half = edges.position.size // 2
+            for some in (slice(half), slice(half, None)):
+                self.add(edges.take(some))
+            return
+        fields = {"row": edges.row - self.first, "col": edges.col, **edges.columns}
+        if edges.position.size:
+            fields["position"] = edges.position - base
+        if self._kind is None:
+            small = {"row": np.dtype("<u4"), "position": np.dtype("<u4")}
+            kinds = [(name, small.get(name, v.dtype)) for name, v in fields.items()]
+            self._kind = np.dtype(kinds)
+        if self._out is None:
+            self._out = open(self.file, "ab", buffering=0)  # noqa: SIM115 - until `close`
+        records = np.empty(edges.row.size, self._kind)
+        for name, values in fields.items():
+            records[name] = values
+        view = memoryview(records.data).cast("B")
+        while view.nbytes:  # without a buffer, a write may take a part
+            view = view[self._out.write(view) :]
+        self._segments.append((edges.row.size, base))
+        self.count += edges.row.size
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        if self._out is not None:
+            self._out.close()
+            self._out = None
+
+    def pieces(self, most: int) -> Iterator[Edges]:
+        """All edges, at most so many at a time."""
+        self.close()
+        if self._kind is None:
+            return
+        bases = np.repeat(*np.array(self._segments, np.int64).T[::-1])
+        with open(self.file, "rb") as opened:
+            for start in range(0, self.count, most):
+                count = min(most, self.count - start)
+                got = np.fromfile(opened, self._kind, count)
+                own = {name: got[name].copy() for name in self._kind.names or ()}
+                row = own.pop("row").astype(np.int64) + self.first
+                position = own.pop("position", np.empty(0)).astype(np.int64)
+                if position.size:
+                    position += bases[start : start + count]
+                yield Edges(row, own.pop("col"), position, own)
+
+    def split(self, parts: int) -> list[Bucket]:
+        """The bucket as smaller ones; its file is removed."""
+        finer = make_buckets(self.file.parent, self.first, self.last, parts)
+        for piece in self.pieces(PIECE):
+            spread(piece, finer)
+        self.remove()
+        for one in finer:
+            one.close()
+        return finer
+
+    def remove(self) -> None:
+        """Removes the file."""
+        self.close()
+        self.file.unlink(missing_ok=True)
+
+
+def make_buckets(folder: Path, first: int, last: int, parts: int) -> list[Bucket]:
+    """Buckets for rows `first` to `last`, which take no more than 2³² rows each."""
+    parts = max(1, min(max(parts, (last - first >> 32) + 1), last - first))
+    step = -(-(last - first) // parts)
+    starts = range(first, last, step) if last > first else [first]
+    pairs = ((start, min(start + step, last)) for start in starts)
+    return [Bucket(folder / f"{start}-{end}", start, end) for start, end in pairs]
+
+
+def spread(edges: Edges, buckets: list[Bucket]) -> None:
+    """Appends every edge to the bucket of its row; their order stays."""
+    first, step = buckets[0].first, buckets[0].last - buckets[0].first
+    which = ((edges.row - first) // max(1, step)).astype(np.uint16)
+    order = np.argsort(which, kind="stable")
+    ends = np.bincount(which, minlength=len(buckets)).cumsum()
+    for bucket, some in zip(buckets, np.split(order, ends[:-1]), strict=True):
+        if some.size:
+            bucket.add(edges.take(some))
 
 
 def build_rows(
@@ -52,7 +163,10 @@ def build_rows(
     """Writes the directory of a CompactAdj; see `CompactAdj.from_chunks`."""
     tick = report or (lambda what, more: None)
     target = storage.check_free(path, overwrite)
-    most = _edges_at_a_time(nbytes)
+    if nbytes is None:
+        room = memory.room()
+        nbytes = USUAL if room is None else min(USUAL, room // 2)
+    most = max(1, _check.count("memory", nbytes) // COST)  # edges sorted at a time
     home = target.absolute().parent if tmp is None else _check.path("tmp", tmp)
     num_rows, num_cols = _sizes(chunks, num_nodes, direction, tick)
     home.mkdir(parents=True, exist_ok=True)
@@ -76,7 +190,7 @@ def build_rows(
         def write(files: Mapping[str, Path]) -> dict[str, Entry]:
             return rows.write(files, _small_enough(buckets, most), tick)
 
-        storage.replace(path, rows.names, facts, overwrite, write)
+        storage.replace(path, rows.kinds, facts, overwrite, write)
 
 
 def _check_space(num_rows: int, home: Path, counted: bool) -> None:
@@ -89,14 +203,6 @@ def _check_space(num_rows: int, home: Path, counted: bool) -> None:
         got = f"id {num_rows - 1}, whose row pointer takes {needed:,} bytes"
         _check.fail("chunks", rule, got, "number the nodes from 0")
     _check.fail("num_nodes", rule, f"{needed:,} bytes for {num_rows} rows")
-
-
-def _edges_at_a_time(nbytes: int | None) -> int:
-    """The number of edges that are sorted at a time."""
-    if nbytes is None:
-        room = memory.room()
-        nbytes = USUAL if room is None else min(USUAL, room // 2)
-    return max(1, _check.count("memory", nbytes) // COST)
 
 
 def _small_enough(buckets: list[Bucket], most: int) -> Iterator[Bucket]:
@@ -126,8 +232,8 @@ def _sizes(
         _check.fail("num_nodes", rule, None, "or pass an object that starts anew")
     largest = -1
     for chunk in chunks:
-        row, _ = build.endpoints(_parts(chunk)[0], direction)
         ends = _parts(chunk)[0]
+        row, _ = build.endpoints(ends, direction)
         if row.numel():
             largest = max(largest, int(_check.integers("chunks", ends, 2).max()))
         tick("counting nodes", row.numel())
@@ -149,7 +255,7 @@ def _stream(
 ) -> Iterator[Edges]:
     """All edges after checks, a bounded piece at a time."""
     seen, kinds = 0, None
-    short = np.dtype("<i4" if num_cols < 1 << 31 else "<i8")
+    short = _id_kind(num_cols)
     for chunk in chunks:
         given, own = _parts(chunk)
         row, col = build.endpoints(given, direction)
@@ -173,3 +279,79 @@ def _stream(
             values = {name: v[part] for name, v in plain.items()}
             yield Edges(here, col[part].cpu().numpy().astype(short), position, values)
         seen += row.numel()
+
+
+def _id_kind(upper: int) -> np.dtype[Any]:
+    return np.dtype("<i4" if ops.id_dtype(upper) == torch.int32 else "<i8")
+
+
+class SortedRows:
+    """The arrays of a CompactAdj of these sizes, written range by range.
+
+    `columns` are the dtypes of what edges have beside their ends.
+    """
+
+    def __init__(
+        self,
+        num_rows: int,
+        num_cols: int,
+        total: int,
+        columns: dict[str, np.dtype[Any]],
+        edge_ids: bool,
+        sort_by_time: bool,
+    ) -> None:
+        self.num_rows, self.num_cols, self.total = num_rows, num_cols, total
+        self.sort_by_time = _check.yes_or_no("sort_by_time", sort_by_time)
+        self.kinds = {"rowptr": np.dtype("<i8"), "col": _id_kind(num_cols)}
+        if edge_ids:
+            self.kinds["edge_id"] = _id_kind(total)
+        self.kinds |= columns
+        self.in_order = edge_ids
+
+    def write(
+        self, files: Mapping[str, Path], buckets: Iterator[Bucket], tick: Report
+    ) -> dict[str, Entry]:
+        """Sorts the buckets one by one; returns what the header says of the arrays."""
+        with ExitStack() as stack:
+            outs = {
+                name: stack.enter_context(ArrayWriter(file, self.kinds[name]))
+                for name, file in files.items()
+            }
+            outs["rowptr"].add(np.zeros(1, np.int64))
+            done = 0
+            for bucket in buckets:
+                for name, values in self._sorted(bucket, done).items():
+                    outs[name].add(values)
+                done += bucket.count
+                bucket.remove()
+                tick("sorting rows", bucket.count)
+        entries = {name: out.entry() for name, out in outs.items()}
+        if self.in_order and "edge_id" in entries:  # as in memory: nothing to tell
+            files["edge_id"].unlink()
+            del entries["edge_id"]
+        return entries
+
+    def _sorted(self, bucket: Bucket, before: int) -> dict[str, Array]:
+        size = bucket.last - bucket.first
+        if bucket.count == 0:
+            return {"rowptr": np.full(size, before)}
+        (edges,) = bucket.pieces(bucket.count)
+        own = {name: torch.from_numpy(v) for name, v in edges.columns.items()}
+        rows = build.rows_from_edges(
+            torch.from_numpy(edges.row - bucket.first),
+            torch.from_numpy(edges.col),
+            size,
+            self.num_cols,
+            own.get("edge_weight"),
+            own.get("edge_time"),
+            self.sort_by_time,
+        )
+        found = {n: v.numpy() for n, v in rows._asdict().items() if v is not None}
+        found["rowptr"] = found["rowptr"][1:] + before
+        if "edge_id" in self.kinds:
+            order = found.get("edge_id")
+            ids = edges.position if order is None else edges.position[order]
+            same = np.arange(before, before + bucket.count)
+            self.in_order = self.in_order and np.array_equal(ids, same)
+            found["edge_id"] = ids
+        return {name: found[name] for name in self.kinds}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,9 +15,12 @@ from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.scratch import NodeTable, ScratchPool
 from gttf_sampler._compat import is_compiling
-from gttf_sampler.graph import build, exchange, names, search, storage
+from gttf_sampler.graph import build, exchange, names, storage, tables
 from gttf_sampler.graph import chunks as chunked
 from gttf_sampler.graph.edgelist import EdgeList
+
+if TYPE_CHECKING:  # which need graphs themselves
+    from gttf_sampler._backends.record import Batch, Law, Plan, Rooted
 
 DIRECTIONS = ("in", "out")
 T = TypeVar("T")
@@ -267,6 +270,11 @@ class CompactAdj:
         return found
 
     @property
+    def local(self) -> CompactAdj:
+        """The rows that are in this process: all; see `RemoteRows`."""
+        return self
+
+    @property
     def num_rows(self) -> int:
         """The number of nodes a walker may stand on."""
         return self.rowptr.numel() - 1
@@ -289,12 +297,10 @@ class CompactAdj:
     @property
     def degree(self) -> Tensor:
         """δ, int64 [n]: the length of every row."""
-        return self.cached("degree", self._degree)
-
-    def _degree(self) -> Tensor:
-        if self.device.type == "cpu":  # torch repeats out of its memory below zero
+        if "degree" not in self._cache and self.device.type == "cpu":
+            # torch repeats out of its memory below zero
             _inside(_check.row_pointer, "rowptr", self.rowptr, self.num_edges)
-        return self.rowptr.diff()
+        return self.cached("degree", self.rowptr.diff)
 
     @property
     def max_degree(self) -> int:
@@ -327,11 +333,7 @@ class CompactAdj:
             edge [k], the positions of those edges in `col`, ascending within a pair.
         """
         self.ensure_sound()
-        here, there = _check.pairs(("node", node), ("neighbor", neighbor), self.device)
-        here, there = (x.reshape(-1).to(torch.int64) for x in (here, there))
-        _check.within("node", here, self.num_rows)
-        _check.within("neighbor", there, self.num_cols)
-        return search.edges_between(self, here, there)
+        return tables.edges_between(self, *checked_pairs(self, node, neighbor))
 
     def original_edge(self, edge: Tensor) -> Tensor:
         """Positions in the caller's edges, from positions in `col`; -1 stays -1."""
@@ -507,10 +509,8 @@ class CompactAdj:
         `verify` compares checksums and checks every array, which reads all bytes once.
         Leave it out for large files that you trust: a damaged one may end the process.
         """
-        mmap, verify = (
-            _check.yes_or_no(name, value)
-            for name, value in (("mmap", mmap), ("verify", verify))
-        )
+        mmap = _check.yes_or_no("mmap", mmap)
+        verify = _check.yes_or_no("verify", verify)
         arrays, header = storage.load(path, mmap, verify)
         size, direction = header["num_cols"], header["direction"]
         node_id = names.unpacked(arrays)
@@ -522,21 +522,18 @@ class CompactAdj:
             try:
                 return adj.validate()
             except (TypeError, ValueError) as error:
-                _check.fail(
-                    str(path), "must hold a sound graph", error, "save it again"
-                )
+                rule = "must hold a sound graph"
+                _check.fail(str(path), rule, error, "save it again")
         _check.row_pointer("rowptr", adj.rowptr, adj.num_edges)
         return adj.trusted()
 
     def __repr__(self) -> str:
         """Says what a person wants to know first."""
-        nodes = f"{self.num_rows:,} nodes"
-        if self.num_rows != self.num_cols:
-            nodes = f"{self.num_rows:,} × {self.num_cols:,} nodes"
-        parts = [nodes, f"{self.num_edges:,} edges", f"direction={self.direction!r}"]
+        parts = [described_nodes(self), f"{self.num_edges:,} edges"]
+        parts.append(f"direction={self.direction!r}")
         parts.append(f"max_degree={self.max_degree}")
         parts += [
-            name for name in self.arrays() if name in ("edge_weight", "edge_time")
+            name for name in ("edge_weight", "edge_time") if name in self.arrays()
         ]
         parts.append(f"{_check.readable(self.nbytes)} on {self.device}")
         return f"CompactAdj({', '.join(parts)})"
@@ -563,3 +560,44 @@ def _inside(check: Callable[..., Any], *args: Any) -> None:
         check(*args)
     except (TypeError, ValueError):
         _check.changed()
+
+
+class RemoteRows:
+    """A graph of which some rows are in other processes, as `distributed` has it.
+
+    It takes the place of a `CompactAdj` where draws can be told as data. Whoever holds
+    a row draws from it, and draws the same. Sizes are those of the whole graph.
+    """
+
+    num_rows: int
+    num_cols: int
+    num_edges: int
+    max_degree: int
+    direction: str
+    device = torch.device("cpu")
+    local: CompactAdj  # the rows that are here, with columns of the whole graph
+    scratch: ScratchPool
+    told_as_data: Callable[..., Law]  # the law of a bias that need not see the rows
+    sample: Callable[[Plan, Batch], Rooted]  # a batch of rooted sampling
+    walk: Callable[..., list[tuple[Tensor, Tensor]]]  # (edges, nodes) [w, f] by depth
+
+    def ensure_sound(self) -> None:
+        """Does nothing: rows are checked when they are opened."""
+
+
+def checked_pairs(
+    adj: CompactAdj | RemoteRows, node: Any, neighbor: Any
+) -> tuple[Tensor, Tensor]:
+    """Rows and columns int64 [w] of a graph, as `edges_between` is given them."""
+    here, there = _check.pairs(("node", node), ("neighbor", neighbor), adj.device)
+    here, there = (x.reshape(-1).to(torch.int64) for x in (here, there))
+    _check.within("node", here, adj.num_rows)
+    _check.within("neighbor", there, adj.num_cols)
+    return here, there
+
+
+def described_nodes(adj: CompactAdj | RemoteRows) -> str:
+    """The number of nodes in words; of rows and columns where they differ."""
+    if adj.num_rows == adj.num_cols:
+        return f"{adj.num_rows:,} nodes"
+    return f"{adj.num_rows:,} × {adj.num_cols:,} nodes"

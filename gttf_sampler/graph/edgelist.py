@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -47,38 +46,6 @@ class EdgeList(NamedTuple):
         return len(self.node_id)
 
 
-def read_edge_list(
-    path: str | os.PathLike[str],
-    columns: Sequence[str] | None = None,
-    *,
-    header: bool | None = None,
-    separator: str | None = None,
-    dates: str | None = None,
-) -> EdgeList:
-    """Reads lines `source target [weight]`, with spaces, tabs, commas or ; between.
-
-    Lines that begin with # or % are comments, but for rows of csv such as `#cats,ann`
-    below the first line; `.gz` files are unpacked. Ids are integers, or any words if
-    one of them is not an integer; in .tsv files and between commas words may have
-    spaces. A heading is recognised: known names such as source
-    and target, words above numbers, and in csv a first line of words that do not come
-    again. It says which columns are read: source and target, or the first two behind
-    an index of pandas; weight or amount; time, timestamp or date. A third column of
-    numbers without a name is taken for weights. Times are numbers or ISO dates, which
-    become seconds since 1970.
-
-    Args:
-        path: the file.
-        columns: names in the heading: source, target, and perhaps the weight and the
-            time, "-" for none; numbers from "1" on where there is no heading.
-        header: whether the first line is a heading; None to recognise one.
-        separator: a character, or comma, semicolon, tab, pipe or space.
-        dates: the format of times for `strptime`, if they are not numbers or ISO 8601.
-    """
-    options = TableOptions(columns, header, separator, dates)
-    return read_text(_check.path("path", path), options)
-
-
 def read_text(file: Path, options: TableOptions, values: bool = True) -> EdgeList:
     """Reads the edges of a text file; without weights and times if not `values`."""
     if not file.is_file():
@@ -102,20 +69,12 @@ def read_text(file: Path, options: TableOptions, values: bool = True) -> EdgeLis
 class TextTable:
     """A text file whose columns are parsed some rows at a time.
 
-    Args:
-        file: the file.
-        options: how it is read.
-        values: False to leave weights and times.
-        guess: False to leave a third column that nothing names.
+    Without `values`, weights and times are left; without `guess`, a third column that
+    nothing names.
     """
 
     def __init__(
-        self,
-        file: Path,
-        options: TableOptions,
-        *,
-        values: bool = True,
-        guess: bool = True,
+        self, file: Path, options: TableOptions, values: bool = True, guess: bool = True
     ) -> None:
         self.file, self.layout = file, layout_of(file, options)
         if not guess:
@@ -193,15 +152,13 @@ class TextTable:
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yields line number and cells of every row below the heading."""
-        headed = self.layout.names is not None
-        return islice(
-            cells.rows_of(self.file, self.layout.separator), int(headed), None
-        )
+        rows = cells.rows_of(self.file, self.layout.separator)
+        return islice(rows, int(self.layout.names is not None), None)
 
     def _values(self, role: str, column: list[str]) -> Array:
         """Parses weights or times of a block; gives up a guessed column with words."""
         if role not in self.parsers:  # as the first block tells
-            dated = cells.is_date(column[0])
+            dated = cells.DATE.fullmatch(column[0].strip())
             self.parsers[role] = cells.dates if dated else cells.numbers
         try:
             found = self.parsers[role](column)
@@ -259,7 +216,6 @@ def _pick(row: list[str], places: Iterable[int]) -> list[str]:
 
 
 def _parses(parse: Parser, some: list[str]) -> bool:
-    """True if `parse` takes these cells."""
     try:
         parse(some)
     except ValueError:

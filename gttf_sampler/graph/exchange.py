@@ -35,13 +35,8 @@ def edges_of_frame(
 ) -> EdgeList:
     """Reads a table with an edge per row; nodes are numbered in the order of their ids.
 
-    Args:
-        frame: of pandas, polars, pyarrow or cuDF, or a dict of columns.
-        source: name of the column of senders.
-        target: name of the column of receivers.
-        weight: name of the column of weights, or None.
-        time: name of the column of times, or None.
-        dates: the format of times that are words; None for ISO 8601.
+    The frame is of pandas, polars, pyarrow or cuDF, or a dict of columns, which the
+    other arguments name; `dates` is the format of times that are words.
     """
     senders = ids_of("source", _column(frame, "source", source))
     receivers = ids_of("target", _column(frame, "target", target))
@@ -49,26 +44,22 @@ def edges_of_frame(
         rule = "must have as many entries as 'source'"
         _check.fail("target", rule, f"{len(receivers)} and {len(senders)}")
     edge_index, node_id = numbered(senders, receivers)
-    edges = EdgeList(edge_index, node_id)
-    if weight is not None:
-        values = _column(frame, "weight", weight)
-        edges = edges._replace(weight=_numbers("weight", values, None))
-    if time is not None:
-        values = _column(frame, "time", time)
-        edges = edges._replace(time=_numbers("time", values, dates))
-    return edges
+    wanted = (("weight", weight, None), ("time", time, dates))
+    values = (
+        None if column is None else _numbers(name, _column(frame, name, column), form)
+        for name, column, form in wanted
+    )
+    return EdgeList(edge_index, node_id, next(values), next(values))
 
 
 def _column(frame: Any, name: str, column: str) -> Array:
-    """Returns one column as a numpy array."""
     if not isinstance(column, str):
         _check.mistyped(name, "must name a column", _check.kind_of(column))
     try:
         found = frame[column]
     except Exception:  # every library has errors of its own for a missing column
-        known = getattr(frame, "column_names", None)
-        known = list(frame) if known is None and isinstance(frame, dict) else known
-        known = list(getattr(frame, "columns", ())) if known is None else list(known)
+        own = frame if isinstance(frame, dict) else getattr(frame, "columns", ())
+        known = list(getattr(frame, "column_names", own))  # the latter of pyarrow
         _check.fail(name, f"must be one of the columns {known}", repr(column))
     if isinstance(found, Tensor):
         found = found.cpu()
@@ -236,23 +227,17 @@ def _directed(
         ends = torch.cat([ends, ends[:, back].flip(0)], dim=1)
         columns = [None if x is None else torch.cat([x, x[back]]) for x in columns]
     weight, time = columns
-    return EdgeList(ends, _hashable_ids(ids), weight, time)
+    for kind, dtype in ((int, np.int64), (str, np.str_)):
+        if all(type(node) is kind for node in ids):
+            return EdgeList(ends, np.array(ids, dtype=dtype), weight, time)
+    found = np.empty(len(ids), dtype=object)  # of anything that can be hashed
+    found[:] = ids
+    return EdgeList(ends, found, weight, time)
 
 
 def _tensor(kind: str, values: Sequence[Any]) -> Tensor:
-    """Converts numbers to a tensor."""
     try:
         found = torch.as_tensor(np.asarray(values))
     except TypeError:
         _check.mistyped(kind, "must hold numbers", _check.shown(values))
-    return found
-
-
-def _hashable_ids(nodes: list[Any]) -> Array:
-    """Makes an array of integers, of words, or of anything that can be hashed."""
-    for kind, dtype in ((int, np.int64), (str, np.str_)):
-        if all(type(node) is kind for node in nodes):
-            return np.array(nodes, dtype=dtype)
-    found = np.empty(len(nodes), dtype=object)
-    found[:] = nodes
     return found

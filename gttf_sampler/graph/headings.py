@@ -34,34 +34,19 @@ SAMPLE = 1000  # rows that a heading is compared with
 
 
 class TableOptions(NamedTuple):
-    """Options of reading a table.
+    """Options of `read_edges`; None for what is to be recognised."""
 
-    Attributes:
-        columns: names of source, target, weight and time, or numbers from 1 on where
-            there is no heading; None for those that can be recognised.
-        header: whether the first line is a heading; None to recognise one.
-        separator: a character, or one of comma, semicolon, tab, pipe, space; None to
-            recognise it.
-        dates: `strptime`'s format of times; None for numbers and ISO 8601.
-    """
-
-    columns: Sequence[str] | None = None
-    header: bool | None = None
-    separator: str | None = None
-    dates: str | None = None
+    columns: Sequence[str] | None = None  # names, or numbers from 1 on without heading
+    header: bool | None = None  # whether the first line is a heading
+    separator: str | None = None  # a character, or a word of SEPARATORS or SPACE
+    dates: str | None = None  # `strptime`'s format; None for numbers and ISO 8601
 
 
 class Columns(NamedTuple):
-    """The columns of a table that are read.
+    """The columns of a table that are read."""
 
-    Attributes:
-        places: position of each column by its role: source, target, and perhaps weight
-            and time.
-        guessed: True if nothing names the column of weights.
-    """
-
-    places: dict[str, int]
-    guessed: bool = False
+    places: dict[str, int]  # by role: source, target, and perhaps weight and time
+    guessed: bool = False  # nothing names the column of weights
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -85,19 +70,12 @@ class Columns(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The format of the lines of a file.
+    """The format of the lines of a file."""
 
-    Attributes:
-        separator: between cells; None for any space.
-        names: of the columns, if the first line is a heading.
-        columns: those that are read.
-        sure: False if the first line would be an edge, should its words come again.
-    """
-
-    separator: str | None
-    names: list[str] | None
+    separator: str | None  # None for any space
+    names: list[str] | None  # of the columns, if the first line is a heading
     columns: Columns
-    sure: bool
+    sure: bool  # False if the first line would be an edge, should its words come again
 
 
 def layout_of(file: Path, options: TableOptions) -> Layout:
@@ -111,9 +89,11 @@ def layout_of(file: Path, options: TableOptions) -> Layout:
         _check.fail("path", "must hold at least one edge", str(file))
     first, *rest = sample
     asked = options.columns
+    named = [n for n in asked or () if isinstance(n, str) and n != NONE]
+    by_number = all(map(str.isdecimal, named)) and not set(named) <= set(first)
     if options.header is not None:
         headed, sure = _check.yes_or_no("header", options.header), True
-    elif asked is not None and not _are_numbers(asked, first):
+    elif asked is not None and not by_number:
         headed, sure = True, True
     else:
         headed, sure = _is_heading(first, rest, separator)
@@ -129,21 +109,12 @@ def layout_of(file: Path, options: TableOptions) -> Layout:
     return Layout(separator, names if headed else None, columns, sure)
 
 
-def _are_numbers(columns: Sequence[str], first: list[str]) -> bool:
-    """True if columns are asked for by their numbers, not by names in a heading."""
-    wanted = [name for name in columns if name != NONE]
-    return all(name.isdecimal() for name in wanted) and not set(wanted) <= set(first)
-
-
 def choose_columns(
     names: Sequence[str], asked: Sequence[str] | None, headed: bool
 ) -> Columns:
     """Finds the columns to read: those that are asked for, or that their names tell.
 
-    Args:
-        names: of all columns.
-        asked: names or numbers of columns, see `TableOptions.columns`.
-        headed: True if the names are the table's own.
+    `headed` is True if the names are the table's own, not numbers.
     """
     if asked is not None:
         return _asked_columns(names, asked, headed)
@@ -168,7 +139,6 @@ def choose_columns(
 
 
 def _asked_columns(names: Sequence[str], asked: Sequence[str], headed: bool) -> Columns:
-    """Finds the columns that are asked for by name."""
     if isinstance(asked, str) or not all(isinstance(name, str) for name in asked):
         _check.mistyped("columns", "must be a list of names", _check.shown(asked))
     none = None if NONE in names else NONE

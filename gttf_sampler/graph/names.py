@@ -53,7 +53,6 @@ def ids_of(name: str, values: Any) -> Array:
 
 
 def _too_large(name: str, value: Any) -> NoReturn:
-    """Refuses an integer that int64 cannot hold."""
     _check.fail(name, "must hold integers below 2**63", value, "convert them to words")
 
 

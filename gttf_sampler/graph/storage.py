@@ -18,7 +18,16 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _arrays, _check, _files
-from gttf_sampler._arrays import HEADER, IDS, NUMBERS, Entry, Pieces, odd_entry
+from gttf_sampler._arrays import (
+    HEADER,
+    IDS,
+    NUMBERS,
+    Entry,
+    Pieces,
+    Rules,
+    entry_rules,
+    is_count,
+)
 
 REQUIRED, OPTIONAL = ("rowptr", "col"), ("edge_id", "edge_weight", "edge_time")
 NAMES = ("node_id", "name_text", "name_end")  # ids that nodes have elsewhere
@@ -30,23 +39,19 @@ OURS = re.compile(
 )
 
 
-def _odd(header: dict[str, Any]) -> str:
-    """Names something in a header that `save` never writes; "" if nothing."""
+def _rules(header: dict[str, Any]) -> Rules:
+    """What is true of every header that `save` writes."""
     arrays, size = header["arrays"], header["num_cols"]
-    if header["direction"] not in ("in", "out"):
-        return f"direction {header['direction']!r}"
-    if type(size) is not int or not 0 <= size <= _check.MAX_NODES:
-        return f"num_cols {size!r}"
-    if not set(REQUIRED) <= set(arrays) <= {*REQUIRED, *OPTIONAL, *NAMES}:
-        return f"arrays {sorted(arrays)}"
+    yield header["direction"] in ("in", "out"), f"direction {header['direction']!r}"
+    yield is_count(size) and size <= _check.MAX_NODES, f"num_cols {size!r}"
+    known = set(REQUIRED) <= set(arrays) <= {*REQUIRED, *OPTIONAL, *NAMES}
+    yield known, f"arrays {sorted(arrays)}"
     edges = arrays["col"]["length"]
     for name, entry in arrays.items():
-        dtypes = DTYPES.get(name, IDS)
-        if odd := odd_entry(entry, rf"{name}\.{TOKEN}\.bin", dtypes):
-            return odd
-        if name in OPTIONAL and entry["length"] != edges:
-            return f"{entry['length']} numbers in {name!r} for {edges} edges"
-    return ""
+        yield from entry_rules(entry, rf"{name}\.{TOKEN}\.bin", DTYPES.get(name, IDS))
+        size = entry["length"]
+        alike = name not in OPTIONAL or size == edges
+        yield alike, f"{size} numbers in {name!r} for {edges} edges"
 
 
 GRAPH = _arrays.Format(
@@ -55,7 +60,7 @@ GRAPH = _arrays.Format(
     holds="a saved CompactAdj",
     content="the arrays that 'save' wrote",
     cure="save the graph again",
-    odd=_odd,
+    rules=_rules,
 )
 
 
@@ -124,14 +129,9 @@ def replace(
 def check_free(path: str | os.PathLike[str], overwrite: bool) -> Path:
     """The directory to write into, where files of others are not in the way."""
     folder = _check.path("path", path)
-    if folder.exists() and not folder.is_dir():
-        _check.fail("path", "must name a directory", f"{str(path)!r}, a file")
-    there = folder.iterdir() if folder.exists() else iter(())
-    strange = next((f.name for f in there if not OURS.fullmatch(f.name)), "")
-    if strange and not overwrite and not _token_of(folder):
-        rule = "must be an empty directory, or hold a saved graph"
-        cure = "pass overwrite=True to write beside it"
-        _check.fail("path", rule, f"{str(path)!r} with {strange!r}", cure)
+    cure = "pass overwrite=True to write beside it"
+    if not (overwrite and folder.is_dir()) and not _token_of(folder):
+        _files.check_folder(folder, OURS.fullmatch, "a saved graph", cure)
     return folder
 
 
@@ -172,7 +172,7 @@ def load(
                 for name, entry in header["arrays"].items()
             }
             return arrays, header
-        except _arrays.GoneError as gone:
+        except _arrays.GoneError:
             if _token_of(folder) == header["arrays"]["col"]["file"].split(".")[1]:
-                GRAPH.missing(gone.args[0])
+                raise
             # else it has been replaced meanwhile, and there is a new one to read

@@ -1,4 +1,4 @@
-"""Tables derived from a graph for sampling, made once and cached with it."""
+"""Tables derived from a graph, made once and cached with it; searches in rows."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler.graph.remote import RemoteRows
+from gttf_sampler._backends.scratch import relabel
+from gttf_sampler._backends.torch.node2vec import Reverse
 
 if TYPE_CHECKING:  # which asks here for the order of its rows
     from gttf_sampler.graph.compact import CompactAdj
 
-
-def _here(adj: CompactAdj) -> CompactAdj:
-    """`adj`, or of one that is partitioned the rows that are in this process."""
-    return adj.local if isinstance(adj, RemoteRows) else adj
+Nodes = tuple[Tensor, Tensor | None]  # ids [n], and the tree of each; None if shared
 
 
 def edge_weight(adj: CompactAdj) -> Tensor:
@@ -30,7 +28,7 @@ def edge_weight(adj: CompactAdj) -> Tensor:
 
 def weight_table(adj: CompactAdj) -> Tensor:
     """Cumulative integer weights [m] of each row."""
-    adj, weight = _here(adj), edge_weight(adj)
+    weight, adj = edge_weight(adj), adj.local
 
     def add_up() -> Tensor:
         adj.ensure_inside()
@@ -41,7 +39,7 @@ def weight_table(adj: CompactAdj) -> Tensor:
 
 def has_gaps(adj: CompactAdj) -> bool:
     """True if some edges have weight zero."""
-    adj, weight = _here(adj), edge_weight(adj)
+    weight, adj = edge_weight(adj), adj.local
     return bool(adj.cached("has_gaps", lambda: bool((weight <= 0).any())))
 
 
@@ -61,13 +59,13 @@ def sorted_order(adj: CompactAdj) -> Tensor | None:
     return adj.cached("sorted_order", sort)
 
 
-def reverse_rows(adj: CompactAdj) -> ops.Reverse:
+def reverse_rows(adj: CompactAdj) -> Reverse:
     """Row pointer and ascending columns of the reversed graph.
 
     They are `adj`'s own if every edge has its reverse, which takes no more memory.
     """
 
-    def turn() -> ops.Reverse:
+    def turn() -> Reverse:
         adj.ensure_inside()
         row, sizes = _row_of_edge(adj), (adj.num_cols, adj.num_rows)
         rowptr, col, _ = ops.group_by_row(adj.col, row, *sizes)
@@ -108,7 +106,7 @@ def most_copies(adj: CompactAdj) -> int:
 
 def sorted_time(adj: CompactAdj) -> Tensor:
     """`adj.edge_time`, known to ascend within every row."""
-    adj = _here(adj)
+    adj = adj.local
     time = adj.edge_time
     if time is None:
         cure = "build the CompactAdj with 'edge_time' or 'node_time'"
@@ -133,6 +131,43 @@ def ascends_in_time(adj: CompactAdj) -> bool:
     return adj.cached("time_ascends", ascends)
 
 
+def edges_between(
+    adj: CompactAdj, node: Tensor, neighbor: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Finds all entries of row node[i] that lead to neighbor[i]; see `CompactAdj`."""
+    order, ordered = sorted_order(adj), sorted_col(adj)
+    start, count = adj.row_range(node)
+    low, high = (
+        ops.upper_bound(ordered, start, start + count, bound, adj.max_degree)
+        for bound in (neighbor - 1, neighbor)
+    )
+    found = high - low
+    which, edge = ops.expand(low, found, int(found.sum()))
+    return which, edge if order is None else ops.take_or_none(order, edge)
+
+
+def edges_inside(
+    adj: CompactAdj, target: Nodes, source: Nodes
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(row, col, edge) of the edges from `source` to `target` nodes, sorted by col.
+
+    Within a tree only. Of a repeated source the first one sends.
+    """
+    (node, tree), (known, known_tree) = target, source
+    start, count = adj.row_range(node)
+    col, edge = ops.expand(start, count, int(count.sum()))
+    neighbor = ops.take(adj.col, edge).to(torch.int64)
+    if tree is None or known_tree is None:
+        with adj.borrow_table(adj.num_cols) as table:
+            row, _ = relabel(known, neighbor, table)
+    else:
+        tree = tree * adj.num_cols
+        known = known + known_tree * adj.num_cols
+        row, _ = relabel(known, neighbor + ops.take(tree, col), None)
+    inside = (row < known.numel()).nonzero().view(-1)
+    return row[inside], col[inside], edge[inside]
+
+
 def _ascending(adj: CompactAdj) -> Tensor | None:
     """The order [m] that sorts every row, stably; None if they are sorted already."""
     adj.ensure_inside()
@@ -152,6 +187,5 @@ def _ordered(adj: CompactAdj, order: Tensor | None) -> Tensor:
 
 
 def _row_of_edge(adj: CompactAdj) -> Tensor:
-    """The row [m] of every entry of `adj.col`."""
     row = torch.arange(adj.num_rows, dtype=torch.int32, device=adj.device)
     return row.repeat_interleave(adj.degree, output_size=adj.num_edges)

@@ -6,10 +6,9 @@ differentiable, and what has sparse gradients keeps them.
 
 from gttf_sampler.objectives.base import LossAcc
 from gttf_sampler.objectives.deepwalk import DeepWalkAcc
-from gttf_sampler.objectives.factorization import TransitionFactorizationAcc
 from gttf_sampler.objectives.negative import NegativeSampler
 from gttf_sampler.objectives.node2vec import Node2VecAcc
-from gttf_sampler.objectives.watch_your_step import WYSAcc
+from gttf_sampler.objectives.transitions import TransitionFactorizationAcc, WYSAcc
 
 __all__ = [
     "DeepWalkAcc",

@@ -24,9 +24,7 @@ class LossAcc(ForestAcc):
     """
 
     generator: torch.Generator | None = None
-    _per_depth: tuple[str, int] | None = (
-        None  # an argument, and how many entries it has
-    )
+    _per_depth: tuple[str, int] | None = None  # an argument, and how many entries
 
     def begin(self, forest: WalkForest) -> None:
         """Starts over, in a forest as deep as the arguments ask for."""
@@ -67,16 +65,11 @@ def vectors(name: str, value: object) -> "Vectors":
 
 
 class Vectors:
-    """A function from nodes to vectors that knows by what name it was passed.
-
-    Attributes:
-        name: of the argument.
-        lookup: the function.
-        owner: what was passed: the function, a module, or a matrix [n, d].
-    """
+    """A function from nodes to vectors that knows by what name it was passed."""
 
     def __init__(self, name: str, lookup: Lookup, owner: object = None) -> None:
         self.name, self.lookup = name, lookup
+        # what was passed: the function, a module, or a matrix [n, d]
         self.owner = lookup if owner is None else owner
 
     def __call__(self, node: Tensor) -> Tensor:
@@ -116,22 +109,23 @@ def standing(forest: WalkForest) -> list[Tensor]:
 
 
 def over_trees(
-    work: Callable[[slice], Tensor], trees: int, each: int, most: int | None = None
+    work: Callable[..., Tensor],
+    levels: Sequence[Sequence[Tensor]],
+    each: int,
+    most: int | None = None,
 ) -> Tensor:
     """The sum of `work` over groups of trees that look up `each` vectors per tree.
 
-    A group looks up `most` at a time, or has as many scores; `GROUP` by default.
+    It is given the rows of the group, of every level [b, ...] of some lists of levels.
 
-    Of more than one group, what the backward pass needs is worked out again there, so
-    that the vectors of one group are in memory at a time.
+    A group looks up `most` at a time, or has as many scores; `GROUP` by default. Of
+    more than one group, the backward pass works out again what it needs, so that the
+    vectors of one group are in memory at a time.
     """
-    size = max(1, (most or GROUP) // max(1, each))
-    starts = range(0, max(1, trees), size)
-    groups = [slice(low, min(low + size, trees)) for low in starts]
+    trees, size = levels[0][0].shape[0], max(1, (most or GROUP) // max(1, each))
+    groups = [slice(low, low + size) for low in range(0, max(1, trees), size)]
+    parts = [[[level[g] for level in own] for own in levels] for g in groups]
     if len(groups) == 1 or not torch.is_grad_enabled():
-        return torch.stack([work(group) for group in groups]).sum()
-    total = [
-        checkpoint(work, group, use_reentrant=False)  # with the same random numbers
-        for group in groups
-    ]
-    return torch.stack(total).sum()
+        return torch.stack([work(*own) for own in parts]).sum()
+    # with the same random numbers
+    return torch.stack([checkpoint(work, *p, use_reentrant=False) for p in parts]).sum()

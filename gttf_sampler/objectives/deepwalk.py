@@ -1,15 +1,26 @@
-"""DeepWalkAcc: pairs of nodes within a window of a walk."""
+"""DeepWalkAcc: pairs of nodes within a window of a walk, and their weights.
+
+The pair of a walker at depth j and the one it left at depth i counts by the weight of
+the walker, times (window − (j − i) + 1) / window, word2vec's weight of its distance.
+"""
 
 import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.pairs import of_levels, of_paths
-from gttf_sampler._backends.terms import LIKE, LINEAR, PARTITION, UNLIKE
-from gttf_sampler._backends.terms import terms as terms_of
+from gttf_sampler._backends.pairs import (
+    LIKE,
+    LINEAR,
+    PARTITION,
+    UNLIKE,
+    of_levels,
+    of_paths,
+)
+from gttf_sampler._backends.pairs import terms as terms_of
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     LossAcc,
@@ -21,14 +32,6 @@ from gttf_sampler.objectives.base import (
 )
 from gttf_sampler.objectives.negative import NegativeSampler
 from gttf_sampler.objectives.scores import SCORES, fused, loss_of
-from gttf_sampler.objectives.window import (
-    counts,
-    logistic,
-    masses,
-    pairs_within,
-    path_counts,
-    similarity,
-)
 from gttf_sampler.random import fold
 
 CONTRASTS = ("partition", "logistic")
@@ -119,13 +122,11 @@ class DeepWalkAcc(LossAcc):
         if fused(self.embedding, self.right):
             return self._fused(nodes, weight)
 
-        def work(group: slice) -> Tensor:
-            own = [level[group] for level in nodes]
-            ends = self._ends(own, forest.depth)
-            return self._group(*ends, [level[group] for level in weight])
+        def work(own: list[Tensor], levels: list[Tensor]) -> Tensor:
+            return self._group(*self._ends(own, forest.depth), levels)
 
         each = sum(level[:1].numel() for level in nodes)
-        return over_trees(work, nodes[0].shape[0], each)
+        return over_trees(work, [nodes, weight], each)
 
     def _fused(self, nodes: list[Tensor], weight: Sequence[Tensor]) -> Tensor:
         """The loss by kernels, in one pass over the pairs."""
@@ -140,8 +141,7 @@ class DeepWalkAcc(LossAcc):
         partition = self.contrast == "partition"
         kinds = (LINEAR, PARTITION) if partition else (LIKE, UNLIKE)
 
-        def work(group: slice) -> Tensor:
-            own, levels = [n[group] for n in nodes], [w[group] for w in weight]
+        def work(own: list[Tensor], levels: list[Tensor]) -> Tensor:
             if plain:
                 walk, rest = own[: depth + 1], own[depth + 1 :]
                 described = of_paths(walk, rest, window, others)
@@ -162,7 +162,7 @@ class DeepWalkAcc(LossAcc):
 
         each = sum(widths[j] for _, j in pairs)
         each += sum(self.num_negatives * widths[i] for i in left)
-        return over_trees(work, nodes[0].shape[0], each, SCORES)
+        return over_trees(work, [nodes, weight], each, SCORES)
 
     def _negatives(self, forest: WalkForest, nodes: Sequence[Tensor]) -> list[Tensor]:
         """The negatives [b, width, num_negatives] of each depth that needs them.
@@ -213,3 +213,98 @@ class DeepWalkAcc(LossAcc):
         partition = score.logsumexp(-1) - math.log(self.num_negatives)
         pushed = self.negative_weight * partition.sum()
         return pushed - similarity(source, target, weight, window)
+
+
+def pairs_within(window: int, depth: int) -> list[tuple[int, int]]:
+    """The depths (i, j) of all pairs, i < j, in a forest of a depth."""
+    return [
+        (i, j) for i in range(depth) for j in range(i + 1, min(depth, i + window) + 1)
+    ]
+
+
+def counts(
+    weight: Sequence[Tensor], pairs: Sequence[tuple[int, int]], window: int
+) -> Tensor:
+    """Weights of all pairs, those of (i, j) after each other, by their walkers at j."""
+    parts = [weight[j] * ((window - j + i + 1) / window) for i, j in pairs]
+    return torch.cat([weight[0].new_zeros(0), *(part.view(-1) for part in parts)])
+
+
+def path_counts(weight: Sequence[Tensor], window: int) -> Tensor:
+    """Weights of all pairs of plain walks, grouped by the depth that they leave."""
+    every, depth = torch.cat(list(weight), dim=1), len(weight) - 1
+    share = _shares(every, window, depth)
+    parts = [every[:, i + 1 : i + 1 + window] for i in range(depth)]
+    counted = [(part * share[: part.shape[1]]).view(-1) for part in parts]
+    return torch.cat([every.new_zeros(0), *counted])
+
+
+def masses(weight: Sequence[Tensor], window: int) -> Tensor:
+    """Sums of the weights of pairs that leave each walker, depth by depth."""
+    found: list[Tensor] = []
+    sums: list[Tensor] = []
+    shares = _shares(weight[-1], window, len(weight) - 1)  # p and q may be wider
+    for i in reversed(range(len(weight) - 1)):
+        sums = [weight[i + 1], *sums][:window]
+        family = weight[i].shape[1], weight[i + 1].shape[1] // weight[i].shape[1]
+        if family[1] > 1:
+            sums = [level.unflatten(1, family).sum(-1) for level in sums]
+        every = torch.stack(sums).flatten(1)
+        found.append(shares[: len(sums)].to(every.dtype) @ every)
+    return torch.cat([*found, weight[0].new_zeros(0)][::-1])
+
+
+def _shares(like: Tensor, window: int, depth: int) -> Tensor:
+    """Weights of pairs by distance, made on their device so that nothing is copied."""
+    first = torch.arange(
+        *(window, window - min(window, depth), -1), dtype=like.dtype, device=like.device
+    )
+    return first / window
+
+
+def similarity(
+    source: list[Tensor], target: list[Tensor], weight: list[Tensor], window: int
+) -> Tensor:
+    """The sum of ⟨L_w, R_v⟩ over all pairs, by their weights.
+
+    Sources are of depths 0, 1, …, targets of depths 1, 2, …. The sum is linear in R_v,
+    so that walkers are added up from the leaves to the seeds: a level is multiplied at
+    the width of the one above.
+    """
+    total = source[0].new_zeros(())
+    sums: list[Tensor] = []
+    for i in reversed(range(len(target))):
+        sums = [weight[i + 1][:, :, None] * target[i], *sums][:window]
+        trees, width, size = source[i].shape
+        fanout = target[i].shape[1] // width
+        if fanout > 1:
+            sums = [level.view(trees, width, fanout, size).sum(2) for level in sums]
+        shares = [(window - k) / window for k in range(len(sums))]
+        context = sum(s * level for s, level in zip(shares, sums, strict=True))
+        total = total + (source[i] * context).sum()
+    return total
+
+
+def logistic(
+    source: list[Tensor],
+    target: list[Tensor],
+    negative: list[Tensor],
+    weight: list[Tensor],
+    window: int,
+    negative_weight: float,
+) -> Tensor:
+    """Skip-gram with negative sampling: every pair, and the negatives of its first."""
+    loss = source[0].new_zeros(())
+    for i, (z, others) in enumerate(zip(source, negative, strict=False)):
+        here = z[:, :, None]  # [b, width, 1, d]
+        mass = z.new_zeros(z.shape[:2])  # of the pairs that have left here
+        for k, level in enumerate(target[i : i + window], 1):
+            spread = level.shape[1] // z.shape[1]
+            count = weight[i + k].view(*z.shape[:2], spread) * (window - k + 1) / window
+            score = (here * level.view(*count.shape, z.shape[2])).sum(-1)
+            loss = loss - (count * F.logsigmoid(score)).sum()
+            mass = mass + count.sum(-1)
+        score = (here * others).sum(-1)  # [b, width, num_negatives]
+        pushed = (mass * F.softplus(score).sum(-1)).sum()
+        loss = loss + negative_weight * pushed
+    return loss

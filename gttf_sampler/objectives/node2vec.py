@@ -1,17 +1,27 @@
-"""Node2VecAcc: the loss of DeepWalk, in which node2vec's p and q can be trained."""
+"""Node2VecAcc, whose p and q can be trained, and the loss of PyG's Node2Vec."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
+from gttf_sampler._backends.pairs import (
+    LIKE_EPS,
+    UNLIKE_EPS,
+    Pairs,
+    of_walks,
+    of_windows,
+    terms,
+)
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.objectives.base import SCHEMES, LossAcc, complete
 from gttf_sampler.objectives.deepwalk import DeepWalkAcc
+from gttf_sampler.objectives.scores import Table, pair_loss, table_of
 
 ENTRIES = 1 << 22  # neighbours that are looked at together
 BACK, NEAR, AWAY = 0, 1, 2
@@ -81,15 +91,11 @@ class Node2VecAcc(LossAcc):
 class Step(NamedTuple):
     """Kinds of the steps that walkers [b, width] took, and might have taken.
 
-    Attributes:
-        kind: [b, width], whether they went back, near the last node, or away.
-        mass: [b, width, 3], the share of each kind among the neighbours they had.
-
     Where there was no step to take, both say that all is near: a ratio of 1.
     """
 
-    kind: Tensor
-    mass: Tensor
+    kind: Tensor  # [b, width]: they went back, near the last node, or away
+    mass: Tensor  # [b, width, 3], the share of each kind among their neighbours
 
 
 def step_ratios(
@@ -181,3 +187,47 @@ def _mass(
     mass = weight.new_zeros(last.numel() * 3)
     mass = mass.index_add_(0, owner * 3 + kind, weight).view(-1, 3)
     return mass / mass.sum(1, keepdim=True).clamp(min=torch.finfo(mass.dtype).tiny)
+
+
+def node2vec_loss(
+    table: nn.Embedding, windows: list[Tensor], per_walk: int, eps: float
+) -> Tensor | None:
+    """The loss [] of PyG's Node2Vec of positive and negative windows [w, size].
+
+    None if the table is one that kernels cannot read.
+    """
+    found = table_of(table)
+    plain = all(part.dim() == 2 and part.shape[1] > 1 for part in windows)
+    if found is None or not plain or not all(part.numel() for part in windows):
+        return None
+    pairs = of_windows(windows, per_walk)
+    nodes = pairs.nodes
+    if not 0 <= int(nodes.min()) <= int(nodes.max()) < len(found.matrix):
+        return None  # torch says what is wrong
+    sizes = [part.shape[0] * (part.shape[1] - 1) for part in windows]
+    return _contrast(found, pairs, sizes, eps)
+
+
+def walk_loss(
+    table: nn.Embedding, walks: Sequence[Tensor], context: int, eps: float
+) -> Tensor:
+    """The loss of `node2vec_loss`, of all windows of a size of walks [w, length].
+
+    For tables that are collected.
+    """
+    found = table_of(table)
+    if found is None:
+        _check.fail("table", "must be collected", "no")
+    windows = [part.shape[0] * (part.shape[1] - context + 1) for part in walks]
+    sizes = [count * (context - 1) for count in windows]
+    return _contrast(found, of_walks(walks, context), sizes, eps)
+
+
+def _contrast(table: Table, pairs: Pairs, sizes: Sequence[int], eps: float) -> Tensor:
+    """The mean over positive pairs, and over negative ones; half of the blocks each."""
+    each = len(pairs.blocks) // 2
+    kinds = [LIKE_EPS] * each + [UNLIKE_EPS] * each
+    described = terms(pairs, kinds, ["block"] * 2 * each, eps=eps)
+    kind = torch.promote_types(table.matrix.dtype, torch.float32)
+    weight = torch.tensor([1 / size for size in sizes], dtype=kind)
+    return pair_loss(table, table, pairs, described, weight)

@@ -6,7 +6,11 @@ count. Losses that are not a sum over pairs get their scores. Elsewhere losses l
 vectors up, which is the reference.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
@@ -14,13 +18,11 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.pairs import Pairs, of_levels
-from gttf_sampler._backends.terms import Rows, Terms
+from gttf_sampler._backends.pairs import Pairs, Rows, Terms, of_levels, scored
 from gttf_sampler._backends.torch import pairs as torch_pairs
 from gttf_sampler._compat import is_compiling
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.objectives.base import Vectors
-from gttf_sampler.objectives.collect import Collector, Owed, collector
 
 SCORES = 1 << 24  # pairs that are scored together
 SOURCE, TARGET = range(2)
@@ -30,16 +32,53 @@ HOOKS = (
 )
 
 
+_current: ContextVar[Collector | None] = ContextVar("gttf_collector", default=None)
+
+
+class Owed(NamedTuple):
+    """Gradients of some rows of a table, found by one pass over pairs."""
+
+    table: int  # its number
+    rows: Rows
+    scale: float  # what they are multiplied by
+
+
+class Collector:
+    """Keeps row gradients for an optimizer, in the place of gradients of tables."""
+
+    def __init__(self, tables: Sequence[Tensor]) -> None:
+        self.tables = list(tables)  # [n, d], of one dtype and width
+        self.owed: list[Owed] = []  # found by `backward` since it was cleared last
+        self.scored = 0  # pairs, ever
+
+    def numbers(self, left: Tensor, right: Tensor | None) -> tuple[int, int]:
+        """The numbers of two tables, which must be collected."""
+        first = self.number(left)
+        second = first if right is None else self.number(right)
+        if first is None or second is None:
+            _check.fail("tables", "must be those that are collected", "another one")
+        return first, second
+
+    def number(self, table: Tensor) -> int | None:
+        """Returns the number of a table; None if it is not collected."""
+        same = (number for number, own in enumerate(self.tables) if own is table)
+        return next(same, None)
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Losses of this thread, and their `backward`, are collected inside."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+
 class Table(NamedTuple):
-    """A matrix of vectors that kernels can read.
+    """A matrix of vectors that kernels can read."""
 
-    Attributes:
-        matrix: [n, d], the vectors.
-        sparse: whether its gradient is.
-    """
-
-    matrix: Tensor
-    sparse: bool
+    matrix: Tensor  # [n, d]
+    sparse: bool  # its gradient is
 
 
 def table_of(owner: object) -> Table | None:
@@ -60,7 +99,7 @@ def table_of(owner: object) -> Table | None:
     table: Tensor = weight  # type: ignore[assignment]
     if is_compiling():
         return None
-    collects = collector()
+    collects = _current.get()
     if collects is not None and collects.number(table) is not None:
         return Table(table, sparse)
     if not hasattr(fast_backend(table.device), "pair_pass"):
@@ -162,10 +201,10 @@ class _PairLoss(torch.autograd.Function):
         wanted, counted = any(ctx.needs_input_grad[:2]), ctx.needs_input_grad[2]
         how = weight, left, other, learns and wanted, learns and counted
         passed = ops.pair_pass(pairs, terms, *how)
-        ctx.collector = collects = collector()
+        ctx.collector = collects = _current.get()
         if collects is not None:
             collects.scored += pairs.scores
-            ctx.tables = _numbers(collects, left, right)
+            ctx.tables = collects.numbers(left, right)
             ctx.passed = passed
         else:
             rows = [part for side in passed.gradients for part in side]
@@ -198,6 +237,12 @@ class _PairLoss(torch.autograd.Function):
         return *found, None if unit is None else unit.to(weight) * slope, *nothing
 
 
+def _owed(pairs: Pairs, left: Tensor, right: Tensor, slope: Tensor) -> list[Rows]:
+    """Gradients of both tables, or of the one for both, by slopes [scores] of pairs."""
+    how = scored(pairs), slope, left, right, True, False
+    return ops.pair_pass(pairs, *how).gradients
+
+
 class _PairScores(torch.autograd.Function):
     """Scores of pairs, with gradients by a kernel."""
 
@@ -209,11 +254,11 @@ class _PairScores(torch.autograd.Function):
         sparse: tuple[bool, bool],
         described: Pairs,
     ) -> Tensor:
-        ctx.sparse, ctx.described, ctx.collector = sparse, described, collector()
+        ctx.sparse, ctx.described, ctx.collector = sparse, described, _current.get()
         ctx.save_for_backward(left, right)
         if ctx.collector is not None:
             ctx.collector.scored += described.scores
-            ctx.tables = _numbers(ctx.collector, left, right)
+            ctx.tables = ctx.collector.numbers(left, right)
         return ops.pair_scores(described, left, left if right is None else right)
 
     @staticmethod
@@ -221,7 +266,7 @@ class _PairScores(torch.autograd.Function):
         left, other = ctx.saved_tensors
         right = left if other is None else other
         if ctx.collector is not None:
-            made = ops.pair_gradients(ctx.described, left, right, coefficient)
+            made = _owed(ctx.described, left, right, coefficient)
             for number, rows in zip(ctx.tables, made, strict=False):
                 ctx.collector.owed.append(Owed(number, rows, 1.0))
             return None, None, None, None
@@ -230,7 +275,7 @@ class _PairScores(torch.autograd.Function):
             tables = [left] if other is None else [left, right]
             twice = torch.autograd.grad(score, tables, coefficient, create_graph=True)
             return (*twice, *[None] * (4 - len(twice)))
-        owed = ops.pair_gradients(ctx.described, left, right, coefficient)
+        owed = _owed(ctx.described, left, right, coefficient)
         return *_gradients(owed, (left, right), ctx.sparse, 1.0), None, None
 
 
@@ -246,14 +291,3 @@ def _gradients(
         own = tables[number], sparse[number]
         found[number] = ops.as_gradient(part, *own, scale)
     return found
-
-
-def _numbers(
-    collects: Collector, left: Tensor, right: Tensor | None
-) -> tuple[int, int]:
-    """Returns the numbers of two tables in a collector."""
-    first = collects.number(left)
-    second = first if right is None else collects.number(right)
-    if first is None or second is None:
-        _check.fail("tables", "must be those that are collected", "another one")
-    return first, second

@@ -26,62 +26,32 @@ ONLY = ("", "", "")
 Key = tuple[str, int]  # the type of a node, and its local id
 
 
-class Edge(NamedTuple):
-    """A sampled edge between nodes of some types; see `Link`."""
-
-    sender: Key
-    receiver: Key
-    kind: int
-    time: float | None
-
-
 class Spot(NamedTuple):
-    """A node of the picture.
-
-    Attributes:
-        label: its name or id.
-        kind: the number of its type.
-        hop: how many steps it is from a seed, its column.
-        place: where it stands in that column, from 0 to 1.
-    """
+    """A node of the picture."""
 
     label: str
-    kind: int
-    hop: int
-    place: float
+    kind: int  # the number of its type
+    hop: int  # its column: steps from a seed
+    place: float  # in that column, from 0 to 1
 
 
 class Link(NamedTuple):
-    """An edge of the picture, from sender to receiver.
+    """An edge of the picture."""
 
-    Attributes:
-        sender, receiver: numbers of spots.
-        kind: the number of its type.
-        time: as given, or None.
-    """
-
-    sender: int
-    receiver: int
-    kind: int
+    sender: Any  # a `Key`, or the number of a spot
+    receiver: Any
+    kind: int  # the number of its type
     time: float | None
 
 
 class Layers(NamedTuple):
-    """The nodes and edges that a picture shows.
+    """The nodes and edges that a picture shows."""
 
-    Attributes:
-        spots: the nodes, hop by hop.
-        links: the edges between them.
-        kinds: names of node types; one empty name if there are none.
-        relations: names of edge types.
-        missing: per hop, how many nodes there was no room for.
-    """
-
-    spots: list[Spot]
+    spots: list[Spot]  # hop by hop
     links: list[Link]
-    kinds: list[str]
-    relations: list[str]
-    missing: list[int]
+    kinds: list[str]  # names of node types; one empty name if there are none
+    relations: list[str]  # names of edge types
+    missing: list[int]  # per hop, how many nodes there was no room for
 
     @property
     def times(self) -> tuple[float, float] | None:
@@ -94,13 +64,7 @@ def layers(subgraph: Any, adj: Any, most: int) -> Layers:
     """Of every hop at most `most` nodes, in the order in which they were reached.
 
     Of a column that is too long, an even choice is left, so that none of those in front
-    of it loses all that it has reached.
-
-    Args:
-        subgraph: a `Subgraph` or a `HeteroSubgraph` that knows its hops.
-        adj: what it was drawn from, for names and times; per edge type if there are
-            types; or None.
-        most: nodes per hop.
+    of it loses all that it has reached. Names and times are those of `adj`, if any.
     """
     if subgraph.num_sampled_nodes is None:
         cure = "draw what 'sample_rooted' returned"
@@ -112,7 +76,7 @@ def layers(subgraph: Any, adj: Any, most: int) -> Layers:
     hops = {
         (kind, local): hop
         for kind, counts in _typed(subgraph, subgraph.num_sampled_nodes, "").items()
-        for local, hop in enumerate(_repeated(counts))
+        for local, hop in enumerate(k for k, c in enumerate(counts) for _ in range(c))
     }
     edges, relations = _edges(subgraph, rows)
     parents: dict[Key, list[Key]] = {}
@@ -123,7 +87,9 @@ def layers(subgraph: Any, adj: Any, most: int) -> Layers:
     for hop in range(1 + max(hops.values(), default=0)):
         column = [key for key, own in hops.items() if own == hop]
         near = [key for key in column if any(p in order for p in parents.get(key, ()))]
-        shown = _evenly(near if hop else column, most)
+        shown = near if hop else column
+        count = min(most, len(shown))
+        shown = [shown[turn * len(shown) // count] for turn in range(count)]
         for turn, (kind, local) in enumerate(shown):
             order[kind, local], number = len(spots), int(nodes[kind][local])
             label = number if names.get(kind) is None else names[kind][number]
@@ -131,7 +97,7 @@ def layers(subgraph: Any, adj: Any, most: int) -> Layers:
             spots.append(Spot(str(label), list(nodes).index(kind), hop, place))
         missing.append(len(column) - len(shown))
     links = [
-        Link(order[edge.sender], order[edge.receiver], edge.kind, edge.time)
+        edge._replace(sender=order[edge.sender], receiver=order[edge.receiver])
         for edge in edges
         if edge.sender in order and edge.receiver in order
     ]
@@ -143,18 +109,7 @@ def _typed(subgraph: Any, value: Any, key: Any) -> Any:
     return {key: value} if isinstance(subgraph.node, Tensor) else value
 
 
-def _repeated(counts: list[int]) -> list[int]:
-    """The hop of every node."""
-    return [hop for hop, count in enumerate(counts) for _ in range(count)]
-
-
-def _evenly(keys: list[Key], most: int) -> list[Key]:
-    """At most so many of them, at equal distances."""
-    count = min(most, len(keys))
-    return [keys[turn * len(keys) // count] for turn in range(count)]
-
-
-def _edges(subgraph: Any, rows: Any) -> tuple[list[Edge], list[str]]:
+def _edges(subgraph: Any, rows: Any) -> tuple[list[Link], list[str]]:
     """The edges of all types, and the names of these types."""
     parts = (subgraph.row, subgraph.col, subgraph.edge)
     row, col, edge = (_typed(subgraph, part, ONLY) for part in parts)
@@ -165,7 +120,7 @@ def _edges(subgraph: Any, rows: Any) -> tuple[list[Edge], list[str]]:
             times = adj.edge_time[edge[kind]].to(torch.float64).tolist()
         ends = row[kind].tolist(), col[kind].tolist()
         for u, v, time in zip(*ends, times, strict=True):
-            found.append(Edge((kind[0], u), (kind[2], v), number, time))
+            found.append(Link((kind[0], u), (kind[2], v), number, time))
     return found, ["" if kind == ONLY else " → ".join(kind) for kind in row]
 
 
@@ -188,17 +143,12 @@ def draw(subgraph: Any, adj: Any = None) -> Figure:
         how["connectionstyle"] = f"arc3,rad={0.45 if flat else 0.08}"
         how |= {"shrinkA": 5, "shrinkB": 6}  # type: ignore[dict-item]
         axes.annotate("", at[link.receiver], at[link.sender], arrowprops=how)
+    box = {"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 0.5}
+    label: dict[str, Any] = {"textcoords": "offset points", "size": 8, "zorder": 4}
     for spot, place in zip(found.spots, at, strict=True):
         colour = COLOURS[spot.kind % len(COLOURS)]
         axes.plot(*place, "o", ms=8 if spot.hop else 11, color=colour, zorder=3)
-        box = {"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 0.5}
-        axes.annotate(
-            *(short(spot.label), place, (7, 4)),
-            textcoords="offset points",
-            size=8,
-            bbox=box,
-            zorder=4,
-        )
+        axes.annotate(short(spot.label), place, (7, 4), bbox=box, **label)
     titles = [
         ("seeds" if hop == 0 else f"hop {hop}") + (f" (+{more:,})" if more else "")
         for hop, more in enumerate(found.missing)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
+from gttf_sampler.draw import draw_by_mass
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.rooted.sampler import RootedSampler
 from gttf_sampler.subgraph import EdgeType, HeteroSubgraph
@@ -49,18 +50,11 @@ class Budget:
 
     def draw(self, count: int, key: random.Key) -> Tensor:
         """At most `count` different nodes, in proportion to the squared budget."""
-        size = self.node.numel()
-        count = min(count, size)
+        count = min(count, self.node.numel())
         if count == 0:
             return self.node[:0]
-        first = torch.zeros(1, dtype=torch.int64, device=self.node.device)
-        end = torch.full_like(first, size)
         mass = (self.given.to(torch.float64) / UNIT).square()
-        table = ops.weight_table(mass, torch.cat([first, end]))
-        ends = first, end, first
-        how = count, False, size
-        place = ops.draw_weighted(random.stream(key, first), table, *ends, *how)
-        return self.node[place.view(-1)]
+        return self.node[draw_by_mass(mass, count, False, key)]
 
 
 class BudgetSampler:
@@ -80,11 +74,11 @@ class BudgetSampler:
     ) -> None:
         _check.mapping("adjs", adjs)
         sizes = _check.node_types(adjs)
-        most = (
-            -1 if max_neighbors is None else _check.size("max_neighbors", max_neighbors)
-        )
-        if most == 0:
-            _check.fail("max_neighbors", "must be positive or None", max_neighbors)
+        most = -1
+        if max_neighbors is not None:
+            most = _check.size("max_neighbors", max_neighbors)
+            if most == 0:
+                _check.fail("max_neighbors", "must be positive or None", max_neighbors)
         self.num_samples = _counts(num_samples, list(sizes))
         self.steps = len(next(iter(self.num_samples.values())))
         self.adjs, self.most = dict(adjs), most

@@ -1,7 +1,9 @@
 """sample_rooted() and walk_subgraph(): the Subgraph of seeds, and of a forest."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -10,9 +12,28 @@ from gttf_sampler._backends.scratch import relabel
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
 from gttf_sampler.rooted.sampler import RootedSampler, Sampled
-from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
+from gttf_sampler.subgraph import (
+    EdgeType,
+    HeteroSubgraph,
+    PaddedHeteroSubgraph,
+    PaddedSubgraph,
+    Subgraph,
+)
+
+Hops = Sequence[int] | Mapping[EdgeType, Sequence[int]]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict, Unpack
+
+    class How(TypedDict, total=False):
+        """Arguments that do not matter for the type of the result."""
+
+        replace: bool
+        bias: BiasFn | Mapping[EdgeType, BiasFn] | None
+        disjoint: bool
+        validate: bool
+        generator: random.Randomness
 
 
 @overload
@@ -21,12 +42,8 @@ def sample_rooted(
     seeds: Any,
     fanouts: Sequence[int],
     *,
-    replace: bool = ...,
-    bias: BiasFn | None = ...,
-    disjoint: bool = ...,
     padded: Literal[False] = ...,
-    validate: bool = ...,
-    generator: random.Randomness = ...,
+    **how: Unpack[How],
 ) -> Subgraph: ...
 
 
@@ -36,12 +53,8 @@ def sample_rooted(
     seeds: Any,
     fanouts: Sequence[int],
     *,
-    replace: bool = ...,
-    bias: BiasFn | None = ...,
-    disjoint: bool = ...,
     padded: Literal[True],
-    validate: bool = ...,
-    generator: random.Randomness = ...,
+    **how: Unpack[How],
 ) -> PaddedSubgraph: ...
 
 
@@ -49,14 +62,10 @@ def sample_rooted(
 def sample_rooted(
     adj: Mapping[EdgeType, CompactAdj],
     seeds: Mapping[str, Any],
-    fanouts: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+    fanouts: Hops,
     *,
-    replace: bool = ...,
-    bias: BiasFn | Mapping[EdgeType, BiasFn] | None = ...,
-    disjoint: bool = ...,
     padded: Literal[False] = ...,
-    validate: bool = ...,
-    generator: random.Randomness = ...,
+    **how: Unpack[How],
 ) -> HeteroSubgraph: ...
 
 
@@ -64,14 +73,10 @@ def sample_rooted(
 def sample_rooted(
     adj: Mapping[EdgeType, CompactAdj],
     seeds: Mapping[str, Any],
-    fanouts: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+    fanouts: Hops,
     *,
-    replace: bool = ...,
-    bias: BiasFn | Mapping[EdgeType, BiasFn] | None = ...,
-    disjoint: bool = ...,
     padded: Literal[True],
-    validate: bool = ...,
-    generator: random.Randomness = ...,
+    **how: Unpack[How],
 ) -> PaddedHeteroSubgraph: ...
 
 

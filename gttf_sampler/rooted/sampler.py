@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,16 +20,28 @@ from gttf_sampler._backends.record import (
     Relation,
     Rooted,
 )
+from gttf_sampler._backends.torch.hop import sample_hops, sample_padded
 from gttf_sampler.bias.base import Bias, FunctionBias, as_bias
+from gttf_sampler.draw import draw_hop
 from gttf_sampler.graph import tables
-from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.remote import RemoteRows
-from gttf_sampler.padded import PaddedHeteroSubgraph, PaddedSubgraph
-from gttf_sampler.rooted.hops import sample_hops, sample_padded
-from gttf_sampler.subgraph import EdgeType, HeteroSubgraph, Subgraph
+from gttf_sampler.graph.compact import CompactAdj, RemoteRows
+from gttf_sampler.subgraph import (
+    EdgeType,
+    HeteroSubgraph,
+    PaddedHeteroSubgraph,
+    PaddedSubgraph,
+    Subgraph,
+)
 
 FIELDS = ("node", "row", "col", "edge", "root", "num_nodes", "num_edges")
+OF_NODES = ("node", "root", "num_nodes")
 Sampled = Subgraph | HeteroSubgraph | PaddedSubgraph | PaddedHeteroSubgraph
+CLASSES = {  # by whether there are types, and whether shapes are static
+    (False, False): Subgraph,
+    (True, False): HeteroSubgraph,
+    (False, True): PaddedSubgraph,
+    (True, True): PaddedHeteroSubgraph,
+}
 
 
 class RootedSampler:
@@ -133,73 +146,37 @@ class RootedSampler:
     ) -> Sampled:
         """The batch of some seeds; see `sample_rooted`."""
         if not self.typed:
-            return self._of_one_type(seeds, bias, generator)
-        starts, order = self._typed_seeds(seeds)
+            seeds, bias = {"": seeds}, dict.fromkeys(self.edge_types, bias)
+        starts, first_root = self._starts(seeds)
         biases = self._biases(bias)
         randomness = _check.randomness_on(generator, self.plan.device)
-        every = torch.cat([starts[number] for number in order])
-        first = _first_roots(starts, order)
-        batch = self._asked(starts, first, biases, every, randomness)
-        if self.padded:
-            return PaddedHeteroSubgraph(*self._by_name(self.draw_padded(batch)))
-        return self.named(self.draw(batch))
+        disjoint, laws = self._laws(biases, self._trees(seeds, starts))
+        key = random.new_key(randomness, self.plan.device, random.ROOTED)
+        batch = Batch(starts, first_root, disjoint, laws, biases, key)
+        found = self.draw_padded(batch) if self.padded else self.draw(batch)
+        return self.named(found)  # type: ignore[no-any-return]
 
-    def named(self, found: Rooted) -> HeteroSubgraph:
-        """A batch as a HeteroSubgraph, by the names of the types."""
-        return HeteroSubgraph(*self._by_name(found))
-
-    def _by_name(self, found: Rooted | Padded) -> Iterator[Any]:
-        """The fields of a subgraph, by the names of the types."""
+    def named(self, found: Rooted | Padded) -> Any:
+        """A batch as a subgraph, by the names of the types where there are types."""
+        columns: list[Any] = []
         for field in FIELDS:
             arrays = getattr(found, field)
-            of_nodes = field in ("node", "root", "num_nodes")
-            names: list[Any] = self.node_types if of_nodes else self.edge_types
-            yield None if arrays is None else dict(zip(names, arrays, strict=True))
-
-    def batch(
-        self,
-        seeds: Mapping[str, Any],
-        laws: Sequence[Law | None],
-        apart: bool,
-        key: random.Randomness,
-    ) -> Batch:
-        """A batch to `draw` by laws, with edges named as by the caller of the graph.
-
-        Args:
-            seeds: per node type, "" if there are no types; trees are in their order.
-            laws: per relation; they are taken as sound.
-            apart: whether trees are disjoint.
-            key: from which the key of the batch is made.
-        """
-        starts, first, tree = self._none.copy(), [0] * len(self.node_types), 0
-        for name, ids in seeds.items():
-            kind = self.number.get(name)
-            if kind is None or not self._is_plain(ids):
-                return self._checked_batch(seeds, laws, apart, key)
-            starts[kind], first[kind] = ids, tree
-            tree += ids.numel()
-        own = random.new_key(key, self.plan.device, random.ROOTED)
-        rest = apart, laws, self._unbiased, own
-        return Batch(starts, first, *rest, original_edge_ids=True, validated=False)
+            if arrays is not None and self.typed:
+                kinds: list[Any] = self.edge_types
+                if field in OF_NODES:
+                    kinds = self.node_types
+                columns.append(dict(zip(kinds, arrays, strict=True)))
+            else:
+                columns.append(None if arrays is None else arrays[0])
+        return CLASSES[self.typed, isinstance(found, Padded)](*columns)
 
     def _is_plain(self, ids: Any) -> bool:
         """True if ids need no check but that of their range."""
-        plain = type(ids) is Tensor and ids.dtype == torch.int64 and ids.dim() == 1
+        if type(ids) is not Tensor or ids.dtype != torch.int64 or ids.dim() != 1:
+            return False
         here = self.plan.device.type == "cpu"  # elsewhere, a backend would have to wait
-        return plain and here and ids.device.type == "cpu" and not _is_odd(ids)
-
-    def _checked_batch(
-        self,
-        seeds: Mapping[str, Any],
-        laws: Sequence[Law | None],
-        apart: bool,
-        key: random.Randomness,
-    ) -> Batch:
-        """`batch` of seeds that may be anything."""
-        starts, order = self._typed_seeds(seeds)
-        own = random.new_key(key, self.plan.device, random.ROOTED)
-        rest = apart, laws, self._unbiased, own
-        return Batch(starts, _first_roots(starts, order), *rest, original_edge_ids=True)
+        plain = ids.layout is torch.strided and not ids.is_neg()
+        return here and ids.device.type == "cpu" and plain
 
     def sample(
         self,
@@ -216,15 +193,22 @@ class RootedSampler:
             bias: of the relations that are not drawn uniformly.
             generator: see `sample_rooted`.
         """
-        batch = self.batch(seeds, self._uniform, self.disjoint, generator)
+        checked = False
+        for name, ids in seeds.items():
+            checked = checked or name not in self.number or not self._is_plain(ids)
+        starts, first_root = self._starts(seeds, checked)
+        key = random.new_key(generator, self.plan.device, random.ROOTED)
+        biases, laws, disjoint = self._unbiased, self._uniform, self.disjoint
         if bias:
             biases = self._biases(bias)
-            order = [batch.seeds[self.number[name]] for name in seeds]
-            every = order[0] if len(order) == 1 else torch.cat([*self._none, *order])
-            apart, laws = self._laws(biases, every)
-            batch = batch._replace(disjoint=apart, laws=laws, biases=biases)
-        found = self.draw(batch)
-        return self.named(found) if self.typed else Subgraph(*_of_one(found))
+            disjoint, laws = self._laws(biases, self._trees(seeds, starts))
+        batch = Batch(
+            *(starts, first_root, disjoint, laws, biases, key),
+            original_edge_ids=True,
+            validated=checked,
+        )
+        found: Subgraph | HeteroSubgraph = self.named(self.draw(batch))
+        return found
 
     def draw(self, batch: Batch) -> Rooted:
         """A batch whose laws are known to be sound."""
@@ -236,7 +220,7 @@ class RootedSampler:
             return self._remote.sample(plan, batch)
         try:
             found = ops.rooted(plan, batch)
-            return sample_hops(plan, batch) if found is None else found
+            return found or sample_hops(plan, batch, partial(draw_hop, plan, batch))
         except IndexError:
             for number, ids in enumerate(batch.seeds):
                 self._checked_seeds(number, ids)
@@ -245,92 +229,83 @@ class RootedSampler:
     def draw_padded(self, batch: Batch) -> Padded:
         """A batch of static shapes, whose laws and seeds are known to be sound."""
         found = ops.rooted_padded(self.plan, batch)
-        return sample_padded(self.plan, batch) if found is None else found
-
-    def _of_one_type(
-        self, seeds: Any, bias: Any, generator: random.Randomness
-    ) -> Subgraph | PaddedSubgraph:
-        """The batch of a homogeneous graph."""
-        start = self._checked_seeds(0, seeds)
-        biases = [_simplest(bias)]
-        randomness = _check.randomness_on(generator, self.plan.device)
-        batch = self._asked([start], [0], biases, start, randomness)
-        if self.padded:
-            return PaddedSubgraph(*_of_one(self.draw_padded(batch)))
-        return Subgraph(*_of_one(self.draw(batch)))
-
-    def _asked(
-        self,
-        starts: list[Tensor],
-        first_root: list[int],
-        biases: list[Bias | None],
-        every: Tensor,
-        randomness: random.Randomness,
-    ) -> Batch:
-        """The batch by the laws of the biases."""
-        apart, laws = self._laws(biases, every)
-        key = random.new_key(randomness, self.plan.device, random.ROOTED)
-        return Batch(starts, first_root, apart, laws, biases, key)
+        draw = partial(draw_hop, self.plan, batch)
+        return found or sample_padded(self.plan, batch, draw)
 
     def _laws(
-        self, biases: list[Bias | None], every: Tensor
+        self, biases: list[Bias | None], trees: Tensor
     ) -> tuple[bool, list[Law | None]]:
         """True if trees are disjoint, and the law of each relation's bias, if any."""
-        apart = self.disjoint
+        disjoint, remote = self.disjoint, self._remote is not None
         # relations share biases, and are many
-        shared = {id(bias): bias for bias in biases if bias is not None}
-        ours = {key for key, bias in shared.items() if _is_ours(bias)}
+        ours: dict[int, bool] = {}
         laws: list[Law | None] = []
         for relation, bias in zip(self.plan.relations, biases, strict=True):
             if bias is None:
                 laws.append(UNIFORM)
                 continue
             adj: Any = relation.adj
-            remote = isinstance(adj, RemoteRows)
             # it must refuse what has to see the rows before that begins
-            told = adj.told_as_data(bias, every.numel()) if remote else None
-            bias.begin(adj, every)
-            apart = apart or bias.separates_trees
-            law = told if remote else bias.law(adj)
+            law = adj.told_as_data(bias, trees.numel()) if remote else None
+            bias.begin(adj, trees)
+            disjoint = disjoint or bias.separates_trees
+            if not remote:
+                law = bias.law(adj)
             if law is not None:
-                if not (remote or id(bias) in ours):
-                    _check_law(law, adj, every.numel())
-                apart = apart or law.time is not None  # times are those of trees
+                if id(bias) not in ours:
+                    ours[id(bias)] = remote or _is_ours(bias)
+                if not ours[id(bias)]:
+                    _check_law(law, adj, trees.numel())
+                disjoint = disjoint or law.time is not None  # times are those of trees
             elif self.padded:
                 rule = "must be told by a law where samples are padded"
                 _check.fail("bias", rule, bias, "see 'Bias.law'")
             laws.append(law)
-        return apart, laws
+        return disjoint, laws
 
     def _biases(self, bias: Any) -> list[Bias | None]:
-        """A checked bias per relation."""
+        """A checked bias per relation, without what happens here in any case."""
         kinds = self.edge_types
         parts = bias if isinstance(bias, Mapping) else dict.fromkeys(kinds, bias)
         _check.known_types("bias", parts, kinds, "edge types")
-        found = [_simplest(parts.get(kind)) for kind in kinds]
-        asks = any(part is not None and part.looks_back for part in found)
-        if len(self.node_types) > 1 and asks:
-            rule = "must not ask for the last node where there are several node types"
-            _check.fail("bias", rule, bias)
-        return found
+        simplest: dict[int, Bias | None] = {id(None): None}
+        for part in parts.values():
+            if id(part) not in simplest:
+                found = as_bias(part)
+                own = None if found is None else found.in_rooted_sampling()
+                if own is not None and own.looks_back and len(self.node_types) > 1:
+                    rule = "must not ask for the last node where there are several"
+                    _check.fail("bias", f"{rule} node types", bias)
+                simplest[id(part)] = own
+        return [simplest[id(parts.get(kind))] for kind in kinds]
 
-    def _typed_seeds(self, seeds: Any) -> tuple[list[Tensor], Sequence[int]]:
-        """The seeds of every node type, and the order in which trees are numbered."""
-        if not isinstance(seeds, Mapping):
-            rule = "must map node types to ids, as there are several types"
-            _check.mistyped("seeds", rule, type(seeds).__name__)
-        _check.known_types("seeds", seeds, self.node_types, "node types")
-        starts, order = self._none.copy(), [self.number[name] for name in seeds]
-        for number, ids in zip(order, seeds.values(), strict=True):
-            starts[number] = self._checked_seeds(number, ids)
-        return starts, order or range(len(starts))
+    def _starts(
+        self, seeds: Any, checked: bool = True
+    ) -> tuple[list[Tensor], list[int]]:
+        """The seeds of every node type, and the number of the first tree of each."""
+        if checked:
+            if not isinstance(seeds, Mapping):
+                rule = "must map node types to ids, as there are several types"
+                _check.mistyped("seeds", rule, type(seeds).__name__)
+            _check.known_types("seeds", seeds, self.node_types, "node types")
+        starts, first_root, trees = self._none.copy(), [0] * len(self._none), 0
+        for name, ids in seeds.items():
+            kind = self.number[name]
+            starts[kind] = self._checked_seeds(kind, ids) if checked else ids
+            first_root[kind] = trees
+            trees += starts[kind].numel()
+        return starts, first_root
+
+    def _trees(self, seeds: Mapping[str, Any], starts: list[Tensor]) -> Tensor:
+        """The seeds of all types, in the order in which trees are numbered."""
+        parts = [starts[self.number[name]] for name in seeds]
+        return parts[0] if len(parts) == 1 else torch.cat([*self._none, *parts])
 
     def _checked_seeds(self, number: int, ids: Any) -> Tensor:
         """The seeds of one node type."""
         named = f"seeds[{self.node_types[number]}]" if self.typed else "seeds"
-        size = self.plan.sizes[number]
-        where, known = self.plan.device, not self.validate
-        found: Tensor = _check.seeds(ids, size, where, named, sound=known)
+        size, device = self.plan.sizes[number], self.plan.device
+        found: Tensor = _check.seeds(ids, size, device, named, sound=not self.validate)
         return found
 
 
@@ -348,36 +323,13 @@ def _check_law(law: Law, adj: CompactAdj, trees: int) -> None:
     """Refuses a law that does not fit, or has masses that nobody has checked."""
     _check.law(law, adj.num_edges, trees)
     own, gaps = law.cumulative_weight is None, False
-    if law.cumulative_weight is not None and adj.edge_weight is not None:
-        own, gaps = (
-            law.cumulative_weight is tables.weight_table(adj),
-            tables.has_gaps(adj),
-        )
+    if not own and adj.edge_weight is not None:
+        own = law.cumulative_weight is tables.weight_table(adj)
+        gaps = tables.has_gaps(adj)
     if not own or law.has_zero_weight != gaps:
         rule = "must be that of EdgeWeightBias().law(adj), or None"
         got = f"{law.cumulative_weight}, has_zero_weight={law.has_zero_weight}"
         _check.fail("law.cumulative_weight", rule, got)
-
-
-def _of_one(found: Rooted | Padded) -> Iterator[Any]:
-    """The fields of a subgraph of one type."""
-    for field in FIELDS:
-        arrays = getattr(found, field)
-        yield None if arrays is None else arrays[0]
-
-
-def _is_odd(ids: Tensor) -> bool:
-    """True if numbers are not simply where their address says."""
-    return ids.layout is not torch.strided or ids.is_neg()
-
-
-def _first_roots(starts: Sequence[Tensor], order: Sequence[int]) -> list[int]:
-    """Per type, the number of the first tree; they are numbered in the given order."""
-    first, root = [0] * len(starts), 0
-    for number in order:
-        first[number] = root
-        root += starts[number].numel()
-    return first
 
 
 def _useful(fanouts: list[int], adj: CompactAdj, replace: bool) -> list[int]:
@@ -388,9 +340,3 @@ def _useful(fanouts: list[int], adj: CompactAdj, replace: bool) -> list[int]:
             _check.fail("fanouts", rule, max(fanouts))
         return fanouts
     return [min(fanout, adj.max_degree) for fanout in fanouts]
-
-
-def _simplest(bias: Any) -> Bias | None:
-    """A checked bias, without what happens here in any case."""
-    found = as_bias(bias)
-    return None if found is None else found.in_rooted_sampling()

@@ -167,6 +167,8 @@ _LOCK = threading.RLock()
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
     return value.as_subclass(torch.Tensor) if isinstance(value, torch.Tensor) else value
 
 

@@ -208,4 +208,4 @@ class Accelerator(TorchFunctionMode):
 def start_interpreted(kernel: Any, grid: Any, args: Any, constants: Any) -> None:
     """A launch of Triton on this device: its tensors are on the CPU after all."""
     with torch._C.DisableTorchFunction(), _disable_current_modes():
-        kernel[grid](*map(_undress, args), **constants)
+        kernel[grid](*_map(_undress, args), **constants)

@@ -27,18 +27,20 @@ from gttf_sampler import (
 )
 from gttf_sampler._backends import ops, record
 from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler._backends.torch import csr as torch_csr
 from gttf_sampler._backends.torch import disk as torch_disk
 from gttf_sampler._backends.torch import draw as torch_draw
-from gttf_sampler._backends.types import Envelope, Move, Moves, Reads, SecondOrder
+from gttf_sampler._backends.torch import rows as torch_rows
+from gttf_sampler._backends.torch.disk import Reads
+from gttf_sampler._backends.torch.gather import Move, Moves
+from gttf_sampler._backends.torch.node2vec import Envelope, SecondOrder
 from gttf_sampler.graph import tables
 from gttf_sampler.random import FOREST, new_key, stream
 
 pytest.importorskip("numba", reason="there is nothing to compare without numba")
-numba_ops = import_module("gttf_sampler._backends.numba.ops")
+numba_ops = import_module("gttf_sampler._backends.numba")
 numba_disk = import_module("gttf_sampler._backends.numba.disk")
-numba_csr = import_module("gttf_sampler._backends.numba.csr")
-numba_rooted = import_module("gttf_sampler._backends.numba.rooted")
+numba_rows = import_module("gttf_sampler._backends.numba.rows")
+numba_rooted = import_module("gttf_sampler._backends.numba.batch")
 
 CPU, TOP = torch.device("cpu"), (1 << 63) - 1
 
@@ -270,7 +272,7 @@ def make_arguments(name: str, size: int) -> tuple:
     ahead = node.clamp(min=0)  # where there is somewhere to go
     if edges:
         ahead = standing[ahead % standing.numel()]
-    back = torch_csr.group_by_row(ends, row_of.to(ends.dtype), size, size)[:2]
+    back = torch_rows.group_by_row(ends, row_of.to(ends.dtype), size, size)[:2]
     cell = NodeTable(size, CPU)
     plain = SecondOrder(
         rowptr=rowptr,
@@ -321,9 +323,18 @@ def make_arguments(name: str, size: int) -> tuple:
         "first_position": (node, cell.cell, cell.reserve(size)),
         "group_by_row": (ends, col, size, size),
         "group_by_row sorted": (ordered.sort().values, col, size, size),
-        "forest_uniform": (rowptr, ends, node.clamp(min=0), [2, 1, 3], True, 7, True),
-        "forest_uniform bipartite": (
-            *(rowptr, ends, node.clamp(min=0), [2], False, 7, False),
+        "walk_forest": (
+            rowptr,
+            ends,
+            None,
+            node.clamp(min=0),
+            [2, 1, 3],
+            True,
+            7,
+            True,
+        ),
+        "walk_forest bipartite": (
+            *(rowptr, ends, None, node.clamp(min=0), [2], False, 7, False),
         ),
         "draw_node2vec": (
             law(envelope=Envelope(TOP, 1 << 62, 1 << 60, 40, 3 << 40, 4)),
@@ -419,12 +430,16 @@ def test_kernels_read_the_fields_of_a_relation_at_their_places():
 def test_every_fast_function_is_compared():
     compared = {name.split()[0] for name in make_arguments("", 3)}
     made = {n for n, f in vars(numba_ops).items() if inspect.isfunction(f)}
-    fast = made & set(ops.__all__)
+    fast = made & set(vars(ops))
     whole = {"rooted", "walk_node2vec"}  # compared where they are called
     whole |= {"read_all"}  # compared above, with files
     # compared in `test_pairs` and `test_fit`
-    whole |= {"as_gradient", "draw_alias", "pair_gradients", "pair_pass"}
+    whole |= {"as_gradient", "draw_alias", "pair_pass"}
     whole |= {"pair_scores", "step_rows"}
+    # compared in `test_aggregate`
+    whole |= {"additive_gradient", "additive_score"}
+    whole |= {"edge_dot", "scatter_best", "segment_best", "segment_softmax"}
+    whole |= {"segment_sum", "softmax_gradient", "sound"}
     whole |= {"edge_filter"}  # the reference has none; compared by what comes of it
     assert fast == compared | whole
 
@@ -541,12 +556,12 @@ def test_bias_that_draws_astray_is_refused(backend, drawn):
 @pytest.mark.parametrize("bits", [1, 9])
 def test_group_by_row_with_buckets_of_any_width(monkeypatch, bits):
     """Rows count from the start of their bucket, in two bytes if they fit."""
-    monkeypatch.setattr(numba_csr, "BUCKET_BITS", bits)
+    monkeypatch.setattr(numba_rows, "BUCKET_BITS", bits)
     rows, generator = 300_000, torch.Generator().manual_seed(0)
     row = torch.randint(rows, (50_000,), generator=generator)
     col = torch.randint(rows, (50_000,), generator=generator)
     found = numba_ops.group_by_row(row, col, rows, rows)
     for one, other in zip(
-        found, torch_csr.group_by_row(row, col, rows, rows), strict=True
+        found, torch_rows.group_by_row(row, col, rows, rows), strict=True
     ):
         assert torch.equal(one, other)

@@ -23,6 +23,7 @@ from gttf_sampler import (
 )
 from gttf_sampler.bias import Law
 from gttf_sampler.bias.base import TRAITS, Bias, as_bias
+from odd_values import mistyped, wrong
 from strategies import graphs, seeds
 
 NAN, INF = math.nan, math.inf
@@ -306,35 +307,27 @@ def test_node2vec_bias_needs_weights_if_weighted(toy):
 
 
 TEMPORAL_ERRORS = [
-    ({"seed_time": 3}, ValueError, r"'seed_time' must have .*\(got shape \[\]\)"),
-    ({"seed_time": [[3]]}, ValueError, r"'seed_time' must have .*\[1, 1\]"),
-    ({"seed_time": None}, TypeError, r"'seed_time' must be .*\(got NoneType\)"),
-    ({"seed_time": [NAN]}, ValueError, r"'seed_time' must not hold NaN"),
-    (
-        {"seed_time": [True]},
-        TypeError,
-        r"'seed_time' must hold integers or float",
-    ),
-    ({"seed_time": [1, 2]}, ValueError, r"'seed_time' must have one entry per seed, 1"),
-    ({"seed_time": []}, ValueError, r"'seed_time' must have one entry per seed, 1 in"),
-    ({"seed_time": [1.5]}, TypeError, r"'seed_time' must be integer like the edges'"),
-    (
-        {"strategy": "first"},
-        ValueError,
-        r"'strategy' must be one of 'uniform', 'last' \(got 'first'\)",
-    ),
-    ({"strategy": None}, ValueError, r"'strategy' must be one of 'uniform', 'last'"),
-    ({"window": -1}, ValueError, r"'window' must be finite and not negative \(got -1"),
-    ({"window": NAN}, ValueError, r"'window' must be finite and not negative \(got na"),
-    ({"window": INF}, ValueError, r"'window' must be finite and not negative \(got in"),
-    ({"window": "1"}, TypeError, r"'window' must be .*'1'"),
-    ({"window": [1]}, TypeError, r"'window' must be .*\[1\]"),
-    (
-        {"strategy": "last", "weighted": True},
-        ValueError,
+    wrong(r"must have .*\(got shape \[\]\)", seed_time=3),
+    wrong(r"must have .*\[1, 1\]", seed_time=[[3]]),
+    mistyped(r"must be .*\(got NoneType\)", seed_time=None),
+    wrong("must not hold NaN", seed_time=[NAN]),
+    mistyped("must hold integers or float", seed_time=[True]),
+    wrong("must have one entry per seed, 1", seed_time=[1, 2]),
+    wrong("must have one entry per seed, 1 in", seed_time=[]),
+    mistyped("must be integer like the edges'", seed_time=[1.5]),
+    wrong(r"must be one of 'uniform', 'last' \(got 'first'\)", strategy="first"),
+    wrong("must be one of 'uniform', 'last'", strategy=None),
+    wrong(r"must be finite and not negative \(got -1", window=-1),
+    wrong(r"must be finite and not negative \(got na", window=NAN),
+    wrong(r"must be finite and not negative \(got in", window=INF),
+    mistyped("must be .*'1'", window="1"),
+    mistyped(r"must be .*\[1\]", window=[1]),
+    wrong(
         r"'weighted' needs strategy='uniform' \(got strategy='last'\)",
+        strategy="last",
+        weighted=True,
     ),
-    ({"weighted": True}, ValueError, r"'bias' needs edge weights .*; build"),
+    wrong("'bias' needs edge weights .*; build", weighted=True),
 ]
 
 

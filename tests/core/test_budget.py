@@ -8,7 +8,7 @@ import torch
 from exact import assert_frequencies, successive
 from exact import one_thread as one_thread
 from gttf_sampler import CompactAdj, use_backend
-from gttf_sampler.rooted import sample_budget
+from gttf_sampler.rooted import BudgetSampler, sample_budget
 
 WROTE, CITES = ("author", "wrote", "paper"), ("paper", "cites", "paper")
 # rows are papers: who wrote them, and what is cited by them; 1 has a parallel edge
@@ -88,9 +88,10 @@ def test_budget_draws_by_squared_shares(steps, size):
     adjs = shop()
 
     def draws(backend, count):
+        sampler = BudgetSampler(adjs, [size] * steps)
         with use_backend(backend):
             for i in range(count):
-                sub = sample_budget(adjs, {"paper": [0]}, [size] * steps, generator=i)
+                sub = sampler({"paper": [0]}, i)
                 yield mask(sub.node["paper"].tolist(), sub.node["author"].tolist())
 
     found = list(draws("auto", 600))

@@ -22,6 +22,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
+from odd_values import mistyped, wrong
 from strategies import DIRECTIONS, Graph, graphs
 
 FORMATS = ("csr", "csc", "coo", "lil")
@@ -365,149 +366,75 @@ EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
 NAN, INF = math.nan, math.inf
 
 EDGE_INDEX_ERRORS = [
-    ({"edge_index": None}, TypeError, r"'edge_index' must be .*\(got NoneType\)"),
-    ({"edge_index": "ab"}, TypeError, r"'edge_index' must be .*\(got str\)"),
-    ({"edge_index": [[0], [1, 2]]}, TypeError, r"'edge_index' must be "),
-    ({"edge_index": EDGES[0]}, ValueError, r"'edge_index' must have .*\[3\]"),
-    ({"edge_index": 3}, ValueError, r"'edge_index' must have .*\(got shape \[\]\)"),
-    (
-        {"edge_index": EDGES.t()},
-        ValueError,
-        r"'edge_index' must have shape \[2, m\] \(got .*\[3, 2\]\)",
+    mistyped(r"must be .*\(got NoneType\)", edge_index=None),
+    mistyped(r"must be .*\(got str\)", edge_index="ab"),
+    mistyped("must be ", edge_index=[[0], [1, 2]]),
+    wrong(r"must have .*\[3\]", edge_index=EDGES[0]),
+    wrong(r"must have .*\(got shape \[\]\)", edge_index=3),
+    wrong(r"must have shape \[2, m\] \(got .*\[3, 2\]\)", edge_index=EDGES.t()),
+    mistyped(
+        r"must have dtype int32 or int64 \(got torch.float32\)",
+        edge_index=EDGES.float(),
     ),
-    (
-        {"edge_index": EDGES.float()},
-        TypeError,
-        r"'edge_index' must have dtype int32 or int64 \(got torch.float32\)",
+    mistyped(
+        r"must have dtype int32 or int64 \(got torch.int16\)",
+        edge_index=EDGES.to(torch.int16),
     ),
-    (
-        {"edge_index": EDGES.to(torch.int16)},
-        TypeError,
-        r"'edge_index' must have dtype int32 or int64 \(got torch.int16\)",
+    wrong(
+        r"must have shape \[2, m\] \(got \[5, 2\]\); transpose it",
+        edge_index=torch.zeros(5, 2, dtype=torch.int64),
     ),
-    (
-        {"edge_index": torch.zeros(5, 2, dtype=torch.int64)},
-        ValueError,
-        r"'edge_index' must have shape \[2, m\] \(got \[5, 2\]\); transpose it",
+    mistyped(
+        r"must have dtype int32 or int64 \(got torch.bool\)", edge_index=EDGES > 1
     ),
-    (
-        {"edge_index": EDGES > 1},
-        TypeError,
-        r"'edge_index' must have dtype int32 or int64 \(got torch.bool\)",
+    mistyped(
+        r"must be a dense tensor \(got torch.sparse_coo\)", edge_index=EDGES.to_sparse()
     ),
-    (
-        {"edge_index": EDGES.to_sparse()},
-        TypeError,
-        r"'edge_index' must be a dense tensor \(got torch.sparse_coo\)",
+    wrong(r"must not hold negative ids \(got -4\)", edge_index=[[0, -4], [1, 1]]),
+    wrong(r"must not hold negative ids \(got -1\)", edge_index=[[0, 1], [1, -1]]),
+    wrong(
+        r"'edge_index' must hold ids below the number of nodes 2 \(got 2\)", num_nodes=2
     ),
-    (
-        {"edge_index": [[0, -4], [1, 1]]},
-        ValueError,
-        r"'edge_index' must not hold negative ids \(got -4\)",
-    ),
-    (
-        {"edge_index": [[0, 1], [1, -1]]},
-        ValueError,
-        r"'edge_index' must not hold negative ids \(got -1\)",
-    ),
-    (
-        {"num_nodes": 2},
-        ValueError,
-        r"'edge_index' must hold ids below the number of nodes 2 \(got 2\)",
-    ),
-    (
-        {"num_nodes": (2, 3)},
-        ValueError,
+    wrong(
         r"'edge_index' must hold ids below the number of .* 2 \(got 2\)",
+        num_nodes=(2, 3),
     ),
-    ({"num_nodes": -1}, ValueError, r"'num_nodes' must not be negative \(got -1\)"),
-    ({"num_nodes": 3.0}, TypeError, r"'num_nodes' must be an integer \(got 3.0\)"),
-    ({"num_nodes": "3"}, TypeError, r"'num_nodes' must be an integer \(got '3'\)"),
-    ({"num_nodes": True}, TypeError, r"'num_nodes' must be an integer \(got True\)"),
-    ({"num_nodes": torch.tensor(3.5)}, TypeError, r"'num_nodes' must be an integer"),
-    ({"num_nodes": torch.tensor([3, 3])}, TypeError, r"'num_nodes' must be "),
-    ({"num_nodes": np.array([3, 3])}, TypeError, r"'num_nodes' must be "),
-    (
-        {"num_nodes": (3,)},
-        ValueError,
-        r"'num_nodes' must be one number, or \(sources, targets\) \(got \(3,\)\)",
+    wrong(r"must not be negative \(got -1\)", num_nodes=-1),
+    mistyped(r"must be an integer \(got 3.0\)", num_nodes=3.0),
+    mistyped(r"must be an integer \(got '3'\)", num_nodes="3"),
+    mistyped(r"must be an integer \(got True\)", num_nodes=True),
+    mistyped("must be an integer", num_nodes=torch.tensor(3.5)),
+    mistyped("must be ", num_nodes=torch.tensor([3, 3])),
+    mistyped("must be ", num_nodes=np.array([3, 3])),
+    wrong(
+        r"must be one number, or \(sources, targets\) \(got \(3,\)\)", num_nodes=(3,)
     ),
-    ({"num_nodes": (3.0, 3)}, TypeError, r"'num_nodes' must be an integer"),
-    (
-        {"direction": "sideways"},
-        ValueError,
-        r"'direction' must be one of 'in', 'out' \(got 'sideways'\)",
+    mistyped("must be an integer", num_nodes=(3.0, 3)),
+    wrong(r"must be one of 'in', 'out' \(got 'sideways'\)", direction="sideways"),
+    wrong("must be one of 'in', 'out'", direction=None),
+    wrong(r"must have one entry per edge, 3 in all \(got 1\)", edge_weight=[1.0]),
+    wrong(r"must have .*\(got shape \[\]\)", edge_weight=1.0),
+    wrong(r"must have .*\[3, 1\]", edge_weight=[[1.0]] * 3),
+    mistyped(r"must be .*\(got str\)", edge_weight="abc"),
+    wrong(r"must not hold NaN \(got NaN\)", edge_weight=[1, NAN, 1]),
+    wrong(r"must not hold negative weights \(got -0.5\)", edge_weight=[1, -0.5, 1]),
+    wrong(r"must hold finite weights \(got inf\)", edge_weight=[1, INF, 1]),
+    wrong(r"must .*\(got -inf\)", edge_weight=[1, -INF, 1]),
+    mistyped(
+        r"must hold integers or floats \(got torch.bool\)", edge_weight=[True] * 3
     ),
-    ({"direction": None}, ValueError, r"'direction' must be one of 'in', 'out'"),
-    (
-        {"edge_weight": [1.0]},
-        ValueError,
-        r"'edge_weight' must have one entry per edge, 3 in all \(got 1\)",
+    mistyped(
+        r"must hold integers or floats \(got torch.complex64\)", edge_weight=[1j] * 3
     ),
-    ({"edge_weight": 1.0}, ValueError, r"'edge_weight' must have .*\(got shape \[\]\)"),
-    ({"edge_weight": [[1.0]] * 3}, ValueError, r"'edge_weight' must have .*\[3, 1\]"),
-    ({"edge_weight": "abc"}, TypeError, r"'edge_weight' must be .*\(got str\)"),
-    (
-        {"edge_weight": [1, NAN, 1]},
-        ValueError,
-        r"'edge_weight' must not hold NaN \(got NaN\)",
-    ),
-    (
-        {"edge_weight": [1, -0.5, 1]},
-        ValueError,
-        r"'edge_weight' must not hold negative weights \(got -0.5\)",
-    ),
-    (
-        {"edge_weight": [1, INF, 1]},
-        ValueError,
-        r"'edge_weight' must hold finite weights \(got inf\)",
-    ),
-    ({"edge_weight": [1, -INF, 1]}, ValueError, r"'edge_weight' must .*\(got -inf\)"),
-    (
-        {"edge_weight": [True] * 3},
-        TypeError,
-        r"'edge_weight' must hold integers or floats \(got torch.bool\)",
-    ),
-    (
-        {"edge_weight": [1j] * 3},
-        TypeError,
-        r"'edge_weight' must hold integers or floats \(got torch.complex64\)",
-    ),
-    (
-        {"edge_weight": np.ones(3, dtype=np.uint64)},
-        TypeError,
-        r"'edge_weight' must .*\(got torch.uint64\)",
-    ),
-    (
-        {"edge_time": [1, 2]},
-        ValueError,
-        r"'edge_time' must have one entry per edge, 3 in all \(got 2\)",
-    ),
-    ({"edge_time": [[1]] * 3}, ValueError, r"'edge_time' must have .*\[3, 1\]"),
-    (
-        {"edge_time": [1.0, NAN, 2.0]},
-        ValueError,
-        r"'edge_time' must not hold NaN \(got NaN\)",
-    ),
-    (
-        {"edge_time": [True] * 3},
-        TypeError,
-        r"'edge_time' must hold integers or floats \(got torch.bool\)",
-    ),
-    (
-        {"edge_time": np.ones(3, dtype=np.uint64)},
-        TypeError,
-        r"'edge_time' must .*\(got torch.uint64\)",
-    ),
-    (
-        {"node_time": [1, 2]},
-        ValueError,
-        r"'node_time' must have one entry per node, 3 in all \(got 2\)",
-    ),
-    (
-        {"node_time": [1, 2, 3], "edge_time": [1, 2, 3]},
-        ValueError,
-        r"'node_time' excludes 'edge_time' \(got both\)",
+    mistyped(r"must .*\(got torch.uint64\)", edge_weight=np.ones(3, dtype=np.uint64)),
+    wrong(r"must have one entry per edge, 3 in all \(got 2\)", edge_time=[1, 2]),
+    wrong(r"must have .*\[3, 1\]", edge_time=[[1]] * 3),
+    wrong(r"must not hold NaN \(got NaN\)", edge_time=[1.0, NAN, 2.0]),
+    mistyped(r"must hold integers or floats \(got torch.bool\)", edge_time=[True] * 3),
+    mistyped(r"must .*\(got torch.uint64\)", edge_time=np.ones(3, dtype=np.uint64)),
+    wrong(r"must have one entry per node, 3 in all \(got 2\)", node_time=[1, 2]),
+    wrong(
+        r"excludes 'edge_time' \(got both\)", node_time=[1, 2, 3], edge_time=[1, 2, 3]
     ),
 ]
 
@@ -519,61 +446,29 @@ def test_from_edge_index_validate(arguments, error, match):
 
 
 CSR_ERRORS = [
-    ({"rowptr": None}, TypeError, r"'rowptr' must be .*\(got NoneType\)"),
-    ({"rowptr": []}, ValueError, r"'rowptr' must have one entry more than .* rows"),
-    ({"rowptr": [[0, 2, 3]]}, ValueError, r"'rowptr' must have .*\[1, 3\]"),
-    ({"rowptr": [0.0, 2, 3]}, TypeError, r"'rowptr' must have dtype int32 or int64"),
-    ({"rowptr": [1, 2, 3]}, ValueError, r"'rowptr' must start at 0 \(got 1\)"),
-    (
-        {"rowptr": [0, 2, 4]},
-        ValueError,
-        r"'rowptr' must end at the number of edges 3 \(got 4\)",
-    ),
-    (
-        {"rowptr": [0, 5, 3]},
-        ValueError,
-        r"'rowptr' must not decrease \(got a step of -2\)",
-    ),
-    ({"col": None}, TypeError, r"'col' must be .*\(got NoneType\)"),
-    ({"col": [0.0, 1, 1]}, TypeError, r"'col' must have dtype int32 or int64"),
-    ({"col": [[0, 1, 1]]}, ValueError, r"'col' must have .*\[1, 3\]"),
-    ({"col": [0, -2, 1]}, ValueError, r"'col' must not hold negative ids \(got -2\)"),
-    (
-        {"col": [0, 2, 1]},
-        ValueError,
-        r"'col' must hold ids below the number of .* 2 \(got 2\)",
-    ),
-    ({"num_cols": -1}, ValueError, r"'num_cols' must not be negative \(got -1\)"),
-    ({"num_cols": 2.0}, TypeError, r"'num_cols' must be an integer \(got 2.0\)"),
-    (
-        {"num_cols": 1},
-        ValueError,
-        r"'col' must hold ids below the number of .* 1 \(got 1\)",
-    ),
-    ({"direction": "up"}, ValueError, r"'direction' must be one of 'in', 'out'"),
-    (
-        {"edge_id": [0, 1]},
-        ValueError,
-        r"'edge_id' must have one entry per edge, 3 in all \(got 2\)",
-    ),
-    ({"edge_id": [0.0, 1, 2]}, TypeError, r"'edge_id' must have dtype int32 or int64"),
-    (
-        {"edge_id": [0, 1, 3]},
-        ValueError,
-        r"'edge_id' must hold ids below the number of edges 3 \(got 3\)",
-    ),
-    (
-        {"edge_id": [0, 1, -1]},
-        ValueError,
-        r"'edge_id' must not hold negative ids \(got -1\)",
-    ),
-    (
-        {"edge_weight": [1.0]},
-        ValueError,
-        r"'edge_weight' must have one entry per edge, 3 in all \(got 1\)",
-    ),
-    ({"edge_weight": [1, -1, 1]}, ValueError, r"'edge_weight' must not hold negative"),
-    ({"edge_time": [1]}, ValueError, r"'edge_time' must have one entry per edge"),
+    mistyped(r"must be .*\(got NoneType\)", rowptr=None),
+    wrong("must have one entry more than .* rows", rowptr=[]),
+    wrong(r"must have .*\[1, 3\]", rowptr=[[0, 2, 3]]),
+    mistyped("must have dtype int32 or int64", rowptr=[0.0, 2, 3]),
+    wrong(r"must start at 0 \(got 1\)", rowptr=[1, 2, 3]),
+    wrong(r"must end at the number of edges 3 \(got 4\)", rowptr=[0, 2, 4]),
+    wrong(r"must not decrease \(got a step of -2\)", rowptr=[0, 5, 3]),
+    mistyped(r"must be .*\(got NoneType\)", col=None),
+    mistyped("must have dtype int32 or int64", col=[0.0, 1, 1]),
+    wrong(r"must have .*\[1, 3\]", col=[[0, 1, 1]]),
+    wrong(r"must not hold negative ids \(got -2\)", col=[0, -2, 1]),
+    wrong(r"must hold ids below the number of .* 2 \(got 2\)", col=[0, 2, 1]),
+    wrong(r"must not be negative \(got -1\)", num_cols=-1),
+    mistyped(r"must be an integer \(got 2.0\)", num_cols=2.0),
+    wrong(r"'col' must hold ids below the number of .* 1 \(got 1\)", num_cols=1),
+    wrong("must be one of 'in', 'out'", direction="up"),
+    wrong(r"must have one entry per edge, 3 in all \(got 2\)", edge_id=[0, 1]),
+    mistyped("must have dtype int32 or int64", edge_id=[0.0, 1, 2]),
+    wrong(r"must hold ids below the number of edges 3 \(got 3\)", edge_id=[0, 1, 3]),
+    wrong(r"must not hold negative ids \(got -1\)", edge_id=[0, 1, -1]),
+    wrong(r"must have one entry per edge, 3 in all \(got 1\)", edge_weight=[1.0]),
+    wrong("must not hold negative", edge_weight=[1, -1, 1]),
+    wrong("must have one entry per edge", edge_time=[1]),
 ]
 
 
@@ -590,24 +485,20 @@ def sparse(values: list[list[float]], dtype: type = float) -> scipy.sparse.csr_a
 
 
 SCIPY_ERRORS = [
-    ({"matrix": 5}, TypeError, r"'matrix' must be a scipy sparse .*\(got int\)"),
-    ({"matrix": np.eye(2)}, TypeError, r"'matrix' must be a scipy .*\(got ndarray\)"),
-    ({"matrix": torch.eye(2).to_sparse()}, TypeError, r"'matrix' must be .*Tensor"),
-    (
-        {"matrix": scipy.sparse.coo_array([1.0, 2.0])},
-        ValueError,
-        r"'matrix' must have .*2",
-    ),
-    ({"direction": "up"}, ValueError, r"'direction' must be one of 'in', 'out'"),
-    (
-        {"matrix": sparse([[-1.0]]), "weighted": True},
-        ValueError,
+    mistyped(r"must be a scipy sparse .*\(got int\)", matrix=5),
+    mistyped(r"must be a scipy .*\(got ndarray\)", matrix=np.eye(2)),
+    mistyped("must be .*Tensor", matrix=torch.eye(2).to_sparse()),
+    wrong("must have .*2", matrix=scipy.sparse.coo_array([1.0, 2.0])),
+    wrong("must be one of 'in', 'out'", direction="up"),
+    wrong(
         r"'edge_weight' must not hold negative weights \(got -1.0\)",
+        matrix=sparse([[-1.0]]),
+        weighted=True,
     ),
-    (
-        {"matrix": sparse([[1]], bool), "weighted": True},
-        TypeError,
+    mistyped(
         r"'edge_weight' must hold integers or floats \(got torch.bool\)",
+        matrix=sparse([[1]], bool),
+        weighted=True,
     ),
 ]
 
@@ -663,25 +554,21 @@ def by_hand(**changes: object) -> CompactAdj:
 
 
 HAND_ERRORS = [
-    ({"rowptr": torch.tensor([0, 2, 4])}, ValueError, r"'rowptr' must end at .* 3"),
-    ({"rowptr": torch.tensor([0, 4, 3])}, ValueError, r"'rowptr' must not decrease"),
-    ({"rowptr": torch.tensor([0.0, 2, 3])}, TypeError, r"'rowptr' must have dtype"),
-    ({"col": torch.tensor([0, 1, 2])}, ValueError, r"'col' must hold ids below"),
-    ({"col": torch.tensor([0, 1, -1])}, ValueError, r"'col' must not hold negative"),
-    ({"col": torch.tensor([0.0, 1, 1])}, TypeError, r"'col' must have dtype"),
-    ({"col": torch.tensor([[0, 1, 1]])}, ValueError, r"'col' must have 1 dim"),
-    ({"direction": "up"}, ValueError, r"'direction' must be one of 'in', 'out'"),
-    ({"num_cols": "2"}, TypeError, r"'num_cols' must be an integer"),
-    (
-        {"edge_id": torch.tensor([0, 1, 1])},
-        ValueError,
-        r"'edge_id' must name every edge once \(got .*",
-    ),
-    ({"edge_id": torch.tensor([0, 1])}, ValueError, r"'edge_id' must have one entry"),
-    ({"edge_id": torch.tensor([0, 1, 3])}, ValueError, r"'edge_id' must hold ids bel"),
-    ({"edge_weight": torch.tensor([1.0])}, ValueError, r"'edge_weight' must have one"),
-    ({"edge_weight": torch.tensor([1, -1, 1])}, ValueError, r"'edge_weight' must not"),
-    ({"edge_time": torch.tensor([1])}, ValueError, r"'edge_time' must have one entry"),
+    wrong("must end at .* 3", rowptr=torch.tensor([0, 2, 4])),
+    wrong("must not decrease", rowptr=torch.tensor([0, 4, 3])),
+    mistyped("must have dtype", rowptr=torch.tensor([0.0, 2, 3])),
+    wrong("must hold ids below", col=torch.tensor([0, 1, 2])),
+    wrong("must not hold negative", col=torch.tensor([0, 1, -1])),
+    mistyped("must have dtype", col=torch.tensor([0.0, 1, 1])),
+    wrong("must have 1 dim", col=torch.tensor([[0, 1, 1]])),
+    wrong("must be one of 'in', 'out'", direction="up"),
+    mistyped("must be an integer", num_cols="2"),
+    wrong(r"must name every edge once \(got .*", edge_id=torch.tensor([0, 1, 1])),
+    wrong("must have one entry", edge_id=torch.tensor([0, 1])),
+    wrong("must hold ids bel", edge_id=torch.tensor([0, 1, 3])),
+    wrong("must have one", edge_weight=torch.tensor([1.0])),
+    wrong("must not", edge_weight=torch.tensor([1, -1, 1])),
+    wrong("must have one entry", edge_time=torch.tensor([1])),
 ]
 
 

@@ -18,8 +18,7 @@ import triton.language as tl
 import ptx
 from gttf_sampler import use_backend
 from gttf_sampler._backends.triton.launch import launch
-from gttf_sampler.verify.cases import CASES, make_world
-from gttf_sampler.verify.checks import SAME, compared, tensors
+from gttf_sampler.verify import CASES, SAME, compared, make_world, tensors
 from simulated import Accelerator
 
 # Races that may be: (kernel, kinds, of two programs) and why nothing depends on them.

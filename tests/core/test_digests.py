@@ -8,7 +8,7 @@ import torch
 import digests
 from digests import BACKENDS, CORE, FILE, calls, digest
 from gttf_sampler import use_backend
-from gttf_sampler.verify.checks import backends_on
+from gttf_sampler.verify import backends_on
 
 KNOWN = json.loads(FILE.read_text()) if FILE.exists() else {}
 CALLS = calls()

@@ -15,8 +15,8 @@ from all_pairs import all_pairs
 from apart import forks
 from gttf_sampler import FeatureFile, use_backend
 from gttf_sampler._backends.numba import disk as disk_queue
-from gttf_sampler.features import encoding, read
-from gttf_sampler.features.layout import is_features
+from gttf_sampler.features import read, write
+from gttf_sampler.features.write import is_features
 
 BACKENDS = ("numba", "torch")
 
@@ -53,7 +53,7 @@ def same(left, right):
     return torch.equal(*bits)
 
 
-@pytest.mark.parametrize("dtype", list(encoding.NUMPY), ids=str)
+@pytest.mark.parametrize("dtype", list(write.NUMPY), ids=str)
 @pytest.mark.parametrize("shape", [(40,), (40, 5), (40, 3, 2)], ids=str)
 def test_read_gives_what_was_written(tmp_path, dtype, shape):
     values = numbers(dtype, *shape)
@@ -121,7 +121,7 @@ def test_rows_in_memory_are_copied_and_others_read(tmp_path, monkeypatch):
     file = FeatureFile.from_array(tmp_path / "x.npy", values)
     ids = torch.randperm(20_000)
     assert torch.equal(file.read(ids), values[ids])
-    if not read.in_page_cache(file._rows.handle, ids):
+    if not read.in_page_cache(file._handle, ids):
         pytest.skip("the system does not tell what it has in memory")
     assert file.reads == 0
     monkeypatch.setattr(read, "PIECE", 3000)
@@ -141,10 +141,10 @@ def test_queues_are_used_again_and_not_inherited(tmp_path):
         pytest.skip("this file system has no reads around the cache")
     with disk_queue.queue() as own, disk_queue.queue() as other:
         assert own is None or own.number != other.number
-    kept = len(disk_queue._idle)
+    kept = len(disk_queue._idle.items)
     for _ in range(3):
         assert torch.equal(file.read([7, 4000]), values[[7, 4000]])
-    assert len(disk_queue._idle) == kept
+    assert len(disk_queue._idle.items) == kept
     context = get_context("fork")
     with context.Pool(1) as pool:
         found = pool.apply(_read_in_child, (file, [7, 4000]))
@@ -152,7 +152,7 @@ def test_queues_are_used_again_and_not_inherited(tmp_path):
 
 
 def _read_in_child(file, ids):
-    assert not disk_queue._idle
+    assert not disk_queue._idle.items
     return file.read(ids).clone()
 
 
@@ -268,7 +268,6 @@ def test_from_array_streams_a_memory_map(tmp_path):
 
 
 def test_checksums_cover_all_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("gttf_sampler.features.layout.BLOCK", 1000)
     monkeypatch.setattr("gttf_sampler.features.write.BLOCK", 1000)
     path = tmp_path / "x.npy"
     FeatureFile.from_array(path, torch.rand(1000, 3)).validate()
@@ -281,7 +280,7 @@ def test_checksums_cover_all_blocks(tmp_path, monkeypatch):
             FeatureFile(path).validate()
 
 
-@pytest.mark.parametrize("stored", encoding.ENCODINGS)
+@pytest.mark.parametrize("stored", write.ENCODINGS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_stored_smaller_within_its_error(tmp_path, stored, dtype, backend):
     """What docs/disk.md promises, for numbers of all magnitudes."""

@@ -12,7 +12,7 @@ from all_pairs import all_pairs
 from gttf_sampler import CompactAdj, FeatureFile, use_backend
 from gttf_sampler._backends import memory
 from gttf_sampler.features import most_reached, most_sampled
-from gttf_sampler.features.rows import PROFILED
+from gttf_sampler.features.file import PROFILED
 from interrupted import at_every_line
 
 ROWS = 2000
@@ -63,7 +63,7 @@ def test_cache_changes_no_bit(tmp_path, values, kind, stored, backend):
 
 def test_kept_rows_are_not_read_again(path, values):
     file = FeatureFile(path).cache(4 * ROWS + 10 * 128, [7, 3, 3, *range(100, 200)])
-    file._rows.reads = 0
+    file.reads = 0
     assert torch.equal(file.read([3, 7, 100]), values[[3, 7, 100]])
     assert file.reads == 0
     file.read([199])  # which did not fit
@@ -76,12 +76,12 @@ def test_cache_takes_no_more_than_it_may(path):
         file = FeatureFile(path).cache(4 * ROWS + 100 * 128, rows)
         for ids in skewed(PROFILED, 300):
             file.read(ids)
-        assert file._rows.cached == 100
+        assert file._cached == 100
     whole = FeatureFile(path).cache(1 << 28, range(ROWS))
-    whole._rows.reads = 0
+    whole.reads = 0
     whole.read(torch.arange(ROWS))
     assert whole.reads == 0
-    assert whole.cache(0)._rows.cached == 0
+    assert whole.cache(0)._cached == 0
 
 
 def test_profiled_cache_keeps_what_is_read_most(path, values):
@@ -90,9 +90,9 @@ def test_profiled_cache_keeps_what_is_read_most(path, values):
     nbytes = 4 * ROWS + ROWS // 10 * 128
     file.cache(nbytes)
     for number, ids in enumerate(skewed(PROFILED, 300)):
-        assert file._rows.cached == 0, number
+        assert file._cached == 0, number
         assert torch.equal(file.read(ids), values[ids])
-    assert file._rows.cached == ROWS // 10
+    assert file._cached == ROWS // 10
     assert file.hit_rate != file.hit_rate  # nan: nothing was asked of it yet
     named.cache(nbytes, most_sampled(skewed(PROFILED, 300, seed=1)))
     for ids in skewed(50, 300, seed=2):
@@ -103,7 +103,7 @@ def test_profiled_cache_keeps_what_is_read_most(path, values):
 def test_cache_that_ends_while_it_is_asked(path, values, monkeypatch):
     """As when another thread ends it."""
     file = FeatureFile(path).cache(1 << 20, [1, 2])
-    monkeypatch.setattr(file._rows.handle, "check", lambda: file.cache(0))
+    monkeypatch.setattr(file._handle, "check", lambda: file.cache(0))
     assert torch.equal(file.read([3, 1]), values[[3, 1]])
 
 
@@ -200,7 +200,7 @@ def test_interrupt_at_every_line_changes_no_row(tmp_path, no_longer_than, kind, 
     FeatureFile.from_array(tmp_path / "x.npy", truth)
 
     def make():
-        memory.FEATURES.idle.clear()
+        memory.FEATURES.idle.items.clear()
         return FeatureFile(tmp_path / "x.npy")
 
     def cached():

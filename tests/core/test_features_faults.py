@@ -21,7 +21,7 @@ import torch
 from gttf_sampler import FeatureFile, use_backend
 from gttf_sampler._backends import threads
 from gttf_sampler._backends.torch import disk as torch_disk
-from gttf_sampler.features import layout
+from gttf_sampler.features import write as layout
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -75,8 +75,8 @@ def test_forged_facts_are_refused(path, monkeypatch):
             patch.setattr(layout, name, value)
             forged = path.with_name("y.npy")
             layout_now = layout.Layout(1, (1,), torch.uint8, "same", (0,))
-            foot = layout.foot(layout_now)
-            forged.write_bytes(layout.head(layout_now) + b"\0" + foot)
+            foot = layout_now.foot()
+            forged.write_bytes(layout_now.head() + b"\0" + foot)
         with pytest.raises(ValueError, match=match):
             FeatureFile(forged)
 
@@ -113,7 +113,7 @@ def test_file_truncated_while_open(path, direct, backend):
 def test_file_truncated_while_it_is_read(path, direct, backend, monkeypatch):
     """After the first look at it: the short read itself must be noticed."""
     file = FeatureFile(path, direct=direct)
-    plain = file._rows.handle.check
+    plain = file._handle.check
     looks = []
 
     def check():
@@ -123,7 +123,7 @@ def test_file_truncated_while_it_is_read(path, direct, backend, monkeypatch):
         else:
             plain()
 
-    monkeypatch.setattr(file._rows.handle, "check", check)
+    monkeypatch.setattr(file._handle, "check", check)
     with pytest.raises(ValueError, match="must not change while it is open"):
         file.read(torch.arange(0, 5000, 3))
 
@@ -190,13 +190,13 @@ def test_compiled_reads_notice_errors(path, monkeypatch):
     """A handle that cannot be read from: kernels note it, and Python says why."""
     file = FeatureFile(path)
     with open(path.with_name("other"), "wb") as other:  # open for writing alone
-        plain, file._rows.handle.number = file._rows.handle.number, other.fileno()
-        monkeypatch.setattr(file._rows.handle, "check", lambda: None)
+        plain, file._handle.number = file._handle.number, other.fileno()
+        monkeypatch.setattr(file._handle, "check", lambda: None)
         try:
             with pytest.raises(OSError, match="could not be read at row 0"):
                 file.read(torch.arange(0, 5000, 3))
         finally:
-            file._rows.handle.number = plain
+            file._handle.number = plain
 
 
 def test_interrupted_reads_are_made_again(path, monkeypatch):

@@ -13,8 +13,7 @@ ROWS = torch.arange(3000 * 40).view(3000, 40)
 
 @pytest.fixture(autouse=True)
 def no_idle_buffers():
-    gc.collect()
-    FEATURES.idle.clear()
+    FEATURES.idle.items.clear()
 
 
 @all_pairs
@@ -63,10 +62,10 @@ def test_gather_rows_uses_memory_again_when_it_is_free():
 
 def test_gather_rows_keeps_few_buffers():
     index = torch.arange(2000)
-    many = [gather_rows(ROWS, index) for _ in range(3 * FEATURES.kept)]
+    many = [gather_rows(ROWS, index) for _ in range(3 * FEATURES.idle.kept)]
     many.clear()
     gc.collect()
-    assert len(FEATURES.idle) == FEATURES.kept
+    assert len(FEATURES.idle.items) == FEATURES.idle.kept
 
 
 def test_gather_rows_keeps_gradients():
@@ -82,7 +81,7 @@ def test_gather_rows_survives_an_index_out_of_range():
     with pytest.raises(ValueError, match="'index' must hold ids below the number"):
         gather_rows(ROWS, torch.full((2000,), 3000))
     gc.collect()
-    assert len(FEATURES.idle) == 1
+    assert len(FEATURES.idle.items) == 1
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from gttf_sampler import CompactAdj
-from gttf_sampler.graph import read_edges, read_graph
-from gttf_sampler.graph.buckets import Bucket, Edges
-from gttf_sampler.graph.edgelist import read_edge_list
+from gttf_sampler.graph import read_edge_list, read_edges, read_graph
+from gttf_sampler.graph.chunks import Bucket, Edges
 from gttf_sampler.graph.headings import SAMPLE
+from gttf_sampler.graph.io import write_graph
 from gttf_sampler.graph.names import ids_of, places
-from gttf_sampler.graph.write import write_graph
 
 RING = CompactAdj.from_edge_index([[0, 1, 2], [1, 2, 0]])
 

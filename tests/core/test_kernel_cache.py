@@ -16,6 +16,7 @@ import pytest
 
 numba = pytest.importorskip("numba")
 kernel_cache = import_module("gttf_sampler._backends.numba.cache")
+compiling = import_module("gttf_sampler._backends.compiling")
 
 KERNEL = """
 import numba
@@ -23,6 +24,15 @@ def twice(x):
     return 2 * x
 twice = numba.njit(twice)
 """
+
+
+@contextlib.contextmanager
+def kept_in(home: pathlib.Path):
+    """Kernels that are defined meanwhile are kept in `home`."""
+    with mock.patch.dict(os.environ, NUMBA_CACHE_DIR=str(home)):
+        compiling.kernel_folder.cache_clear()
+        yield
+    compiling.kernel_folder.cache_clear()
 
 
 def run(folder: pathlib.Path, stamp: str = "1") -> str:
@@ -36,7 +46,7 @@ def run(folder: pathlib.Path, stamp: str = "1") -> str:
     spec = spec_from_file_location("kernel", script)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    with mock.patch.object(numba.config, "CACHE_DIR", str(folder / "cache")):
+    with kept_in(folder / "cache"):
         # no folder of the user's own, as in `compiled`
         with contextlib.suppress(RuntimeError):
             kernel_cache.guard(module.twice, stamp)
@@ -88,8 +98,8 @@ def test_folder_is_the_users_own(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="folders have no owners")
 def test_folder_of_another_user_is_not_read(tmp_path, monkeypatch):
-    folder = kernel_cache.private_folder(tmp_path)
-    assert kernel_cache.is_private(folder)
+    folder = compiling.private_folder(tmp_path)
+    assert compiling.is_private(folder)
     lstat = os.lstat
 
     def of_another(path):
@@ -97,16 +107,16 @@ def test_folder_of_another_user_is_not_read(tmp_path, monkeypatch):
         found[stat.ST_UID] += 1
         return os.stat_result(found)
 
-    monkeypatch.setattr(kernel_cache.os, "lstat", of_another)
-    assert not kernel_cache.is_private(folder)
-    assert kernel_cache.private_folder(tmp_path) is None
+    monkeypatch.setattr(compiling.os, "lstat", of_another)
+    assert not compiling.is_private(folder)
+    assert compiling.private_folder(tmp_path) is None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders have no modes")
 def test_link_in_the_place_of_the_folder_is_not_followed(tmp_path):
     (tmp_path / "other").mkdir(mode=0o700)
     (tmp_path / f"gttf-{os.geteuid()}").symlink_to(tmp_path / "other")
-    assert kernel_cache.private_folder(tmp_path) is None
+    assert compiling.private_folder(tmp_path) is None
 
 
 class Planted:
@@ -123,7 +133,7 @@ class Planted:
 @pytest.mark.parametrize("mode", [0o700, 0o777])
 def test_index_that_others_may_have_written_is_not_unpickled(tmp_path, mode):
     """Neither to load a kernel nor before one is added."""
-    folder = kernel_cache.private_folder(tmp_path)
+    folder = compiling.private_folder(tmp_path)
     (folder / "kernels").mkdir()
     made = kernel_cache.CheckedCacheFile(str(folder / "kernels"), "name", "stamp")
     planted = pickle.dumps(Planted(tmp_path / "ran"))
@@ -138,18 +148,18 @@ def test_home_that_cannot_be_written_has_no_folder(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError
 
-    monkeypatch.setattr(kernel_cache.Path, "mkdir", refuse)
-    assert kernel_cache.private_folder(tmp_path) is None
+    monkeypatch.setattr(compiling.Path, "mkdir", refuse)
+    assert compiling.private_folder(tmp_path) is None
     (tmp_path / "file").write_text("")
     monkeypatch.undo()
-    assert kernel_cache.private_folder(tmp_path / "file") is None
+    assert compiling.private_folder(tmp_path / "file") is None
 
 
 def test_kernels_run_where_none_can_be_kept(tmp_path):
     (tmp_path / "cache").write_text("no folder")
     from gttf_sampler._backends.numba.rng import compiled
 
-    with mock.patch.object(numba.config, "CACHE_DIR", str(tmp_path / "cache")):
+    with kept_in(tmp_path / "cache"):
         twice = compiled(lambda x: 2 * x)
         assert twice(21) == 42
     assert twice._cache.cache_path is None
@@ -165,9 +175,9 @@ def test_stamp_changes_with_any_file(tmp_path):
     files = [tmp_path / name for name in "ab"]
     for file in files:
         file.write_text("1")
-    before = kernel_cache.stamp_of(files)
+    before = compiling.stamp_of(files)
     files[1].write_text("2")
-    assert kernel_cache.stamp_of(files) != before
+    assert compiling.stamp_of(files) != before
 
 
 @pytest.mark.process
@@ -181,6 +191,7 @@ def test_kernels_say_once_that_they_are_compiled(tmp_path):
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
+    environment["NUMBA_OPT"] = "0"  # compiles in less time
     told = []
     for _ in range(2):
         done = subprocess.run(

@@ -14,8 +14,8 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler.objectives import watch_your_step
-from gttf_sampler.objectives.window import masses, path_counts
+from gttf_sampler.objectives import transitions
+from gttf_sampler.objectives.deepwalk import masses, path_counts
 from simulated import Accelerator
 
 NODES, EDGES, BATCH = 2_000, 30_000, 64
@@ -182,7 +182,7 @@ def test_what_pairs_count_is_not_waited_for(counted):
 def test_loss_of_kernels_is_not_waited_for(monkeypatch):
     """Watch Your Step's, up to the pass over the pairs."""
     asked = []
-    monkeypatch.setattr(watch_your_step, "loss_of", lambda *args: asked.append(args[4]))
+    monkeypatch.setattr(transitions, "loss_of", lambda *args: asked.append(args[4]))
     with Accelerator() as gpu:
         table, context = torch.rand(9, 2).to("cuda"), torch.rand(2).to("cuda")
         seed, negative = (torch.zeros(3, k).long().to("cuda") for k in (1, 5))

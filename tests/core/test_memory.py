@@ -16,7 +16,7 @@ from gttf_sampler import (
     traverse,
 )
 from gttf_sampler._backends import memory
-from gttf_sampler.bench.peak import PeakMemory
+from gttf_sampler.bench.machine import PeakMemory
 from gttf_sampler.rooted import RootedSampler
 
 pytest.importorskip("numba", reason="numba is missing")
@@ -62,7 +62,7 @@ def test_memory_is_held_by_whatever_shares_it(adj, hold):
 
 
 def test_memory_of_a_result_gone_serves_again(adj):
-    memory.IDS.idle.clear()
+    memory.IDS.idle.items.clear()
     places = set()
     for number in range(12):
         sub = sample_rooted(adj, SEEDS, [5, 5], generator=number)
@@ -89,7 +89,7 @@ def test_memory_does_not_grow(adj):
 def test_memory_idle_is_bounded():
     for _ in range(100):
         memory.give_back(memory.np.empty(memory.IDS.small, memory.np.int64))
-    assert len(memory.IDS.idle) <= memory.IDS.kept
+    assert len(memory.IDS.idle.items) <= memory.IDS.idle.kept
 
 
 def test_memory_of_a_small_result_is_small():
@@ -123,12 +123,12 @@ def test_memory_of_one_wide_tree(adj):
 
 def test_memory_of_the_largest_room_serves_again():
     """Borrowed at the limit, it is a bit larger than that, and kept all the same."""
-    memory.IDS.idle.clear()
+    memory.IDS.idle.items.clear()
     array = memory.borrow(memory.IDS.large)
     memory.give_back(array)
     assert memory.borrow(memory.IDS.large) is array
     memory.give_back(memory.borrow(2 * memory.IDS.large))
-    assert all(idle is array for idle in memory.IDS.idle)
+    assert all(idle is array for idle in memory.IDS.idle.items)
 
 
 MODES = {

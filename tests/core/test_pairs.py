@@ -1,6 +1,7 @@
 """Fused losses: kernels against the reference, in any shape and on any threads."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler._backends import terms
+from gttf_sampler._backends import pairs as terms
 from gttf_sampler._backends.numba import optimizer as numba_optimizer
 from gttf_sampler._backends.numba import pairs as numba_pairs
 from gttf_sampler._backends.pairs import of_levels, of_windows
@@ -147,7 +148,17 @@ def test_kernels_are_those_of_the_reference(levels, trees, size, common, both, s
     torch.testing.assert_close(found, expected)
     assert found.numel() == described.scores
     how = described, left, right, torch.randn_like(found)
-    compare(numba_pairs.pair_gradients(*how), how, torch_pairs.pair_gradients, sparse)
+    compare(fast_gradients(*how), how, slow_gradients, sparse)
+
+
+def gradients(module, pairs, left, right, coefficient):
+    """Gradients of both tables, or of the one, by the coefficients of pairs."""
+    how = terms.scored(pairs), coefficient, left, right, True, False
+    return module.pair_pass(pairs, *how).gradients
+
+
+fast_gradients = partial(gradients, numba_pairs)
+slow_gradients = partial(gradients, torch_pairs)
 
 
 def compare(found, how, reference, sparse):
@@ -281,7 +292,7 @@ def test_rows_that_are_asked_for_ahead_change_nothing(rows, sparse, monkeypatch)
     found = []
     for far in (1 << 24, 0):
         monkeypatch.setattr(numba_pairs, "FAR", far)
-        made = numba_pairs.pair_gradients(described, left, right, coefficient)
+        made = fast_gradients(described, left, right, coefficient)
         grads = [
             numba_optimizer.as_gradient(rows, table, sparse, 1.0).to_dense()
             for rows, table in zip(made, (left, right), strict=True)

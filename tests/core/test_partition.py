@@ -18,12 +18,12 @@ from apart import start_script
 from gttf_sampler import CompactAdj, FeatureFile, _arrays, sample_rooted
 from gttf_sampler.bench.graphs import read_job
 from gttf_sampler.cli.main import main
-from gttf_sampler.distributed import PartitionedGraph, layout, partition, write
+from gttf_sampler.distributed import PartitionedGraph, partition, write
 from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.distributed.features import RowLocator
-from gttf_sampler.distributed.part import open_part
-from gttf_sampler.distributed.source import source_of, wanted_nodes
-from gttf_sampler.features.access import largest
+from gttf_sampler.distributed.part import WHOLE, open_part
+from gttf_sampler.distributed.write import source_of, wanted_nodes
+from gttf_sampler.features.read import largest
 from gttf_sampler.graph import write_graph
 from gttf_sampler.graph.names import unpacked
 from strategies import graphs
@@ -272,7 +272,7 @@ def test_replaced_features_are_told(tmp_path):
 def test_directory_of_another_version(tmp_path, monkeypatch):
     """One clear sentence, and a call that cuts anew."""
     with monkeypatch.context() as old:
-        old.setattr(layout, "WHOLE", layout.WHOLE._replace(version=1))
+        old.setitem(partition.__globals__, "WHOLE", WHOLE._replace(version=1))
         partition(a_graph(), tmp_path, 2)
         (tmp_path / "part-0").mkdir()
         (tmp_path / "part-0" / "feature-0.bin").touch()
@@ -323,11 +323,11 @@ def test_near_rows_are_those_of_one_moment(tmp_path):
     """Who has located rows reads them, whatever is cached meanwhile."""
     book = PartitionBook.of_owners(np.array([0, 1]), 2)
     file = FeatureFile.from_array(tmp_path / "x.npy", torch.zeros(1, 2))
-    near = RowLocator(book, {0: file}, book.rows_of)
+    near = RowLocator(book, {0: file}, lambda part: RowIndex(book.nodes_of(part), 2))
     near.keep(torch.tensor([1]), torch.ones(1, 2))
     nodes = torch.tensor([1, 0])
     found = near.find(nodes)
-    near.forget()
+    near.keep(book.nodes_of(0), None)
     assert found[-1].source[found[-1].row].tolist() == [[1, 1]]
     assert (found[-1].to.tolist(), found[0].to.tolist()) == ([0], [1])
     later = near.find(nodes)
@@ -654,7 +654,7 @@ def test_a_full_disk_leaves_the_old_graph(tmp_path, monkeypatch, call):
             )
         if not done:  # finished parts would be kept
             for file in tmp_path.glob("cut-*"):
-                if file.name != layout.WHOLE.read_header(tmp_path)["folder"]:
+                if file.name != WHOLE.read_header(tmp_path)["folder"]:
                     shutil.rmtree(file)
     assert is_new
     assert failed > 5

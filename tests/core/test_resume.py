@@ -21,7 +21,7 @@ from all_pairs import all_pairs
 from gttf_sampler import CompactAdj
 from gttf_sampler._loading.seeded import SeededLoader
 from gttf_sampler.embedding import DeepWalk
-from gttf_sampler.embedding.loader import ForestLoader
+from gttf_sampler.embedding.base import ForestLoader
 
 EPOCHS = 3
 

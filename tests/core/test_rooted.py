@@ -1,298 +1,28 @@
-"""sample_rooted on one type of nodes: what every sample promises."""
+"""sample_rooted on one type of nodes: awkward inputs, draws, memory, errors."""
 
 import itertools
 import os
 import time
-from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from all_pairs import all_pairs
 from apart import run_script
 from gttf_sampler import (
-    AttentionBias,
     CompactAdj,
     EdgeWeightBias,
     Neighborhood,
     Node2VecBias,
     NoRevisitBias,
-    Subgraph,
     TemporalBias,
     sample_rooted,
     use_backend,
 )
-from strategies import BACKENDS, Graph, backends, fanouts, graphs, seeds
-
-
-class Case(NamedTuple):
-    """One call, and `allowed(root, edge)`: which edges its bias does not forbid."""
-
-    graph: Graph
-    seeds: list[int]
-    fanouts: list[int]
-    bias: Any
-    allowed: Callable[[int, int], bool]
-    replace: bool
-    disjoint: bool
-    key: int
-    backend: str
-
-    def sample(self) -> tuple[CompactAdj, Subgraph]:
-        with use_backend(self.backend):
-            adj = self.graph.adj()
-            sub = sample_rooted(
-                adj,
-                self.seeds,
-                self.fanouts,
-                replace=self.replace,
-                bias=self.bias,
-                disjoint=self.disjoint,
-                generator=self.key,
-            )
-        return adj, sub
-
-    def admitted(self, node: int, root: int) -> list[tuple[int, int]]:
-        """The (neighbour, caller's edge) that may be taken from `node`, in order."""
-        row = self.graph.rows()[node]
-        return [entry for entry in row if self.allowed(root, entry[1])]
-
-
-def plain(path: torch.Tensor, node: torch.Tensor, hood: Neighborhood) -> torch.Tensor:
-    """A user's BiasFn: twice as much for even neighbours."""
-    return 2.0 - hood.neighbor % 2
-
-
-@st.composite
-def cases(draw: st.DrawFn, plan: st.SearchStrategy[list[int]] | None = None) -> Case:
-    """Graphs with weights and times, and all biases; TemporalBias implies disjoint."""
-    graph = draw(graphs(weighted=True, timed=True))
-    start = draw(seeds(graph.num_nodes))
-    clock = draw(st.lists(st.integers(-4, 7), min_size=len(start), max_size=len(start)))
-    window = draw(st.sampled_from([None, 0, 2, 3.5]))
-    weight, when = graph.weight.tolist(), graph.time.tolist()
-    p, q = draw(st.sampled_from([(1.0, 1.0), (0.25, 4.0), (1e3, 1e-3)]))
-
-    def heavy(root: int, edge: int) -> bool:
-        return weight[edge] > 0
-
-    def timely(root: int, edge: int) -> bool:
-        first = -100 if window is None else clock[root] - window
-        return first <= when[edge] <= clock[root]
-
-    def both(root: int, edge: int) -> bool:
-        return heavy(root, edge) and timely(root, edge)
-
-    def every(root: int, edge: int) -> bool:
-        return True
-
-    temporal = TemporalBias(torch.tensor(clock, dtype=torch.int64), window=window)
-    weighed = TemporalBias(
-        torch.tensor(clock, dtype=torch.int64), window=window, weighted=True
-    )
-    walk = Node2VecBias(p, q)
-    bias, allowed = draw(
-        st.just((None, every))  # half of the time: the fused path
-        | st.sampled_from(
-            [
-                (plain, every),
-                (AttentionBias(lambda here, there: 1.0 + here + there), every),
-                (EdgeWeightBias(), heavy),
-                (walk, every),
-                (Node2VecBias(p, q, weighted=True), heavy),
-                (temporal, timely),
-                (weighed, both),
-                (EdgeWeightBias() * walk, heavy),
-                (plain * EdgeWeightBias(), heavy),
-                (temporal * EdgeWeightBias(), both),
-                (walk * temporal, timely),
-                (plain * temporal * EdgeWeightBias(), both),
-            ]
-        )
-    )
-    return Case(
-        graph,
-        start,
-        draw(fanouts() if plan is None else plan),
-        bias,
-        allowed,
-        draw(st.booleans()),
-        draw(st.booleans()),
-        draw(st.integers(0, 1 << 40)),
-        draw(backends()),
-    )
-
-
-def offsets(counts: list[int]) -> list[int]:
-    """0, and the running sums."""
-    return [sum(counts[:i]) for i in range(len(counts) + 1)]
-
-
-def roots(case: Case, sub: Subgraph) -> list[int]:
-    """The tree of every node; the seed's own number where trees share nodes."""
-    return [-1] * sub.num_nodes if sub.batch is None else sub.batch.tolist()
-
-
-@given(cases())
-def test_rooted_edges_exist(case):
-    adj, sub = case.sample()
-    sources, targets = case.graph.edge_index[:, adj.original_edge(sub.edge)].tolist()
-    sent, received = sub.node[sub.row].tolist(), sub.node[sub.col].tolist()
-    if case.graph.direction == "in":
-        assert (sent, received) == (sources, targets)
-    else:
-        assert (received, sent) == (sources, targets)
-
-
-@given(cases())
-def test_rooted_fanouts(case):
-    adj, sub = case.sample()
-    original, col = adj.original_edge(sub.edge).tolist(), sub.col.tolist()
-    node, root = sub.node.tolist(), roots(case, sub)
-    begins = offsets(sub.num_sampled_nodes)
-    taken: dict[int, list[int]] = {}
-    for place, edge in zip(col, original, strict=True):
-        taken.setdefault(place, []).append(edge)
-    for hop, fanout in enumerate(case.fanouts):
-        for place in range(begins[hop], begins[hop + 1]):
-            may = [edge for _, edge in case.admitted(node[place], root[place])]
-            got = taken.pop(place, [])
-            if fanout < 0:
-                assert got == may
-            elif case.replace:
-                assert len(got) == (fanout if may else 0)
-                assert set(got) <= set(may)
-            else:
-                assert len(got) == len(set(got)) == min(fanout, len(may))
-                assert set(got) <= set(may)
-    assert not taken  # the nodes of the last hop are not expanded
-
-
-@given(cases())
-def test_rooted_numbering(case):
-    _, sub = case.sample()
-    count = len(case.seeds)
-    assert sub.node[:count].tolist() == case.seeds
-    identity = list(zip(roots(case, sub), sub.node.tolist(), strict=True))
-    later = identity[count:]
-    assert len(later) == len(set(later))
-    assert not set(later) & set(identity[:count])
-    found = count  # the local id that the next discovery gets
-    for place in sub.row.tolist():
-        assert place <= found
-        found += place == found
-    assert found == sub.num_nodes
-    if sub.batch is None:
-        for place in sub.row.tolist():
-            assert identity.index(identity[place]) == place  # first copy of a seed
-
-
-@given(cases())
-def test_rooted_hops(case):
-    _, sub = case.sample()
-    nodes, edges = sub.num_sampled_nodes, sub.num_sampled_edges
-    assert (sum(nodes), sum(edges)) == (sub.num_nodes, sub.num_edges)
-    assert (len(nodes), len(edges)) == (len(case.fanouts) + 1, len(case.fanouts))
-    col = sub.col.tolist()
-    assert col == sorted(col)
-    begins, ends = offsets(nodes), offsets(edges)
-    for hop in range(len(edges)):
-        there = col[ends[hop] : ends[hop + 1]]
-        assert all(begins[hop] <= place < begins[hop + 1] for place in there)
-        new = set(sub.row[ends[hop] : ends[hop + 1]].tolist())
-        assert set(range(begins[hop + 1], begins[hop + 2])) <= new
-        assert all(place < begins[hop + 2] for place in new)
-
-
-@given(cases())
-def test_rooted_dtypes(case):
-    _, sub = case.sample()
-    for array in (sub.node, sub.row, sub.col, sub.edge):
-        assert array.dtype == torch.int64
-        assert array.dim() == 1
-        assert array.is_contiguous()
-    assert sub.row.numel() == sub.col.numel() == sub.edge.numel()
-
-
-@given(cases())
-def test_rooted_trees(case):
-    _, sub = case.sample()
-    timed = getattr(case.bias, "separates_trees", False)
-    assert (sub.batch is not None) == (case.disjoint or timed)
-    if sub.batch is not None:
-        assert sub.batch[: len(case.seeds)].tolist() == list(range(len(case.seeds)))
-        assert torch.equal(sub.batch[sub.row], sub.batch[sub.col])
-
-
-@given(cases())
-def test_rooted_copies_of_a_seed_draw_the_same(case):
-    _, sub = case.sample()
-    if sub.batch is not None:
-        return  # trees of their own
-    rows: dict[int, list[tuple[int, int]]] = {}
-    for row, col, edge in zip(
-        sub.row.tolist(), sub.col.tolist(), sub.edge.tolist(), strict=True
-    ):
-        rows.setdefault(col, []).append((row, edge))
-    for place, seed in enumerate(case.seeds):
-        assert rows.get(place) == rows.get(case.seeds.index(seed))
-
-
-def reference(case: Case, disjoint: bool) -> tuple[list, list, list, list, list, list]:
-    """Breadth-first search for fanouts of -1 and 0, in plain Python.
-
-    Gives nodes, rows, columns, caller's edges, new nodes per hop and edges per hop.
-    """
-    node, root = list(case.seeds), list(range(len(case.seeds)))
-    local: dict[tuple[int, int], int] = {}
-    for place, seed in enumerate(case.seeds):
-        local.setdefault((root[place] if disjoint else -1, seed), place)
-    frontier = list(range(len(node)))
-    rows, cols, edges = [], [], []
-    node_hops, edge_hops = [len(node)], []
-    for fanout in case.fanouts:
-        before, found = len(node), len(edges)
-        for place in frontier if fanout else []:
-            for there, edge in case.admitted(node[place], root[place]):
-                identity = (root[place] if disjoint else -1, there)
-                if identity not in local:
-                    local[identity] = len(node)
-                    node.append(there)
-                    root.append(root[place])
-                rows.append(local[identity])
-                cols.append(place)
-                edges.append(edge)
-        frontier = list(range(before, len(node)))
-        node_hops.append(len(frontier))
-        edge_hops.append(len(edges) - found)
-    return node, rows, cols, edges, node_hops, edge_hops
-
-
-@given(cases(plan=st.lists(st.sampled_from([-1, -1, -1, 0]), max_size=4)))
-def test_rooted_all_neighbours_are_breadth_first_search(case):
-    adj, sub = case.sample()
-    expected = reference(case, sub.batch is not None)
-    assert expected == (
-        sub.node.tolist(),
-        sub.row.tolist(),
-        sub.col.tolist(),
-        adj.original_edge(sub.edge).tolist(),
-        sub.num_sampled_nodes,
-        sub.num_sampled_edges,
-    )
-
-
-@given(cases())
-def test_rooted_large_fanout_takes_all(case):
-    """30 is more than any degree here: the same edges as -1, whatever the bias."""
-    _, some = case._replace(fanouts=[30], replace=False).sample()
-    _, every = case._replace(fanouts=[-1], replace=False).sample()
-    assert Counter(some.edge.tolist()) == Counter(every.edge.tolist())
+from odd_values import DRAWS, fills, mistyped, returns, wrong
+from strategies import BACKENDS
 
 
 @all_pairs
@@ -454,89 +184,35 @@ def test_rooted_takes_the_latest():
         assert sub.node[1:].tolist() == expected
 
 
-def returns(value: Any) -> Callable[..., Any]:
-    """A BiasFn with a fixed answer."""
-    return lambda path, node, hood: value
-
-
-def fills(value: float, dtype: torch.dtype = torch.float32) -> Callable[..., Any]:
-    """A BiasFn that gives every neighbour the same weight."""
-    return lambda path, node, hood: torch.full((hood.edge.numel(),), value, dtype=dtype)
-
-
 NAN, INF = float("nan"), float("inf")
 BIPARTITE = CompactAdj.from_edge_index([[0, 4, 5], [0, 1, 1]], (6, 2))
 
 ERRORS = [
-    ({"adj": "graph"}, TypeError, r"'adj' must be a CompactAdj .*\(got str\)"),
-    ({"adj": None}, TypeError, r"'adj' must be a CompactAdj .*\(got NoneType\)"),
-    ({"adj": CompactAdj}, TypeError, r"'adj' must be a CompactAdj"),
-    ({"adj": BIPARTITE, "fanouts": [1, 1]}, ValueError, r"'adj' must have one set of"),
-    ({"seeds": [5]}, ValueError, r"'seeds' must hold ids below .* 5 \(got 5\)"),
-    ({"seeds": [-1]}, ValueError, r"'seeds' must not hold negative ids \(got -1\)"),
-    ({"seeds": [1.0]}, TypeError, r"'seeds' must have dtype int32 or int64 .*float32"),
-    ({"seeds": [True]}, TypeError, r"'seeds' must have dtype int32 or int64 .*bool"),
-    ({"seeds": 2}, ValueError, r"'seeds' must have .*\(got shape \[\]\)"),
-    ({"seeds": [[2]]}, ValueError, r"'seeds' must have .*\(got shape \[1, 1\]\)"),
-    ({"seeds": None}, TypeError, r"'seeds' must be .*\(got NoneType\)"),
-    ({"seeds": "all"}, TypeError, r"'seeds' must be .*\(got str\)"),
-    ({"seeds": {"a": [1]}}, TypeError, r"'seeds' must be .*\(got dict\)"),
-    ({"seeds": torch.ones(2).to_sparse()}, TypeError, r"'seeds' must be a dense"),
-    ({"seeds": torch.ones(2)}, TypeError, r"'seeds' must have dtype int32 or int64"),
-    ({"fanouts": 3}, TypeError, r"'fanouts' must be a list of integers \(got 3\)"),
-    ({"fanouts": None}, TypeError, r"'fanouts' must be a list of integers"),
-    ({"fanouts": "12"}, TypeError, r"'fanouts' must be a list of integers .*'12'"),
-    ({"fanouts": b"12"}, TypeError, r"'fanouts' must be a list of integers"),
-    ({"fanouts": [2.0]}, TypeError, r"'fanouts' must be a list of integers .*2.0"),
-    ({"fanouts": [True]}, TypeError, r"'fanouts' must be a list of integers .*True"),
-    ({"fanouts": ["2"]}, TypeError, r"'fanouts' must be a list of integers"),
-    ({"fanouts": [None]}, TypeError, r"'fanouts' must be a list of integers"),
-    ({"fanouts": [[2]]}, TypeError, r"'fanouts' must be a list of integers"),
-    ({"fanouts": {1}}, TypeError, r"'fanouts' must be a list of integers"),
-    ({"fanouts": [torch.tensor(2.5)]}, TypeError, r"'fanouts' must be a list of int"),
-    ({"fanouts": torch.tensor([2.5])}, TypeError, r"'fanouts' must be a list of int"),
-    ({"fanouts": {("a", "to", "b"): [1]}}, TypeError, r"'fanouts' must be a list of"),
-    (
-        {"fanouts": [1 << 31], "replace": True},
-        ValueError,
-        r"'fanouts' must not exceed 2147483647 with replacement \(got 2147483648\)",
+    *DRAWS,
+    mistyped("must be a CompactAdj", adj=CompactAdj),
+    wrong("must have one set of", adj=BIPARTITE, fanouts=[1, 1]),
+    mistyped(r"must be .*\(got str\)", seeds="all"),
+    mistyped("must be a dense", seeds=torch.ones(2).to_sparse()),
+    mistyped("must have dtype int32 or int64", seeds=torch.ones(2)),
+    mistyped("must be a list of integers", fanouts=["2"]),
+    mistyped("must be a list of integers", fanouts=[None]),
+    mistyped("must be a list of integers", fanouts=[[2]]),
+    mistyped("must be a list of integers", fanouts={1}),
+    mistyped("must be a list of int", fanouts=torch.tensor([2.5])),
+    mistyped("must be a list of", fanouts={("a", "to", "b"): [1]}),
+    wrong(
+        r"must not exceed 2147483647 with replacement \(got 2147483648\)",
+        fanouts=[1 << 31],
+        replace=True,
     ),
-    ({"bias": 5}, TypeError, r"'bias' must be .*5"),
-    ({"bias": "weight"}, TypeError, r"'bias' must be .*'weight'"),
-    ({"bias": {}}, TypeError, r"'bias' must be "),
-    ({"bias": EdgeWeightBias}, TypeError, r"'bias' must be "),
-    ({"bias": TemporalBias}, TypeError, r"'bias' must be "),
-    ({"bias": EdgeWeightBias()}, ValueError, r"'bias' needs edge weights .*; build"),
-    ({"bias": TemporalBias([1])}, ValueError, r"'bias' needs edge times .*; build"),
-    (
-        {"bias": TemporalBias([1, 2])},
-        ValueError,
-        r"'seed_time' must have one entry per seed, 1 in all \(got 2\)",
+    mistyped("must be ", bias={}),
+    wrong(
+        r"must return one weight per neighbour, .*\[4\] \(got shape \[4, 1\]\)",
+        bias=returns(torch.ones(4, 1)),
     ),
-    (
-        {"bias": returns(1.0)},
-        TypeError,
-        r"'bias' must return a tensor \(got float\)",
-    ),
-    ({"bias": returns(None)}, TypeError, r"'bias' must return a tensor \(got NoneTyp"),
-    (
-        {"bias": returns(torch.ones(2))},
-        ValueError,
-        r"'bias' must return one weight per neighbour, .*\[4\] \(got shape \[2\]\)",
-    ),
-    (
-        {"bias": returns(torch.ones(4, 1))},
-        ValueError,
-        r"'bias' must return one weight per neighbour, .*\[4\] \(got shape \[4, 1\]\)",
-    ),
-    ({"bias": fills(NAN)}, ValueError, r"'bias' must not .* NaN \(got NaN\)"),
-    ({"bias": fills(INF)}, ValueError, r"'bias' must .*finite weights \(got inf\)"),
-    ({"bias": fills(-1.0)}, ValueError, r"'bias' must not .*negative.*\(got -1.0\)"),
-    ({"bias": fills(1, torch.complex64)}, TypeError, r"'bias' must .*complex64"),
-    ({"generator": 1.5}, TypeError, r"'generator' must be .*1.5"),
-    ({"generator": "seed"}, TypeError, r"'generator' must be .*'seed'"),
-    ({"generator": torch.tensor(3.0)}, TypeError, r"'generator' must be "),
-    ({"generator": torch.tensor([3])}, TypeError, r"'generator' must be "),
+    mistyped("must .*complex64", bias=fills(1, torch.complex64)),
+    mistyped("must be ", generator=torch.tensor(3.0)),
+    mistyped("must be ", generator=torch.tensor([3])),
 ]
 
 
@@ -616,9 +292,9 @@ def test_rooted_takes_numpy_numbers(toy):
 
 def test_rooted_a_failed_call_leaves_the_graph_usable(toy):
     expected = sample_rooted(toy, [4, 0], [-1, -1])
-    for wrong in (returns(None), fills(NAN)):
+    for bad in (returns(None), fills(NAN)):
         with pytest.raises((TypeError, ValueError)):
-            sample_rooted(toy, [4, 0], [-1, -1], bias=wrong)
+            sample_rooted(toy, [4, 0], [-1, -1], bias=bad)
     sub = sample_rooted(toy, [4, 0], [-1, -1])
     assert torch.equal(sub.node, expected.node)
 

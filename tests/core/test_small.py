@@ -10,7 +10,6 @@ import torch
 from gttf_sampler import CompactAdj
 from gttf_sampler._backends.numba.small import MOST_EDGES
 from gttf_sampler._backends.scratch import Workspace
-from gttf_sampler.bias import UNIFORM
 from gttf_sampler.rooted import RootedSampler
 
 pytest.importorskip("numba", reason="numba is missing")
@@ -27,12 +26,12 @@ def make_sampler(**options) -> RootedSampler:
 
 
 def draw(sampler: RootedSampler, seeds: torch.Tensor, key: int):
-    return sampler.draw(sampler.batch({"": seeds}, [UNIFORM], sampler.disjoint, key))
+    return sampler.sample({"": seeds}, {}, key)
 
 
 def workspaces(sampler: RootedSampler) -> list[Workspace]:
     idle = sampler.plan.pools[0]._idle.values()
-    return [x for some in idle for x in some if isinstance(x, Workspace)]
+    return [x for some in idle for x in some.items if isinstance(x, Workspace)]
 
 
 def test_graphs_go_with_the_last_who_has_them():
@@ -56,8 +55,8 @@ def test_one_workspace_serves_batches_of_any_size(disjoint):
     room = workspace.space.size
     for size, batch in zip(sizes, found, strict=True):  # not written over meanwhile
         alone = draw(make_sampler(disjoint=disjoint), torch.arange(size), 7)
-        assert torch.equal(batch.node[0], alone.node[0])
-        assert torch.equal(batch.row[0], alone.row[0])
+        assert torch.equal(batch.node, alone.node)
+        assert torch.equal(batch.row, alone.row)
     draw(sampler, torch.arange(300), 8)
     (same,) = workspaces(sampler)
     assert same is workspace
@@ -67,19 +66,17 @@ def test_one_workspace_serves_batches_of_any_size(disjoint):
 def test_nodes_ends_and_edges_have_memory_of_their_own():
     """What one of them shares with another process must not move the others."""
     batch = draw(make_sampler(), torch.arange(9), 7)
-    parts = batch.node[0], batch.row[0], batch.edge[0]
+    parts = batch.node, batch.row, batch.edge
     assert len({part.untyped_storage().data_ptr() for part in parts}) == 3
-    assert (
-        batch.col[0].untyped_storage().data_ptr()
-        == parts[1].untyped_storage().data_ptr()
-    )
+    places = [part.untyped_storage().data_ptr() for part in (batch.row, batch.col)]
+    assert places[0] == places[1]
 
 
 def test_many_seeds_after_few_make_no_large_workspace():
     sampler = make_sampler()
     draw(sampler, torch.arange(2), 7)
     many = torch.zeros(MOST_EDGES + 1, dtype=torch.int64)
-    assert draw(sampler, many, 7).node[0].numel() > MOST_EDGES
+    assert draw(sampler, many, 7).node.numel() > MOST_EDGES
     (workspace,) = workspaces(sampler)
     assert workspace.space.size < MOST_EDGES
 
@@ -91,17 +88,17 @@ def test_seeds_that_are_no_nodes_are_refused(wrong, count):
     seeds[count // 2] = wrong
     with pytest.raises(ValueError, match=f"'seeds' must .* \\(got {wrong}"):
         draw(sampler, seeds, 7)
-    assert draw(sampler, seeds.clamp(0, 5), 7).node[0].numel() >= count
+    assert draw(sampler, seeds.clamp(0, 5), 7).node.numel() >= count
 
 
 def test_threads_have_workspaces_of_their_own():
     sampler = make_sampler()
-    expected = [draw(sampler, torch.arange(50), key).row[0].sum() for key in range(200)]
+    expected = [draw(sampler, torch.arange(50), key).row.sum() for key in range(200)]
     found: dict[int, torch.Tensor] = {}
 
     def work(first: int) -> None:
         for key in range(first, 200, 4):
-            found[key] = draw(sampler, torch.arange(50), key).row[0].sum()
+            found[key] = draw(sampler, torch.arange(50), key).row.sum()
 
     threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
     for thread in threads:

@@ -19,6 +19,7 @@ from strategies import graphs
 from test_compact import same, with_everything
 
 HEADER = "header.json"
+DTYPES = ["float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64"]
 
 
 def other_graph() -> CompactAdj:
@@ -76,21 +77,9 @@ def test_storage_round_trip(tmp_path_factory, graph, mmap, verify):
 
 
 @pytest.mark.parametrize("mmap", [True, False])
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        torch.float16,
-        torch.float32,
-        torch.float64,
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-    ],
-)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_storage_keeps_dtypes(tmp_path, dtype, mmap):
-    values = torch.tensor([3, 1, 2]).to(dtype)
+    values = torch.tensor([3, 1, 2]).to(getattr(torch, dtype))
     adj = CompactAdj.from_csr(
         [0, 1, 3],
         torch.tensor([1, 0, 0]),
@@ -373,20 +362,11 @@ def test_storage_damaged_header(folder, name, content):
 
 
 FACTS = [
-    {"version": 2},
-    {"version": "1"},
+    *({"version": version} for version in (2, "1")),
     {"format": "other"},
-    {"direction": "up"},
-    {"direction": None},
-    {"num_cols": -1},
-    {"num_cols": None},
-    {"num_cols": "6"},
-    {"num_cols": 6.5},
-    {"num_cols": [6]},
-    {"arrays": None},
-    {"arrays": []},
-    {"arrays": {}},
-    {"arrays": {"rowptr": 5, "col": 5}},
+    *({"direction": direction} for direction in ("up", None)),
+    *({"num_cols": size} for size in (-1, None, "6", 6.5, [6])),
+    *({"arrays": some} for some in (None, [], {}, {"rowptr": 5, "col": 5})),
 ]
 
 
@@ -397,40 +377,17 @@ def test_storage_wrong_fact(folder, changes):
         CompactAdj.open(folder)
 
 
+FILES = ("../outside.bin", "/etc/hostname", "sub/inside.bin", "..", "", 5, None)
+KINDS = ("complex64", "nonsense", "O", "V4", "i4,i4", ",i4", "a4", {}, None, ["<i4"])
 ENTRIES = [
-    ("col", {"file": "../outside.bin"}),
-    ("col", {"file": "/etc/hostname"}),
-    ("col", {"file": "sub/inside.bin"}),
-    ("col", {"file": ".."}),
-    ("col", {"file": ""}),
-    ("col", {"file": 5}),
-    ("col", {"file": None}),
-    ("col", {"dtype": "complex64"}),
-    ("col", {"dtype": "nonsense"}),
-    ("col", {"dtype": "O"}),
-    ("col", {"dtype": "V4"}),
-    ("col", {"dtype": "i4,i4"}),
-    ("col", {"dtype": ",i4"}),
-    ("col", {"dtype": "a4"}),
-    ("col", {"dtype": {}}),
-    ("col", {"dtype": None}),
-    ("col", {"dtype": "<f4"}),  # the size of an int32
-    ("col", {"dtype": "<u4"}),
+    *(("col", {"file": file}) for file in FILES),
+    *(("col", {"dtype": kind}) for kind in (*KINDS, "<u4", "<f4")),  # like an int32
     ("rowptr", {"dtype": "<f8"}),
     ("edge_id", {"dtype": "<f4"}),
     ("edge_weight", {"dtype": "<f16"}),
-    ("col", {"length": -1}),
-    ("col", {"length": "5"}),
-    ("col", {"length": None}),
-    ("col", {"length": 5.5}),
-    ("col", {"length": 4}),
+    *(("col", {"length": size}) for size in (-1, "5", None, 5.5, 4, True, 1 << 70)),
     ("edge_time", {"length": 4}),
-    ("col", {"crc32": "0"}),
-    ("col", {"dtype": ["<i4"]}),
-    ("col", {"length": True}),
-    ("col", {"length": 1 << 70}),
-    ("col", {"crc32": None}),
-    ("col", {"crc32": 1}),
+    *(("col", {"crc32": crc}) for crc in ("0", None, 1)),
 ]
 
 

@@ -12,7 +12,7 @@ import torch
 
 from gttf_sampler._backends.scratch import CLEAN, ScratchPool
 from gttf_sampler._backends.streams import (
-    CudaStreams,
+    Streams,
     _parts,
     cuda_streams,
     mapped,
@@ -37,7 +37,7 @@ def cuda(monkeypatch):
 
 
 def test_cuda_streams_call_torch(cuda, monkeypatch):
-    streams = CudaStreams(GPU)
+    streams = Streams(GPU)
     stream = streams.stream()
     cuda.Stream.assert_called_once_with(GPU)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
@@ -156,22 +156,22 @@ def paper():
 THERE = torch.device("meta")  # whose tables take no memory
 
 
-@pytest.mark.parametrize("take", [ScratchPool.take, ScratchPool.take_clean])
-def test_tables_follow_the_stream_that_has_left_them(paper, take):
-    pool, name = ScratchPool(), {ScratchPool.take: 5}.get(take, CLEAN - 5)
-    table = take(pool, 5, THERE)
+@pytest.mark.parametrize("clean", [False, True])
+def test_tables_follow_the_stream_that_has_left_them(paper, clean):
+    pool, name, how = ScratchPool(), CLEAN - 5 if clean else 5, (5, THERE, clean)
+    table = pool.take(*how)
     pool.give_back(name, table)
-    assert take(pool, 5, THERE) is table
+    assert pool.take(*how) is table
     assert paper.notes == ["event on main"]
     assert paper.recorded == []
     pool.give_back(name, table)
     paper.notes.clear()
     with paper.use(paper.stream()):
-        assert take(pool, 5, THERE) is table
+        assert pool.take(*how) is table
         assert paper.notes == ["use work", "work waits for main"]
         assert [(t is table.cell, at) for t, at in paper.recorded] == [(True, "work")]
         pool.give_back(name, table)
-    assert take(pool, 5, THERE) is table
+    assert pool.take(*how) is table
     assert paper.notes[2:] == ["event on work", "leave work", "main waits for work"]
 
 

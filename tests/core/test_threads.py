@@ -120,13 +120,13 @@ def test_interpreter_may_exit_in_the_middle():
         + """
     import threading, time
     from gttf_sampler._backends import threads
-    from gttf_sampler._backends.numba import csr
+    from gttf_sampler._backends.numba import rows
     ids = torch.zeros(10**9, dtype=torch.int8).expand(10**9).numpy()
     counts = torch.zeros(1, dtype=torch.int64).numpy()
     import numpy as np
     def busy(lo, hi):
         for _ in range(3):
-            csr.count_buckets(lo, hi, ids, np.uint64(0), counts)
+            rows.count_buckets(lo, hi, ids, np.uint64(0), counts)
     sample_rooted(adj, torch.arange(3000), [10, 10])
     work = lambda: threads.parallel(busy, 10**9, 10**9)
     threading.Thread(target=work, daemon=True).start()

@@ -24,6 +24,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
+from odd_values import DRAWS, mistyped, wrong
 from strategies import BACKENDS, Graph, backends, graphs, positive_fanouts, seeds
 
 
@@ -321,16 +322,6 @@ def test_traverse_fanouts_may_be(toy, plan):
     assert traverse(toy, [4], plan).fanouts == (2, 3)
 
 
-def returns(value: Any) -> Callable[..., Any]:
-    """A BiasFn with a fixed answer."""
-    return lambda path, node, hood: value
-
-
-def fills(value: float, dtype: torch.dtype = torch.float32) -> Callable[..., Any]:
-    """A BiasFn that gives every neighbour the same weight."""
-    return lambda path, node, hood: torch.full((hood.edge.numel(),), value, dtype=dtype)
-
-
 class Draws:
     """A bias that draws by itself, and gives a fixed answer."""
 
@@ -349,76 +340,34 @@ BIPARTITE = CompactAdj.from_edge_index([[0, 4, 5], [0, 1, 1]], (6, 2))
 POSITIVE = r"'fanouts' must hold positive integers \(got"
 
 ERRORS = [
-    ({"adj": "graph"}, TypeError, r"'adj' must be a CompactAdj"),
-    ({"adj": None}, TypeError, r"'adj' must be a CompactAdj"),
-    ({"adj": {("a", "b", "c"): BIPARTITE}}, TypeError, r"'adj' must be a CompactAdj"),
-    (
-        {"adj": BIPARTITE, "fanouts": [1, 1]},
-        ValueError,
-        r"'adj' must have one set of nodes here "
-        r"\(got 2 rows and 6 columns\)",
+    *DRAWS,
+    mistyped("must be a CompactAdj", adj={("a", "b", "c"): BIPARTITE}),
+    wrong(
+        r"must have one set of nodes here \(got 2 rows and 6 columns\)",
+        adj=BIPARTITE,
+        fanouts=[1, 1],
     ),
-    ({"seeds": [5]}, ValueError, r"'seeds' must hold ids below .* 5 \(got 5\)"),
-    ({"seeds": [-1]}, ValueError, r"'seeds' must not hold negative ids \(got -1\)"),
-    ({"seeds": [1.0]}, TypeError, r"'seeds' must have dtype int32 or int64 .*float32"),
-    ({"seeds": [True]}, TypeError, r"'seeds' must have dtype .*bool\); turn a mask"),
-    ({"seeds": 3}, ValueError, r"'seeds' must have 1 .*; write \[3\]"),
-    ({"bias": Node2VecBias}, TypeError, r"'bias' must be .*; make one: Node2VecBias"),
-    ({"seeds": 2}, ValueError, r"'seeds' must have .*\(got shape \[\]\)"),
-    ({"seeds": [[2]]}, ValueError, r"'seeds' must have .*\(got shape \[1, 1\]\)"),
-    ({"seeds": None}, TypeError, r"'seeds' must be .*\(got NoneType\)"),
-    ({"seeds": {"a": [1]}}, TypeError, r"'seeds' must be .*\(got dict\)"),
-    ({"fanouts": 3}, TypeError, r"'fanouts' must be a list of integers \(got 3\)"),
-    ({"fanouts": None}, TypeError, r"'fanouts' must be a list of integers"),
-    ({"fanouts": "12"}, TypeError, r"'fanouts' must be a list of integers .*'12'"),
-    ({"fanouts": b"12"}, TypeError, r"'fanouts' must be a list of integers"),
-    ({"fanouts": [2.0]}, TypeError, r"'fanouts' must be a list of integers .*2.0"),
-    ({"fanouts": [True]}, TypeError, r"'fanouts' must be a list of integers .*True"),
-    ({"fanouts": [torch.tensor(2.5)]}, TypeError, r"'fanouts' must be a list of int"),
+    wrong(r"must have 1 .*; write \[3\]", seeds=3),
+    mistyped("must be .*; make one: Node2VecBias", bias=Node2VecBias),
     ({"fanouts": [0]}, ValueError, POSITIVE + r" \[0\]\); 'sample_rooted' takes"),
     ({"fanouts": [2, -1]}, ValueError, POSITIVE + r" \[2, -1\]\); 'sample_rooted'"),
-    ({"fanouts": [2**64]}, ValueError, r"'fanouts' must "),
-    ({"fanouts": [2**32, 2**32]}, ValueError, r"'fanouts' must "),
-    ({"bias": 5}, TypeError, r"'bias' must be .*5"),
-    ({"bias": "weight"}, TypeError, r"'bias' must be .*'weight'"),
-    ({"bias": EdgeWeightBias}, TypeError, r"'bias' must be "),
-    ({"bias": TemporalBias}, TypeError, r"'bias' must be "),
-    ({"bias": EdgeWeightBias()}, ValueError, r"'bias' needs edge weights .*; build"),
-    ({"bias": TemporalBias([1])}, ValueError, r"'bias' needs edge times .*; build"),
-    (
-        {"bias": TemporalBias([1, 2])},
-        ValueError,
-        r"'seed_time' must have one entry per seed, 1 in all \(got 2\)",
+    wrong("must ", fanouts=[2**64]),
+    wrong("must ", fanouts=[2**32, 2**32]),
+    mistyped(r"must draw a tensor \(got NoneType\)", bias=Draws(None)),
+    wrong(
+        r"must draw positions of shape \[1, 2\] \(got shape \[2\]\)",
+        bias=Draws(torch.zeros(2, dtype=torch.int64)),
     ),
-    ({"bias": returns(1.0)}, TypeError, r"'bias' must return a tensor \(got float\)"),
-    ({"bias": returns(None)}, TypeError, r"'bias' must return a tensor \(got NoneTyp"),
-    (
-        {"bias": returns(torch.ones(2))},
-        ValueError,
-        r"'bias' must return one weight per neighbour, .*\[4\] \(got shape \[2\]\)",
+    wrong(
+        r"must hold positions below the number of edges 10, or -1 \(got 10\)",
+        bias=Draws(torch.tensor([[0, 10]])),
     ),
-    ({"bias": fills(NAN)}, ValueError, r"'bias' must not .* NaN \(got NaN\)"),
-    ({"bias": fills(INF)}, ValueError, r"'bias' must .*finite weights \(got inf\)"),
-    ({"bias": fills(-1.0)}, ValueError, r"'bias' must not .*negative.*\(got -1.0\)"),
-    ({"bias": Draws(None)}, TypeError, r"'bias' must draw a tensor \(got NoneType\)"),
-    (
-        {"bias": Draws(torch.zeros(2, dtype=torch.int64))},
-        ValueError,
-        r"'bias' must draw positions of shape \[1, 2\] \(got shape \[2\]\)",
-    ),
-    (
-        {"bias": Draws(torch.tensor([[0, 10]]))},
-        ValueError,
-        r"'bias' must hold positions below the number of edges 10, or -1 \(got 10\)",
-    ),
-    ({"bias": Draws(torch.tensor([[0.0, 1.0]]))}, TypeError, r"'bias' must have dtype"),
-    ({"accumulate": 5}, TypeError, r"'accumulate' must be .*5"),
-    ({"accumulate": "all"}, TypeError, r"'accumulate' must be .*'all'"),
-    ({"accumulate": [print, 5]}, TypeError, r"'accumulate' must be .*5"),
-    ({"accumulate": RootedAdjAcc}, TypeError, r"'accumulate' must be "),
-    ({"accumulate": TransitionAcc(2)}, ValueError, r"'k' must not exceed .* 1 \(got 2"),
-    ({"generator": 1.5}, TypeError, r"'generator' must be .*1.5"),
-    ({"generator": "seed"}, TypeError, r"'generator' must be .*'seed'"),
+    mistyped("must have dtype", bias=Draws(torch.tensor([[0.0, 1.0]]))),
+    mistyped("must be .*5", accumulate=5),
+    mistyped("must be .*'all'", accumulate="all"),
+    mistyped("must be .*5", accumulate=[print, 5]),
+    mistyped("must be ", accumulate=RootedAdjAcc),
+    wrong(r"'k' must not exceed .* 1 \(got 2", accumulate=TransitionAcc(2)),
 ]
 
 

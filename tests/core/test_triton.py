@@ -35,8 +35,10 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
+from gttf_sampler._backends.record import RelationRow
+from gttf_sampler._backends.triton import batch as triton_run
 from gttf_sampler._backends.triton import launch as how
-from gttf_sampler._backends.triton import rooted as triton_run
+from gttf_sampler._backends.triton import record as table
 from gttf_sampler.cli.main import main
 from gttf_sampler.gather import gather_columns
 from gttf_sampler.objectives.scores import table_of
@@ -279,6 +281,11 @@ def test_set_backend_refuses_triton_where_nothing_can_run_it():
         "ValueError: 'name' must be another where torch finds no GPU (got triton); "
         "set TRITON_INTERPRET=1 for tests on the CPU"
     )
+
+
+def test_kernels_read_the_fields_of_a_relation_at_their_places():
+    names = [name.upper() for name in RelationRow._fields]
+    assert [getattr(table, name).value for name in names] == list(range(len(names)))
 
 
 @pytest.fixture

@@ -216,6 +216,17 @@ def test_features_are_marked_where_nobody_fetches_them():
     assert isinstance(block.srcdata["feat"], dgl.frame.LazyFeature)
 
 
+def test_features_are_gathered_with_the_batch(monkeypatch):
+    """Into memory that was used before, and not by DGL."""
+    asked = []
+    monkeypatch.setattr(dgl.frame.Column, "fetch", lambda *args: asked.append(args))
+    how = {"prefetch_node_feats": ["feat"], "prefetch_edge_feats": ["age"]}
+    g, ids = make_graph(), torch.arange(NODES)
+    for sampler in (GTTFSampler([2, 2], **how), GTTFSubgraphSampler([2, 2], **how)):
+        list(DataLoader(g, ids, sampler, batch_size=25))
+    assert not asked
+
+
 def test_typed_features_are_prefetched():
     """Each from its own type, though all have the same name."""
     g = dgl.heterograph({("a", "r", "b"): ([0, 1, 2], [0, 0, 1])})

@@ -15,8 +15,8 @@ from gttf_pyg import (
     HGTLoader,
     Node2Vec,
     ShaDowKHopSampler,
-    adjs,
 )
+from gttf_pyg.loader import NeighborSampler as OldSampler
 from gttf_sampler import LABORBias, StratifiedBias
 
 SEED_TIME = SEEDS % 90 + 10
@@ -99,7 +99,7 @@ def shadow() -> Any:
 
 def bipartite() -> Any:
     """Layers as PyG's old sampler has them."""
-    made = adjs.NeighborSampler(GIVEN["edges"], [4, 3], SEEDS, seed=21, batch_size=16)
+    made = OldSampler(GIVEN["edges"], [4, 3], SEEDS, seed=21, batch_size=16)
     return [
         [n_id, [[a.edge_index, a.e_id] for a in layers]] for _, n_id, layers in made
     ]

@@ -294,7 +294,7 @@ def test_negative_pairs_follow_their_law_where_few_are_left(weighted):
     if weighted:
         by[0], to[1], to[5] = 9.0, 3.0, 0.0
     how = {"src_weight": by, "dst_weight": to} if weighted else {}
-    rule = NegativeSampling("binary", 8000, avoid_edges=True, **how)
+    rule = NegativeSampling("binary", 2000, avoid_edges=True, **how)
     (batch,) = GTTFLinkLoader(data, [1], seeds, neg_sampling=rule, seed=0)
     drawn = batch.n_id[batch.edge_label_index[:, batch.edge_label == 0]]
     found = Counter(map(tuple, drawn.t().tolist()))
@@ -303,8 +303,8 @@ def test_negative_pairs_follow_their_law_where_few_are_left(weighted):
     assert set(found) == {pair for pair, own in mass.items() if own}
     for pair, own in mass.items():
         chance = own / sum(mass.values())
-        error = (chance * (1 - chance) / 8000) ** 0.5
-        assert abs(found[pair] / 8000 - chance) <= 4 * error, pair
+        error = (chance * (1 - chance) / 2000) ** 0.5
+        assert abs(found[pair] / 2000 - chance) <= 4 * error, pair
 
 
 def test_negative_pairs_that_are_no_more_are_told():

@@ -1,16 +1,13 @@
 """PyG's loaders beside the neighbour loaders, on our engine."""
 
 import copy
-import pickle
-from functools import cache
 
 import pytest
 import torch
 from torch_geometric import loader as theirs
 from torch_geometric import sampler as their_samplers
-from torch_geometric import seed_everything
-from torch_geometric.data import Data, HeteroData
-from torch_geometric.datasets import FakeDataset, FakeHeteroDataset, KarateClub
+from torch_geometric.data import Data
+from torch_geometric.datasets import KarateClub
 from torch_geometric.nn import SAGEConv
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 
@@ -23,90 +20,7 @@ from gttf_pyg import (
     ShaDowKHopSampler,
 )
 from gttf_pyg.loader import NeighborSampler
-
-
-@cache
-def homogeneous() -> Data:
-    seed_everything(3)
-    data = FakeDataset(1, avg_num_nodes=60, avg_degree=6, edge_dim=0)[0]
-    data.y = torch.arange(data.num_nodes)
-    data.edge_attr = torch.arange(data.num_edges)
-    return data
-
-
-@cache
-def heterogeneous() -> HeteroData:
-    seed_everything(3)
-    data = FakeHeteroDataset(1, avg_num_nodes=60, edge_dim=0)[0]
-    for store in data.edge_stores:
-        store.edge_attr = torch.arange(store.num_edges)
-    return data
-
-
-def numbers(batch) -> list:
-    """All that a batch holds, as what can be compared."""
-    if isinstance(batch, tuple | list):
-        return [numbers(part) for part in batch]
-    if isinstance(batch, Data | HeteroData):
-        stores = [sorted(store.items()) for store in batch.stores]
-        return [[(key, numbers(value)) for key, value in part] for part in stores]
-    return batch.tolist() if isinstance(batch, torch.Tensor) else batch
-
-
-LOADERS = {
-    "hgt": lambda **how: HGTLoader(heterogeneous(), [3, 3], "v0", **how),
-    "shadow": lambda **how: ShaDowKHopSampler(homogeneous(), 2, 3, **how),
-    "adjs": lambda **how: NeighborSampler(homogeneous().edge_index, [3, 2], **how),
-    "cluster": lambda **how: ClusterLoader(
-        ClusterData(homogeneous(), 9, log=False), **how
-    ),
-}
-
-
-def make(name, **how):
-    if name == "cluster":
-        pytest.importorskip("pymetis", reason="pymetis is not installed")
-    return LOADERS[name](**{"batch_size": 4, "shuffle": True, **how})
-
-
-@pytest.mark.parametrize("name", LOADERS)
-def test_loader_is_the_same_for_any_workers(name):
-    make(name)  # the data, which is made once
-    found = []
-    for how in ({}, {"num_workers": 1, "thread_workers": True}, {"num_workers": 2}):
-        if how.get("num_workers") == 2:
-            how["thread_workers"] = False
-        torch.manual_seed(5)
-        found.append([numbers(batch) for batch in make(name, **how)])
-    assert found[0] == found[1] == found[2]
-    torch.manual_seed(6)
-    assert [numbers(batch) for batch in make(name)] != found[0]
-
-
-@pytest.mark.parametrize("name", LOADERS)
-def test_loader_continues_where_another_one_was(name):
-    whole = [numbers(batch) for batch in make(name, seed=1)]
-    loader = make(name, seed=1)
-    batches = iter(loader)
-    head = [numbers(next(batches)) for _ in range(2)]
-    state = copy.deepcopy(loader.state_dict())
-    other = make(name, seed=2)
-    other.load_state_dict(state)
-    assert head + [numbers(batch) for batch in other] == whole
-
-
-@pytest.mark.parametrize("name", LOADERS)
-def test_loader_can_be_pickled(name):
-    loader = make(name, shuffle=False, seed=1)
-    again = pickle.loads(pickle.dumps(loader))
-    assert len(again) == len(loader)
-    assert len(list(again)) == len(loader)
-
-
-@pytest.mark.parametrize("name", LOADERS)
-def test_loader_refuses_a_generator_that_is_none(name):
-    with pytest.raises(TypeError, match="'generator' must be a torch"):
-        make(name, generator=3)
+from makers import heterogeneous, homogeneous
 
 
 def test_names_are_those_of_the_hosts_classes():
@@ -359,7 +273,7 @@ def test_clusters_cut_edge_features_of_any_name(keep):
 
 
 def test_clusters_say_what_they_lack(monkeypatch):
-    from gttf_sampler.distributed import methods
+    from gttf_sampler.distributed import book as methods
 
     monkeypatch.setattr(methods, "find_spec", lambda name: None)
     words = "^parts by METIS need pymetis; .*pip install pymetis"
@@ -400,10 +314,9 @@ class Matrix:
 @pytest.fixture
 def matrices(monkeypatch):
     """(edges in order, the same as a transposed matrix whose values are edge ids)."""
-    from gttf_pyg import adjs, shadow
+    from gttf_pyg import loaders
 
-    for module in (adjs, shadow):
-        monkeypatch.setattr(module, "SparseTensor", Matrix)
+    monkeypatch.setattr(loaders, "SparseTensor", Matrix)
     count = homogeneous().num_nodes
     row, col = homogeneous().edge_index.unique(dim=1)
     order = (col * count + row).argsort()

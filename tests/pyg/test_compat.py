@@ -55,6 +55,7 @@ def test_stores_keep_their_attributes_in_a_mapping():
     _compat.mapping_of(store)["n_id"] = data.x
     assert data.n_id is data.x
     assert _compat.node_stores(data) == _compat.edge_stores(data) == {None: store}
+    assert _compat.mappings(data)[0][None] is _compat.mapping_of(store)
     assert _compat.type_of(store) is None
 
 
@@ -153,6 +154,17 @@ def test_layers_have_the_parts_that_are_patched():
     )
 
 
+def test_layers_call_softmax_and_scatter_by_name():
+    """Of which a copy of a method can be given others."""
+    attends = _compat.methods_with(nn.GATConv, "softmax", "scatter")
+    assert attends == ["edge_update"]
+    own = _compat.with_globals(nn.GATConv.edge_update, {"softmax": None, "other": 1})
+    assert own.__globals__["softmax"] is None
+    assert "other" not in own.__globals__
+    assert nn.GATConv.edge_update.__globals__["softmax"] is not None
+    assert _compat.methods_with(nn.GCNConv, "softmax") == []
+
+
 def test_samplers_call_back_with_seeds_and_times():
     nodes = NodeSamplerInput(None, torch.tensor([1]))
     assert list(inspect.signature(node_sample).parameters) == ["inputs", "sample_fn"]
@@ -173,3 +185,19 @@ def test_clusters_and_loaders_have_the_methods_that_are_overridden():
     assert hasattr(ClusterLoader, "_collate")
     assert hasattr(DataLoader, "_get_iterator")
     assert hasattr(DataLoader, "_index_sampler")
+
+
+def test_subclass_without_numbers():
+    class Kind(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "asked"
+
+        __torch_dispatch__ = __torch_function__
+
+    made = _compat.without_numbers(Kind, (2, 3), torch.float64)
+    with _compat.without_torch_function():
+        assert (type(made), made.shape, made.dtype) == (Kind, (2, 3), torch.float64)
+    assert made + 1 == made.numpy() == made.data_ptr() == "asked"
+    given = {"a": [1, (2,)], "b": None}
+    assert _compat.tree_map(str, given) == {"a": ["1", ("2",)], "b": "None"}

@@ -9,9 +9,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import SamplerOutput
 
 from gttf_pyg import FileStore, GTTFLinkLoader, GTTFLoader
-from gttf_pyg._batch import join
-from gttf_pyg._features import RowGather, Rows, is_source, sized
-from gttf_pyg._partitioned import as_stores
+from gttf_pyg._batch import RowGather, Rows, is_source, join, sized
+from gttf_pyg.stores import as_stores
 from gttf_sampler import CompactAdj, FeatureFile
 from gttf_sampler.distributed import PartitionedGraph, partition
 from gttf_sampler.features import RowSource, most_sampled
@@ -227,7 +226,7 @@ def test_partitioned_store_looks_at_ids(pair, tmp_path):
 
         ids = torch.arange(NODES, dtype=torch.int32)[::3]
         assert torch.equal(rows(ids), plain.x[::3])
-        with pytest.raises(ValueError, match="'node' must hold ids below"):
+        with pytest.raises(ValueError, match="'index' must hold ids below"):
             rows(torch.tensor([NODES]))
 
 
@@ -255,7 +254,7 @@ def test_ids_are_copied_once_for_all_columns():
             return self
 
     ids, told = torch.tensor([2, 0]).as_subclass(Ids), {}
-    wanted = RowGather(None, Uploads(), None, False)
+    wanted = RowGather(None, Uploads(), None, False, None)
     wanted.there = [Rows(torch.eye(3), ids, told, name) for name in "xyz"]
     wanted.gather()
     assert len(copied) == 1
@@ -276,7 +275,7 @@ def test_profile_of_a_loader(pair):
     plain, files = pair
     loader = GTTFLoader(plain, [5, 5], batch_size=10, shuffle=True)
     files.x.cache(1 << 14, most_sampled(loader, n=5))
-    assert files.x._rows.cached > 100
+    assert files.x._cached > 100
 
 
 def test_data_with_files_validate(pair, tmp_path):

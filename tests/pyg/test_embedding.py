@@ -5,7 +5,7 @@ import torch
 
 import gttf_sampler
 from exact import one_thread  # noqa: F401
-from gttf_pyg.embeddings import DeepWalk, WatchYourStep
+from gttf_pyg.nn import DeepWalk, WatchYourStep
 from gttf_sampler import embedding
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]])

@@ -8,7 +8,7 @@ from torch_geometric.loader import LinkNeighborLoader, NeighborLoader
 from torch_geometric.sampler import NegativeSampling
 
 from gttf_pyg import GTTFLinkLoader, GTTFLoader
-from gttf_pyg._features import edge_index_of
+from gttf_pyg._batch import edge_index_of
 
 N, M = 40, 200
 

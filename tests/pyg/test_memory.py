@@ -22,7 +22,7 @@ def loader() -> GTTFLoader:
 
 
 def test_memory_of_a_batch_gone_serves_again(loader):
-    FEATURES.idle.clear()
+    FEATURES.idle.items.clear()
     places = set()
     for _ in range(4):
         for batch in loader:

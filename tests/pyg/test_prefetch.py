@@ -8,24 +8,9 @@ import threading
 import time
 
 import pytest
-import torch
 from torch_geometric.datasets import KarateClub
 
 from gttf_pyg import GTTFLoader
-
-
-def test_prefetch_gives_the_same_batches():
-    data = KarateClub()[0]
-    plain = list(GTTFLoader(data, [2], batch_size=5, shuffle=True, seed=1))
-    for depth in (1, 3, 100):
-        loader = GTTFLoader(
-            data, [2], batch_size=5, shuffle=True, seed=1, prefetch=depth
-        )
-        ahead = list(loader)
-        assert len(ahead) == len(plain) == len(iter(loader))
-        for one, other in zip(plain, ahead, strict=True):
-            assert torch.equal(one.e_id, other.e_id)
-            assert torch.equal(one.n_id, other.n_id)
 
 
 def test_prefetch_works_ahead():
@@ -67,21 +52,6 @@ def test_prefetch_ends_with_its_user():
     while threads_of_loaders() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not threads_of_loaders()
-
-
-def test_prefetch_passes_errors_on():
-    def fail(data):
-        if int(data.input_id[0]) == 20:
-            raise RuntimeError("broken transform")
-        return data
-
-    loader = GTTFLoader(KarateClub()[0], [2], batch_size=10, prefetch=1, transform=fail)
-    batches = iter(loader)
-    assert [next(batches).input_id[0].item() for _ in range(2)] == [0, 10]
-    with pytest.raises(RuntimeError, match="broken transform"):
-        next(batches)
-    assert next(batches).input_id[0].item() == 30  # as torch goes on
-    assert next(batches, None) is None
 
 
 LEAVING = """

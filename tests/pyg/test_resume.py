@@ -8,36 +8,29 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DistributedSampler
 from torch_geometric.data import Data
-from torch_geometric.datasets import FakeHeteroDataset, KarateClub
 
 from apart import forks, start_script
 from gttf_pyg import (
     DeepWalk,
     GTTFLinkLoader,
     GTTFLoader,
-    LinkNeighborLoader,
-    NeighborLoader,
     Node2Vec,
 )
+from makers import (
+    BESIDE,
+    KARATE,
+    NEIGHBORS,
+    binary,
+    forests,
+    link_loader,
+    node_loader,
+    numbers,
+    shared,
+    walks,
+)
 
-KARATE = KarateClub()[0]
-HETERO = FakeHeteroDataset(1, avg_num_nodes=30, avg_degree=5)[0]
 EPOCHS = 2
-
-
-def digest(batch):
-    """Everything in a batch, comparable."""
-    if isinstance(batch, tuple):
-        return [part.tolist() for part in batch]
-    if not hasattr(batch, "stores"):
-        return [part.tolist() for part in batch.nodes]
-    return sorted(
-        (str((store._key, key)), value.tolist() if torch.is_tensor(value) else value)
-        for store in batch.stores
-        for key, value in store.items()
-    )
 
 
 def through_a_file(state):
@@ -53,7 +46,7 @@ def run(make, stop=None):
     seen, epoch, loader = [], 0, make()
     while epoch < EPOCHS:
         for batch in loader:
-            seen.append(digest(batch))
+            seen.append(numbers(batch))
             if len(seen) == stop:
                 break
         else:
@@ -69,41 +62,7 @@ def run(make, stop=None):
     return seen
 
 
-def nodes(**options):
-    return GTTFLoader(KARATE, [3, 2], batch_size=8, shuffle=True, **options)
-
-
-def links(**options):
-    common = {"batch_size": 40, "shuffle": True, "neg_sampling": "triplet"}
-    return GTTFLinkLoader(KARATE, [3, 2], exclude_edges=True, **common, **options)
-
-
-def typed(**options):
-    name = HETERO.node_types[0]
-    return NeighborLoader(HETERO, [2, 2], name, batch_size=10, disjoint=True, **options)
-
-
-def binary(**options):
-    common = {"neg_sampling": "binary", "drop_last": True, "seed": 5}
-    return LinkNeighborLoader(KARATE, [3], batch_size=47, **common, **options)
-
-
-def shared(**options):
-    sampler = DistributedSampler(range(34), 2, 1)
-    return GTTFLoader(KARATE, [3, 2], batch_size=4, sampler=sampler, **options)
-
-
-def walks(**options):
-    model = Node2Vec(KARATE.edge_index, 8, walk_length=4, context_size=3, q=2.0)
-    return model.loader(batch_size=9, shuffle=True, **options)
-
-
-def forests(**options):
-    model = DeepWalk(KARATE.edge_index, 8, walk_length=4, context_size=3, fanout=2)
-    return model.loader(batch_size=9, shuffle=True, **options)
-
-
-MAKERS = [nodes, links, typed, binary, shared, walks, forests]
+MAKERS = [*NEIGHBORS, binary, shared, walks, forests]
 WAYS = [
     {},
     {"num_workers": 2},
@@ -113,7 +72,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS[:2], ids=str)
-@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("make", [*MAKERS, *BESIDE])
 def test_resumed_is_uninterrupted(make, way):
     whole = run(make)
     for stop in (1, len(whole) // 2, len(whole) // 2 + 1):
@@ -152,24 +111,24 @@ def test_resumed_on_any_graph(data):
 @pytest.mark.process
 def test_spawned_workers_get_a_loader_that_has_begun():
     """Which is sent to them while its pass is under way."""
-    loader = nodes()
+    loader = node_loader()
     iterator = iter(loader)
     next(iterator)
     way = {"num_workers": 1, "thread_workers": False}
-    again = nodes(**way, multiprocessing_context=forks())
+    again = node_loader(**way, multiprocessing_context=forks())
     again.load_state_dict(loader.state_dict())
-    assert list(map(digest, again)) == list(map(digest, iterator))
+    assert list(map(numbers, again)) == list(map(numbers, iterator))
 
 
 def test_state_of_another_loader():
     with pytest.raises(ValueError, match="must be of a loader with loader GTTFLoader"):
-        nodes().load_state_dict(links().state_dict())
+        node_loader().load_state_dict(link_loader().state_dict())
     with pytest.raises(ValueError, match=r"with size 34, .* \(got size 2\)"):
-        nodes().load_state_dict(
+        node_loader().load_state_dict(
             GTTFLoader(KARATE, [3], [1, 2], batch_size=8, shuffle=True).state_dict()
         )
     with pytest.raises(ValueError, match=r"batch_size 8, .* \(got batch_size 9\)"):
-        nodes().load_state_dict(
+        node_loader().load_state_dict(
             GTTFLoader(KARATE, [3], batch_size=9, shuffle=True).state_dict()
         )
 

@@ -206,10 +206,10 @@ def fails_at_ten(batch):
 @pytest.mark.process
 def test_errors_come_in_their_turn_and_the_rest_after_them():
     """As torch has it; the error is the one that was raised, with its traceback."""
-    how = {"transform": fails_at_ten, **TWO}
-    found = []
-    for thread in (True, False):
-        batches = iter(GTTFLoader(KARATE, [2], thread_workers=thread, **how))
+    size, found = {"batch_size": TWO["batch_size"]}, []
+    ways = ({**TWO, "thread_workers": True}, {**TWO, "thread_workers": False})
+    for way in (*ways, {**size, "prefetch": 1}):
+        batches = iter(GTTFLoader(KARATE, [2], transform=fails_at_ten, **way))
         first = [next(batches).input_id[0].item() for _ in range(2)]
         with pytest.raises(LookupError, match="broken transform") as error:
             next(batches)
@@ -218,7 +218,7 @@ def test_errors_come_in_their_turn_and_the_rest_after_them():
         rest = [batch.input_id[0].item() for batch in batches]
         found.append((first, rest))
         del batches, error
-    assert found[0] == found[1] == ([0, 5], [15, 20, 25, 30])
+    assert found == [([0, 5], [15, 20, 25, 30])] * 3
     assert gone()
 
 

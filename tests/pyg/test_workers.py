@@ -13,48 +13,20 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, WeightedRandomSampler
 from torch_geometric.data import Data
-from torch_geometric.datasets import FakeHeteroDataset, KarateClub
+from torch_geometric.datasets import KarateClub
 
 from apart import forks
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, ShaDowKHopSampler
 from gttf_sampler import EdgeWeightBias, FastGCNBias, LADIESBias
+from makers import BESIDE, KARATE, NEIGHBORS, link_loader, node_loader, numbers, typed
 from reference import assert_consistent
-
-KARATE = KarateClub()[0]
-HETERO = FakeHeteroDataset(1, avg_num_nodes=30, avg_degree=5)[0]
-
-
-def digest(batch: Any) -> list[Any]:
-    """Everything in a batch, comparable."""
-    return sorted(
-        (str(key), value.tolist() if isinstance(value, torch.Tensor) else value)
-        for store in batch.stores
-        for key, value in [((store._key, k), v) for k, v in store.items()]
-    )
 
 
 def epochs(loader: Any, count: int = 2) -> list[Any]:
-    return [[digest(batch) for batch in loader] for _ in range(count)]
+    return [[numbers(batch) for batch in loader] for _ in range(count)]
 
 
-def node_loader(**options: Any) -> GTTFLoader:
-    return GTTFLoader(KARATE, [3, 2], batch_size=8, shuffle=True, **options)
-
-
-def link_loader(**options: Any) -> GTTFLinkLoader:
-    common = {"batch_size": 40, "shuffle": True, "neg_sampling": "binary"}
-    return GTTFLinkLoader(KARATE, [3, 2], exclude_edges=True, **common, **options)
-
-
-def hetero_loader(**options: Any) -> GTTFLoader:
-    name = HETERO.node_types[0]
-    return GTTFLoader(HETERO, [2, 2], name, batch_size=10, disjoint=True, **options)
-
-
-MAKERS = [node_loader, link_loader, hetero_loader]
-
-
-AHEAD = {"num_workers": 0, "prefetch": 2}
+AHEAD = [{"prefetch": depth} for depth in (1, 2, 100)]
 ONE = {"num_workers": 1, "filter_per_worker": False}
 TWO = {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 1}
 FOUR = {"num_workers": 4, "timeout": 60, "multiprocessing_context": "spawn"}
@@ -66,9 +38,13 @@ WAYS = [{}, ONE, TWO, FOUR, *PROCESSES]
 @pytest.mark.parametrize(
     ("make", "ways"),
     [
-        (node_loader, [*WAYS, AHEAD]),
+        (node_loader, [*WAYS, *AHEAD]),
         (link_loader, WAYS),
-        (hetero_loader, WAYS),
+        (typed, WAYS),
+        *(
+            (make, [{}, {"num_workers": 1, "thread_workers": True}, PROCESSES[1]])
+            for make in BESIDE
+        ),
     ],
 )
 def test_workers_give_the_same_batches(make, ways):
@@ -93,7 +69,7 @@ def test_workers_that_are_spawned():
     assert epochs(loader, 1) == expected
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("make", NEIGHBORS)
 def test_threads_give_the_same_batches(make):
     """D4: for types as well."""
     before, found = torch.get_num_threads(), []
@@ -147,7 +123,7 @@ def test_workers_of_a_drawn_input():
         batches = list(loader)
         for batch in batches:
             assert_consistent(batch, KARATE)
-        found.append([digest(batch) for batch in batches])
+        found.append([numbers(batch) for batch in batches])
     assert found[0] == found[1]
 
 
@@ -155,12 +131,18 @@ def test_workers_of_a_drawn_input():
     "__reduce__" not in vars(torch.Generator),
     reason="torch pickles no generator before 2.4",
 )
-@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("make", [*NEIGHBORS, *BESIDE])
 def test_loader_pickles(make):
     loader = make(seed=2)
     expected = epochs(make(seed=2), 1)
     for other in (pickle.loads(pickle.dumps(loader)), copy.copy(make(seed=2))):
         assert epochs(other, 1) == expected
+
+
+@pytest.mark.parametrize("make", [*NEIGHBORS, *BESIDE])
+def test_loader_refuses_a_generator_that_is_none(make):
+    with pytest.raises(TypeError, match="'generator' must be a torch"):
+        make(generator=3)
 
 
 def weighted(path, node, neighborhood):
@@ -241,7 +223,7 @@ def test_workers_with_weights_and_times(tmp_path):
         for batch in batches:
             expected = torch.from_numpy(np.asarray(data.disk)[batch.n_id])
             assert torch.equal(batch.disk, expected)
-        found.append([digest(batch) for batch in batches])
+        found.append([numbers(batch) for batch in batches])
     assert found[0] == found[1]
 
 
@@ -260,7 +242,7 @@ def test_workers_share_the_tables_of_the_graph():
     for table in ("weight_table", "sorted_col", "sorted_order"):
         adj.cached(table, missing)
     state = torch.get_rng_state()
-    hetero_loader(num_workers=1)
+    typed(num_workers=1)
     assert torch.equal(torch.get_rng_state(), state)  # nothing was drawn for it
 
 
@@ -342,12 +324,12 @@ def test_negatives_use_all_of_the_key():
     """Keys that share 32 bits draw apart."""
     from torch_geometric.sampler import NegativeSampling
 
-    from gttf_pyg._keys import keyed
+    from gttf_pyg.negatives import KeyedNegatives
 
     for how in ({}, {"dst_weight": torch.ones(1000)}):
         negatives = NegativeSampling("triplet", **how)
         found = [
-            keyed(negatives, key).sample(50, "dst", 1000).tolist()
+            KeyedNegatives(negatives, key).sample(50, "dst", 1000).tolist()
             for key in (5, 5 + (1 << 32), 5 + (1 << 63), 5)
         ]
         assert found[0] == found[3]

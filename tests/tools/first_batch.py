@@ -2,11 +2,16 @@
 
     python tests/tools/first_batch.py            # what pip has downloaded before counts
     python tests/tools/first_batch.py --cold     # nothing that pip keeps is used
+    python tests/tools/first_batch.py --here     # in this environment, without pip
 
 In a new environment it installs this checkout with the extras "pyg" and "fast", as pip
 installs a release, and then runs a script of ten lines twice: the first run compiles
 the kernels, the second finds them. With --peer it installs PyG and what is named, such
 as pyg-lib, in a second environment, and asks PyG's own loader for the same batch.
+
+With --here it times what a process does, behind PyG's own import: the import of
+`gttf_pyg`, the loader, its first batch and its second; on an empty cache of kernels,
+and on a full one, without workers and with two; by a clock, and by the processor.
 """
 
 import argparse
@@ -27,6 +32,51 @@ data = Data(x=torch.rand(10_000, 16), edge_index=torch.randint(10_000, (2, 100_0
 batch = next(iter(NeighborLoader(data, [10, 5], batch_size=256)))
 print(batch.num_nodes, "nodes")
 """
+
+STEPS = """
+import sys, time
+import torch, torch_geometric.loader, torch_geometric.nn, torch_geometric.sampler
+from torch_geometric.data import Data
+
+data = Data(x=torch.rand({n}, 16), edge_index=torch.randint({n}, (2, 10 * {n})))
+clock = []
+
+def tick():
+    clock.append((time.perf_counter(), time.process_time()))
+
+tick()
+import gttf_pyg
+tick()
+loader = gttf_pyg.NeighborLoader(data, [10, 5], batch_size=256, num_workers={workers})
+tick()
+batches = iter(loader)
+next(batches)
+tick()
+next(batches)
+tick()
+pairs = zip(clock, clock[1:])
+print(*(f"{{b[0] - a[0]:8.3f}} ({{b[1] - a[1]:.3f}})" for a, b in pairs))
+"""
+
+
+def measure_here(nodes: int) -> None:
+    """The steps of a process on an empty cache of kernels and on a full one."""
+    titles = ("import", "loader", "first batch", "second batch")
+    print(" " * 22, *(f"{title:>16}" for title in titles))
+    for workers in (0, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            own = os.environ | {"NUMBA_CACHE_DIR": folder}
+            own |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'adapters'}"}
+            own.pop("GTTF_COMPILE", None)
+            code = STEPS.format(n=nodes, workers=workers)
+            for what in ("empty", "full"):
+                command = [sys.executable, "-W", "ignore", "-c", code]
+                told = subprocess.run(
+                    command, check=True, env=own, stdout=subprocess.PIPE, text=True
+                )
+                print(f"{what:>6}, {workers} workers     ", told.stdout.strip())
+                warm = [sys.executable, "-m", "gttf_sampler.cli", "warm"]
+                subprocess.run(warm, check=True, env=own, capture_output=True)
 
 
 def timed(what: str, command: list[str], environment: dict[str, str]) -> None:
@@ -68,7 +118,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cold", action="store_true", help="without pip's cache")
     parser.add_argument("--peer", nargs="+", metavar="PACKAGE", help="beside PyG")
+    parser.add_argument("--here", action="store_true", help="in this environment")
+    parser.add_argument("--nodes", type=int, default=100_000, help="with --here")
     options = parser.parse_args()
+    if options.here:
+        measure_here(options.nodes)
+        return
     ours = [f"{ROOT}[pyg,fast]"]
     measure("gttf-sampler", "gttf_pyg", ours, options.cold)
     if options.peer is not None:

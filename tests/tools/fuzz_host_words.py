@@ -61,8 +61,17 @@ PYG = {
         "some(gttf_pyg.ShaDowKHopSampler(data=$data, depth=$count, "
         "num_neighbors=$count; node_idx=$seeds, replace=$flag, seed=$seed, "
         "batch_size=$count!))",
+        "some(gttf_pyg.GraphSAINTNodeSampler(data=$data, batch_size=$count; "
+        "num_steps=$few, scheme=$formulas, seed=$seed))",
+        "some(gttf_pyg.GraphSAINTEdgeSampler(data=$data, batch_size=$count; "
+        "num_steps=$few, scheme=$formulas, seed=$seed))",
+        "some(gttf_pyg.GraphSAINTRandomWalkSampler(data=$data, batch_size=$count, "
+        "walk_length=$count; num_steps=$few, scheme=$formulas, seed=$seed))",
         "no_future(batch=$batch; time_attr=$time, time_window=$span, seeds=$flag)",
         "gttf_pyg.unbiased(model=$gnn; scale=$scale)",
+        "summed(gttf_pyg.fused(model=$gnn; trim=$trim))",
+        "gttf_pyg.fused_layers(model=$gnn)",
+        "gttf_pyg.inference(model=$gnn, data=$data; edge_attrs=$attrs, progress=$flag)",
         "gttf_pyg.check_unbiased(model=$gnn, loader=$loader; data=$data, seeds=$count, "
         "rounds=$count, tolerance=$factor, linear=$flag)",
         "gttf_pyg.partition(data=$data, path=fresh('parts'), parts=$count; "
@@ -101,6 +110,8 @@ PYG = {
     ],
     "gnn": ["torch_geometric.nn.GCN(3, 4, 1)", "torch_geometric.nn.SGConv(3, 2)"],
     "scale": ["None", "'sum'"],
+    "trim": ["None", "True", "False"],
+    "attrs": ["()", "['w']"],
     "ownrows": ["None", "toy()"],
     "data": [
         "data()",
@@ -120,6 +131,7 @@ PYG = {
     "hides": ["True", "$hidden"],
     "seed": ["None", "3"],
     "few": ["0", "2"],
+    "formulas": ["'unbiased'", "'pyg'"],
     "norm": ["None", "'unbiased'"],
     "typed": ["several()"],
     "typedhops": ["$hops", "dict.fromkeys(several().edge_types, $hops)"],
@@ -210,6 +222,8 @@ DGL = {
         "some(gttf_dgl.DataLoader($g!, $ids!, gttf_dgl.GTTFSampler([2]); "
         "batch_size=$count!, shuffle=$flag!, thread_workers=$flag))",
         "gttf_dgl.unbiased(model=$conv; scale=$scaled)",
+        "gttf_dgl.fused(model=$conv)(graph(), torch.rand(5, 3))",
+        "gttf_dgl.fused_layers(model=$conv)",
         "gttf_dgl.check_unbiased(model=$conv, sampler=gttf_dgl.GTTFSampler([2]), g=$g, "
         "x=$values, forward=lambda m, b, x: m(b[0], x); seeds=$count, rounds=$count, "
         "tolerance=$factor, linear=$flag)",

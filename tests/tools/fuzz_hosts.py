@@ -199,6 +199,13 @@ def some(loader: Any) -> None:
         pass
 
 
+def summed(model: Any) -> None:
+    """A fused model, on batches of a loader; what it gives has the seeds' rows."""
+    for batch in GTTFLoader(data(), [2], batch_size=2):
+        rows = model(batch.x, batch.edge_index).size(0)
+        hold(rows in (batch.batch_size, batch.num_nodes), "rows of seeds or of all")
+
+
 def no_future(**how: Any) -> None:
     """Whether times are right is not the question."""
     with contextlib.suppress(AssertionError):

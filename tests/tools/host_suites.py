@@ -14,7 +14,6 @@ import inspect
 import os
 import pkgutil
 import re
-import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,31 +24,13 @@ FLAGS = (
     "WITH_WEIGHTED_NEIGHBOR_SAMPLE",
     "WITH_EDGE_TIME_NEIGHBOR_SAMPLE",
 )
-BESIDE = {  # what stands beside the neighbour loaders
-    "loader": ("HGTLoader", "ShaDowKHopSampler", "ClusterData", "ClusterLoader"),
-    "sampler": ("HGTSampler", "BidirectionalNeighborSampler"),
-}
 THEIRS = re.compile(
-    r"torch\.ops\.|SparseTensor|torch_sparse\.|pyg_lib\.|GraphSAINT|toarray"
-    r"|\.to_sparse_tensor"
+    r"torch\.ops\.|SparseTensor|torch_sparse\.|pyg_lib\.|toarray|\.to_sparse_tensor"
 )
-
-
-def swap(package: str, ours: dict[Any, Any]) -> None:
-    """Lets every name in the modules of `package` mean ours."""
-    for name, module in list(sys.modules.items()):
-        if module is not None and name.split(".")[0] == package:
-            for key, value in list(vars(module).items()):
-                if inspect.isroutine(value) or isinstance(value, type):
-                    setattr(module, key, ours.get(value, value))
 
 
 def swap_pyg() -> None:
     """PyG's loaders, sampler and Node2Vec."""
-    import torch_geometric.loader
-    import torch_geometric.nn
-    import torch_geometric.sampler
-
     import gttf_pyg
 
     for name in ("data.lightning", "loader", "sampler", "nn.models", "testing"):
@@ -59,24 +40,7 @@ def swap_pyg() -> None:
                 importlib.import_module(info.name)
             except Exception:  # needs something that is not installed
                 continue
-    theirs = torch_geometric
-    swap(
-        "torch_geometric",
-        {
-            theirs.loader.NeighborLoader: gttf_pyg.NeighborLoader,
-            theirs.loader.LinkNeighborLoader: gttf_pyg.LinkNeighborLoader,
-            theirs.loader.NeighborSampler: gttf_pyg.loader.NeighborSampler,
-            theirs.data.lightning.LightningNodeData: gttf_pyg.LightningNodeData,
-            theirs.data.lightning.LightningLinkData: gttf_pyg.LightningLinkData,
-            theirs.sampler.NeighborSampler: gttf_pyg.NeighborSampler,
-            **{
-                getattr(getattr(theirs, room), name): getattr(gttf_pyg, name)
-                for room, names in BESIDE.items()
-                for name in names
-            },
-            theirs.nn.Node2Vec: gttf_pyg.Node2Vec,
-        },
-    )
+    gttf_pyg.install()
     from torch_geometric import testing
     from torch_geometric.testing import decorators
 
@@ -101,36 +65,9 @@ def swap_pyg() -> None:
 
 def swap_dgl() -> None:
     """DGL's samplers and walks."""
-    import dgl.dataloading
-    import dgl.sampling
-
     import gttf_dgl
 
-    theirs = {
-        dgl.dataloading: (
-            "NeighborSampler",
-            "MultiLayerFullNeighborSampler",
-            "LaborSampler",
-            "ShaDowKHopSampler",
-            "SAINTSampler",
-        ),
-        dgl.sampling: (
-            "random_walk",
-            "node2vec_random_walk",
-            "sample_neighbors",
-            "sample_labors",
-            "PinSAGESampler",
-            "RandomWalkNeighborSampler",
-        ),
-    }
-    ours = {
-        getattr(module, name): getattr(gttf_dgl, name)
-        for module, names in theirs.items()
-        for name in names
-    }
-    swap("dgl", ours)
-    for name in ("sample_neighbors", "sample_labors"):
-        setattr(dgl.DGLGraph, name, dgl.utils.alias_func(getattr(gttf_dgl, name)))
+    gttf_dgl.install()
 
 
 def cora_full() -> None:

@@ -26,7 +26,6 @@ import torch
 import torch.distributed as dist
 
 from gttf_sampler import CompactAdj
-from gttf_sampler.bias import UNIFORM
 from gttf_sampler.distributed import PartitionedGraph, partition
 from gttf_sampler.rooted import RootedSampler
 
@@ -107,18 +106,17 @@ def work(folder, batches):
         seeds = own[torch.randint(len(own), (batches, BATCH), generator=generator)]
 
         def draw(sampler, number):
-            batch = {"": seeds[number]}, [UNIFORM], False, number
-            return sampler.draw(sampler.batch(*batch))
+            return sampler.sample({"": seeds[number]}, {}, number)
 
         for number in range(batches):
             far, near = draw(parts, number), draw(whole, number)
             for name in ("node", "row", "col", "edge"):
-                assert getattr(far, name)[0].equal(getattr(near, name)[0]), name
-            assert values.rows(far.node[0]).equal(x[near.node[0]])
+                assert getattr(far, name).equal(getattr(near, name)), name
+            assert values.rows(far.node).equal(x[near.node])
         dist.barrier()
         before, start = graph.exchange.traffic, time.perf_counter()
         for number in range(batches):
-            values.rows(draw(parts, number).node[0])
+            values.rows(draw(parts, number).node)
         seconds, after = time.perf_counter() - start, graph.exchange.traffic
         messages, sent, received = (b - a for a, b in zip(before, after, strict=True))
         moved = (sent + received) / batches / 1e6

@@ -35,7 +35,8 @@ BAD = [
     (["train", "--fanouts", "5"], "'--fanouts' must be two"),  # its old name
     (["modes", "--fanouts", "5"], r"'--fanouts' must be left to each mode .*5"),
     (["modes", "--graph", "reddit-like"], "'--graph' must be left to each mode"),
-    (["loader", "--only", "plain"], "'--only' is for 'modes'"),
+    (["loader", "--only", "plain"], "'--only' is for 'modes' and 'step'"),
+    (["step", "--only", "plain"], "'--only' must be one of 'sage', 'gcn'"),
     (["scale", "--graph", "reddit-like"], "'--graph' must be papers-like"),
     (["loader", "--memory", "2"], "'--memory' is for 'disk'"),
     (["disk", "--memory", "0"], "'--memory' must be"),
@@ -192,6 +193,21 @@ def test_child_that_fails_and_child_that_refuses(tmp_path):
         process.run_job({**job, "run": "gttf_sampler.bench.graphs:missing"})
 
 
+def test_process_that_answers_again_and_again(monkeypatch, tmp_path):
+    """A job that is a generator waits between questions, in its own environment."""
+    (tmp_path / "echo.py").write_text(
+        "import os\n"
+        "def job(report, first):\n"
+        "    asked = yield first\n"
+        "    while True:\n"
+        "        asked = yield [asked, os.environ['HOW']]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with process.conversation({"HOW": "tuned"}) as ask:
+        assert ask({"run": "echo:job", "first": 3}) == 3
+        assert [ask({"n": n}) for n in (1, 2)] == [[{"n": n}, "tuned"] for n in (1, 2)]
+
+
 def test_sampler_that_fails_is_left_out(monkeypatch):
     def run_job(job, report):
         if "write" in job["run"]:
@@ -203,6 +219,7 @@ def test_sampler_that_fails_is_left_out(monkeypatch):
     names = dict.fromkeys(["gttf CompactAdj", "theirs", "others"])
     monkeypatch.setattr(memory, "samplers", lambda missing: names)
     monkeypatch.setattr(memory, "run_job", run_job)
+    monkeypatch.setattr(process, "run_job", run_job)
     failing = "theirs"
     found = memory.measure(tasks.options_of("memory", {}), "", "", None)
     (group,) = found["groups"]
@@ -227,7 +244,7 @@ def alone(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
 
-@pytest.mark.parametrize("task", ["loader", "step", "walks", "memory"])
+@pytest.mark.parametrize("task", ["loader", "memory"])
 def test_bench_alone(task, alone, capsys):
     """Without any peer our own rows are shown, and a line says how to get one."""
     assert main(["bench", task, *SMALL]) == 0
@@ -268,7 +285,7 @@ def test_the_engine_names_no_host():
     """Not by string either; adapters hand their rows in."""
     names = re.compile(r"torch_geometric|torch-geometric|pyg_lib|gttf_pyg|gttf_dgl|dgl")
     root = pathlib.Path(hosts.__file__).parents[1]
-    files = [*root.glob("bench/*.py"), *root.glob("verify/*.py"), root / "cli/bench.py"]
+    files = [*root.glob("bench/*.py"), root / "verify.py", root / "cli/bench.py"]
     text = (hosts.__file__, "pyg = gttf_pyg._bench:HOST")  # the example of a docstring
     for file in files:
         code = file.read_text()
@@ -277,7 +294,7 @@ def test_the_engine_names_no_host():
 
 
 def test_bench_among_peers_has_no_such_note():
-    rows = [{"peer": "gttf"}, {"peer": "the model alone, on one batch"}]
+    rows = [{"peer": "gttf"}, {"peer": "products alone"}]
     assert tasks.alone({"groups": [{"rows": rows}]})
     assert tasks.alone({"groups": [{"rows": [{"peer": None}]}]})  # of a mode
     assert not tasks.alone({"groups": [{"rows": [*rows, {"peer": "DGL 1.1.3"}]}]})
@@ -320,7 +337,7 @@ def descendants(pid):
 
 
 def test_commands_import_no_host():
-    names = ("main", "bench", "demo", "info")
+    names = ("main", "bench", "show", "files")
     assert hosts_after("".join(f"import gttf_sampler.cli.{n}\n" for n in names)) == []
 
 

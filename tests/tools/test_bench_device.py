@@ -7,15 +7,14 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from gttf_sampler.bench import graphs, loader, measure, modes
+from gttf_sampler.bench import graphs, loader, measure, modes, products, step
 from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.measure import Peer
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.measure import Options, Peer
 from gttf_sampler.cli import bench as command
 from gttf_sampler.cli.main import main
 
 DGL, PYG = find_spec("dgl") is not None, find_spec("torch_geometric") is not None
-TASKS = {"loader": loader.load, "step": loader.train}
+TASKS = {"loader": loader.load, "step": step.run}
 SMALL = {"fanouts": [3, 2], "batch": 16, "batches": 5, "rounds": 1, "features": 4}
 
 
@@ -56,36 +55,35 @@ def no_gradients(device, monkeypatch):
     """The simulated device has none: there a step is a forward pass."""
     torch.manual_seed(0)  # peers that draw apart differ by chance, the same each time
 
-    def steps_of(model, forward):
-        def step(made):
-            with torch.no_grad():
-                forward(made)
-
-        return step
-
     if not device.real:
-        monkeypatch.setattr(loader, "steps_of", steps_of)
-        for host in modes.hosts(Missing()):
-            monkeypatch.setitem(host.trainer.__globals__, "steps_of", steps_of)
+        forward = torch.no_grad()
+        monkeypatch.setattr(step, "step_of", lambda row: forward(row.logits))
+        monkeypatch.setattr(products.Products, "step", lambda self, batch: None)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_bench_task_on_a_device(device, task, graph):
+    only = ["sage"] if task == "step" else None
     with device():
-        found = TASKS[task](graph, options(), silent)
+        found = TASKS[task](graph, options(only=only), silent)
     check(found, device.real)
     if PYG:
         ours = [name for name in names(found) if name.startswith("gttf_pyg")]
         places = ["features on cuda", "features pinned", "features by UVA"]
-        assert ours == [f"gttf_pyg.GTTFLoader, {place}" for place in places]
+        wanted = [f"gttf_pyg.GTTFLoader, {place}" for place in places]
+        if only:
+            own = [f"{name}, PyG's own layers" for name in wanted]
+            wanted = ["gttf_pyg.fused", *own]
+        assert ours == wanted
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_bench_task_alone_on_a_device(device, task, graph, monkeypatch):
     """Without any host, torch's own loader does it."""
-    monkeypatch.setattr(loader, "hosts", lambda missing: [])
+    for module in (loader, step):
+        monkeypatch.setattr(module, "hosts", lambda missing: [])
     with device():
-        found = TASKS[task](graph, options(), silent)
+        found = TASKS[task](graph, options(only=["sage"]), silent)
     assert names(found)[0] == loader.PLAIN
 
 

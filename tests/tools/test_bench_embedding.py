@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from gttf_sampler.bench import embedding, report, tasks
+from gttf_sampler.bench import embedding, process, report, tasks
 from gttf_sampler.bench.hosts import EmbeddingSetting
 from gttf_sampler.bench.machine import Missing
 from gttf_sampler.bench.process import ChildError
@@ -35,7 +35,7 @@ def small(monkeypatch):
         module, _, name = job.pop("run").partition(":")
         return getattr(import_module(module), name)(**job, report=silent)
 
-    monkeypatch.setattr(embedding, "run_job", run_job)
+    monkeypatch.setattr(process, "run_job", run_job)
     return run_job
 
 
@@ -61,24 +61,6 @@ def test_planted_graph_has_communities():
     common = [(reach[a] & reach[b]).sum(1).float().mean() for a, b in (ends, strangers)]
     assert common[0] > 3 * common[1]
     assert (ends[0] - ends[1]).abs().float().mean() > nodes / 5  # ids are in disguise
-
-
-def test_hidden_edges_are_not_learned_from():
-    adj = embedding.planted(300, 3000, 0)
-    split = embedding.hide(adj, 0)
-    pairs = [set(map(tuple, part.T.tolist())) for part in split]
-    train, hidden, _ = pairs
-    assert not train & (hidden | {(v, u) for u, v in hidden})
-    assert train == {(v, u) for u, v in train}
-    assert len(hidden) == pytest.approx(len(train) / 2, abs=1)
-
-
-def test_auc_is_the_share_of_pairs_in_order():
-    value = torch.tensor([3.0, 1.0, 2.0, 2.0])
-    hidden, others = torch.tensor([[0, 2]] * 2), torch.tensor([[1, 3]] * 2)
-    split = embedding.Split(torch.empty(2, 0), hidden, others)
-    # 3 > 1, 3 > 2, 2 > 1, 2 = 2
-    assert embedding.auc(lambda pair: value[pair[0]], split) == 3.5 / 4
 
 
 @pytest.mark.parametrize("name", list(known()))
@@ -139,7 +121,7 @@ def test_a_peer_that_fails_is_left_out(small, monkeypatch):
 
     ours = known()["gttf DeepWalk.fit"]
     both = {"gttf DeepWalk.fit": ours, "PyG": ours}
-    monkeypatch.setattr(embedding, "run_job", run_job)
+    monkeypatch.setattr(process, "run_job", run_job)
     monkeypatch.setattr(embedding, "embedders", lambda missing: both)
     failing, options = "PyG", tasks.options_of("embedding", {"rounds": 1})
     found = embedding.measure(options, silent)

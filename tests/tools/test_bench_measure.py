@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gttf_sampler.bench import measure, peak, report
+from gttf_sampler.bench import machine, measure, report
 from gttf_sampler.bench.measure import Peer, Work, disagreement, each
 
 
@@ -100,14 +100,14 @@ def test_draw_seeds():
 
 def test_peak_memory_sees_what_is_gone_again():
     size = 64 << 20
-    with peak.PeakMemory() as first:
+    with machine.PeakMemory() as first:
         block = torch.ones(size, dtype=torch.uint8)
         del block
-    with peak.PeakMemory() as second:
+    with machine.PeakMemory() as second:
         torch.ones(size // 8, dtype=torch.uint8)
     assert 0.9 * size < first.beyond < 1.5 * size
     assert second.beyond < 0.5 * size
-    assert peak.private() <= peak.resident()
+    assert machine.private() <= machine.resident()
 
 
 def test_compare_runs_what_is_off_the_clock(monkeypatch):

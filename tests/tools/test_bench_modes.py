@@ -10,7 +10,7 @@ import torch
 from gttf_sampler.bench import graphs, modes, report
 from gttf_sampler.bench.hosts import hosts
 from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.measure import Options
 from gttf_sampler.cli import bench as command
 from gttf_sampler.cli.main import main
 
@@ -169,7 +169,7 @@ def test_modes_have_names_of_their_own():
 def test_database_is_as_described():
     """Five tables, twelve relations; 14.6 million edges at full size."""
     pytest.importorskip("torch_geometric")
-    from gttf_pyg import _databases as databases
+    from gttf_sampler.bench import typed as databases
 
     made = databases.database(0.01, seed=1)
     assert made.nodes == {
@@ -193,7 +193,7 @@ def test_database_is_as_described():
 def test_relational_mode_has_the_shape_of_the_example():
     """Its tables a hundred times as large, asked as the script asks."""
     pytest.importorskip("torch_geometric")
-    from gttf_pyg import _databases as databases
+    from gttf_sampler.bench import typed as databases
 
     made = databases.database(0.1, schema="relational")
     assert made.nodes == {"user": 8000, "item": 600, "order": 50_000, "review": 15_000}
@@ -207,7 +207,7 @@ def test_relational_mode_has_the_shape_of_the_example():
 
 def test_graphs_in_memory_follow_their_seed():
     pytest.importorskip("torch_geometric")
-    from gttf_pyg import _databases as databases
+    from gttf_sampler.bench import typed as databases
 
     for make in (
         lambda seed: graphs.plain(500, 8.0, seed).col,

@@ -1,5 +1,6 @@
 """Every task on a tiny graph: who takes part, and that the work is the same."""
 
+import importlib
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,18 +18,20 @@ from gttf_sampler import CompactAdj, sample_rooted
 from gttf_sampler.bench import (
     disk,
     distributed,
+    embedding,
     graphs,
     loader,
     machine,
     memory,
+    products,
     report,
-    scale,
-    walks,
+    step,
 )
-from gttf_sampler.bench.hosts import LoaderSetting
-from gttf_sampler.bench.options import Options
+from gttf_sampler.bench.hosts import LoaderSetting, StepSetting
+from gttf_sampler.bench.measure import Options
 
 DGL, PYG = find_spec("dgl") is not None, find_spec("torch_geometric") is not None
+HOSTS = DGL + PYG
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -51,7 +55,7 @@ def graph(tmp_path_factory):
 @pytest.fixture
 def nobody(monkeypatch):
     """There is no host here."""
-    for module in (loader, walks, memory):
+    for module in (loader, step, embedding, memory):
         monkeypatch.setattr(module, "hosts", lambda missing: [])
 
 
@@ -124,36 +128,102 @@ def test_plain_loader_has_the_features_of_its_nodes(graph):
 
 
 def test_step_without_any_host(graph, nobody):
-    found = loader.train(graph, small(), silent)
-    assert check(found, 1) == [[loader.PLAIN, loader.ALONE]]
+    found = step.run(graph, small(only=["sage", "gcn"]), silent)
+    assert check(found, 1) == [[loader.PLAIN, step.PRODUCTS]]
 
 
-def test_loader_and_step(graph):
-    names = check(loader.load(graph, small(), silent), DGL + PYG)
-    firsts = [group[0] for group in names]
+def test_loader_of_every_host(graph):
+    firsts = [group[0] for group in check(loader.load(graph, small(), silent), HOSTS)]
     assert ("gttf_pyg.GTTFLoader" in firsts) == PYG
     assert ("gttf_dgl.GTTFSampler" in firsts) == DGL
-    trained = check(loader.train(graph, small(), silent), DGL + PYG)
-    assert trained == [[*names, loader.ALONE] for names in names]
+
+
+@pytest.mark.skipif(HOSTS == 0, reason="neither host is installed")
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_step_of_all_hosts(graph):
+    """They stand in one group per model, beside the products that all need."""
+    only = ["gat", "typed", "inference"][: 3 if PYG else 2]
+    found = step.run(graph, small(scale=0.001, batches=2, only=only), silent)
+    assert [group["name"] for group in found["groups"]] == only
+    for group, peers in zip(found["groups"], check(found, len(only)), strict=True):
+        trained = group["name"] != "inference"
+        assert ("gttf_pyg.fused" in peers) == (PYG and trained)
+        assert any(name.startswith("DGL") for name in peers) == (DGL and trained)
+        assert (step.PRODUCTS in peers) == trained
+        assert all(row["MB"] >= 0 for row in group["rows"])
+    result = {"task": "step", "machine": machine.describe(), **found}
+    assert step.PRODUCTS in report.render(result)
+    pytest.importorskip("matplotlib")
+    assert len(report.draw({**result, "groups": found["groups"] * 3}).axes) == 3 * len(
+        only
+    )
+
+
+@pytest.mark.skipif(not DGL, reason="dgl is not installed")
+def test_step_refuses_other_outputs(graph, monkeypatch):
+    from gttf_dgl import _bench_step
+
+    monkeypatch.setattr(_bench_step, "fused", lambda model: fused(_halved(model)))
+    fused = importlib.import_module("gttf_dgl.fused").fused
+    found = step.run(graph, small(only=["sage"], batches=2), silent)
+    rows = {row["peer"]: row for row in found["groups"][0]["rows"]}
+    row = rows["gttf_dgl.fused"]
+    assert row["differs"].startswith("its outputs are ")
+    assert row["ratio"] is None
+
+
+def _halved(model):
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight /= 2
+    return model
+
+
+@pytest.mark.skipif(HOSTS == 0, reason="neither host is installed")
+def test_step_served_to_another_process(graph):
+    """A row, asked for by its name, tells the work of its rounds and its memory."""
+    host, row = ("PyG", "gttf_pyg.fused") if PYG else ("DGL", "gttf_dgl.fused")
+    job = step.serve(graph, small(only=["sage"], batches=2), silent)
+    question = {"model": "sage", "host": host, "row": row}
+    assert next(job) is None
+    first, second = job.send(dict(question))
+    assert min(first.edges, second.edges) > 64 * 5
+    assert job.send({**question, "memory": True}) >= 0
+
+
+@pytest.mark.parametrize(
+    ("layer", "found"),
+    [
+        ("gcn", [(9, 5, 8, False), (4, 8, 3, True)]),
+        ("sage", [(9, 5, 8, False)] * 2 + [(4, 8, 3, True)] * 2),
+        ("gat", [(9, 5, 2, True)] * 4 + [(9, 8, 3, True)]),
+        ("gatv2", [(9, 5, 8, False), (11, 5, 8, False), (4, 8, 3, True)]),
+    ],
+)
+def test_products_of_a_batch(layer, found, monkeypatch):
+    """Of 4 seeds, 5 neighbours and 2 of theirs."""
+    sizes = SimpleNamespace(num_sampled_nodes=[4, 5, 2])
+    monkeypatch.setattr(products, "sample_rooted", lambda *how: sizes)
+    batches = LoaderSetting(None, None, None, [2, 2], torch.zeros(1, 4))
+    wanted = products.products(StepSetting(layer, (5, 8, 3), {}, batches))
+    assert list(map(tuple, wanted))[: len(found)] == found
+    alone = products.Products(wanted, torch.device("cpu"))
+    before = [weight.clone() for weight in alone.weights]
+    alone.step(None)
+    for old, new in zip(before, alone.weights, strict=True):
+        assert not torch.equal(old, new)
 
 
 def test_steps_learn():
     """Of our own model: the loss of a batch gets smaller."""
     adj = CompactAdj.from_edge_index(torch.randint(50, (2, 300)), 50)
     x, y = loader.made_features(50, 4, 0)
-    setting = LoaderSetting(adj, x, y, [-1, -1], torch.arange(50)[None])
-    (batch,) = loader.plain_loader(setting)
-    losses = []
-    model = loader.SAGE(4)
-
-    def forward(made):
-        logits = model(made.x, made.sub)
-        losses.append(torch.nn.functional.cross_entropy(logits, made.y).item())
-        return logits, made.y
-
-    step = loader.steps_of(model, forward)
+    row = loader.stepper(LoaderSetting(adj, x, y, [-1, -1], torch.arange(50)[None]))
+    (batch,) = row.loader
+    train, losses = step.step_of(row), []
     for _ in range(30):
-        step(batch)
+        losses.append(torch.nn.functional.cross_entropy(row.logits(batch), batch.y))
+        train(batch)
     assert losses[-1] < 0.9 * losses[0]
 
 
@@ -203,7 +273,7 @@ def test_pyg_takes_part_where_it_has_a_backend(graph, torch_sparse):
 
 
 def test_walks(graph):
-    found = walks.run(graph, small(length=5), silent)
+    found = embedding.walk(graph, small(length=5), silent)
     names = check(found, 2)
     assert [group[0] for group in names] == ["gttf", "gttf"]
     assert any(name.startswith("DGL") for name in names[1]) == DGL
@@ -228,7 +298,7 @@ def test_memory_of_every_sampler(graph, tmp_path):
 
 
 def test_scale(graph):
-    row = scale.run(graph, small(rounds=2), silent)
+    row = memory.run_scale(graph, small(rounds=2), silent)
     assert row["edges"] == CompactAdj.open(graph).num_edges
     assert row["drawn"] > 64 * 5
     assert 0 < row["best"] <= row["median"]
@@ -238,14 +308,14 @@ def test_scale(graph):
 
 def test_scale_makes_one_graph_after_the_other(monkeypatch):
     made = []
-    monkeypatch.setattr(scale, "run_job", lambda job, report: {"best": len(made)})
+    monkeypatch.setattr(memory, "run_job", lambda job, report: {"best": len(made)})
 
     def make(options):
         made.append(options.scale)
         return {"place": "there"}
 
-    found = scale.measure(Options(graph=scale.GRAPH, scale=0.01), make, silent)
-    assert made == scale.steps(0.01)
+    found = memory.measure_scale(Options(graph=memory.GRAPH, scale=0.01), make, silent)
+    assert made == memory.steps(0.01)
     assert [row.get("ratio") for row in found["groups"][0]["rows"]] == [None, 2.0]
 
 
@@ -253,7 +323,7 @@ def test_scale_makes_one_graph_after_the_other(monkeypatch):
     ("size", "count"), [(0.0001, 1), (0.01, 2), (0.1, 3), (1.0, 4)]
 )
 def test_scale_steps(size, count):
-    steps = scale.steps(size)
+    steps = memory.steps(size)
     assert len(steps) == count
     assert steps[-1] == size
     assert steps == sorted(steps)
@@ -345,15 +415,17 @@ def test_docs_show_what_was_measured(tmp_path, monkeypatch):
     for page in pages:
         (tmp_path / page).write_text((ROOT / "docs" / page).read_text("utf-8"), "utf-8")
     columns = {"disk": "disk batches", "disk large": "disk batches"}
+    columns["step wide"] = "step"
     files = []
     for place in pictures.PLACES:
         kind = columns.get(place, place)
         row = {column.key: 2.0 for column in report.TABLES[kind].columns}
         row |= {"peer": "gttf, all in memory" if place == "disk" else "gttf there"}
         group = {"title": "PyG: t", "columns": kind, "rows": [row | {"mode": "gttf m"}]}
-        task = "disk" if place.startswith("disk") else place
+        task = place.split()[0] if place.startswith(("disk", "step")) else place
         found = {"task": task, "groups": [group], "left_out": [], "notes": []}
         found |= {"command": f"gttf bench {place}", "machine": machine.describe()}
+        found["settings"] = {"features": 602 if place == "step wide" else 100}
         files.append(tmp_path / f"{len(files)}.json")
         files[-1].write_text(json.dumps(found))
     curve = {"Watch Your Step": [[[1.0, 1, 80.0]], [[1.0, 1, 82.0]]]}
@@ -369,7 +441,7 @@ def test_docs_show_what_was_measured(tmp_path, monkeypatch):
         assert "| gttf" in part, mark
     line = "| Watch Your Step | 81.0 ± 1.0 | 81.0 ± 1.0 | 90.5 / 93.5 |"
     assert line in texts["embeddings.md"]
-    for image in ("disk.svg", "disk_large.svg", "embedding.svg"):
+    for image in ("step.svg", "disk.svg", "disk_large.svg", "embedding.svg"):
         assert (tmp_path / image).stat().st_size > 1000
     pictures.take(list(map(str, files)))
     assert texts == {page: (tmp_path / page).read_text("utf-8") for page in pages}

@@ -73,7 +73,7 @@ def test_build_is_from_edge_index(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (["features", "none.npy", "out.npy"], "'values' must be .npy files"),
+        (["features", "none.npy", "out.npy"], "'values' must be an .npy file"),
         (["build", "none.npy", "out"], "'edges' must be files that are there"),
         (["build", "bad.npy", "out"], "must have shape [2, m] or [m, 2]"),
         (["build", "bad.txt", "out"], "must have two integers in every line"),

@@ -30,9 +30,9 @@ def run(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("method", "options", "least"),
     [
-        ("deepwalk", ["--epochs", 5], 65),
-        ("node2vec", ["--epochs", 5, "--train-pq"], 55),
-        ("wys", ["--epochs", 15], 60),
+        ("deepwalk", ["--epochs", 3], 60),
+        ("node2vec", ["--epochs", 2, "--train-pq"], 52),
+        ("wys", ["--epochs", 8], 55),
     ],
 )
 def test_embedding_examples(run, tmp_path, method, options, least):

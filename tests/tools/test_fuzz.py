@@ -37,12 +37,12 @@ def run(monkeypatch, capsys):
 
 @pytest.mark.process
 def test_fuzz_finds_nothing(run):
-    """1,000 cases take 10 seconds of a processor; `make fuzz` has more."""
-    status, told = run("--cases", "1000", "--seconds", "60")
+    """500 cases take 5 seconds of a processor; `make fuzz` has more."""
+    status, told = run("--cases", "500", "--seconds", "60")
     assert status == 0, told
     counts = re.search(r"([\d,]+) results, ([\d,]+) errors", told)
     results, errors = (int(count.replace(",", "")) for count in counts.groups())
-    assert min(results, errors) > 250  # arguments are neither tame nor hopeless
+    assert min(results, errors) > 125  # arguments are neither tame nor hopeless
 
 
 ENDS = {
@@ -82,6 +82,13 @@ def test_fuzz_checks_results(line):
 APART = {
     "SampledDegreeWarning": "a warning",
     "BiasedLayerWarning": "a warning",
+    "FusedLayers": "what `fused_layers` returns",
+    "FusedReport": "what `fused_layers` returns",
+    "LayerReport": "what `fused_layers` returns",
+    "GraphSAINTSampler": "the base of the other three",
+    "install": "takes nothing, and holds for the whole process",
+    "installed": "takes nothing",
+    "uninstall": "takes nothing",
     "LightningNodeData": "hands its arguments to a loader",
     "LightningLinkData": "hands its arguments to a loader",
     "PartitionedLoader": "needs a graph on disk, in a group of processes",

@@ -22,35 +22,40 @@ FOR_ADAPTERS = {
         "fail finite fits functions integer integers mistyped one_of randomness "
         "real shown size steps weights within yes_or_no"
     ),
-    "gttf_sampler._backends.memory": "IDS",
+    "gttf_sampler._backends.memory": "IDS empty_rows",
     "gttf_sampler._compat": "fetcher_of",
-    "gttf_sampler._loading.epoch": "CountedBatches EpochState",
     "gttf_sampler._loading.indices": "copied",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
     "gttf_sampler._loading.seeded": ("KeyedDataset KeyedIndex SeededLoader draw_key"),
     "gttf_sampler._loading.streams": "StreamPipeline pipeline_on",
-    "gttf_sampler._loading.state": "SPOT described described_graph",
+    "gttf_sampler._loading.state": (
+        "CountedBatches EpochState SPOT described described_graph"
+    ),
     "gttf_sampler._backends.streams": "streams_of",
+    "gttf_sampler._swap": "Swap host_names",
     "gttf_sampler.bench": "graphs",
-    "gttf_sampler.bench.graphs": "sized skewed",
     "gttf_sampler.bench.hosts": (
         "Calls Embedder EmbeddingSetting Host LoaderSetting MakeSampler Makers Mode "
-        "ModeGraph Trained"
+        "ModeGraph Stepper StepSetting Trained"
     ),
-    "gttf_sampler.bench.loader": "CLASSES HIDDEN made_features steps_of",
+    "gttf_sampler.bench.loader": "made_features",
     "gttf_sampler.bench.machine": "Missing first_line",
     "gttf_sampler.bench.measure": "CPU Peer Work draw_seeds each",
+    "gttf_sampler.bench.typed": "SEED_TYPE SPAN Typed database seed_times",
     "gttf_sampler.bias.base": "as_bias",
-    "gttf_sampler.distributed.source": "key_of",
+    "gttf_sampler.distributed.write": "key_of",
     "gttf_sampler.embedding.fit": "fit",
     "gttf_sampler.embedding.settings": "Options Task",
-    "gttf_sampler.embedding.storage": "zeros",
+    "gttf_sampler.embedding.optimizers": "zeros",
     "gttf_sampler.estimate": "BiasedLayerWarning share",
     "gttf_sampler.graph.weak_cache": "kept_of",
+    "gttf_sampler.rooted.saint": "WeightedDraw draw_ids",
     "gttf_sampler.graph.tables": "ascends_in_time",
-    "gttf_sampler.objectives.contexts": "node2vec_loss walk_loss",
+    "gttf_sampler.objectives.node2vec": "node2vec_loss walk_loss",
     "gttf_sampler.gather": "gather_columns gathers_into",
-    "gttf_sampler.verdict": "Passes UnbiasedReport evaluating report without",
+    "gttf_sampler.verdict": (
+        "Passes UnbiasedReport arguments evaluating replaced report"
+    ),
     "gttf_sampler.random": "NEGATIVE WORD new_key",
 }
 # What each room of the engine may import, beside itself.
@@ -58,6 +63,7 @@ BASE = {"_check", "_compat", "_backends", "random", "backend"}
 WALKS = {*BASE, "graph", "draw", "forest", "traverse", "bias"}
 MAY_IMPORT = {
     "_compat": set(),
+    "_swap": set(),
     "random": {"_compat"},
     "_check": {"_backends", "_compat"},
     "_files": {"_check"},
@@ -65,6 +71,7 @@ MAY_IMPORT = {
     "_backends": BASE,
     "backend": BASE,
     "graph": {*BASE, "_arrays", "_files"},
+    "aggregate": BASE,
     "gather": BASE,
     "features": {*BASE, "_arrays", "_files", "graph"},
     "draw": {*BASE, "graph"},
@@ -162,6 +169,15 @@ def test_metadata_is_true_and_renders():
     assert f"]({paper})" in (ROOT / "README.md").read_text()
 
 
+def test_release_is_published_without_a_secret_and_can_be_cited():
+    text = (ROOT / ".github/workflows/publish.yml").read_text()
+    assert "id-token: write" in text
+    assert "secrets." not in text
+    assert "password" not in text
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert f"version: {gttf_sampler.__version__}\n" in cited
+
+
 def test_imports_go_one_way():
     rooms = {}
     for path in modules("gttf_sampler"):
@@ -176,7 +192,7 @@ def test_imports_go_one_way():
 
 def test_adapters_use_the_names_they_may():
     walks = ["graph", "bias", "rooted", "objectives", "embedding", "plot"]
-    rooms = [*walks, "distributed", "features"]
+    rooms = [*walks, "aggregate", "distributed", "features"]
     public = {f"gttf_sampler.{room}" for room in rooms}
     used = {}
     for package in PACKAGES[1:]:

@@ -11,12 +11,15 @@ pytest.importorskip("tqdm")
 
 from docs import theory, theory_tables
 from examples.theory import __main__ as command
+from examples.theory import gradients, powers
 from examples.theory.objectives import BIASED
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "paper.md"
 
 
 def test_theory_runs_and_is_drawn(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(gradients, "COPIES", 4)  # numbers are those of other tests
+    monkeypatch.setattr(powers, "SEEDS", 8)
     file = tmp_path / "theory.json"
     argv = ["theory", "--rounds", "2", "--json", str(file)]
     monkeypatch.setattr(sys, "argv", argv)

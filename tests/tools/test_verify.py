@@ -5,15 +5,15 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from gttf_sampler import backend, use_backend
+from gttf_sampler import backend, use_backend, verify
 from gttf_sampler.bench.machine import Missing
 from gttf_sampler.cli.main import main
-from gttf_sampler.verify import checks
-from gttf_sampler.verify.cases import CASES, make_world
-from gttf_sampler.verify.checks import (
+from gttf_sampler.verify import (
+    CASES,
     SAME,
     backends_on,
     compared,
+    make_world,
     run_checks,
     run_host_checks,
     tensors,
@@ -151,7 +151,7 @@ def test_hosts_that_are_missing(monkeypatch):
         missing.add("gttf_pyg", "it is not installed")
         return []
 
-    monkeypatch.setattr(checks, "hosts", nobody)
+    monkeypatch.setattr(verify, "hosts", nobody)
     left_out = Missing()
     assert run_host_checks(CPU, silent, left_out) == []
     assert left_out == [{"peer": "gttf_pyg", "why": "it is not installed"}]

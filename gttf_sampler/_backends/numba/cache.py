@@ -7,20 +7,17 @@ Whoever writes such a file has his code run here. They are therefore in a folder
 user's own, mode 0700; one that others can write to, or have made, is not read.
 """
 
-import os
 import pickle
-import stat
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from numba import config
 from numba.core import caching
 from numba.core.caching import IndexDataCacheFile
 
+from gttf_sampler._backends.compiling import is_private, kernel_folder
+
 CHECKSUM = 4  # bytes, behind what numba writes
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class CheckedCacheFile(IndexDataCacheFile):
@@ -53,48 +50,12 @@ class CheckedCacheFile(IndexDataCacheFile):
         return data + zlib.crc32(data).to_bytes(CHECKSUM, "little")
 
 
-def is_private(folder: Path) -> bool:
-    """True for a folder, no link to one, that the user alone has access to."""
-    try:
-        found = os.lstat(folder)
-    except OSError:
-        return False
-    if not stat.S_ISDIR(found.st_mode):
-        return False
-    if not hasattr(os, "geteuid"):  # on Windows, folders of a user are his own
-        return True
-    return found.st_uid == os.geteuid() and not found.st_mode & OTHERS
-
-
-def private_folder(home: Path) -> Path | None:
-    """The user's own folder in `home`, made if need be; None if there can be none.
-
-    Nor where others could put another one in its place: they may write to `home`, and
-    it has no sticky bit.
-    """
-    folder = home / f"gttf-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        mode = os.stat(home).st_mode
-        open_to_all = mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX
-        if open_to_all and os.name == "posix":
-            return None
-        folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
-    except OSError:
-        return None
-    return folder if is_private(folder) and os.access(folder, os.W_OK) else None
-
-
 class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
-    """Has numba keep a function in a private folder.
-
-    The one in NUMBA_CACHE_DIR, if that is set; else beside the code, or where the user
-    has his caches.
-    """
+    """Has numba keep a function in `kernel_folder`, wherever the package is."""
 
     def __init__(self, py_func: Any, py_file: str, folder: Path) -> None:
         self._py_file, self._lineno = py_file, py_func.__code__.co_firstlineno
-        self._path = str(folder / self.get_suitable_cache_subpath(py_file))
+        self._path = str(folder)
 
     def get_cache_path(self) -> str:
         """The directory of the files."""
@@ -103,23 +64,8 @@ class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
         """A locator; None if there is no private folder."""
-        homes = [Path(py_file).parent / "__pycache__", Path(_user_cache())]
-        homes = [Path(config.CACHE_DIR)] if config.CACHE_DIR else homes
-        found = (private_folder(home) for home in homes)
-        folder = next((folder for folder in found if folder is not None), None)
-        if folder is None:
-            return None
-        made = cls(py_func, py_file, folder)
-        try:
-            made.ensure_cache_path()
-        except OSError:
-            return None
-        return made
-
-
-def _user_cache() -> str:
-    found: str = caching.AppDirs(appname="numba", appauthor=False).user_cache_dir
-    return found
+        folder = kernel_folder()
+        return None if folder is None else cls(py_func, py_file, folder)
 
 
 class _Files(caching.CompileResultCacheImpl):
@@ -127,27 +73,27 @@ class _Files(caching.CompileResultCacheImpl):
 
 
 class _Cache(caching.FunctionCache):
+    """The files of one function, checked.
+
+    Numba compiles anew when the file of a kernel has changed; here, whenever `stamp`
+    has, as what a kernel calls may be in another file.
+    """
+
     _impl_class = _Files
+
+    def __init__(self, py_func: Any, stamp: str) -> None:
+        super().__init__(py_func)
+        base = self._impl.filename_base
+        self._cache_file = CheckedCacheFile(self._cache_path, base, stamp)
 
 
 def guard(kernel: Any, stamp: str) -> Any:
     """`kernel`, a function of numba, kept on disk in checked files of the user's own.
 
-    Numba compiles anew when the file of the kernel has changed; here, whenever `stamp`
-    has, as what a kernel calls may be in another file. RuntimeError without a folder.
+    RuntimeError if there is no folder to keep it in.
     """
-    kernel._cache = _Cache(kernel.py_func)
-    kernel._cache._cache_file.__class__ = CheckedCacheFile
-    kernel._cache._cache_file._source_stamp = stamp
+    kernel._cache = _Cache(kernel.py_func, stamp)
     return kernel
-
-
-def stamp_of(files: Iterable[Path]) -> str:
-    """A checksum of all files."""
-    total = zlib.crc32(b"")
-    for file in sorted(files):
-        total = zlib.crc32(file.read_bytes(), total)
-    return f"{total:08x}"
 
 
 def _checked(data: bytes) -> bytes:

@@ -19,9 +19,10 @@ import numpy as np
 from numba import int64, types, uint64
 
 from gttf_sampler._backends import threads
+from gttf_sampler._backends.memory import Idle
 from gttf_sampler._backends.numba.rng import compiled
 from gttf_sampler._backends.torch import disk as reference
-from gttf_sampler._backends.types import Reads
+from gttf_sampler._backends.torch.disk import Reads
 
 DEPTH = 256  # reads in flight; disks with several queues serve as many
 CALLS = {  # io_setup, io_submit, io_getevents
@@ -54,12 +55,12 @@ class Queue:
 
 
 # To end a queue takes milliseconds, so they are kept; one per thread that reads.
-_idle: list[Queue] = []
+_idle = Idle[Queue]()
 _refused = False  # the system gives no queues, or has no more
 
 
 if hasattr(os, "register_at_fork"):  # a queue is its process's own
-    os.register_at_fork(after_in_child=_idle.clear)
+    os.register_at_fork(after_in_child=_idle.items.clear)
 
 
 @contextmanager
@@ -68,15 +69,12 @@ def queue() -> Iterator[Queue | None]:
     if not _known():
         yield None
         return
-    try:
-        own: Queue | None = _idle.pop()
-    except IndexError:
-        own = _new()
+    own = _idle.take() or _new()
     try:
         yield own
     finally:
         if own is not None:
-            _idle.append(own)
+            _idle.give_back(own)
 
 
 def _new() -> Queue | None:
@@ -143,13 +141,12 @@ def _hand_out(a, b, zero, base, stride, ids, place, out):
 
 
 @compiled
-def read_runs_kernel(
-    lo, hi, handle, base, stride, align, spare, ids, place, start, out, failed
-):
-    """Reads runs lo to hi.
+def read_runs_kernel(lo, hi, reads):
+    """Reads runs lo to hi, as `_arguments` describes them.
 
     `spare` is the address of memory for the longest of them, with what aligns it.
     """
+    handle, base, stride, align, spare, ids, place, start, out, failed = reads
     for run in range(lo, hi):
         a, b = start[run], start[run + 1]
         begin, end = _extent(run, base, stride, ids, start)
@@ -167,50 +164,30 @@ def read_runs_kernel(
 
 
 @compiled
-def read_ahead_kernel(
-    ahead, lo, hi, handle, base, stride, align, spare, ids, place, start, out, failed
-):
+def read_ahead_kernel(ahead, lo, hi, reads):
     """Reads runs lo to hi, after it has told the system of the next `ahead`.
 
     So all of these are read at once, and a single thread waits for the first alone.
     """
+    handle, base, stride, _, _, ids, _, start, _, _ = reads
     for run in range(lo, hi + ahead):
         if run < hi:
             begin, end = _extent(run, base, stride, ids, start)
             _advise(handle, begin, end - begin, _WILL_NEED)
         due = run - ahead
         if due >= lo:
-            args = handle, base, stride, align, spare
-            read_runs_kernel(due, due + 1, *args, ids, place, start, out, failed)
+            read_runs_kernel(due, due + 1, reads)
 
 
 @compiled
-def read_queued_kernel(
-    queue,
-    submit,
-    collect,
-    blocks,
-    waiting,
-    events,
-    room,
-    lo,
-    hi,
-    handle,
-    base,
-    stride,
-    align,
-    spare,
-    ids,
-    place,
-    start,
-    out,
-    failed,
-):
+def read_queued_kernel(lo, hi, own, room, reads):
     """Reads runs lo to hi with the help of a `Queue`; returns when it is empty.
 
-    `submit` and `collect` are the numbers of its calls. `spare` is the address of
-    memory for each read in flight, `room` bytes, with what aligns it.
+    `own` has the numbers of its calls, `submit` and `collect`. `spare` is the address
+    of memory for each read in flight, `room` bytes, with what aligns it.
     """
+    queue, submit, collect, blocks, waiting, events = own
+    handle, base, stride, align, spare, ids, place, start, out, failed = reads
     depth = blocks.shape[0]
     free, idle = np.arange(depth), depth  # which blocks ask for nothing
     runs = np.empty(depth, np.int64)
@@ -297,14 +274,14 @@ def read_runs(reads: Reads, lo: int, hi: int) -> None:
         reference.read_runs(reads, lo, hi)
         return
     memory, spare = _spare(reads, _longest(reads, lo, hi))
-    read_runs_kernel(lo, hi, *_arguments(reads, spare))
+    read_runs_kernel(lo, hi, _arguments(reads, spare))
     del memory
 
 
 def _read_ahead(reads: Reads, lo: int, hi: int) -> None:
     """Reads runs lo to hi, each of which the system knows of before its turn."""
     memory, spare = _spare(reads, _longest(reads, lo, hi))
-    read_ahead_kernel(READS_AHEAD, lo, hi, *_arguments(reads, spare))
+    read_ahead_kernel(READS_AHEAD, lo, hi, _arguments(reads, spare))
     del memory
 
 
@@ -315,10 +292,8 @@ def _read_queued(own: Queue, reads: Reads, lo: int, hi: int) -> None:
     if own.spare.size < flying * room + reads.align:
         own.spare = np.empty(flying * room + reads.align, np.uint8)
     spare = _aligned(own.spare, reads.align)
-    read_queued_kernel(
-        *(own.number, *own.calls, own.blocks[:flying], own.waiting, own.events),
-        *(room, lo, hi, *_arguments(reads, spare)),
-    )
+    given = own.number, *own.calls, own.blocks[:flying], own.waiting, own.events
+    read_queued_kernel(lo, hi, given, room, _arguments(reads, spare))
 
 
 def _longest(reads: Reads, lo: int, hi: int) -> int:

@@ -9,7 +9,7 @@ from gttf_sampler._backends.memory import empty
 from gttf_sampler._backends.numba.rng import ONE, below, below_wide, bits, compiled
 from gttf_sampler._backends.numba.rows import NUMBERS, bisect, prefetch_row
 from gttf_sampler._backends.threads import parallel
-from gttf_sampler._backends.types import MASS_BITS
+from gttf_sampler._backends.torch.draw import MASS_BITS
 
 _63 = np.uint64(63)
 _SHORT = 64  # rows of which it is faster to read all than to search in them
@@ -145,7 +145,7 @@ def draw_weighted_kernel(
 
 
 @compiled
-def weight_table_kernel(lo, hi, weight, rowptr, mass_bits, out):
+def weight_table_kernel(lo, hi, weight, rowptr, out):
     for row in range(lo, hi):
         start, stop = rowptr[row], rowptr[row + 1]
         top = 0.0
@@ -155,7 +155,7 @@ def weight_table_kernel(lo, hi, weight, rowptr, mass_bits, out):
         while degree > 0:
             degree >>= 1
             length += 1
-        unit = float(int64(1) << (mass_bits - length))
+        unit = float(int64(1) << (MASS_BITS - length))
         total = int64(0)
         for e in range(start, stop):
             if weight[e] > 0:
@@ -195,6 +195,6 @@ def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
     if weight.dtype not in NUMBERS:
         weight = weight.to(torch.float64)
     out = empty(weight.numel(), torch.int64)
-    arrays = weight.contiguous().numpy(), rowptr.numpy(), MASS_BITS, out.numpy()
+    arrays = weight.contiguous().numpy(), rowptr.numpy(), out.numpy()
     parallel(weight_table_kernel, rowptr.numel() - 1, weight.numel(), *arrays)
     return out

@@ -16,6 +16,7 @@ from gttf_sampler._backends.numba.rows import (
     unchanged,
 )
 from gttf_sampler._backends.threads import parallel
+from gttf_sampler._backends.torch.forest import Levels
 from gttf_sampler.random import Key, fold
 
 _ANY = 1 << 62  # more than there are nodes
@@ -62,22 +63,12 @@ def follow(col, nodes, node, count, fanout, replace, stays, edge, arrived, chang
 
 
 @compiled
-def step(
-    first,
-    rowptr,
-    col,
-    limit,
-    key,
-    fanout,
-    replace,
-    stays,
-    node,
-    edge,
-    arrived,
-    scratch,
-    changed,
-):
-    """One depth of an unbiased forest, for walkers number `first` and following."""
+def step(first, rowptr, col, limit, how, key, node, edge, arrived, scratch, changed):
+    """One depth of an unbiased forest, for walkers number `first` and following.
+
+    `how` is the fanout, whether draws are replaced, and whether a walker stays.
+    """
+    fanout, replace, _ = how
     start, count = scratch[0], scratch[1]
     find_rows(rowptr, col.size, node, start, count, changed)
     for i in range(node.size):
@@ -85,12 +76,11 @@ def step(
         drawn = draw_row(stream, start[i], count[i], fanout, replace, edge, at)
         for j in range(drawn, fanout):
             edge[at + j] = -1
-    how = fanout, replace, stays
     follow(col, limit, node, count, *how, edge, arrived, changed)
 
 
 @compiled
-def forest_uniform_kernel(
+def forest_kernel(
     lo, hi, rowptr, col, keys, fanouts, starts, replace, stays, nodes, edges, changed
 ):
     """The trees of seeds lo to hi; level k of all trees begins at starts[k]."""
@@ -104,54 +94,40 @@ def forest_uniform_kernel(
             here, there = starts[depth], starts[depth + 1]
             wider = width * fanouts[depth]
             final = depth + 1 == fanouts.size  # whose nodes may be of another set
-            step(
-                first * width,
-                rowptr,
-                col,
-                _ANY if final else rowptr.size - 1,
-                keys[depth],
-                fanouts[depth],
-                replace,
-                stays,
-                nodes[here + first * width : here + last * width],
-                edges[there + first * wider : there + last * wider],
-                nodes[there + first * wider : there + last * wider],
-                scratch,
-                changed,
-            )
+            limit = _ANY if final else rowptr.size - 1
+            graph, how = (rowptr, col, limit), (fanouts[depth], replace, stays)
+            node = nodes[here + first * width : here + last * width]
+            edge = edges[there + first * wider : there + last * wider]
+            arrived = nodes[there + first * wider : there + last * wider]
+            out = node, edge, arrived, scratch, changed
+            step(first * width, *graph, how, keys[depth], *out)
             width = wider
 
 
-def forest_uniform(
+def walk_forest(
     rowptr: Tensor,
     col: Tensor,
+    mass: Tensor | None,
     seeds: Tensor,
     fanouts: Sequence[int],
     replace: bool,
     key: Key,
     stays: bool,
-) -> list[tuple[Tensor, Tensor]]:
-    """(edges, nodes) of every depth; see `torch.forest`."""
+) -> Levels | None:
+    """(edges, nodes) of every depth, unless drawn by mass; see `torch.forest`."""
+    if mass is not None:
+        return None
     widths = np.cumprod([1, *fanouts], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(widths * seeds.numel())])
     total = int(starts[-1])
     nodes, edges = IDS.make(total), IDS.make(total)
     nodes[: seeds.numel()] = seeds
-    parallel(
-        forest_uniform_kernel,
-        seeds.numel(),
-        nodes.numel(),
-        rowptr.numpy(),
-        col.numpy(),
-        np.array([word(fold(key, k)) for k in range(len(fanouts))], np.uint64),
-        np.array(fanouts, np.int64),
-        starts,
-        replace,
-        stays,
-        nodes.numpy(),
-        edges.numpy(),
-        changed := unchanged(),
-    )
+    keys = np.array([word(fold(key, k)) for k in range(len(fanouts))], np.uint64)
+    how = keys, np.array(fanouts, np.int64), starts, replace, stays
+    changed = unchanged()
+    out = nodes.numpy(), edges.numpy(), changed
+    size, graph = (seeds.numel(), total), (rowptr.numpy(), col.numpy())
+    parallel(forest_kernel, *size, *graph, *how, *out)
     check_unchanged(changed)
     levels = zip(starts[1:-1].tolist(), starts[2:].tolist(), fanouts, strict=True)
     return [

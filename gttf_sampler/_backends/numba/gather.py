@@ -17,10 +17,10 @@ from numba import int64, types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from gttf_sampler._backends.numba.rng import compiled
+from gttf_sampler._backends.numba.rng import compiled, prefetch_address
 from gttf_sampler._backends.numba.rows import longs
 from gttf_sampler._backends.threads import held, run
-from gttf_sampler._backends.types import Moves
+from gttf_sampler._backends.torch.gather import Moves
 
 PIECE, PIECES, ROWS, WIDTH, INDEX, TO, COUNT, GAPS, OUT, FIRST, COLUMNS = range(11)
 ADDRESS, FIRST_ROW = range(2)
@@ -45,21 +45,6 @@ def _copying(size):
 
 
 _copy_32, _copy_8, _copy_4, _copy_1 = (_copying(size) for size in (32, 8, 4, 1))
-
-
-@intrinsic
-def _prefetch_address(_, address):
-    """Asks memory for what is at an address, and does not wait for it."""
-
-    def emit(context, builder, signature, args):
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        call = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        where = builder.inttoptr(args[0], byte)
-        builder.call(call, [where, number(0), number(3), number(1)])
-        return context.get_dummy_value()
-
-    return types.void(address), emit
 
 
 @compiled
@@ -90,7 +75,7 @@ def gather_kernel(lo, hi, columns, pieces, wrong):
                 row = index[min(i + ahead, stop - 1)]
                 soon = _address(pieces, piece, last, row, width)
                 for byte in range(0, width, _LINE):
-                    _prefetch_address(soon + byte)
+                    prefetch_address(soon + byte)
             row = index[i] if chosen else i
             if row < 0 or row >= rows:
                 wrong[0] |= row >= rows or columns[c, GAPS] == 0

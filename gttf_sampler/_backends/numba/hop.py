@@ -3,85 +3,209 @@
 Walkers of all segments are numbered through, and so are the edges they take; kernels
 work on walkers lo to hi, so that threads can share them. What a relation is not asked
 for is decided once per segment and costs nothing in the loops. `numba.record` has the
-tables that kernels read, `numba.rows` the kernel that goes before these.
+tables that kernels read.
 """
 
 import numpy as np
 from numba import int64, uint64
 
+from gttf_sampler._backends import record as rel
+from gttf_sampler._backends.numba import record as tt
 from gttf_sampler._backends.numba.draw import draw_row, draw_row_weighted, scratch_cells
-from gttf_sampler._backends.numba.record import (
-    BEGIN,
-    CHANGED,
-    COLS,
-    EDGES,
-    FANOUT,
-    FIRST,
-    IDS,
-    RELATION,
-    ROOTS,
-    SIZE,
-    STOP,
-)
-from gttf_sampler._backends.numba.rng import GOLDEN, compiled, mix
+from gttf_sampler._backends.numba.rng import GOLDEN, ONE, compiled, mix, prefetch
 from gttf_sampler._backends.numba.rows import (
+    bisect,
+    doubles,
+    empty_if_outside,
+    floats,
     ints,
     longs,
-    mass_before,
     prefetch_row,
     replace_outside,
 )
-from gttf_sampler._backends.record import (
-    COL,
-    CUMULATIVE_WEIGHT,
-    DST_TYPE,
-    EDGE_ID,
-    EXCLUDED,
-    HAS_ZERO_WEIGHT,
-    NUM_EXCLUDED,
-    ROWPTR,
-    WIDE_COL,
-    WIDE_EDGE_ID,
-)
 
 _EVERY = 1 << 31  # longer than any row
+_ROWS_AHEAD = 16  # how many rows ahead memory is asked for the times in a row
 
 
 @compiled
-def draw(
-    lo,
-    hi,
-    relations,
-    segments,
-    nodes,
-    key,
-    replace,
-    apart,
-    start,
-    count,
-    end,
-    edge,
-    to,
-    by,
-):
-    """The edges that walkers lo to hi take, those of walker i in front of end[i].
+def open_hop(hop, relations, fanouts, known, begin, segments):
+    """The walkers of a hop: a segment per relation that takes any edge.
 
-    `to` is the local id of the node that receives, `by` the global one of the sender.
+    Returns how many walkers and segments there are.
     """
+    width, parts = int64(0), 0
+    for relation in range(relations.shape[0]):
+        kind, fanout = relations[relation, rel.DST_TYPE], fanouts[relation, hop]
+        size = known[kind] - begin[kind]
+        if size and fanout:
+            row = segments[parts]
+            row[tt.RELATION], row[tt.FANOUT] = relation, fanout
+            row[tt.FIRST], row[tt.STOP] = width, width + size
+            row[tt.BEGIN] = begin[kind]
+            width += size
+            parts += 1
+    return width, parts
+
+
+@compiled
+def note_hop(hop, relations, segments, end, used, moved, moves, taken, more):
+    """Notes how many edges every relation takes, and where they are among all.
+
+    Returns the edges and the moves so far; `more` gets the edges to nodes of each type.
+    """
+    more[:] = 0
     for s in range(segments.shape[0]):
-        first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
+        first, relation = segments[s, tt.FIRST], segments[s, tt.RELATION]
+        size = end[segments[s, tt.STOP] - 1] - (end[first - 1] if first else 0)
+        taken[relation, hop] = size
+        moves[moved, 0], moves[moved, 1], moves[moved, 2] = relation, used, size
+        more[relations[relation, rel.SRC_TYPE]] += size
+        moved, used = moved + 1, used + size
+    return used, moved
+
+
+@compiled
+def measure(lo, hi, table, replace, rows):
+    """The admitted part of every walker's row, and how many edges it will take."""
+    relations, segments, nodes = table
+    start, count, size = rows
+    for s in range(segments.shape[0]):
+        first, stop = max(lo, segments[s, tt.FIRST]), min(hi, segments[s, tt.STOP])
         if first >= stop:
             continue
-        relation = segments[s, RELATION]
-        own, fanout, again = relations[relation], segments[s, FANOUT], replace
+        own, fanout = relations[segments[s, tt.RELATION]], segments[s, tt.FANOUT]
+        begin = segments[s, tt.BEGIN] - segments[s, tt.FIRST]  # of i is node i + begin
+        ids, rowptr = longs(nodes[own[rel.DST_TYPE], tt.IDS]), longs(own[rel.ROWPTR])
+        if own[tt.ROWS] < nodes[own[rel.DST_TYPE], tt.SIZE]:
+            start[first:stop], count[first:stop], size[first:stop] = 0, 0, 0
+            own[tt.CHANGED] = 1
+            continue
+        for i in range(first, stop):
+            soon = uint64(min(i + _ROWS_AHEAD, stop - 1) + begin)
+            prefetch(rowptr, uint64(ids[soon]))
+            here = uint64(ids[uint64(i + begin)])
+            start[i] = rowptr[here]
+            count[i] = rowptr[here + ONE] - start[i]
+        if not empty_if_outside(start[first:stop], count[first:stop], own[tt.EDGES]):
+            own[tt.CHANGED] = 1
+        if own[rel.TIME_KIND]:
+            roots = longs(nodes[own[rel.DST_TYPE], tt.ROOTS])
+            _admit(first, stop, own, roots, begin, start, count)
+        if own[rel.NUM_EXCLUDED]:
+            _hide(first, stop, own, start, count)
+        if own[rel.MOST_RECENT] and fanout >= 0:
+            for i in range(first, stop):
+                skipped = max(count[i] - fanout, 0)
+                start[i] += skipped
+                count[i] -= skipped
+        for i in range(first, stop):
+            if fanout < 0:
+                size[i] = count[i]
+            elif replace:
+                size[i] = fanout if count[i] > 0 else 0
+            else:
+                size[i] = min(count[i], fanout)
+        if own[rel.HAS_ZERO_WEIGHT]:
+            table, again = longs(own[rel.CUMULATIVE_WEIGHT]), replace and fanout >= 0
+            for i in range(first, stop):
+                base = mass_before(table, rowptr, ids[uint64(i + begin)], start[i])
+                wanted = min(size[i], 1) if again else size[i]
+                found = _positive(table, start[i], start[i] + count[i], base, wanted)
+                size[i] = size[i] * found if again else found
+
+
+@compiled
+def _admit(first, stop, own, roots, begin, start, count):
+    """Narrows rows to the times that are admitted, of whatever type they are."""
+    rows, time, low = (roots, begin, start, count), own[rel.TIME], own[rel.TIME_MIN]
+    if own[rel.TIME_KIND] in (rel.INT32, rel.INT64):
+        whole = longs(own[rel.TIME_MAX]), longs(low), low != 0
+        if own[rel.TIME_KIND] == rel.INT32:
+            _narrow(first, stop, ints(time), *whole, *rows)
+        else:
+            _narrow(first, stop, longs(time), *whole, *rows)
+    else:
+        real = doubles(own[rel.TIME_MAX]), doubles(low), low != 0
+        if own[rel.TIME_KIND] == rel.FLOAT32:
+            _narrow(first, stop, floats(time), *real, *rows)
+        else:
+            _narrow(first, stop, doubles(time), *real, *rows)
+
+
+@compiled
+def _narrow(first, stop, time, latest, before, window, roots, begin, start, count):
+    """The part of every row between the two times of its tree, by bisection."""
+    for i in range(first, stop):
+        soon = min(i + _ROWS_AHEAD, stop - 1)
+        prefetch(time, uint64(start[soon] + (count[soon] >> 1)))
+        root = uint64(roots[uint64(i + begin)])
+        low = start[i]
+        high = bisect(time, low, low + count[i], latest[root])
+        if window:
+            low = bisect(time, low, high, before[root])
+        start[i], count[i] = low, high - low
+
+
+@compiled
+def _hide(first, stop, own, start, count):
+    """Rows as they would stand if all hidden edges were gone from the graph."""
+    hidden, hides = longs(own[rel.EXCLUDED]), own[rel.NUM_EXCLUDED]
+    for i in range(first, stop):
+        low = bisect(hidden, 0, hides, start[i] - 1)
+        high = bisect(hidden, low, hides, start[i] + count[i] - 1)
+        start[i] -= low
+        count[i] -= high - low
+
+
+@compiled
+def mass_before(table, rowptr, node, start):
+    """The mass of a row in front of position `start`."""
+    if start <= 0 or start <= rowptr[uint64(node)]:
+        return int64(0)
+    return table[uint64(start - 1)]
+
+
+@compiled
+def _positive(table, low, high, base, limit):
+    """Counts the entries of a row that have mass, no further than `limit`."""
+    found = int64(0)
+    while found < limit:
+        low = bisect(table, low, high, base)
+        if low >= high:
+            break
+        base = table[uint64(low)]
+        low += 1
+        found += 1
+    return found
+
+
+@compiled
+def draw(lo, hi, table, how, rows, out):
+    """The edges that walkers lo to hi take, those of walker i in front of end[i].
+
+    `table` is that of `numba.record`. `rows` are the start and the length of every
+    walker's row, and `end`. `out` gets the edges, the local ids of receivers and the
+    global ones of senders.
+    """
+    relations, segments, nodes = table
+    key, replace, apart = how
+    start, count, end = rows
+    edge, to, by = out
+    for s in range(segments.shape[0]):
+        first, stop = max(lo, segments[s, tt.FIRST]), min(hi, segments[s, tt.STOP])
+        if first >= stop:
+            continue
+        relation = segments[s, tt.RELATION]
+        own, fanout, again = relations[relation], segments[s, tt.FANOUT], replace
         if fanout < 0:
             fanout, again = int64(_EVERY), False
         stem = mix(key + uint64(relation + 1) * GOLDEN)
-        begin = segments[s, BEGIN] - segments[s, FIRST]
-        here = nodes[own[DST_TYPE]]
-        ids, roots, apart_by = longs(here[IDS]), longs(here[ROOTS]), here[SIZE]
-        rowptr, table = longs(own[ROWPTR]), longs(own[CUMULATIVE_WEIGHT])
-        by_mass = own[CUMULATIVE_WEIGHT] and not again and fanout < _EVERY
+        begin = segments[s, tt.BEGIN] - segments[s, tt.FIRST]
+        here = nodes[own[rel.DST_TYPE]]
+        ids, roots, apart_by = longs(here[tt.IDS]), longs(here[tt.ROOTS]), here[tt.SIZE]
+        rowptr, table = longs(own[rel.ROWPTR]), longs(own[rel.CUMULATIVE_WEIGHT])
+        by_mass = own[rel.CUMULATIVE_WEIGHT] and not again and fanout < _EVERY
         gone = np.empty((2, scratch_cells(fanout) if by_mass else 0), np.int64)
         for i in range(first, stop):
             at, local = end[i - 1] if i else 0, uint64(i + begin)
@@ -89,11 +213,11 @@ def draw(
             if apart:
                 who += roots[local] * apart_by
             stream = mix(stem + uint64(who) * GOLDEN)
-            if own[CUMULATIVE_WEIGHT]:
+            if own[rel.CUMULATIVE_WEIGHT]:
                 soon = min(i + 2, stop - 1)
                 prefetch_row(table, start[soon], start[soon] + count[soon])
-            whole = not again and count[i] <= fanout and own[HAS_ZERO_WEIGHT] == 0
-            if own[CUMULATIVE_WEIGHT] == 0 or whole:
+            whole = not again and count[i] <= fanout and own[rel.HAS_ZERO_WEIGHT] == 0
+            if own[rel.CUMULATIVE_WEIGHT] == 0 or whole:
                 draw_row(stream, start[i], count[i], fanout, again, edge, at)
             elif end[i] > at:
                 base = mass_before(table, rowptr, ids[local], start[i])
@@ -106,21 +230,19 @@ def draw(
             for e in range(uint64(at), uint64(end[i])):
                 to[e] = int64(local)
         head, tail = end[first - 1] if first else 0, end[stop - 1]
-        if own[NUM_EXCLUDED]:
-            _step_over(head, tail, longs(own[EXCLUDED]), own[NUM_EXCLUDED], edge)
-        sound = replace_outside(edge[head:tail], 0, own[EDGES], 0)
-        if own[WIDE_COL]:
-            _reach(head, tail, longs(own[COL]), edge, by)
-        else:
-            _reach(head, tail, ints(own[COL]), edge, by)
-        sound &= replace_outside(by[head:tail], 0, own[COLS], 0)
+        if own[rel.NUM_EXCLUDED]:
+            _step_over(head, tail, own, edge)
+        sound = replace_outside(edge[head:tail], 0, own[tt.EDGES], 0)
+        reach(head, tail, own[rel.COL], own[rel.WIDE_COL], edge, by)
+        sound &= replace_outside(by[head:tail], 0, own[tt.COLS], 0)
         if not sound:
-            own[CHANGED] = 1
+            own[tt.CHANGED] = 1
 
 
 @compiled
-def _step_over(first, stop, hidden, hides, edge):
+def _step_over(first, stop, own, edge):
     """Turns positions among the edges that stay into positions among all of them."""
+    hidden, hides = longs(own[rel.EXCLUDED]), own[rel.NUM_EXCLUDED]
     for e in range(uint64(first), uint64(stop)):
         low, high = int64(0), int64(hides)
         while low < high:
@@ -144,10 +266,19 @@ def _take_positive(table, low, high, base, out, at):
 
 
 @compiled
-def _reach(head, tail, col, edge, by):
-    """Gathers the nodes of edges; nothing here waits for anything else."""
+def _gather_ids(head, tail, values, index, out):
+    """out[i] = values[index[i]]; nothing here waits for anything else."""
     for e in range(uint64(head), uint64(tail)):
-        by[e] = col[uint64(edge[e])]
+        out[e] = values[uint64(index[e])]
+
+
+@compiled
+def reach(head, tail, address, wide, edge, out):
+    """The nodes of edges, or their numbers by the caller: ids at an address."""
+    if wide:
+        _gather_ids(head, tail, longs(address), edge, out)
+    else:
+        _gather_ids(head, tail, ints(address), edge, out)
 
 
 @compiled
@@ -173,14 +304,5 @@ def gather(moves, relations, edge, to, by, index, ids):
             ids[at : at + size] = edge[source : source + size]
             senders, receivers, at = senders + size, receivers + size, at + size
         own = relations[relation]
-        if own[EDGE_ID]:
-            translate(first, at, own[EDGE_ID], own[WIDE_EDGE_ID], ids)
-
-
-@compiled
-def translate(lo, hi, address, wide, ids):
-    """Edges by the caller's numbers."""
-    if wide:
-        _reach(lo, hi, longs(address), ids, ids)
-    else:
-        _reach(lo, hi, ints(address), ids, ids)
+        if own[rel.EDGE_ID]:
+            reach(first, at, own[rel.EDGE_ID], own[rel.WIDE_EDGE_ID], ids, ids)

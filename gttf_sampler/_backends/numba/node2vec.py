@@ -27,7 +27,8 @@ from gttf_sampler._backends.numba.rows import (
     unchanged,
 )
 from gttf_sampler._backends.threads import parallel
-from gttf_sampler._backends.types import MASS_BITS, REFUSED, SecondOrder
+from gttf_sampler._backends.torch.draw import MASS_BITS
+from gttf_sampler._backends.torch.node2vec import REFUSED, SecondOrder
 from gttf_sampler.random import Key, fold
 
 
@@ -81,8 +82,12 @@ def _near(graph, start, stop, last, names, k):
 
 
 @compiled
-def weigh_exactly(graph, reverse, in_order, node, last, word, alpha, mass_bits):
-    """An edge by the exact weights of all neighbours; see `torch.node2vec`."""
+def weigh_exactly(graph, exact, node, last, word):
+    """An edge by the exact weights of all neighbours; see `torch.node2vec`.
+
+    `exact` is the reversed graph, whether rows are sorted, and the three weights.
+    """
+    reverse, in_order, alpha = exact
     rowptr, col, sorted_col, bloom = graph
     start, size = row_range(rowptr, rowptr.size - 1, col.size, node)
     if size <= 0:
@@ -101,7 +106,7 @@ def weigh_exactly(graph, reverse, in_order, node, last, word, alpha, mass_bits):
         length += 1
     for k in range(3):
         top = max(top, alpha[k] if count[k] else 0.0)
-    unit = float(int64(1) << (mass_bits - length))
+    unit = float(int64(1) << (MASS_BITS - length))
     mass, total = np.empty(3, np.int64), int64(0)
     for k in range(3):
         mass[k] = max(int64(alpha[k] / top * unit), int64(1))
@@ -141,13 +146,10 @@ def weigh_exactly(graph, reverse, in_order, node, last, word, alpha, mass_bits):
 
 
 @compiled
-def weigh_node2vec_kernel(
-    lo, hi, graph, reverse, in_order, node, last, stream, alpha, mass_bits, out
-):
+def weigh_node2vec_kernel(lo, hi, graph, exact, node, last, stream, out):
     for i in range(lo, hi):
         word = bits(uint64(stream[i]), uint64(0))
-        args = graph, reverse, in_order, node[i], last[i], word
-        out[i] = weigh_exactly(*args, alpha, mass_bits)
+        out[i] = weigh_exactly(graph, exact, node[i], last[i], word)
 
 
 _CROWD = 128  # walkers side by side: more than in forests, as not all are done at once
@@ -272,23 +274,9 @@ def draw_node2vec_kernel(
 
 
 @compiled
-def walk_node2vec_kernel(
-    lo,
-    hi,
-    graph,
-    reverse,
-    in_order,
-    keys,
-    plan,
-    rounds,
-    alpha,
-    mass_bits,
-    stays,
-    nodes,
-    edges,
-    changed,
-):
-    """Whole walks from seeds lo to hi, level by level as in `forest_uniform`."""
+def walk_node2vec_kernel(lo, hi, graph, exact, keys, plan, rounds, stays, out):
+    """Whole walks from seeds lo to hi, level by level as in `forest_kernel`."""
+    nodes, edges, changed = out
     rowptr, col = graph[0], graph[1]
     scratch = np.empty((9, _CROWD + 1), np.int64)
     stream, table = np.empty(_CROWD, np.int64), np.empty(0, np.int64)
@@ -301,27 +289,23 @@ def walk_node2vec_kernel(
             edge = edges[at + total + first : at + total + stop]
             arrived = nodes[at + total + first : at + total + stop]
             if depth == 0:
-                step(
-                    *(first, rowptr, col, rowptr.size - 1, keys[0], 1, True, stays),
-                    *(node, edge, arrived, scratch, changed),
-                )
+                how, own = (1, True, stays), (node, edge, arrived, scratch, changed)
+                step(first, rowptr, col, rowptr.size - 1, how, keys[0], *own)
                 continue
             for k in range(stop - first):
                 word = mix(keys[depth] + uint64(first + k) * GOLDEN)
                 stream[k] = int64(bits(word, uint64(0)))
             last = nodes[at - total + first : at - total + stop]
-            walkers = node, last, stream
-            own = rounds, edge, scratch, changed
-            _node2vec_block(graph, table, *walkers, plan, *own)
+            block = plan, rounds, edge, scratch, changed
+            _node2vec_block(graph, table, node, last, stream, *block)
             for k in range(edge.size):
                 if edge[k] == REFUSED:
                     # words that no round has used
                     word = bits(uint64(stream[k]), uint64(rounds + rounds))
                     word = bits(word, uint64(0))
-                    args = graph, reverse, in_order, node[k], last[k], word
-                    edge[k] = weigh_exactly(*args, alpha, mass_bits)
-            how = scratch[1], 1, True, stays, edge, arrived, changed
-            follow(col, rowptr.size - 1, node, *how)
+                    edge[k] = weigh_exactly(graph, exact, node[k], last[k], word)
+            here = scratch[1], 1, True, stays, edge, arrived, changed
+            follow(col, rowptr.size - 1, node, *here)
 
 
 def walk_node2vec(
@@ -337,12 +321,11 @@ def walk_node2vec(
     nodes, edges = IDS.make(total), IDS.make(total)
     nodes[:batch] = seeds
     keys = np.array([word(fold(key, step)) for step in range(length)], np.uint64)
-    how = keys, np.array(graph.envelope, np.int64), graph.rounds
+    how = keys, np.array(graph.envelope, np.int64), graph.rounds, stays
     changed = unchanged()
     out = nodes.numpy(), edges.numpy(), changed
-    rest = np.array(graph.alpha), MASS_BITS, stays, *out
-    arrays = _arrays(graph), *_reversed(graph)
-    parallel(walk_node2vec_kernel, batch, total * 8, *arrays, *how, *rest)
+    args = _arrays(graph), _exact(graph), *how, out
+    parallel(walk_node2vec_kernel, batch, total * 8, *args)
     check_unchanged(changed)
     shape = (length + 1, batch)
     levels = zip(edges.view(shape)[1:], nodes.view(shape)[1:], strict=True)
@@ -371,19 +354,18 @@ def weigh_node2vec(
     """Edges [w] by the exact weights; see `torch.node2vec`."""
     out = torch.empty_like(node)
     walkers = (x.contiguous().numpy() for x in (node, last, stream))
-    how = np.array(graph.alpha), MASS_BITS, out.numpy()
     work = node.numel() * 1024  # rows are long where this is needed
-    args = _arrays(graph), *_reversed(graph), *walkers, *how
+    args = _arrays(graph), _exact(graph), *walkers, out.numpy()
     parallel(weigh_node2vec_kernel, node.numel(), work, *args)
     return out
 
 
-def _reversed(graph: SecondOrder) -> tuple[tuple[Array, Array], bool]:
-    """The arrays of the reversed graph, empty if missing; whether rows are sorted."""
+def _exact(graph: SecondOrder) -> tuple[tuple[Array, Array], bool, Array]:
+    """The reversed graph, empty if missing; whether rows are sorted; the weights."""
     missing = graph.rowptr[:0], graph.col[:0]
     start, name = missing if graph.reverse is None else graph.reverse
     in_order = graph.sorted_col.data_ptr() == graph.col.data_ptr()
-    return (start.numpy(), name.numpy()), in_order
+    return (start.numpy(), name.numpy()), in_order, np.array(graph.alpha)
 
 
 def _arrays(graph: SecondOrder) -> tuple[Array, ...]:

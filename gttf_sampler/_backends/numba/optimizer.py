@@ -10,8 +10,7 @@ from torch import Tensor
 
 from gttf_sampler._backends.memory import Array, empty_rows
 from gttf_sampler._backends.numba.rng import GOLDEN, compiled, mix, prefetch, word
-from gttf_sampler._backends.pairs import RULES, Rule
-from gttf_sampler._backends.terms import Rows
+from gttf_sampler._backends.pairs import RULES, Rows, Rule
 from gttf_sampler._backends.threads import parallel
 
 SGD, ADAGRAD, ADAM = range(3)
@@ -88,10 +87,9 @@ def _ask_row(table, start, size):
 
 
 @compiled
-def step_rows_kernel(
-    lo, hi, kind, numbers, rows, at, gradient, table, first, second, size, key
-):
+def step_rows_kernel(lo, hi, kind, numbers, rows, at, arrays, size, key):
     """Changes a part of the rows, each there once; `numbers` as in `_step_row`."""
+    gradient, table, first, second = arrays
     size = uint64(size)
     for i in range(lo, hi):
         soon = min(i + _SOON, hi - 1)
@@ -110,10 +108,9 @@ def step_rows_kernel(
 
 
 @compiled
-def step_rows_half(
-    lo, hi, kind, numbers, rows, at, gradient, table, first, second, size, key
-):
+def step_rows_half(lo, hi, kind, numbers, rows, at, arrays, size, key):
     """Rows of bfloat16: widened, changed, and rounded up or down at random."""
+    gradient, table, first, second = arrays
     size = uint64(size)
     bits = np.empty(size, np.uint32)
     row = bits.view(np.float32)
@@ -139,16 +136,12 @@ def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) ->
     numbers = rule.rate, *keeps, rule.eps, rule.scale, rule.decay
     wide = np.float64 if rows.total.dtype == torch.float64 else np.float32
     kept = [*map(flat, state), *[np.empty(0, wide)] * 2][:2]
-    half = table.itemsize == 2
-    kernel = step_rows_half if half else step_rows_kernel
+    kernel = step_rows_half if table.itemsize == 2 else step_rows_kernel
     count, size = rows.row.numel(), table.shape[1]
-    parallel(
-        kernel,
-        *(count, count * size),
-        *(RULES.index(rule.kind), tuple(map(wide, numbers))),
-        *(rows.row.numpy(), rows.at.numpy(), flat(rows.total), flat(table), *kept),
-        *(size, word(rule.key)),
-    )
+    how = RULES.index(rule.kind), tuple(map(wide, numbers))
+    arrays = flat(rows.total), flat(table), *kept
+    where = rows.row.numpy(), rows.at.numpy(), arrays, size, word(rule.key)
+    parallel(kernel, count, count * size, *how, *where)
 
 
 def as_gradient(rows: Rows, table: Tensor, sparse: bool, scale: float) -> Tensor:

@@ -6,7 +6,7 @@ what several chunks have found for one node, in their order. So the result does 
 depend on threads either. Some trees at a time are finished while their vectors are in
 the cache: scores, what they add to the loss, gradients.
 
-`blocks`, `looked_up` and `nodes` are those of `pairs.Pairs`, `terms` of `terms.Terms`.
+`blocks`, `looked_up` and `nodes` are those of `pairs.Pairs`, `terms` of `pairs.Terms`.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ import torch
 from numba import int64, uint64
 from torch import Tensor
 
-from gttf_sampler._backends.memory import Array, empty, empty_rows
+from gttf_sampler._backends.memory import Array, Idle, empty, empty_rows
 from gttf_sampler._backends.numba.optimizer import flat, forget_rows, join_rows
 from gttf_sampler._backends.numba.rng import (
     GOLDEN,
@@ -41,8 +41,11 @@ from gttf_sampler._backends.pairs import (
     TARGET_STEP,
     WIDTH,
     Pairs,
+    Passed,
+    Rows,
+    Terms,
+    scored,
 )
-from gttf_sampler._backends.terms import Passed, Rows, Terms, scored
 from gttf_sampler._backends.threads import held, parallel, run
 from gttf_sampler.random import Key
 
@@ -142,49 +145,21 @@ def _mark(first, last, blocks, nodes, targets, place, rows, count, total, size):
 @compiled
 def _pull(first, last, blocks, nodes, tables, size, slope, places, totals):
     """Adds what pairs of some trees owe to the gradients of sources and targets."""
-    number, nothing, place = uint64(0), uint64(0), places[0]
+    number, place = uint64(0), places[0]
     for block in range(blocks.shape[0]):
         at = blocks[block]
         width = uint64(at[WIDTH])
         for row in range(first * at[ROWS], last * at[ROWS]):
             begin, to = _ends(at, row)
             source = uint64(nodes[begin])
-            pull(
-                tables,
-                (source * size, uint64(place[source]) * size),
-                nodes,
-                places[1],
-                slope,
-                (to, number),
-                (size, nothing, size),
-                width,
-                totals,
-            )
+            rows = source * size, uint64(place[source]) * size
+            first_of = to, number
+            pull(tables, rows, nodes, places[1], slope, first_of, size, width, totals)
             number += width
 
 
 @compiled
-def pair_pass_kernel(
-    lo,
-    hi,
-    blocks,
-    looked_up,
-    nodes,
-    tables,
-    size,
-    far,
-    terms,
-    eps,
-    symmetric,
-    weight,
-    unit,
-    wanted,
-    one,
-    places,
-    rows,
-    counts,
-    totals,
-):
+def pair_pass_kernel(lo, hi, pairs, tables, how, weight, unit, wanted, one, sides):
     """The loss of trees lo to hi, and what they add to the gradient rows of a chunk.
 
     `far`: vectors are worth asking for ahead. `unit` is like `weight`, or empty; φ is
@@ -192,17 +167,20 @@ def pair_pass_kernel(
     tables: `places` int32 [n], -1 for nodes without a gradient row yet; `rows`, whose
     gradient rows these are; `counts` [1], the next that is free; `totals`, flat.
     """
-    size = uint64(size)
+    blocks, looked_up, nodes = pairs
+    width, far, terms, eps, symmetric = how
+    places, rows, counts, totals = sides
+    size = uint64(width)
     left, right = tables
-    pairs = 0
+    pairs_of_tree = 0
     for block in range(blocks.shape[0]):
-        pairs += blocks[block, ROWS] * blocks[block, WIDTH]
+        pairs_of_tree += blocks[block, ROWS] * blocks[block, WIDTH]
     each = 1
     for part in range(looked_up.shape[0]):
         each += looked_up[part, 1]
     group = max(1, _CACHED // (each * size * left.itemsize))
-    score = np.empty(group * pairs, weight.dtype)
-    slope = np.empty(group * pairs, weight.dtype)
+    score = np.empty(group * pairs_of_tree, weight.dtype)
+    slope = np.empty(group * pairs_of_tree, weight.dtype)
     half, value, mixed = weight.dtype.type(0.5), 0.0, one or symmetric
     for first in range(lo, hi, group):
         last = min(hi, first + group)
@@ -214,7 +192,7 @@ def pair_pass_kernel(
         if not wanted:
             continue
         if symmetric:
-            for i in range((last - first) * pairs):
+            for i in range((last - first) * pairs_of_tree):
                 slope[i] *= half
         own = places[0], rows[0], counts[0], totals[0], size
         other = places[1], rows[1], counts[1], totals[1], size
@@ -248,7 +226,7 @@ def draw_alias_kernel(lo, hi, share, alias, coin_bits, key, first, out):
 FAR = 1 << 24  # bytes of a table that does not stay in the cache
 CHUNK = 1 << 20  # multiplications that a chunk is worth
 CHUNKS = 4  # at most; what they have in common is added up afterwards
-_idle: list[Array] = []  # tables of places, all -1; steps on the list are atomic
+_idle = Idle[Array](kept=4)  # tables of places, all -1
 
 
 def pair_pass(
@@ -273,12 +251,9 @@ def pair_pass(
     values = [0.0] * len(bounds)
 
     def work(chunk: int) -> None:
-        ends = [sides[0].chunk(chunk), sides[-1].chunk(chunk)]
-        given = zip(*ends, strict=True)
-        trees = bounds[chunk]
-        values[chunk] = pair_pass_kernel(
-            *trees, *arrays, vectors, *how, weights, unit, gradients, both, *given
-        )
+        ends = tuple(zip(sides[0].chunk(chunk), sides[-1].chunk(chunk), strict=True))
+        given = arrays, vectors, how, weights, unit, gradients, both, ends
+        values[chunk] = pair_pass_kernel(*bounds[chunk], *given)
 
     run([partial(held, None, work, chunk) for chunk in range(len(bounds))])
     value = torch.tensor(sum(values), dtype=kind)
@@ -333,8 +308,7 @@ class Side:
             parallel(shifted, high - low, work, *how)
         for chunk, (low, high) in enumerate(ends):
             forget_rows(low, high, self.rows, self.places[chunk])
-        _idle.append(self.places)
-        del _idle[:-4]
+        _idle.give_back(self.places)
         parts = [low + np.flatnonzero(self.rows[low:high] >= 0) for low, high in ends]
         at = np.concatenate(parts)
         row = torch.from_numpy(self.rows[at])
@@ -346,14 +320,6 @@ def pair_scores(pairs: Pairs, left: Tensor, right: Tensor) -> Tensor:
     weight = torch.zeros(pairs.scores, dtype=_precise(left), device="cpu")
     found = pair_pass(pairs, scored(pairs), weight, left, right, False, True)
     return weight if found.unit is None else found.unit
-
-
-def pair_gradients(
-    pairs: Pairs, left: Tensor, right: Tensor, coefficient: Tensor
-) -> list[Rows]:
-    """Gradients of both tables by the coefficients of pairs; see `torch.pairs`."""
-    how = scored(pairs), coefficient, left, right, True, False
-    return pair_pass(pairs, *how).gradients
 
 
 def draw_alias(
@@ -373,14 +339,9 @@ def _from(start: int, kernel: Any, lo: int, hi: int, *args: Any) -> None:
 
 def _take_places(chunks: int, nodes: int) -> Array:
     """Tables of places [chunks, nodes], all -1."""
-    for _ in range(len(_idle)):
-        try:
-            found = _idle.pop()
-        except IndexError:
-            break
-        if found.shape == (chunks, nodes):
-            return found
-        _idle.insert(0, found)
+    found = _idle.take(lambda places: places.shape == (chunks, nodes))
+    if found is not None:
+        return found
     made: Array = empty(chunks * nodes, torch.int32).fill_(-1).numpy()
     return made.reshape(chunks, nodes)
 

@@ -14,10 +14,18 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.memory import Array
-from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, relation_rows
+from gttf_sampler._backends.record import (
+    UNIFORM,
+    Batch,
+    Law,
+    Plan,
+    RelationRow,
+    relation_rows,
+)
 
 # columns of `relations`, behind those of `record.RelationRow`
-ROWS, EDGES, COLS, CHANGED, RELATION_COLUMNS = range(16, 21)
+_OWN = len(RelationRow._fields)
+ROWS, EDGES, COLS, CHANGED, RELATION_COLUMNS = range(_OWN, _OWN + 5)
 # columns of `nodes`
 IDS, ROOTS, CELL, WIDE_CELL, SIZE, FLOOR, LIMIT, NODE_COLUMNS = range(8)
 # columns of `segments`

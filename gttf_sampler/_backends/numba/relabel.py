@@ -8,65 +8,59 @@ from numba import int64, uint64
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.numba.record import (
-    CELL,
-    FIRST,
-    FLOOR,
-    IDS,
-    LIMIT,
-    NODE_COLUMNS,
-    RELATION,
-    RELATION_COLUMNS,
-    ROOTS,
-    SIZE,
-    STOP,
-    WIDE_CELL,
-)
+from gttf_sampler._backends import record as rel
+from gttf_sampler._backends.numba import record as tt
 from gttf_sampler._backends.numba.rng import AHEAD, GOLDEN, ONE, compiled, prefetch
 from gttf_sampler._backends.numba.rows import ints, longs
-from gttf_sampler._backends.record import DST_TYPE, SRC_TYPE, WIDE
+from gttf_sampler._backends.record import WIDE
 from gttf_sampler._backends.scratch import NO_TREES, NodeTable
 
 _TREES_AHEAD = np.uint64(16)  # how many slots ahead memory is asked for those of trees
 
 
 @compiled
-def relabel_edges(lo, hi, relations, segments, nodes, slots, base, known, end, to, by):
+def relabel_edges(lo, hi, table, slots, base, known, end, to, by):
     """Gives what walkers lo to hi have reached local ids, in `by`; counts in `known`.
 
     With `slots`, nodes are looked up in that hash table, (tree, node) pairs where nodes
     have roots, as trees are apart; else in a table with a cell per node.
     """
+    relations, segments, nodes = table
     for s in range(segments.shape[0]):
-        first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
+        first, stop = max(lo, segments[s, tt.FIRST]), min(hi, segments[s, tt.STOP])
         if first >= stop:
             continue
-        own = relations[segments[s, RELATION]]
+        own = relations[segments[s, tt.RELATION]]
         head, tail = end[first - 1] if first else 0, end[stop - 1]
-        kind = own[SRC_TYPE]
-        there, ids = nodes[kind], longs(nodes[kind, IDS])
+        kind = own[rel.SRC_TYPE]
+        there, ids = nodes[kind], longs(nodes[kind, tt.IDS])
         new = by[head:tail]
-        table = nodes.shape[0], kind, slots, base, known[kind]
-        if slots.size and there[ROOTS]:
-            trees = longs(nodes[own[DST_TYPE], ROOTS]), longs(there[ROOTS]), there[SIZE]
-            known[kind] = _number_trees(new, to[head:tail], ids, *trees, *table)
+        hashed = nodes.shape[0], kind, slots, base, known[kind]
+        if slots.size and there[tt.ROOTS]:
+            trees = (
+                longs(nodes[own[rel.DST_TYPE], tt.ROOTS]),
+                longs(there[tt.ROOTS]),
+                there[tt.SIZE],
+            )
+            known[kind] = _number_trees(new, to[head:tail], ids, *trees, *hashed)
         elif slots.size:
-            known[kind] = _number_hashed(new, ids, *table)
-        elif there[WIDE_CELL]:
-            how = there[FLOOR], there[LIMIT], known[kind], ids
-            known[kind] = _number_nodes(new, longs(there[CELL]), *how)
+            known[kind] = _number_hashed(new, ids, *hashed)
+        elif there[tt.WIDE_CELL]:
+            cells = longs(there[tt.CELL])
+            known[kind] = _number_nodes(new, cells, there, known[kind], ids)
         else:
-            how = there[FLOOR], there[LIMIT], known[kind], ids
-            known[kind] = _number_nodes(new, ints(there[CELL]), *how)
+            narrow = ints(there[tt.CELL])
+            known[kind] = _number_nodes(new, narrow, there, known[kind], ids)
 
 
 @compiled
-def _number_nodes(ids, cell, floor, limit, known, nodes):
+def _number_nodes(ids, cell, own, known, nodes):
     """Replaces ids by local ones in place, appends new nodes; returns their number.
 
-    A cell holds floor + local id if it is below `limit`, else something old. There is
+    A cell holds FLOOR + local id if it is below LIMIT, else something old. There is
     no branch on whether a node is new, which nobody could predict.
     """
+    floor, limit = own[tt.FLOOR], own[tt.LIMIT]
     count, last = int64(known), uint64(ids.size - 1)
     for e in range(uint64(ids.size)):
         prefetch(cell, uint64(ids[min(e + AHEAD, last)]))
@@ -144,28 +138,31 @@ def insert_nodes(nodes, known, slots, base):
     """Enters all nodes that are known into their tables; of equal ones the first."""
     kinds = nodes.shape[0]
     for kind in range(kinds):
-        own, ids = nodes[kind], longs(nodes[kind, IDS])
+        own, ids = nodes[kind], longs(nodes[kind, tt.IDS])
         if slots.size:
-            roots = longs(own[ROOTS])
+            roots = longs(own[tt.ROOTS])
             for i in range(known[kind]):
                 code = uint64(ids[i])
-                if own[ROOTS]:
-                    code += uint64(roots[i] * own[SIZE])
+                if own[tt.ROOTS]:
+                    code += uint64(roots[i] * own[tt.SIZE])
                 code = code * uint64(kinds) + uint64(kind)
                 _enter(code, base + i, slots, base)
-        elif own[WIDE_CELL]:
-            cells = longs(own[CELL])
-            for i in range(known[kind] - 1, -1, -1):
-                cells[uint64(ids[i])] = own[FLOOR] + i
+        elif own[tt.WIDE_CELL]:
+            _mark_nodes(ids, longs(own[tt.CELL]), own[tt.FLOOR], known[kind])
         else:
-            narrow = ints(own[CELL])
-            for i in range(known[kind] - 1, -1, -1):
-                narrow[uint64(ids[i])] = own[FLOOR] + i
+            _mark_nodes(ids, ints(own[tt.CELL]), own[tt.FLOOR], known[kind])
+
+
+@compiled
+def _mark_nodes(ids, cell, floor, known):
+    """Writes the local id of every node to its cell; of equal ones the first."""
+    for i in range(known - 1, -1, -1):
+        cell[uint64(ids[i])] = floor + i
 
 
 @compiled
 def first_position_kernel(ids, cell, floor, out):
-    """See `torch.relabel`; False if an id has no cell."""
+    """See `torch.rows`; False if an id has no cell."""
     limit, last = floor + ids.size, cell.size - 1
     sound = True
     for i in range(ids.size):
@@ -189,7 +186,7 @@ def compress_kernel(mask, out):
 
 
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
-    """Positions of first occurrences; see `torch.relabel`."""
+    """Positions of first occurrences; see `torch.rows`."""
     out = torch.empty_like(ids)
     if not first_position_kernel(ids.numpy(), table.numpy(), floor, out.numpy()):
         _check.changed()
@@ -197,7 +194,7 @@ def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
 
 
 def compress(mask: Tensor, size: int) -> Tensor:
-    """The positions where `mask` holds; see `torch.relabel`."""
+    """The positions where `mask` holds; see `torch.rows`."""
     out = torch.empty(size + 1, dtype=torch.int64, device="cpu")
     compress_kernel(mask.numpy(), out.numpy())
     return out[:size]
@@ -221,17 +218,17 @@ class Numbers:
         self.ids[:count] = seeds.numpy()
         self.cell = table.cell
         floor = table.reserve(numbers)
-        self.row = np.zeros((1, NODE_COLUMNS), np.int64)
-        self.row[0, SIZE], self.row[0, FLOOR] = size, floor
-        self.row[0, LIMIT] = floor + numbers
-        self.row[0, CELL] = self.cell.data_ptr()
-        self.row[0, WIDE_CELL] = WIDE[self.cell.dtype]
+        self.row = np.zeros((1, tt.NODE_COLUMNS), np.int64)
+        self.row[0, tt.SIZE], self.row[0, tt.FLOOR] = size, floor
+        self.row[0, tt.LIMIT] = floor + numbers
+        self.row[0, tt.CELL] = self.cell.data_ptr()
+        self.row[0, tt.WIDE_CELL] = WIDE[self.cell.dtype]
         self._note()
         insert_nodes(self.row, self.known, NO_TREES.slots, 0)
 
     def _note(self) -> None:
         """Writes down where the ids are now."""
-        self.row[0, IDS] = self.ids.__array_interface__["data"][0]
+        self.row[0, tt.IDS] = self.ids.__array_interface__["data"][0]
 
     def number(self, reached: Tensor) -> Tensor:
         """Local ids of nodes [e], written over them; new ones are appended."""
@@ -242,10 +239,10 @@ class Numbers:
             larger[:known] = self.ids[:known]
             self.ids = larger
         self._note()
-        relations = np.zeros((1, RELATION_COLUMNS), np.int64)
+        relations = np.zeros((1, tt.RELATION_COLUMNS), np.int64)
         segments = np.array([[0, 0, 1, 0, 1]], np.int64)  # one walker took all of them
-        table = relations, segments, self.row, NO_TREES.slots, 0
-        relabel_edges(0, 1, *table, self.known, np.array([by.size]), by, by)
+        table, end = (relations, segments, self.row), np.array([by.size])
+        relabel_edges(0, 1, table, NO_TREES.slots, 0, self.known, end, by, by)
         return reached
 
     @property

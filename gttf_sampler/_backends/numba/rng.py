@@ -1,13 +1,13 @@
 """Random words, memory asked ahead, and how kernels are compiled: what all others use.
 
 Every kernel works on the range [lo, hi) of its outermost dimension, so that threads can
-share it, releases the GIL, and computes what the function of the same purpose in
-`torch.rng` computes, bit for bit. Indices are unsigned: numba then leaves out the test
-for negative ones, and the loops over random words become vector instructions.
+share it, releases the GIL, and computes what the function of the same purpose in the
+reference computes, bit for bit (these: `gttf_sampler.random`). Indices are unsigned:
+numba then leaves out the test for negative ones, and the loops over random words become
+vector instructions.
 """
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -18,7 +18,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from gttf_sampler import random
-from gttf_sampler._backends.numba.cache import guard, stamp_of
+from gttf_sampler._backends.compiling import source_stamp
+from gttf_sampler._backends.numba.cache import guard
 
 GOLDEN = np.uint64(random.GOLDEN & random.WORD)
 ONE, HALF = np.uint64(1), np.uint64(32)
@@ -38,23 +39,21 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-# Kernels hold the numbers of `record`, `pairs` and `terms` as they were compiled with.
-_HERE = Path(__file__).parent
-_STAMP = stamp_of([*_HERE.glob("*.py"), *_HERE.parent.glob("*.py")])
-
-
 def compiled(function, **how):
     """The function as machine code, kept on disk where there is a place to keep it."""
     try:
-        return guard(numba.njit(nogil=True, **how)(function), _STAMP)
+        return guard(numba.njit(nogil=True, **how)(function), source_stamp())
     except RuntimeError:  # no folder of the user's own: compile anew in every process
         return numba.njit(nogil=True, **how)(function)
 
 
-def cached() -> bool:
-    """True if an earlier process has left machine code on disk."""
-    where = mix.stats.cache_path
-    return where is not None and any(Path(where).glob("*.nbi"))
+def _ask(context, builder, where):
+    """Emits the instruction that asks memory for what a pointer to bytes points to."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    call = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    builder.call(call, [where, number(0), number(3), number(1)])
+    return context.get_dummy_value()
 
 
 @intrinsic
@@ -63,14 +62,22 @@ def prefetch(_, array, index):
 
     def emit(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        call = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        where = builder.bitcast(builder.gep(data, [args[1]]), byte)
-        builder.call(call, [where, number(0), number(3), number(1)])
-        return context.get_dummy_value()
+        place = builder.gep(data, [args[1]])
+        byte = ir.IntType(8).as_pointer()
+        return _ask(context, builder, builder.bitcast(place, byte))
 
     return types.void(array, index), emit
+
+
+@intrinsic
+def prefetch_address(_, address):
+    """Asks memory for what is at an address, and does not wait for it."""
+
+    def emit(context, builder, signature, args):
+        byte = ir.IntType(8).as_pointer()
+        return _ask(context, builder, builder.inttoptr(args[0], byte))
+
+    return types.void(address), emit
 
 
 @compiled

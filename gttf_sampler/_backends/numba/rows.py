@@ -1,9 +1,11 @@
-"""Rows of a CSR matrix: ranges, searches, entries, and the part that a hop may take.
+"""Rows of a CSR matrix: made of edges by counting, searched, and gathered.
 
 The arrays of a graph are tensors that anybody can edit. So a row is followed if it lies
 inside of the edges, and an edge if it leads to a node; where one does not, a flag is
 set, and the caller refuses the result.
 """
+
+from functools import partial
 
 import numba
 import numpy as np
@@ -13,41 +15,13 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.memory import Array, empty
-from gttf_sampler._backends.numba.record import (
-    BEGIN,
-    CHANGED,
-    EDGES,
-    FANOUT,
-    FIRST,
-    IDS,
-    RELATION,
-    ROOTS,
-    ROWS,
-    SIZE,
-    STOP,
-)
+from gttf_sampler._backends.memory import Array, borrow, empty, lend
 from gttf_sampler._backends.numba.rng import GOLDEN, HALF, ONE, compiled, prefetch
-from gttf_sampler._backends.record import (
-    CUMULATIVE_WEIGHT,
-    DST_TYPE,
-    EXCLUDED,
-    FLOAT32,
-    HAS_ZERO_WEIGHT,
-    INT32,
-    INT64,
-    MOST_RECENT,
-    NUM_EXCLUDED,
-    ROWPTR,
-    TIME,
-    TIME_KIND,
-    TIME_MAX,
-    TIME_MIN,
-)
-from gttf_sampler._backends.threads import parallel
+from gttf_sampler._backends.threads import parallel, ranges, run
 from gttf_sampler._backends.torch import rows as reference
+from gttf_sampler._backends.torch.rows import id_dtype
 
-_ROWS_AHEAD = 16  # how many rows ahead memory is asked for the times in a row
+BUCKET_BITS = 9  # as many open pages as the processor keeps translations for
 
 
 @compiled
@@ -110,6 +84,7 @@ _to_int32, _to_int64 = _pointer_to(types.int32), _pointer_to(types.int64)
 _to_float32, _to_float64 = _pointer_to(types.float32), _pointer_to(types.float64)
 
 
+# The arrays that addresses stand for, by what is in them.
 @compiled
 def ints(address):
     return numba.carray(_to_int32(address), (1 << 60,))
@@ -209,117 +184,6 @@ def edge_filter_kernel(lo, hi, rowptr, col, out):
 NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
 
 
-@compiled
-def measure(lo, hi, relations, segments, nodes, replace, start, count, size):
-    """The admitted part of every walker's row, and how many edges it will take."""
-    for s in range(segments.shape[0]):
-        first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
-        if first >= stop:
-            continue
-        own, fanout = relations[segments[s, RELATION]], segments[s, FANOUT]
-        begin = segments[s, BEGIN] - segments[s, FIRST]  # walker i is node i + begin
-        ids, rowptr = longs(nodes[own[DST_TYPE], IDS]), longs(own[ROWPTR])
-        if own[ROWS] < nodes[own[DST_TYPE], SIZE]:
-            start[first:stop], count[first:stop], size[first:stop] = 0, 0, 0
-            own[CHANGED] = 1
-            continue
-        for i in range(first, stop):
-            soon = uint64(min(i + _ROWS_AHEAD, stop - 1) + begin)
-            prefetch(rowptr, uint64(ids[soon]))
-            here = uint64(ids[uint64(i + begin)])
-            start[i] = rowptr[here]
-            count[i] = rowptr[here + ONE] - start[i]
-        if not empty_if_outside(start[first:stop], count[first:stop], own[EDGES]):
-            own[CHANGED] = 1
-        if own[TIME_KIND]:
-            roots = longs(nodes[own[DST_TYPE], ROOTS])
-            _admit(first, stop, own, roots, begin, start, count)
-        if own[NUM_EXCLUDED]:
-            _hide(first, stop, longs(own[EXCLUDED]), own[NUM_EXCLUDED], start, count)
-        if own[MOST_RECENT] and fanout >= 0:
-            for i in range(first, stop):
-                skipped = max(count[i] - fanout, 0)
-                start[i] += skipped
-                count[i] -= skipped
-        for i in range(first, stop):
-            if fanout < 0:
-                size[i] = count[i]
-            elif replace:
-                size[i] = fanout if count[i] > 0 else 0
-            else:
-                size[i] = min(count[i], fanout)
-        if own[HAS_ZERO_WEIGHT]:
-            table, again = longs(own[CUMULATIVE_WEIGHT]), replace and fanout >= 0
-            for i in range(first, stop):
-                base = mass_before(table, rowptr, ids[uint64(i + begin)], start[i])
-                wanted = min(size[i], 1) if again else size[i]
-                found = _positive(table, start[i], start[i] + count[i], base, wanted)
-                size[i] = size[i] * found if again else found
-
-
-@compiled
-def _admit(first, stop, own, roots, begin, start, count):
-    """Narrows rows to the times that are admitted."""
-    if own[TIME_KIND] == INT32:
-        times = ints(own[TIME]), longs(own[TIME_MAX]), longs(own[TIME_MIN])
-        _narrow(first, stop, *times, own[TIME_MIN] != 0, roots, begin, start, count)
-    elif own[TIME_KIND] == INT64:
-        long = longs(own[TIME]), longs(own[TIME_MAX]), longs(own[TIME_MIN])
-        _narrow(first, stop, *long, own[TIME_MIN] != 0, roots, begin, start, count)
-    elif own[TIME_KIND] == FLOAT32:
-        real = floats(own[TIME]), doubles(own[TIME_MAX]), doubles(own[TIME_MIN])
-        _narrow(first, stop, *real, own[TIME_MIN] != 0, roots, begin, start, count)
-    else:
-        wide = doubles(own[TIME]), doubles(own[TIME_MAX]), doubles(own[TIME_MIN])
-        _narrow(first, stop, *wide, own[TIME_MIN] != 0, roots, begin, start, count)
-
-
-@compiled
-def _narrow(first, stop, time, latest, before, window, roots, begin, start, count):
-    """The part of every row between the two times of its tree, by bisection."""
-    for i in range(first, stop):
-        soon = min(i + _ROWS_AHEAD, stop - 1)
-        prefetch(time, uint64(start[soon] + (count[soon] >> 1)))
-        root = uint64(roots[uint64(i + begin)])
-        low = start[i]
-        high = bisect(time, low, low + count[i], latest[root])
-        if window:
-            low = bisect(time, low, high, before[root])
-        start[i], count[i] = low, high - low
-
-
-@compiled
-def _hide(first, stop, hidden, hides, start, count):
-    """Rows as they would stand if all hidden edges were gone from the graph."""
-    for i in range(first, stop):
-        low = bisect(hidden, 0, hides, start[i] - 1)
-        high = bisect(hidden, low, hides, start[i] + count[i] - 1)
-        start[i] -= low
-        count[i] -= high - low
-
-
-@compiled
-def mass_before(table, rowptr, node, start):
-    """The mass of a row in front of position `start`."""
-    if start <= 0 or start <= rowptr[uint64(node)]:
-        return int64(0)
-    return table[uint64(start - 1)]
-
-
-@compiled
-def _positive(table, low, high, base, limit):
-    """Counts the entries of a row that have mass, no further than `limit`."""
-    found = int64(0)
-    while found < limit:
-        low = bisect(table, low, high, base)
-        if low >= high:
-            break
-        base = table[uint64(low)]
-        low += 1
-        found += 1
-    return found
-
-
 def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     """values[index] as int64; see `torch.rows`."""
     out = torch.empty(index.shape, dtype=torch.int64, device="cpu")
@@ -370,3 +234,149 @@ def check_unchanged(changed: Array) -> None:
     """Refuses walks on a graph that was edited to lead out of itself."""
     if changed[0]:
         _check.changed()
+
+
+@compiled
+def both_ways_kernel(row, col, num_nodes, out_row, out_col, out_at):
+    """Sorts edges and reverses by counting: by sender, then stably by receiver.
+
+    A node sends as often as it receives, so that both passes have the same counts.
+    """
+    edges = row.size
+    start = np.zeros(num_nodes + 1, np.int64)
+    for e in range(edges):
+        start[uint64(row[e]) + ONE] += 1
+        start[uint64(col[e]) + ONE] += 1
+    for node in range(num_nodes):
+        start[node + 1] += start[node]
+    free = start.copy()
+    order = np.empty((2, 2 * edges), np.int64)
+    by_sender, by_receiver = order[0], order[1]
+    for e in range(2 * edges):
+        sender = uint64(row[e] if e < edges else col[e - edges])
+        by_sender[uint64(free[sender])] = e
+        free[sender] += 1
+    free[:] = start
+    for i in range(2 * edges):
+        e = by_sender[uint64(i)]
+        receiver = uint64(col[uint64(e)] if e < edges else row[uint64(e - edges)])
+        by_receiver[uint64(free[receiver])] = e
+        free[receiver] += 1
+    count, last_row, last_col = int64(0), int64(-1), int64(-1)
+    for i in range(2 * edges):
+        e = by_receiver[uint64(i)]
+        at = uint64(e if e < edges else e - edges)
+        sender, receiver = row[at], col[at]
+        if e >= edges:
+            sender, receiver = receiver, sender
+        if sender != last_row or receiver != last_col:
+            out_row[uint64(count)], out_col[uint64(count)] = sender, receiver
+            out_at[uint64(count)] = int64(at)
+            last_row, last_col, count = sender, receiver, count + 1
+    return count
+
+
+@compiled
+def ascends(index):
+    """True if the entries are sorted already."""
+    for i in range(1, index.size):  # noqa: SIM110 (numba compiles no generators)
+        if index[i] < index[i - 1]:
+            return False
+    return True
+
+
+@compiled
+def count_buckets(lo, hi, row, shift, counts):
+    """Counts the edges lo to hi in each bucket of 2**shift rows."""
+    for i in range(uint64(lo), uint64(hi)):
+        counts[uint64(row[i]) >> shift] += 1
+
+
+@compiled
+def fill_buckets(lo, hi, row, col, shift, free, rows, cols, ids):
+    """Moves the edges lo to hi behind one another into their buckets."""
+    for i in range(uint64(lo), uint64(hi)):
+        bucket = uint64(row[i]) >> shift
+        at = uint64(free[bucket])
+        free[bucket] = int64(at) + 1
+        rows[at] = uint64(row[i]) - (bucket << shift)
+        cols[at], ids[at] = col[i], i
+
+
+@compiled
+def sort_buckets(lo, hi, starts, shift, rows, cols, ids, rowptr):
+    """Sorts the edges of buckets lo to hi by row; a bucket's rows fit in the cache.
+
+    In place: only the bucket at hand is copied, so that a graph is never there twice.
+    """
+    free = np.empty(int64(1) << int64(shift), np.int64)
+    largest = 0
+    for bucket in range(lo, hi):
+        largest = max(largest, starts[bucket + 1] - starts[bucket])
+    own_cols, own_ids = np.empty(largest, cols.dtype), np.empty(largest, ids.dtype)
+    for bucket in range(lo, hi):
+        begin, end = starts[bucket], starts[bucket + 1]
+        first = bucket << int64(shift)
+        last = min(first + free.size, rowptr.size - 1)
+        free[:] = 0
+        for i in range(uint64(begin), uint64(end)):
+            free[uint64(rows[i])] += 1
+            own_cols[i - uint64(begin)] = cols[i]
+            own_ids[i - uint64(begin)] = ids[i]
+        at = begin
+        for row in range(first, last):
+            count = free[row - first]
+            free[row - first] = at
+            at += count
+            rowptr[row + 1] = at
+        for i in range(uint64(begin), uint64(end)):
+            own = uint64(rows[i])
+            to = uint64(free[own])
+            free[own] += 1
+            cols[to], ids[to] = own_cols[i - uint64(begin)], own_ids[i - uint64(begin)]
+
+
+def both_ways(
+    row: Tensor, col: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges and their reverses, each pair once, by counting; see `torch.rows`."""
+    ends = row.contiguous().numpy(), col.contiguous().numpy()
+    out = [borrow(2 * row.numel()) for _ in range(3)]
+    size = both_ways_kernel(*ends, num_nodes, *out)
+    found = [lend(array, size) for array in out]
+    return found[0], found[1], found[2]
+
+
+def group_by_row(
+    row: Tensor, col: Tensor, num_rows: int, num_cols: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rows of edges by a stable counting sort in two passes; see `torch.rows`.
+
+    The first pass moves edges into buckets of neighbouring rows, the second one sorts
+    every bucket inside the cache, in place. Threads share both; what the first of them
+    puts into a bucket comes first there.
+    """
+    row, col = row.contiguous(), col.contiguous()
+    if ascends(row.numpy()):
+        return reference.group_by_row(row, col, num_rows, num_cols)
+    shift = max(0, (num_rows - 1).bit_length() - BUCKET_BITS)
+    parts = ranges(row.numel(), row.numel())
+    counts = np.zeros((len(parts), (num_rows >> shift) + 1), np.int64)
+    from_, width = row.numpy(), np.uint64(shift)
+    works = list(zip(parts, counts, strict=True))
+    count = count_buckets
+    run([partial(count, *part, from_, width, own) for part, own in works])
+    ends = counts.T.cumsum().reshape(counts.T.shape)  # by bucket, then by thread
+    counts[:] = ends.T - counts  # from how many to where the first of them goes
+    # Rows are counted from the first of their bucket, which takes two bytes for most.
+    rows = np.empty(row.numel(), np.uint16 if shift <= 16 else np.uint32)
+    widths = id_dtype(num_cols), id_dtype(row.numel())
+    cols, ids = (empty(row.numel(), dtype).numpy() for dtype in widths)
+    moved = rows, cols, ids
+    fill, to = fill_buckets, (col.numpy(), width)
+    run([partial(fill, *part, from_, *to, own, *moved) for part, own in works])
+    rowptr = empty(num_rows + 1, torch.int64).zero_()
+    starts = np.append(0, ends[:, -1])
+    buckets = starts, width, *moved, rowptr.numpy()
+    parallel(sort_buckets, starts.size - 1, row.numel(), *buckets)
+    return rowptr, torch.from_numpy(cols), torch.from_numpy(ids)

@@ -7,6 +7,8 @@ array that it hands back.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from numba import int64, uint64
@@ -14,24 +16,13 @@ from numba import int64, uint64
 from gttf_sampler import _check
 from gttf_sampler._backends import memory
 from gttf_sampler._backends.memory import Array
-from gttf_sampler._backends.numba import record as columns
-from gttf_sampler._backends.numba.hop import draw, gather
-from gttf_sampler._backends.numba.record import (
-    BEGIN,
-    CHANGED,
-    FANOUT,
-    FIRST,
-    IDS,
-    RELATION,
-    ROOTS,
-    SIZE,
-    STOP,
-)
+from gttf_sampler._backends.numba import record as tt
+from gttf_sampler._backends.numba.hop import draw, gather, measure, note_hop, open_hop
 from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import GOLDEN, compiled, mix
-from gttf_sampler._backends.numba.rows import longs, measure
-from gttf_sampler._backends.record import DST_TYPE, SRC_TYPE, Batch, Plan, Rooted
-from gttf_sampler._backends.scratch import Workspace
+from gttf_sampler._backends.numba.rows import longs
+from gttf_sampler._backends.record import Batch, Plan, Rooted
+from gttf_sampler._backends.scratch import TREES, Workspace
 from gttf_sampler.random import WORD
 
 # what `request` asks, what room there is, and what was found
@@ -44,74 +35,42 @@ DONE, TOO_MANY, NO_ROOM, NO_NODE, EDITED = range(5)
 
 
 @compiled
-def sample(
-    request,
-    relations,
-    fanouts,
-    nodes,
-    starts,
-    slots,
-    space,
-    segments,
-    moves,
-    hops,
-    taken,
-    sizes,
-):
-    """Draws a batch into `space`.
+def sample(request, relations, fanouts, starts, slots, space, form):
+    """Draws a batch into `space`; returns how it ended.
 
-    Args:
-        request: the key, whether neighbours can be drawn twice, whether trees are
-            apart, a base above all values in `slots`, the most worth it; room for
-            edges, walkers of a hop and nodes of a type in `space`. Where that is too
-            little, what is needed is put in its place; NODES is for `slots`.
-        relations: what to draw from; see `numba.record`.
-        fanouts: [relations, hops].
-        nodes: [types]; only their sizes are given.
-        starts: [types]: how many seeds, where they are, and the number of the first.
-        slots: the hash table of nodes, or of (tree, node) pairs.
-        space: edges in three parts, walkers in three, nodes of all types, their trees.
-        segments: scratch.
-        moves: gets what `export` has to bring together, MOVED of them.
-        hops: [types, hops + 1], gets the number of nodes.
-        taken: [relations, hops], gets the number of edges.
-        sizes: gets the sizes of all parts that `export` makes.
-
-    Returns:
-        DONE, TOO_MANY seeds, walkers or edges, NO_ROOM, NO_NODE where a seed is none,
-        or EDITED where a graph was changed.
+    Where room in `space` or `slots` is too little, `request` gets what is needed. The
+    arrays of `form` are those of `Form`.
     """
+    nodes, segments, moves, hops, taken, sizes = form
     kinds, depth = nodes.shape[0], fanouts.shape[1]
     apart, replace = request[APART] != 0, request[REPLACE] != 0
     edges, walkers, cells = request[EDGES], request[WALKERS], request[CELLS]
     key, base = uint64(request[KEY]), request[BASE]
-    rows = space[3 * edges :]
-    start, count = rows[:walkers], rows[walkers : 2 * walkers]
-    end = rows[2 * walkers : 3 * walkers]
+    rest = space[3 * edges :]
+    end = rest[2 * walkers : 3 * walkers]
+    rows = rest[:walkers], rest[walkers : 2 * walkers], end
     place = space.ctypes.data + 8 * 3 * (edges + walkers)
     known, begin = np.zeros(kinds, np.int64), np.zeros(kinds, np.int64)
     more = np.zeros(kinds, np.int64)
-    total = int64(0)
     for kind in range(kinds):
-        nodes[kind, IDS] = place + 8 * kind * cells
-        nodes[kind, ROOTS] = place + 8 * (kinds + kind) * cells if apart else 0
+        nodes[kind, tt.IDS] = place + 8 * kind * cells
+        nodes[kind, tt.ROOTS] = place + 8 * (kinds + kind) * cells if apart else 0
         known[kind] = starts[kind, COUNT]
-        total += known[kind]
-        if known[kind] >= cells:
-            request[CELLS] = max(request[CELLS], known[kind] + 1)
+        request[CELLS] = max(request[CELLS], known[kind] + 1)
+    total = known.sum()
     if total > request[MOST]:
         return TOO_MANY
     if request[CELLS] > cells or slots.size < 4 * total:
         request[NODES] = total
         return NO_ROOM
     for kind in range(kinds):
-        seeds, ids = longs(starts[kind, SEEDS]), longs(nodes[kind, IDS])
+        seeds, ids = longs(starts[kind, SEEDS]), longs(nodes[kind, tt.IDS])
         for i in range(known[kind]):
-            if seeds[i] < 0 or seeds[i] >= nodes[kind, SIZE]:
+            if seeds[i] < 0 or seeds[i] >= nodes[kind, tt.SIZE]:
                 return NO_NODE
             ids[i] = seeds[i]
         if apart:
-            roots = longs(nodes[kind, ROOTS])
+            roots = longs(nodes[kind, tt.ROOTS])
             for i in range(known[kind]):
                 roots[i] = starts[kind, ROOT] + i
         hops[kind, 0] = known[kind]
@@ -119,59 +78,36 @@ def sample(
     taken[:] = 0
     used, moved = int64(0), 0
     for hop in range(depth):
-        width, parts = int64(0), 0
-        for relation in range(relations.shape[0]):
-            kind, fanout = relations[relation, DST_TYPE], fanouts[relation, hop]
-            size = known[kind] - begin[kind]
-            if size and fanout:
-                row = segments[parts]
-                row[RELATION], row[FIRST], row[STOP] = relation, width, width + size
-                row[BEGIN], row[FANOUT] = begin[kind], fanout
-                width += size
-                parts += 1
+        width, parts = open_hop(hop, relations, fanouts, known, begin, segments)
         if width > request[MOST]:
             return TOO_MANY
         if width > walkers:
             request[WALKERS] = width
             return NO_ROOM
-        own = segments[:parts]
-        measure(0, width, relations, own, nodes, replace, start, count, end)
-        total = int64(0)
+        own, head, total = segments[:parts], used, int64(0)
+        table = relations, own, nodes
+        measure(0, width, table, replace, rows)
         for i in range(width):
             total += end[i]
             end[i] = total
-        more[:] = 0
-        head = used
-        for s in range(parts):
-            first, stop = own[s, FIRST], own[s, STOP]
-            size = end[stop - 1] - (end[first - 1] if first else 0)
-            relation = own[s, RELATION]
-            taken[relation, hop] = size
-            moves[moved, 0], moves[moved, 1], moves[moved, 2] = relation, used, size
-            more[relations[relation, SRC_TYPE]] += size
-            moved, used = moved + 1, used + size
+        noted = moves, taken, more
+        used, moved = note_hop(hop, relations, own, end, used, moved, *noted)
         if used > request[MOST]:
             return TOO_MANY
-        most = int64(0)
-        for kind in range(kinds):
-            most = max(most, known[kind] + more[kind] + 1)
+        most = (known + more).max() + 1
         if used > edges or most > cells or slots.size < 4 * (known.sum() + total):
             request[EDGES], request[CELLS] = max(used, edges), max(most, cells)
             request[NODES] = known.sum() + total
             return NO_ROOM
         edge, to = space[head:used], space[edges + head : edges + used]
         by = space[2 * edges + head : 2 * edges + used]
-        hop_key = mix(key + uint64(hop + 1) * GOLDEN)
-        how = hop_key, replace, apart
-        draw(0, width, relations, own, nodes, *how, start, count, end, edge, to, by)
-        for kind in range(kinds):
-            begin[kind] = known[kind]
-        relabel_edges(0, width, relations, own, nodes, slots, base, known, end, to, by)
-        for kind in range(kinds):
-            hops[kind, hop + 1] = known[kind] - begin[kind]
-    for relation in range(relations.shape[0]):
-        if relations[relation, CHANGED]:
-            return EDITED
+        how = mix(key + uint64(hop + 1) * GOLDEN), replace, apart
+        draw(0, width, table, how, rows, (edge, to, by))
+        begin[:] = known
+        relabel_edges(0, width, table, slots, base, known, end, to, by)
+        hops[:, hop + 1] = known - begin
+    if relations[:, tt.CHANGED].any():
+        return EDITED
     request[USED], request[MOVED] = used, moved
     _note_sizes(known, taken, apart, sizes)
     return DONE
@@ -196,7 +132,7 @@ def export(request, relations, nodes, space, moves, sizes):
     out, at, kinds = longs(request[OUT_NODES]), 0, nodes.shape[0]
     for part in range(2 if request[APART] else 1):
         for kind in range(kinds):
-            source = longs(nodes[kind, ROOTS if part else IDS])
+            source = longs(nodes[kind, tt.ROOTS if part else tt.IDS])
             for i in range(uint64(sizes[kind])):
                 out[uint64(at) + i] = source[i]
             at += sizes[kind]
@@ -213,23 +149,31 @@ MOST_EDGES = 4 * FEW_EDGES  # where so many are met after all, threads begin aga
 
 def sample_small(plan: Plan, batch: Batch, relations: Array) -> Rooted | None:
     """A batch in one call; None if it has many edges after all."""
-    try:
-        form = plan.argument_pool.pop()  # atomic: no two threads get the same
-    except IndexError:
-        form = Form(plan)
-    kinds = len(plan.sizes)
-    workspace = plan.pools[0].take_workspace(kinds)
+    form = plan.argument_pool.take() or Form(plan)
+    pool, kinds = plan.pools[0], len(plan.sizes)
+    workspace = pool.lease(TREES - kinds, partial(Workspace, kinds))
     found: Rooted | None = form.sample(plan, batch, relations, workspace)
-    plan.pools[0].give_back_workspace(kinds, workspace)
-    plan.argument_pool.append(form)  # after an error, neither is used again
+    pool.give_back(TREES - kinds, workspace)
+    plan.argument_pool.give_back(form)  # after an error, neither is used again
     return found
 
 
 class Form:
-    """The argument buffers of the kernel for batches of one plan, in both directions.
+    """The argument buffers of the kernels for batches of one plan, in both directions.
 
     It does not know the plan, which keeps it: graphs are to go as soon as nobody has
     them, without a search for cycles.
+
+    Attributes:
+        fanouts: [relations, hops].
+        request: the key, how to draw, what room there is; and what was found.
+        nodes: [types], a row each; see `numba.record`.
+        starts: [types]: how many seeds, where they are, and the number of the first.
+        segments: [relations], scratch.
+        moves: [relations · hops, 3], where edges of a hop and a relation are.
+        hops: [types, hops + 1], numbers of new nodes.
+        taken: [relations, hops], numbers of edges.
+        sizes: of all parts that `export` makes.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -238,14 +182,16 @@ class Form:
         self.fanouts = np.array(every, np.int64).reshape(relations, plan.depth)
         self.request = np.zeros(REQUEST_SIZE, np.int64)
         self.words = self.request.view(np.uint64)
-        self.nodes = np.zeros((kinds, columns.NODE_COLUMNS), np.int64)
-        self.nodes[:, columns.SIZE] = plan.sizes
+        self.nodes = np.zeros((kinds, tt.NODE_COLUMNS), np.int64)
+        self.nodes[:, tt.SIZE] = plan.sizes
         self.starts = np.zeros((kinds, START_COLUMNS), np.int64)
-        self.segments = np.empty((relations, columns.SEGMENT_COLUMNS), np.int64)
+        self.segments = np.empty((relations, tt.SEGMENT_COLUMNS), np.int64)
         self.moves = np.empty((relations * plan.depth, 3), np.int64)
         self.hops = np.zeros((kinds, plan.depth + 1), np.int64)
         self.taken = np.zeros((relations, plan.depth), np.int64)
         self.sizes = np.zeros(2 * kinds + relations, np.int64)
+        about = self.nodes, self.segments, self.moves
+        self.arrays = *about, self.hops, self.taken, self.sizes
 
     def sample(
         self, plan: Plan, batch: Batch, relations: Array, workspace: Workspace
@@ -262,11 +208,8 @@ class Form:
             starts[kind] = part.numel(), part.data_ptr(), batch.first_root[kind]
         while True:
             slots, request[BASE] = workspace.table.begin()
-            ended = sample(
-                *(request, relations, self.fanouts, self.nodes, starts, slots),
-                *(workspace.space, self.segments, self.moves, self.hops, self.taken),
-                self.sizes,
-            )
+            given = request, relations, self.fanouts, starts, slots
+            ended = sample(*given, workspace.space, self.arrays)
             if ended == DONE:
                 return self._result(plan, batch, relations, workspace.space)
             if ended == TOO_MANY:

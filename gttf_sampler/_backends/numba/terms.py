@@ -1,4 +1,4 @@
-"""φ of `terms.Terms` and its slope, for many scores at a time.
+"""φ of `pairs.Terms` and its slope, for many scores at a time.
 
 Processors have vectors of numbers, the mathematical library has none of them: the
 exponential and the logarithm of float32 are written as polynomials here, which LLVM
@@ -13,8 +13,7 @@ from numba import types, uint64
 from numba.extending import intrinsic, overload
 
 from gttf_sampler._backends.numba.rng import compiled
-from gttf_sampler._backends.pairs import ROWS, WIDTH
-from gttf_sampler._backends.terms import (
+from gttf_sampler._backends.pairs import (
     KIND,
     LIKE,
     LIKE_EPS,
@@ -22,8 +21,10 @@ from gttf_sampler._backends.terms import (
     PAIR_STEP,
     PARTITION,
     ROW_STEP,
+    ROWS,
     UNLIKE_EPS,
     WEIGHT,
+    WIDTH,
 )
 
 _MAGIC = np.float32(12582912.0)  # 1.5 · 2²³: what is added to it is rounded

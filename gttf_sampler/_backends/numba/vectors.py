@@ -1,9 +1,10 @@
-"""The two loops over the numbers of vectors, written as vector instructions.
+"""The loops over the numbers of vectors, written as vector instructions.
 
-`dot` multiplies two vectors; `pull` gives a source and its targets what each pair owes
+`dot` multiplies two vectors, `leaky_dot` what a leaky ReLU makes of two of them with a
+third; `pull` gives a source and its targets what each pair owes
 the other. LLVM would have to prove that the arrays do not overlap, and to reorder sums;
 here the order is written down. Every number of a gradient is a chain of multiply-adds
-in the order of the pairs, whatever part of the vector a thread works on.
+in the order of the pairs.
 
 Tables hold float32 or float64, or bfloat16 as uint16, which is widened when loaded.
 """
@@ -94,21 +95,56 @@ def _sum(builder, vector):
     return builder.extract_element(vector, ir.Constant(_LANE, 0))
 
 
-def _in_parts(builder, low, high, lanes, body):
-    """body(start, vectors, lanes) over [low, high): many vectors, one, single numbers.
-
-    Where parts begin depends on `low` alone.
-    """
-    size = builder.sub(high, low)
-    begin = low
+def _in_parts(builder, size, lanes, body):
+    """body(start, vectors, lanes) over [0, size): many vectors, one, single numbers."""
+    begin = _WORD(0)
     for vectors, width in ((_UNROLLED, lanes), (1, lanes), (1, 1)):
         step = vectors * width
-        whole = builder.and_(size, _WORD(-step))
-        end = builder.add(low, whole)
+        end = builder.and_(size, _WORD(-step))
         steps = begin, end, _WORD(step)
         with cgutils.for_range_slice(builder, *steps, intp=_WORD) as (start, _):
             body(start, vectors, width)
         begin = end
+
+
+def _filled(kind, value):
+    """A constant of one number, as a vector where `kind` is one."""
+    many = isinstance(kind, ir.VectorType)
+    return ir.Constant(kind, [value] * kind.count if many else value)
+
+
+def _leaky(builder, value, slope):
+    """(leaky ReLU of a vector, its derivative): 1 above 0, `slope` elsewhere."""
+    above = builder.fcmp_ordered(">", value, _filled(value.type, 0.0))
+    by = builder.select(above, _filled(value.type, 1.0), slope)
+    return builder.fmul(value, by), by
+
+
+def _dot(builder, tables, places, size, factors):
+    """Adds up `size` products of factors, made of what stands in tables at places."""
+    number, lanes = _kind(tables[-1])
+    kind = ir.VectorType(number, lanes)
+    sums = [cgutils.alloca_once(builder, kind) for _ in range(_UNROLLED)]
+    rest = cgutils.alloca_once(builder, number)
+    for each in (*sums, rest):
+        builder.store(_filled(each.type.pointee, 0.0), each)
+
+    def body(start, vectors, width):
+        for turn in range(vectors):
+            here = builder.add(start, _WORD(turn * width))
+            read = [
+                _load(builder, table, builder.add(place, here), width)
+                for table, place in zip(tables, places, strict=True)
+            ]
+            total = rest if width == 1 else sums[turn]
+            left, right = factors(*read)
+            value = _multiply_add(builder, left, right, builder.load(total))
+            builder.store(value, total)
+
+    _in_parts(builder, size, lanes, body)
+    a, b, c, d = (builder.load(each) for each in sums)
+    whole = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+    return builder.fadd(_sum(builder, whole), builder.load(rest))
 
 
 @intrinsic
@@ -116,30 +152,9 @@ def dot(_, left, at, right, beside, size):
     """⟨left[at:], right[beside:]⟩ of `size` numbers."""
 
     def emit(context, builder, signature, args):
-        x, y = (_array(context, builder, signature, args, number) for number in (0, 2))
-        at, beside, size = args[1], args[3], args[4]
-        number, lanes = _kind(x)
-        kind = ir.VectorType(number, lanes)
-        zero = ir.Constant(kind, [0.0] * lanes)
-        sums = [cgutils.alloca_once(builder, kind) for _ in range(_UNROLLED)]
-        rest = cgutils.alloca_once(builder, number)
-        for each in sums:
-            builder.store(zero, each)
-        builder.store(ir.Constant(number, 0.0), rest)
-
-        def body(start, vectors, width):
-            for turn in range(vectors):
-                here = builder.add(start, _WORD(turn * width))
-                p = _load(builder, x, builder.add(at, here), width)
-                q = _load(builder, y, builder.add(beside, here), width)
-                total = rest if width == 1 else sums[turn]
-                value = _multiply_add(builder, p, q, builder.load(total))
-                builder.store(value, total)
-
-        _in_parts(builder, _WORD(0), size, lanes, body)
-        a, b, c, d = (builder.load(each) for each in sums)
-        whole = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
-        return builder.fadd(_sum(builder, whole), builder.load(rest))
+        tables = [_array(context, builder, signature, args, n) for n in (0, 2)]
+        same = lambda *factors: factors  # noqa: E731
+        return _dot(builder, tables, (args[1], args[3]), args[4], same)
 
     number = types.float64 if left.dtype == types.float64 else types.float32
     word = types.uint64
@@ -147,19 +162,40 @@ def dot(_, left, at, right, beside, size):
 
 
 @intrinsic
-def pull(_, tables, rows, nodes, places, coefficient, first, span, targets, gradients):
+def leaky_dot(_, tables, places, slope, size):
+    """⟨leaky ReLU of left + right, by⟩ of `size` numbers, of tables left, right, by."""
+
+    def emit(context, builder, signature, args):
+        arrays = [
+            context.make_array(kind)(context, builder, value).data
+            for kind, value in zip(
+                signature.args[0].types,
+                cgutils.unpack_tuple(builder, args[0]),
+                strict=True,
+            )
+        ]
+
+        def factors(left, right, by):
+            value, lanes = builder.fadd(left, right), 1
+            if isinstance(value.type, ir.VectorType):
+                lanes = value.type.count
+            value, _ = _leaky(builder, value, _spread(builder, args[2], lanes))
+            return value, by
+
+        at = cgutils.unpack_tuple(builder, args[1])
+        return _dot(builder, arrays, at, args[3], factors)
+
+    number = tables[2].dtype
+    return number(tables, places, slope, types.uint64), emit
+
+
+@intrinsic
+def pull(_, tables, rows, nodes, places, coefficient, first, size, targets, gradients):
     """Adds to gradients what one source and its targets owe each other.
 
-    Args:
-        tables: left, right: the vectors of sources, of targets; flat.
-        rows: where the source begins in left, and its gradient in the gradients.
-        nodes: the targets are nodes[first:].
-        places: [n], which row of the gradients belongs to a target.
-        coefficient: of the pairs, as many as there are targets.
-        first: of the targets in nodes, of the pairs in coefficient.
-        span: d, and from which to which number of the vectors to go.
-        targets: how many there are.
-        gradients: of sources, of targets; flat.
+    `rows` is where the source begins in the left table, and its gradient among the
+    gradients; so many `targets` are in `nodes`, and their pairs in `coefficient`, from
+    `first` on; `places` [n] is which row of the gradients belongs to a target.
     """
 
     def emit(context, builder, signature, args):
@@ -179,8 +215,7 @@ def pull(_, tables, rows, nodes, places, coefficient, first, span, targets, grad
             _array(context, builder, signature, args, number) for number in (2, 3, 4)
         )
         at, beside = pair(5)
-        size, low, high = pair(6)
-        targets = args[7]
+        size, targets = args[6], args[7]
         mine, theirs = pair(8)
         number, lanes = _kind(mine)
 
@@ -217,8 +252,8 @@ def pull(_, tables, rows, nodes, places, coefficient, first, span, targets, grad
                 value = builder.fadd(value, builder.load(total))
                 _store(builder, value, mine, there, width)
 
-        _in_parts(builder, low, high, lanes, body)
+        _in_parts(builder, size, lanes, body)
         return context.get_dummy_value()
 
-    arguments = tables, rows, nodes, places, coefficient, first, span, targets
-    return types.void(*arguments, gradients), emit
+    given = tables, rows, nodes, places, coefficient, first, size, targets, gradients
+    return types.void(*given), emit

@@ -5,16 +5,49 @@ import os
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gttf_sampler._backends.threads import READERS, READS, held, run
-from gttf_sampler._backends.types import Reads
 
 FEWEST, MOST = 4, 512  # runs that a thread takes at a time
 _seeking = Lock()  # on Windows, where files are read from where the last one stopped
+
+
+class Reads(NamedTuple):
+    """Rows to be read from a file, in runs that are one read each.
+
+    Attributes:
+        device: where the rows go, the CPU.
+        handle: of the open file.
+        base: where its rows begin.
+        stride: bytes of a row.
+        align: what places and sizes must be multiples of; 1 for anything.
+        ids: int64 [k], ascending; equal ones are in one run.
+        place: int64 [k], which row of `out` an id belongs to.
+        start: int64 [r + 1]; run i has the ids `start[i]` to `start[i + 1]`.
+        out: uint8 [places, stride], contiguous.
+        failed: uint8 [r], set to 1 where a read has failed or was short.
+    """
+
+    device: torch.device
+    handle: int
+    base: int
+    stride: int
+    align: int
+    ids: np.ndarray[Any, Any]
+    place: np.ndarray[Any, Any]
+    start: np.ndarray[Any, Any]
+    out: Tensor
+    failed: np.ndarray[Any, Any]
+
+    @property
+    def runs(self) -> int:
+        """The number of runs."""
+        return len(self.start) - 1
 
 
 def read_all(reads: Reads, owner: Any) -> None:

@@ -18,12 +18,10 @@ from gttf_sampler._backends.torch.rows import (
     take,
     upper_bound,
 )
-from gttf_sampler._backends.types import (
-    MASS_BITS,
-    WHOLE_ROWS,
-)
 from gttf_sampler.random import LOW32, below, below_wide, bits, limbs, multiply_high
 
+MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
+WHOLE_ROWS = 1 << 22  # entries, of all walkers, that are looked at side by side
 NONE_LAST = 1 << 62  # sorts behind every position
 
 

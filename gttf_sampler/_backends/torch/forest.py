@@ -29,17 +29,28 @@ def arrive(
     return torch.maximum(arrived, stay)
 
 
-def forest_uniform(
+Levels = list[tuple[Tensor, Tensor]]
+
+
+def walk_forest(
     rowptr: Tensor,
     col: Tensor,
+    mass: Tensor | None,
     seeds: Tensor,
     fanouts: Sequence[int],
     replace: bool,
     key: Key,
     stays: bool,
-) -> list[tuple[Tensor, Tensor]]:
-    """(edges, nodes) [w, f] of every depth of unbiased walks from the seeds [b]."""
-    levels, node = [], seeds
+) -> Levels | None:
+    """(edges, nodes) [w, f] of every depth of walks from the seeds [b].
+
+    By the cumulative mass [m] of every row's entries, unless all are equally likely.
+    None where a backend has no such call, as here by mass: walks are taken step by step
+    then, and come out the same.
+    """
+    if mass is not None:
+        return None
+    node, levels = seeds, []
     for fanout, own in zip(fanouts, folds(key, len(fanouts)), strict=True):
         slot = torch.arange(node.numel(), device=node.device)
         start, count = row_range(rowptr, node)
@@ -49,21 +60,3 @@ def forest_uniform(
         levels.append((edge, arrive(col, node, count, edge, replace, stays)))
         node = levels[-1][1].view(-1)
     return levels
-
-
-def forest_by_mass(
-    rowptr: Tensor,
-    col: Tensor,
-    mass: Tensor,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    replace: bool,
-    key: Key,
-    stays: bool,
-) -> list[tuple[Tensor, Tensor]] | None:
-    """`forest_uniform` of walks by the cumulative mass [m] of every row's entries.
-
-    None where a backend has no such call, as here: the walks are taken step by step
-    then, and come out the same.
-    """
-    return None

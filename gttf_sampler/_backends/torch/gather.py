@@ -1,12 +1,45 @@
 """Rows of features, copied to where a batch wants them."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends.types import (
-    Move,
-    Moves,
-)
+
+class Move(NamedTuple):
+    """Rows to copy, and where they are written; all of it is contiguous.
+
+    Attributes:
+        values: [n, ...] each; their rows are counted end to end.
+        row: int64 [k], which rows; None for all of them.
+        out: [m, ...].
+        to: int64 [k], which rows of `out` they become; None for the first k.
+        gaps: whether negative rows are left out.
+    """
+
+    values: Sequence[Tensor]
+    row: Tensor | None
+    out: Tensor
+    to: Tensor | None = None
+    gaps: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """True if row i of `out` becomes row[i], for all of them."""
+        return self.to is None and not self.gaps
+
+
+class Moves(NamedTuple):
+    """Rows to be gathered.
+
+    Attributes:
+        device: where all of it is.
+        columns: any number of them.
+    """
+
+    device: torch.device
+    columns: list[Move]
 
 
 def gather(moves: Moves) -> list[Tensor]:

@@ -1,12 +1,13 @@
 """node2vec: rounds of proposals, and exact weights where all of them were refused."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from gttf_sampler._backends.torch.draw import MASS_BITS
 from gttf_sampler._backends.torch.rows import (
-    MAX_ROW,
     expand,
     has_edge,
     is_free_to_ask,
@@ -15,25 +16,70 @@ from gttf_sampler._backends.torch.rows import (
     take_or_none,
     upper_bound,
 )
-from gttf_sampler._backends.types import (
-    MASS_BITS,
-    REFUSED,
-    Envelope,
-    Reverse,
-    SecondOrder,
-)
-from gttf_sampler.random import Key, below_wide, bits
+from gttf_sampler.random import below_wide, bits
+
+REFUSED = -2  # where rejection sampling has accepted nothing
+
+Reverse = tuple[Tensor, Tensor]  # rowptr and sorted columns of the reversed graph
 
 
-def walk_node2vec(
-    graph: SecondOrder, seeds: Tensor, length: int, key: Key, stays: bool
-) -> list[tuple[Tensor, Tensor]] | None:
-    """(edges, nodes) [b, 1] of every step of walks, in one call.
+class Envelope(NamedTuple):
+    """Proposal masses and acceptance shares of node2vec.
 
-    None where a backend has no such call, as here: the walks are taken step by step
-    then, and come out the same.
+    Attributes:
+        back, near, away: the share of proposals accepted that lead back to the last
+            node, next to it, or away; in units of 2**-63, less one.
+        unit: every edge of a row is proposed with mass 2**unit.
+        extra: the mass of a second chance for the way back. It weighs more than the
+            others may, who would be refused most of the time if all were proposed as
+            often as it has to be.
+        copies: how many such chances there are: one per parallel edge, at least.
     """
-    return None
+
+    back: int
+    near: int
+    away: int
+    unit: int
+    extra: int
+    copies: int
+
+
+class SecondOrder(NamedTuple):
+    """A graph and a law of second-order walks on it, as node2vec needs them.
+
+    Attributes:
+        rowptr: [n + 1].
+        col: [m], the rows as they are.
+        sorted_col: [m], every row sorted.
+        order: says, if asked, where [m] the entries of `sorted_col` stand in `col`;
+            None for the same places.
+        bloom: the Bloom filter of each row, or None.
+        table: [m], cumulative masses of the edges; None if all weigh the same.
+        weight: [m], what those masses are made of; None with `table`.
+        reverse: the reversed graph, where near neighbours may be sought; or None.
+        envelope: what is proposed, and how much of it is accepted.
+        rounds: how often to propose before a walker weighs its neighbours exactly.
+        alpha: the weights of the way back, of common neighbours, of the rest.
+        longest: no row is longer.
+    """
+
+    rowptr: Tensor
+    col: Tensor
+    sorted_col: Tensor
+    order: Callable[[], Tensor | None]
+    bloom: Tensor | None
+    table: Tensor | None
+    weight: Tensor | None
+    reverse: Reverse | None
+    envelope: Envelope
+    rounds: int
+    alpha: tuple[float, float, float]
+    longest: int
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the arrays."""
+        return self.col.device
 
 
 def weigh_node2vec(
@@ -41,85 +87,29 @@ def weigh_node2vec(
 ) -> Tensor:
     """Edges [w] by the exact weights of the way back, near it, and away.
 
-    How many neighbours are near is found in the row of the node, or, where there is a
-    reversed graph, among the nodes from which `last` can be reached, if those are
-    fewer. Counts of the three kinds make integer masses; within a kind all weigh the
-    same.
+    Counts of the three kinds make integer masses; within a kind all weigh the same, and
+    stand in the order of the sorted rows.
     """
     rowptr, sorted_col = graph.rowptr, graph.sorted_col
     start, count = row_range(rowptr, node)
-    name, owner = _shared(rowptr, sorted_col, graph.reverse, node, last)
-    here, behind = take(start, owner), take(last, owner)
-    near = has_edge(rowptr, sorted_col, name, behind, _longest(rowptr, name))
-    low, high = (
-        upper_bound(sorted_col, here, here + take(count, owner), bound, MAX_ROW)
-        for bound in (name - 1, name)
-    )
-    size = (high - low).where(near | (name == behind), 0)
-    back = size.where(name == behind, 0)
-    number = count.new_zeros(3, count.numel())
-    number[0].index_add_(0, owner, back)
-    number[1].index_add_(0, owner, size - back)
-    number[2] = count - number[0] - number[1]
+    owner, at = expand(start, count, int(count.sum()))  # all neighbours
+    name, behind = take(sorted_col, at).to(torch.int64), take(last, owner)
+    near = has_edge(rowptr, sorted_col, name, behind, graph.longest)
+    kind = torch.where(near, 1, 2).masked_fill_(name == behind, 0)
+    own = 3 * owner + kind
+    number = own.bincount(minlength=3 * node.numel()).view(-1, 3).t()
     mass = _kind_mass(number, count, graph.alpha)
-    total = (mass * number).sum(0)
-    left = below_wide(bits(stream, 0), total)
-    kind, rank = torch.zeros_like(node), left
-    for k in range(2):
-        whole = (mass * number)[k]
-        beyond = (kind == k) & (rank >= whole)
-        rank = torch.where(beyond, rank - whole, rank)
-        kind = kind + beyond
-    rank = rank // mass.gather(0, kind[None])[0]
-    # the first name, in order, up to which there are more than `rank` of the kind
-    ends = torch.cat([owner.new_zeros(1), owner.bincount(minlength=node.numel())])
-    ends = ends.cumsum(0)
-    kinds = take(kind, owner)
-    counted = torch.where(kinds == 0, back, size - back)
-    before = _before(counted, ends)
-    first, stop = ends[:-1], ends[1:]
-    at = upper_bound(before + counted, first, stop, rank, MAX_ROW)
-    at = at.clamp_(max=max(0, name.numel() - 1))
-    taken = take(low, at) + rank - take(before, at)
-    # away: step over all names whose copies stand before it
-    gone = _before(size, ends)
-    passed = upper_bound(low - here - gone, first, stop, rank, MAX_ROW)
-    behind = (passed - 1).clamp_(min=0)
-    skipped = take(torch.cat([gone + size, gone.new_zeros(1)]), behind)
-    skipped = skipped.where(passed > first, 0)
-    sorted_at = torch.where(kind == 2, start + rank + skipped, taken)
+    ends = (mass * number).cumsum(0)
+    left = below_wide(bits(stream, 0), ends[2])
+    taken = (left >= ends[:2]).sum(0)[None]  # the kind
+    before = torch.cat([torch.zeros_like(ends[:1]), ends[:2]])
+    rank = (left - before.gather(0, taken)[0]) // mass.gather(0, taken)[0]
+    by_kind = own.sort(stable=True).indices
+    first = number.t().reshape(-1)
+    first = (first.cumsum(0) - first).view(-1, 3).gather(1, taken.t())[:, 0]
+    sorted_at = take_or_none(at, take_or_none(by_kind, first + rank))
     places = graph.order()
     return sorted_at if places is None else take_or_none(places, sorted_at)
-
-
-def _shared(
-    rowptr: Tensor,
-    sorted_col: Tensor,
-    reverse: Reverse | None,
-    node: Tensor,
-    last: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Names [e] that hold all near neighbours and `last`, ascending, and whose [e]."""
-    low, count = row_range(rowptr, node)
-    owner, at = expand(low, count, int(count.sum()))
-    if reverse is None:
-        name = take(sorted_col, at).to(torch.int64)
-    else:
-        other, size = row_range(reverse[0], last)
-        short = size < count
-        low, count = torch.where(short, other, low), torch.where(short, size, count)
-        owner, at = expand(low, count, int(count.sum()))
-        top = sorted_col.numel() - 1
-        name = torch.where(
-            take(short, owner),
-            take(reverse[1], at.clamp(max=top)).to(torch.int64),
-            take(sorted_col, at.clamp(max=top)).to(torch.int64),
-        )
-    every = torch.arange(node.numel(), device=node.device)
-    name, owner = torch.cat([name, last]), torch.cat([owner, every])
-    most = rowptr.numel()
-    code = (owner * most + name).unique()
-    return code % most, code // most
 
 
 def _kind_mass(
@@ -133,20 +123,6 @@ def _kind_mass(
     return (weight / top).mul_(unit).to(torch.int64).clamp_(min=1)
 
 
-def _before(size: Tensor, ends: Tensor) -> Tensor:
-    """Sums of what stands in front of every entry among those of the same owner."""
-    whole = torch.cat([size.new_zeros(1), size.cumsum(0)])
-    each = ends.diff()
-    base = take(whole, ends[:-1]).repeat_interleave(each, output_size=size.numel())
-    return whole[:-1] - base
-
-
-def _longest(rowptr: Tensor, node: Tensor) -> int:
-    """The length of the longest of some rows."""
-    count = row_range(rowptr, node)[1]
-    return int(count.max()) if count.numel() else 0
-
-
 def draw_node2vec(
     graph: SecondOrder, node: Tensor, last: Tensor, stream: Tensor
 ) -> Tensor:
@@ -155,18 +131,16 @@ def draw_node2vec(
     A proposal is uniform but for second chances of the way back, or by mass if there is
     a table of masses.
     """
-    rowptr, col, sorted_col = graph.rowptr, graph.col, graph.sorted_col
-    order, envelope, longest = graph.order, graph.envelope, graph.longest
     edge = torch.full_like(node, REFUSED)
     waiting = torch.arange(node.numel(), device=node.device)
-    start, count = row_range(rowptr, node)
+    start, count = row_range(graph.rowptr, node)
     for turn in range(graph.rounds):
         some = [take(x, waiting) for x in (start, count, last, stream)]
         if graph.table is None:
-            found, coin = _propose(sorted_col, order, some, envelope, turn, longest)
+            found, coin = _propose(graph, some, turn)
         else:
-            found, coin = _propose_by_mass(graph.table, some, turn, longest)
-        found = _accept(rowptr, col, sorted_col, found, coin, some, envelope, longest)
+            found, coin = _propose_by_mass(graph.table, some, turn, graph.longest)
+        found = _accept(graph, found, coin, last=some[2])
         before = take(edge, waiting)
         edge[waiting] = torch.where(before == REFUSED, found, before)
         if is_free_to_ask(edge):
@@ -179,14 +153,10 @@ def draw_node2vec(
 
 
 def _propose(
-    sorted_col: Tensor,
-    order: Callable[[], Tensor | None],
-    walkers: list[Tensor],
-    envelope: Envelope,
-    turn: int,
-    longest: int,
+    graph: SecondOrder, walkers: list[Tensor], turn: int
 ) -> tuple[Tensor, Tensor]:
     """An edge per walker, REFUSED or -1 for none; and its coin, 0 if it is accepted."""
+    sorted_col, envelope = graph.sorted_col, graph.envelope
     start, count, last, stream = walkers
     ordinary = count << envelope.unit
     total = ordinary + envelope.extra * envelope.copies
@@ -197,10 +167,11 @@ def _propose(
         return edge, coin
     second = (target >= ordinary) & (count > 0)
     copy = (target - ordinary).clamp_(min=0) // envelope.extra
-    at = copy + upper_bound(sorted_col, start, start + count, last - 1, longest)
+    at = upper_bound(sorted_col, start, start + count, last - 1, graph.longest)
+    at = at + copy
     there = take(sorted_col, at.clamp(max=sorted_col.numel() - 1)) == last
     there &= at < start + count
-    places = order()
+    places = graph.order()
     back = at if places is None else take_or_none(places, at.where(there, -1))
     edge = edge.where(~second, back.where(there, REFUSED))
     return edge, coin.masked_fill_(second, 0)
@@ -222,20 +193,11 @@ def _coin(stream: Tensor, turn: int) -> Tensor:
     return (bits(stream, 2 * turn + 1) >> 1).bitwise_and_((1 << 63) - 1)
 
 
-def _accept(
-    rowptr: Tensor,
-    col: Tensor,
-    sorted_col: Tensor,
-    edge: Tensor,
-    coin: Tensor,
-    walkers: list[Tensor],
-    envelope: Envelope,
-    longest: int,
-) -> Tensor:
+def _accept(graph: SecondOrder, edge: Tensor, coin: Tensor, last: Tensor) -> Tensor:
     """The proposed edges, REFUSED where the coin is above the share of its kind."""
-    last = walkers[2]
-    to = take_or_none(col, edge.clamp(min=-1))
-    adjacent = has_edge(rowptr, sorted_col, to.clamp(min=0), last, longest)
+    envelope, to = graph.envelope, take_or_none(graph.col, edge.clamp(min=-1))
+    ends = graph.sorted_col, to.clamp(min=0), last
+    adjacent = has_edge(graph.rowptr, *ends, graph.longest)
     share = torch.full_like(to, envelope.away).masked_fill_(adjacent, envelope.near)
     share.masked_fill_(to == last, envelope.back)
     return edge.masked_fill((coin > share) & (edge >= 0), REFUSED)

@@ -12,17 +12,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import random
-from gttf_sampler._backends.pairs import WIDTH, Pairs, Rule
-from gttf_sampler._backends.terms import (
+from gttf_sampler._backends.pairs import (
     LIKE,
     LIKE_EPS,
     LINEAR,
     PARTITION,
     UNLIKE,
+    WIDTH,
+    Pairs,
     Passed,
     Rows,
+    Rule,
     Terms,
-    scored,
 )
 from gttf_sampler.random import Key
 
@@ -60,7 +61,7 @@ def pair_loss(
 
 
 def _phi(kind: int, score: Tensor, eps: float) -> Tensor:
-    """φ of scores [rows, width], by kind; see `terms`."""
+    """φ of scores [rows, width], by kind; see `pairs`."""
     if kind == LINEAR:
         return score
     if kind == LIKE:
@@ -99,17 +100,6 @@ def pair_pass(
     sides = [(0, 1)] * 2 if mixed else [(0,), (1,)]
     made = [_touched(pairs, g, side) for g, side in zip(found, sides, strict=False)]
     return Passed(value.detach(), unit, made)
-
-
-def pair_gradients(
-    pairs: Pairs, left: Tensor, right: Tensor, coefficient: Tensor
-) -> list[Rows]:
-    """Gradients of both tables by the coefficients [scores] of pairs.
-
-    With one table for both there is one set of rows.
-    """
-    how = scored(pairs), coefficient, left, right, True, False
-    return pair_pass(pairs, *how).gradients
 
 
 def as_gradient(rows: Rows, table: Tensor, sparse: bool, scale: float) -> Tensor:

@@ -1,9 +1,9 @@
-"""First occurrences of ids: what local ids are counted by."""
+"""First occurrences of ids, by which nodes get their local ones."""
 
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends.torch.rows import take
+from gttf_sampler._backends.torch.rows import is_free_to_ask, positions, take
 
 
 def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
@@ -29,3 +29,11 @@ def first_position_sorted(ids: Tensor) -> Tensor:
     starts[1:] = ordered[1:] != ordered[:-1]
     group = position.where(starts, 0).cummax(0).values
     return torch.empty_like(ids).scatter_(0, order, take(order, group))
+
+
+def compress(mask: Tensor, size: int) -> Tensor:
+    """The `size` positions where `mask` holds, without asking the device for `size`."""
+    if is_free_to_ask(mask):
+        return positions(mask)
+    number = torch.arange(1, size + 1, device=mask.device)
+    return torch.searchsorted(mask.cumsum(0), number)

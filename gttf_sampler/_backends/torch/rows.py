@@ -1,4 +1,4 @@
-"""Rows of a CSR matrix: their ranges, entries gathered from them, searches in them."""
+"""Rows of a CSR matrix: made of edges, searched, and gathered."""
 
 import numpy as np
 import torch
@@ -68,14 +68,6 @@ def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     return found.masked_fill_(index < 0, -1)
 
 
-def compress(mask: Tensor, size: int) -> Tensor:
-    """The `size` positions where `mask` holds, without asking the device for `size`."""
-    if is_free_to_ask(mask):
-        return positions(mask)
-    number = torch.arange(1, size + 1, device=mask.device)
-    return torch.searchsorted(mask.cumsum(0), number)
-
-
 def positions(mask: Tensor) -> Tensor:
     """The positions where `mask`, on the CPU, holds; numpy is ten times faster."""
     return torch.from_numpy(np.flatnonzero(mask.numpy()))
@@ -99,3 +91,37 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
     Here, None: other backends know what they store.
     """
     return None
+
+
+def group_by_row(
+    row: Tensor, col: Tensor, num_rows: int, num_cols: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Row pointer [n+1], columns [m] row by row, and where each edge stood before [m].
+
+    The order within a row is kept; None says that all edges stay where they are. Torch
+    sorts integers by radix, on the CPU and on GPUs: linear time.
+    """
+    row, col = row.to(id_dtype(num_rows)), col.to(id_dtype(num_cols))
+    rowptr = row.new_zeros(num_rows + 1, dtype=torch.int64)
+    torch.cumsum(row.bincount(minlength=num_rows), 0, out=rowptr[1:])
+    if row.numel() < 2 or bool((row[1:] >= row[:-1]).all()):
+        return rowptr, col.contiguous(), None
+    order = row.sort(stable=True).indices.to(id_dtype(row.numel()))
+    return rowptr, col.index_select(0, order), order
+
+
+def both_ways(
+    row: Tensor, col: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges and their reverses, each pair of nodes once, sorted by (col, row).
+
+    With them comes which edge [e] each was; of several, the first one that was given in
+    its own direction.
+    """
+    edge = torch.arange(row.numel(), device=row.device).repeat(2)
+    row, col = torch.cat([row, col]), torch.cat([col, row])
+    pair, order = (col * num_nodes + row).sort(stable=True)
+    first = torch.ones_like(pair, dtype=torch.bool)
+    first[1:] = pair[1:] != pair[:-1]
+    order = order[first]
+    return row[order], col[order], edge[order]

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gttf_sampler._backends.torch.forest import Levels
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.draw import (
     draw_again,
@@ -37,6 +38,13 @@ from gttf_sampler.random import Key
 
 
 @triton.jit
+def row_of(rowptr, node, mask):
+    """Start and length of the rows of nodes."""
+    start = tl.load(rowptr + node, mask=mask, other=0)
+    return start, tl.load(rowptr + node + 1, mask=mask, other=0) - start
+
+
+@triton.jit
 def _land(edges, nodes, col, cell, taken, resting, mask):
     """Notes which edges were taken and where they lead, or who rests where it is."""
     reached = tl.load(col + taken, mask=mask & (taken >= 0), other=-1).to(tl.int64)
@@ -45,26 +53,13 @@ def _land(edges, nodes, col, cell, taken, resting, mask):
 
 
 @triton.jit
-def _step(
-    col,
-    mass,
-    stream,
-    start,
-    count,
-    resting,
-    fanout,
-    nodes,
-    edges,
-    at,
-    live,
-    REPLACE: tl.constexpr,
-    MASS: tl.constexpr,
-    F: tl.constexpr,
-):
+def _step(col, mass, stream, row, fanout, nodes, edges, at, live, REPLACE, MASS, F):
     """Draws for a block of walkers and notes what they draw from `at` on.
 
-    `resting` is the node of a walker that stays there, else -1.
+    `row` is the start and length of a walker's row, and its node if it rests there,
+    else -1.
     """
+    start, count, resting = row
     draw, zero = tl.arange(0, F), tl.zeros_like(start)
     total = count
     if MASS:
@@ -148,24 +143,12 @@ def forest(
             live = slot < last * width
             node = tl.load(before + slot, mask=live, other=-1)
             some = live & (node >= 0)
-            start = tl.load(rowptr + node, mask=some, other=0)
-            count = tl.load(rowptr + node + 1, mask=some, other=0) - start
+            start, count = row_of(rowptr, node, some)
             resting = tl.where(some & (count == 0) & (stays != 0), node, -1)
+            row, stream = (start, count, resting), streams(own, slot)
+            at = there + slot * fanout
             _step(
-                col,
-                mass,
-                streams(own, slot),
-                start,
-                count,
-                resting,
-                fanout,
-                nodes,
-                edges,
-                there + slot * fanout,
-                live,
-                REPLACE,
-                MASS,
-                F,
+                col, mass, stream, row, fanout, nodes, edges, at, live, REPLACE, MASS, F
             )
         tl.debug_barrier()  # the next depth reads what other threads have written
         before = nodes + there
@@ -174,17 +157,25 @@ def forest(
 
 
 @triton.jit
-def row_of(rowptr, node, mask):
-    """Start and length of the rows of nodes."""
-    start = tl.load(rowptr + node, mask=mask, other=0)
-    return start, tl.load(rowptr + node + 1, mask=mask, other=0) - start
-
-
-@triton.jit
 def follow(col, node, count, edge, some, stays):
     """Follows edges to their nodes; at a dead end a walker stays, if it `stays`."""
     reached = tl.load(col + edge, mask=some & (edge >= 0), other=-1).to(tl.int64)
     return tl.where(some & (count == 0) & (stays != 0), node, reached)
+
+
+@triton.jit
+def draw_one(mass, start, count, stream, some, MASS):
+    """An edge of every row, uniform or by mass, -1 for none; and all the row's mass."""
+    zero = tl.zeros_like(start)
+    total = count
+    if MASS:
+        total = mass_within(mass, start, count, zero, some)
+    edge = below(bits(stream, zero), total)
+    if MASS:
+        edge = bisect(mass, start, tl.where(total > 0, start + count, start), edge)
+    else:
+        edge = start + edge
+    return tl.where(total > 0, edge, -1), total
 
 
 @triton.jit(do_not_specialize=["key", "batch", "length", "stays"])
@@ -206,61 +197,19 @@ def walk(
     slot = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     live = slot < batch
     node = tl.load(seeds + slot, mask=live, other=-1)
-    zero = tl.zeros_like(slot)
     top = as_key(key)
     for step in range(length):
         some = live & (node >= 0)
         start, count = row_of(rowptr, node, some)
         stream = streams(fold(top, tl.full((), 0, tl.int64) + step), slot)
-        total = count
-        if MASS:
-            total = mass_within(mass, start, count, zero, some)
-        edge = below(bits(stream, zero), total)
-        if MASS:
-            high = tl.where(total > 0, start + count, start)
-            edge = bisect(mass, start, high, edge)
-        else:
-            edge = start + edge
-        edge = tl.where(total > 0, edge, -1)
+        edge, _ = draw_one(mass, start, count, stream, some, MASS)
         node = follow(col, node, count, edge, some, stays)
         at = tl.full((), 0, tl.int64) + step
         tl.store(edges + at * batch + slot, edge, mask=live)
         tl.store(nodes + at * batch + slot, node, mask=live)
 
 
-Levels = list[tuple[Tensor, Tensor]]
-
-
-def forest_uniform(
-    rowptr: Tensor,
-    col: Tensor,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    replace: bool,
-    key: Key,
-    stays: bool,
-) -> Levels:
-    """(edges, nodes) of every depth; see `torch.forest`."""
-    return _forest(rowptr, col, None, seeds, fanouts, replace, key, stays)
-
-
-def forest_by_mass(
-    rowptr: Tensor,
-    col: Tensor,
-    mass: Tensor,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    replace: bool,
-    key: Key,
-    stays: bool,
-) -> Levels | None:
-    """(edges, nodes) of every depth, drawn by mass; see `torch.forest`."""
-    if not replace and max(fanouts, default=0) > how.WIDEST:
-        return None
-    return _forest(rowptr, col, mass, seeds, fanouts, replace, key, stays)
-
-
-def _forest(
+def walk_forest(
     rowptr: Tensor,
     col: Tensor,
     mass: Tensor | None,
@@ -269,8 +218,10 @@ def _forest(
     replace: bool,
     key: Key,
     stays: bool,
-) -> Levels:
-    """All depths of a forest, by mass if there is one."""
+) -> Levels | None:
+    """(edges, nodes) of every depth, by mass if there is one; see `torch.forest`."""
+    if mass is not None and not replace and max(fanouts, default=0) > how.WIDEST:
+        return None
     batch, table = seeds.numel(), rowptr if mass is None else mass
     widths = list(accumulate(fanouts, int.__mul__, initial=batch))[1:]
     nodes, edges = empty_ids(sum(widths), seeds), empty_ids(sum(widths), seeds)

@@ -11,20 +11,14 @@ import triton.language as tl
 from torch import Tensor
 
 from gttf_sampler._backends.torch import gather as reference
+from gttf_sampler._backends.torch.gather import Moves
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.launch import blocks, launch
 from gttf_sampler._backends.triton.record import send_words
 from gttf_sampler._backends.triton.rng import longs
-from gttf_sampler._backends.types import Moves
 
-VALUES = tl.constexpr(0)
-ROWS = tl.constexpr(1)
-UNITS = tl.constexpr(2)
-BYTES = tl.constexpr(3)
-INDEX = tl.constexpr(4)
-COUNT = tl.constexpr(5)
-OUT = tl.constexpr(6)
-COLUMNS = tl.constexpr(7)
+VALUES, ROWS, UNITS, BYTES = map(tl.constexpr, range(4))
+INDEX, COUNT, OUT, COLUMNS = map(tl.constexpr, range(4, 8))
 
 
 @triton.jit

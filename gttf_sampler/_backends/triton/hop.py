@@ -8,10 +8,15 @@
     number    how many are new before each block, per node type
     settle    the new nodes, in order of discovery
 
+And those that bring the hops of a batch together:
+
+    finish    nodes and edges of all hops, one type or relation after the other
+    pad       what is left of arrays that have room for more
+
 Programs have a block of walkers or edges and a relation; a relation with fewer of them
 leaves the rest of its programs without work. Positions number all seeds and edges of a
 batch through, in the order in which the reference discovers them. `measure` is in
-`triton.rows`, the last three are in `triton.relabel`.
+`triton.draw`, the last three are in `triton.relabel`.
 """
 
 import triton
@@ -24,10 +29,11 @@ from gttf_sampler._backends.triton.draw import (
     draw_by_mass_distinct,
     draw_distinct,
     draw_distinct_wide,
+    has_mass,
     mass_before,
     mass_within,
 )
-from gttf_sampler._backends.triton.relabel import claim
+from gttf_sampler._backends.triton.relabel import claim, release
 from gttf_sampler._backends.triton.rng import (
     any_of,
     as_key,
@@ -37,7 +43,6 @@ from gttf_sampler._backends.triton.rng import (
     read_ids,
     streams,
 )
-from gttf_sampler._backends.triton.rows import has_mass
 
 
 @triton.jit
@@ -57,14 +62,15 @@ def _step_over(own, edge, mask):
 
 
 @triton.jit
-def arrive(own, taken, who, at, mask, out, HIDES: tl.constexpr, APART: tl.constexpr):
+def arrive(own, taken, who, at, mask, out, HIDES, APART):
     """Notes edges at their places, and claims the nodes that they lead to.
 
-    `who` are the local ids and the roots of walkers, `out` is where to write and what
-    claims are made with.
+    `who` are the local ids, roots, nodes and streams of walkers, `out` is what claims
+    are made with and where to write.
     """
-    words, types, slots, position, edge, receiver, landed, reached = out
-    local, root = who
+    words, types, slots, position, arrays = out
+    edge, receiver, landed, reached = arrays
+    local, root = who[0], who[1]
     if HIDES:
         if tl.load(own + tt.NUM_EXCLUDED) != 0:
             taken = _step_over(own, taken, mask)
@@ -88,12 +94,11 @@ def _row_start(own, node, live):
 
 
 @triton.jit
-def take_positive(
-    own, node, start, count, who, at, live, out, APART: tl.constexpr, F: tl.constexpr
-):
+def take_positive(own, row, who, at, live, out, APART, F):
     """Every entry of the rows that has mass, in order."""
+    start, count, _ = row
     table = longs(tl.load(own + tt.CUMULATIVE_WEIGHT))
-    base = mass_before(table, _row_start(own, node, live), start, live)
+    base = mass_before(table, _row_start(own, who[2], live), start, live)
     done = tl.zeros_like(start)
     while any_of(live & (done < count)):
         offset = done[:, None] + tl.arange(0, F)[None, :]
@@ -107,23 +112,10 @@ def take_positive(
 
 
 @triton.jit
-def draw_edges_by_mass(
-    own,
-    node,
-    start,
-    count,
-    size,
-    fanout,
-    stream,
-    who,
-    at,
-    live,
-    out,
-    REPLACE: tl.constexpr,
-    APART: tl.constexpr,
-    F: tl.constexpr,
-):
+def draw_edges_by_mass(own, row, fanout, who, at, live, out, REPLACE, APART, F):
     """Edges drawn by mass, from as much of each row as is admitted."""
+    start, count, size = row
+    _, _, node, stream = who
     table = longs(tl.load(own + tt.CUMULATIVE_WEIGHT))
     base = mass_before(table, _row_start(own, node, live), start, live)
     total = mass_within(table, start, count, base, live)
@@ -149,24 +141,10 @@ def draw_edges_by_mass(
 
 
 @triton.jit
-def draw_edges(
-    own,
-    start,
-    count,
-    size,
-    fanout,
-    stream,
-    who,
-    at,
-    live,
-    out,
-    REPLACE: tl.constexpr,
-    HIDES: tl.constexpr,
-    APART: tl.constexpr,
-    F: tl.constexpr,
-):
+def draw_edges(own, row, fanout, who, at, live, out, REPLACE, HIDES, APART, F):
     """Edges drawn uniformly; whole rows where nothing is drawn twice."""
-    draws = tl.arange(0, F)
+    start, count, size = row
+    stream, draws = who[3], tl.arange(0, F)
     for j in range(0, fanout, F):
         now = j + draws
         mask = live[:, None] & (now[None, :] < size[:, None])
@@ -183,7 +161,7 @@ def draw_edges(
     if not REPLACE:
         long = live & (count > fanout)
         if (fanout > F) & any_of(long):
-            edge = out[4]
+            edge = out[4][0]
             draw_distinct_wide(stream, count, fanout, edge, at, long, F)
             for j in range(0, fanout, F):
                 now = j + draws
@@ -193,62 +171,39 @@ def draw_edges(
                 arrive(own, taken, who, place, mask, out, HIDES, APART)
 
 
-@triton.jit(do_not_specialize=["hop", "types", "relations", "blocks", "position"])
-def scan(
-    levels,
-    hop,
-    types,
-    relations,
-    sums,
-    blocks,
-    edge,
-    receiver,
-    reached,
-    position,
-    S: tl.constexpr,
-):
+@triton.jit(do_not_specialize=["shape", "blocks", "position"])
+def scan(levels, shape, sums, blocks, out, position, S: tl.constexpr):
     """Scans the counts of edges: starts of blocks of walkers, and totals."""
-    level = tt.level_row(levels, hop + 1, types, relations)
+    level = tt.level_row(levels, tt.hop_of(shape) + 1, shape)
     total = tl.full((), 0, tl.int64)
-    for relation in range(relations):
+    for relation in range(tt.relations_of(shape)):
         begin = total
-        tl.store(tt.edge_start(level, types, relations) + relation, begin)
+        tl.store(tt.edge_start(level, shape) + relation, begin)
         for first in range(0, blocks, S):
             at = first + tl.arange(0, S).to(tl.int64)
             cell = sums + tl.cast(relation, tl.int64) * blocks + at
             size = tl.load(cell, mask=at < blocks, other=0)
             tl.store(cell, total + tl.cumsum(size, 0) - size, mask=at < blocks)
             total += tl.sum(size, 0)
-        tl.store(level + types + relation, total - begin)
-    at = tt.address(level, types, relations, 0)
+        tl.store(level + tt.types_of(shape) + relation, total - begin)
+    at = tt.addresses(level, shape)
+    edge, receiver, _, reached = out
     tl.store(at + tt.EDGE, edge.to(tl.int64))
     tl.store(at + tt.RECEIVER, receiver.to(tl.int64))
     tl.store(at + tt.REACHED, reached.to(tl.int64))
     tl.store(at + tt.POSITION, position)
 
 
-@triton.jit(
-    do_not_specialize=[
-        *("hop", "types", "relations", "depth", "key", "stride", "position", "slots")
-    ]
-)
+@triton.jit(do_not_specialize=["shape", "key", "stride", "position", "slots"])
 def draw(
     words,
     levels,
-    hop,
-    types,
-    relations,
-    depth,
+    shape,
     key,
-    start_of,
-    count_of,
-    size_of,
+    rows,
     sums,
     stride,
-    edge,
-    receiver,
-    landed,
-    reached,
+    out,
     position,
     slots,
     REPLACE: tl.constexpr,
@@ -262,101 +217,55 @@ def draw(
 
     Where all of a row is taken, only where the edges of every walker end: for `take`.
     """
-    block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-    own = tt.relation_row(words, relation, types, depth)
-    level = tt.level_row(levels, hop, types, relations)
-    to, fanout = tl.load(own + tt.DST_TYPE), tl.load(own + tt.FANOUTS + hop)
+    block, relation, own, level, after = tt.program(words, levels, shape)
+    to = tl.load(own + tt.DST_TYPE)
+    fanout = tl.load(own + tt.FANOUTS + tt.hop_of(shape))
     width = tl.load(level + to)
     if (fanout != 0) & (block * B < width):
         walker = block * B + tl.arange(0, B).to(tl.int64)
         live = walker < width
         cell = relation * stride + walker
+        start_of, count_of, size_of = rows
         start = tl.load(start_of + cell, mask=live, other=0)
         count = tl.load(count_of + cell, mask=live, other=0)
         size = tl.load(size_of + cell, mask=live, other=0)
+        row = (start, count, size)
         at = tl.load(sums + relation * tl.num_programs(0) + block)
         at += tl.cumsum(size, 0) - size
-        first = tt.node_start(level, types, relations) + to
+        first = tt.node_start(level, shape) + to
         place = tl.load(first) + walker
-        ids = longs(tl.load(tt.address(level, types, relations, tt.IDS)))
-        node = tl.load(ids + place, mask=live, other=0)
+        node = tl.load(tt.array(level, tt.IDS, shape) + place, mask=live, other=0)
         name, root = node, tl.zeros_like(node)
         if APART:
-            roots = longs(tl.load(tt.address(level, types, relations, tt.ROOTS)))
+            roots = tt.array(level, tt.ROOTS, shape)
             root = tl.load(roots + place, mask=live, other=0)
             name += root * tl.load(words + to * tt.TYPE_COLUMNS + tt.SIZE)
+        types = tt.types_of(shape)
         local = tl.load(first + types) + walker
-        who = (local[:, None], root[:, None])
-        top = fold(as_key(key), hop.to(tl.int64))
-        stream = streams(fold(top, relation), name)
-        slot = slots.to(tl.int64)
-        out = (words, types, slot, position, edge, receiver, landed, reached)
-        mass, gaps = (
-            tl.load(own + tt.CUMULATIVE_WEIGHT),
-            tl.load(own + tt.HAS_ZERO_WEIGHT),
-        )
+        stream = streams(fold(fold(as_key(key), tt.hop_of(shape)), relation), name)
+        who = (local[:, None], root[:, None], node, stream)
+        made = (words, types, slots.to(tl.int64), position, out)
+        mass = tl.load(own + tt.CUMULATIVE_WEIGHT)
         if fanout < 0:
-            if gaps == 0:
-                after = tt.level_row(levels, hop + 1, types, relations)
-                begin = tl.load(tt.edge_start(after, types, relations) + relation)
+            if tl.load(own + tt.HAS_ZERO_WEIGHT) == 0:
+                begin = tl.load(tt.edge_start(after, shape) + relation)
                 tl.store(size_of + cell, at + size - begin, mask=live)
             elif MASS:
-                take_positive(own, node, start, count, who, at, live, out, APART, F)
+                take_positive(own, row, who, at, live, made, APART, F)
         elif mass == 0:
-            draw_edges(
-                own,
-                start,
-                count,
-                size,
-                fanout,
-                stream,
-                who,
-                at,
-                live,
-                out,
-                REPLACE,
-                HIDES,
-                APART,
-                F,
-            )
+            draw_edges(own, row, fanout, who, at, live, made, REPLACE, HIDES, APART, F)
         elif MASS:
-            draw_edges_by_mass(
-                own,
-                node,
-                start,
-                count,
-                size,
-                fanout,
-                stream,
-                who,
-                at,
-                live,
-                out,
-                REPLACE,
-                APART,
-                F,
-            )
+            draw_edges_by_mass(own, row, fanout, who, at, live, made, REPLACE, APART, F)
 
 
-@triton.jit(
-    do_not_specialize=[
-        *("hop", "types", "relations", "depth", "stride", "position", "slots")
-    ]
-)
+@triton.jit(do_not_specialize=["shape", "stride", "position", "slots"])
 def take(
     words,
     levels,
-    hop,
-    types,
-    relations,
-    depth,
-    start_of,
-    end_of,
+    shape,
+    rows,
     stride,
-    edge,
-    receiver,
-    landed,
-    reached,
+    out,
     position,
     slots,
     HIDES: tl.constexpr,
@@ -364,31 +273,137 @@ def take(
     B: tl.constexpr,
 ):
     """All edges of the walkers of relations that take them all: a lane per edge."""
-    block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-    own = tt.relation_row(words, relation, types, depth)
-    level = tt.level_row(levels, hop, types, relations)
-    after = tt.level_row(levels, hop + 1, types, relations)
+    block, relation, own, level, after = tt.program(words, levels, shape)
+    types = tt.types_of(shape)
     taken = tl.load(after + types + relation)
-    all_ = (tl.load(own + tt.FANOUTS + hop) < 0) & (
-        tl.load(own + tt.HAS_ZERO_WEIGHT) == 0
-    )
+    all_ = tl.load(own + tt.FANOUTS + tt.hop_of(shape)) < 0
+    all_ = all_ & (tl.load(own + tt.HAS_ZERO_WEIGHT) == 0)
     if all_ & (block * B < taken):
         here = block * B + tl.arange(0, B).to(tl.int64)
         live = here < taken
         to = tl.load(own + tt.DST_TYPE)
         zero = tl.zeros_like(here)
-        ends = end_of + relation * stride
+        ends = rows[2] + relation * stride
         high = tl.where(live, zero + tl.load(level + to), 0)
         walker = bisect(ends, zero, high, here)
         before = tl.load(ends + walker - 1, mask=live & (walker > 0), other=0)
-        start = tl.load(start_of + relation * stride + walker, mask=live, other=0)
-        first = tt.node_start(level, types, relations) + to
+        start = tl.load(rows[0] + relation * stride + walker, mask=live, other=0)
+        first = tt.node_start(level, shape) + to
         root = zero
         if APART:
-            roots = longs(tl.load(tt.address(level, types, relations, tt.ROOTS)))
+            roots = tt.array(level, tt.ROOTS, shape)
             root = tl.load(roots + tl.load(first) + walker, mask=live, other=0)
         who = (tl.load(first + types) + walker, root)
-        at = tl.load(tt.edge_start(after, types, relations) + relation) + here
-        slot = slots.to(tl.int64)
-        out = (words, types, slot, position, edge, receiver, landed, reached)
-        arrive(own, start + here - before, who, at, live, out, HIDES, APART)
+        at = tl.load(tt.edge_start(after, shape) + relation) + here
+        made = (words, types, slots.to(tl.int64), position, out)
+        arrive(own, start + here - before, who, at, live, made, HIDES, APART)
+
+
+@triton.jit
+def _names(words, levels, shape, by, position, mask):
+    """The local ids of what has been claimed by positions."""
+    found = position - tl.load(words + by * tt.TYPE_COLUMNS + tt.FIRST_SEED)
+    last = tt.relations_of(shape) - 1
+    for hop in range(tt.depth_of(shape)):
+        level = tt.level_row(levels, hop + 1, shape)
+        begin = tl.load(tt.addresses(level, shape) + tt.POSITION)
+        # positions of later hops are beyond the end of this one
+        count = tl.load(tt.edge_start(level, shape) + last)
+        count += tl.load(level + tt.types_of(shape) + last)
+        here = mask & (position >= begin) & (position < begin + count)
+        local = tt.array(level, tt.LOCAL, shape)
+        name = tl.load(local + position - begin, mask=here, other=0)
+        found = tl.where(here, name, found)
+    return found
+
+
+@triton.jit
+def _copy(level, which, at, to, mask, shape):
+    """Copies a part of one of a level's arrays to where it belongs."""
+    found = tl.load(tt.array(level, which, shape) + at, mask=mask, other=0)
+    tl.store(to, found, mask=mask)
+
+
+@triton.jit(do_not_specialize=["shape"])
+def finish(words, levels, shape, arrays, APART: tl.constexpr, B: tl.constexpr):
+    """Edges of every relation and nodes of every type, hop after hop."""
+    row, col, edge, node, root = arrays
+    part, types = tl.program_id(1), tt.types_of(shape)
+    depth, relations = tt.depth_of(shape), tt.relations_of(shape)
+    here = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    if part < relations * depth:
+        relation, hop = part // depth, part % depth
+        level = tt.level_row(levels, hop + 1, shape)
+        count = tl.load(level + types + relation)
+        if tl.program_id(0).to(tl.int64) * B < count:
+            own = tt.relation_row(words, relation, shape)
+            to = tl.load(tt.edge_place(words, shape) + relation) + here
+            for past in range(hop):
+                other = tt.level_row(levels, past + 1, shape)
+                to += tl.load(other + types + relation)
+            mask = here < count
+            at = tl.load(tt.edge_start(level, shape) + relation) + here
+            taken = tl.load(tt.array(level, tt.EDGE, shape) + at, mask=mask, other=0)
+            names = tl.load(own + tt.EDGE_ID)
+            if names != 0:
+                taken = read_ids(names, tl.load(own + tt.WIDE_EDGE_ID), taken, mask)
+            tl.store(edge + to, taken, mask=mask)
+            _copy(level, tt.RECEIVER, at, col + to, mask, shape)
+            reached = tt.array(level, tt.REACHED, shape)
+            position = tl.load(reached + at, mask=mask, other=0)
+            by = tl.load(own + tt.SRC_TYPE)
+            name = _names(words, levels, shape, by, position, mask)
+            tl.store(row + to, name, mask=mask)
+    else:
+        rest = part - relations * depth
+        kind, hop = rest // (depth + 1), rest % (depth + 1)
+        level = tt.level_row(levels, hop, shape)
+        count = tl.load(level + kind)
+        if tl.program_id(0).to(tl.int64) * B < count:
+            first = tt.node_start(level, shape) + kind
+            at = tl.load(first) + here
+            to = tl.load(tt.node_place(words, shape) + kind)
+            to += tl.load(first + types) + here
+            mask = here < count
+            _copy(level, tt.IDS, at, node + to, mask, shape)
+            if APART:
+                _copy(level, tt.ROOTS, at, root + to, mask, shape)
+
+
+@triton.jit(do_not_specialize=["shape"])
+def pad(words, levels, shape, arrays, APART: tl.constexpr, B: tl.constexpr):
+    """Fills what is left of arrays of static shape, and clears the cells of all nodes.
+
+    The last node of each type is a dummy, from which and to which edges lead.
+    """
+    row, col, edge, node, root = arrays
+    part, relations = tl.program_id(1), tt.relations_of(shape)
+    types, depth = tt.types_of(shape), tt.depth_of(shape)
+    here = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    nodes = tt.node_place(words, shape)
+    rooms = nodes + relations + types
+    total, zero = tl.full((), 0, tl.int64), tl.zeros_like(here)
+    if part < relations:
+        own = tt.relation_row(words, part, shape)
+        places = tt.edge_place(words, shape) + part
+        for hop in range(depth):
+            total += tl.load(tt.level_row(levels, hop + 1, shape) + types + part)
+        mask = (here >= total) & (here < tl.load(places + relations + types))
+        to = tl.load(places) + here
+        by, receiver = tl.load(own + tt.SRC_TYPE), tl.load(own + tt.DST_TYPE)
+        tl.store(row + to, zero + tl.load(rooms + by) - 1, mask=mask)
+        tl.store(col + to, zero + tl.load(rooms + receiver) - 1, mask=mask)
+        tl.store(edge + to, zero, mask=mask)
+    else:
+        kind = part - relations
+        for hop in range(depth + 1):
+            total += tl.load(tt.level_row(levels, hop, shape) + kind)
+        to = tl.load(nodes + kind) + here
+        mask = (here >= total) & (here < tl.load(rooms + kind))
+        tl.store(node + to, zero, mask=mask)
+        if APART:
+            tl.store(root + to, zero, mask=mask)
+        else:
+            mask = here < total
+            place = tl.load(node + to, mask=mask, other=0)
+            release(words + kind * tt.TYPE_COLUMNS, place, mask)

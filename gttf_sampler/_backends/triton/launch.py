@@ -46,10 +46,16 @@ def start(
     kernel: Any, grid: tuple[int, ...], args: Any, constants: dict[str, Any]
 ) -> None:
     """Starts a kernel on the device of its tensors, on torch's current stream there."""
-    device = next(arg.device for arg in args if isinstance(arg, Tensor))
+    device = _device(args)
     there = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     with there:
         kernel[grid](*args, **constants, enable_fp_fusion=False)
+
+
+def _device(args: Any) -> torch.device:
+    """The device of the first tensor, which may be in a tuple."""
+    first = args[0]
+    return _device(first) if isinstance(first, tuple) else first.device
 
 
 def interpreted() -> bool:

@@ -12,10 +12,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gttf_sampler._backends.torch.draw import MASS_BITS
+from gttf_sampler._backends.torch.forest import Levels
+from gttf_sampler._backends.torch.node2vec import SecondOrder
 from gttf_sampler._backends.triton import launch as how
-from gttf_sampler._backends.triton.draw import mass_within
 from gttf_sampler._backends.triton.forest import (
-    Levels,
+    draw_one,
     empty_ids,
     follow,
     levels_of,
@@ -31,14 +33,13 @@ from gttf_sampler._backends.triton.rng import (
     fold,
     streams,
 )
-from gttf_sampler._backends.types import MASS_BITS, SecondOrder
 from gttf_sampler.random import Key
 
 _BITS = tl.constexpr(MASS_BITS)
 
 
 @triton.jit
-def _place(order, at, mask, ORDERED: tl.constexpr):
+def _place(order, at, mask, ORDERED):
     """Positions, in the rows as they are, of entries of sorted rows."""
     found = at
     if not ORDERED:
@@ -56,7 +57,7 @@ def holds(rowptr, sorted_col, source, target, mask):
 
 
 @triton.jit
-def propose(graph, envelope, own, last, turn, mask, ORDERED: tl.constexpr):
+def propose(graph, envelope, own, last, turn, mask, ORDERED):
     """An edge for every walker, and whether it is accepted.
 
     Beyond the row there are second chances of the way back, which need no coin.
@@ -98,7 +99,7 @@ def accept(graph, envelope, edge, coin, last, mask):
 
 
 @triton.jit
-def _name(names, k, mask, REVERSED: tl.constexpr):
+def _name(names, k, mask, REVERSED):
     """The k-th name of a list, in the row or in the reversed graph."""
     sorted_col, start, reverse_col, first, short = names
     if REVERSED:
@@ -111,7 +112,7 @@ def _name(names, k, mask, REVERSED: tl.constexpr):
 
 
 @triton.jit
-def _near(graph, names, start, count, last, k, mask, REVERSED: tl.constexpr):
+def _near(graph, names, start, count, last, k, mask, REVERSED):
     """The copies in a row of the k-th name, if it is new and next to `last`."""
     rowptr, sorted_col = graph[0], graph[2]
     value = _name(names, k, mask, REVERSED)
@@ -162,16 +163,7 @@ def _heaviest(shares, back, near, away):
 
 
 @triton.jit
-def weigh(
-    graph,
-    shares,
-    own,
-    last,
-    word,
-    mask,
-    ORDERED: tl.constexpr,
-    REVERSED: tl.constexpr,
-):
+def weigh(graph, shares, own, last, word, mask, ORDERED, REVERSED):
     """Edges by the exact weights of the way back, near it, and away.
 
     Near neighbours are sought in the row of the node, or among those from which `last`
@@ -297,12 +289,7 @@ def weigh_by_mass(graph, weights, alpha, own, last, word, mask):
 
 @triton.jit(do_not_specialize=["key", "rounds", "batch", "length", "stays"])
 def node2vec(
-    rowptr,
-    col,
-    sorted_col,
-    order,
-    reverse_ptr,
-    reverse_col,
+    graph,
     masses,
     weights,
     key,
@@ -327,50 +314,38 @@ def node2vec(
     node = tl.load(seeds + slot, mask=live, other=-1)
     zero = tl.zeros_like(slot)
     last = zero - 1  # not `node`, which Triton would take for one that never changes
-    graph = (rowptr, col, sorted_col, order, reverse_ptr, reverse_col)
+    rowptr, col = graph[0], graph[1]
     top = as_key(key)
     for step in range(length):
         at = tl.full((), 0, tl.int64) + step
         some = live & (node >= 0)
         start, count = row_of(rowptr, node, some)
         stream = streams(fold(top, at), slot)
-        total = count
-        if MASS:
-            total = mass_within(masses, start, count, zero, some)
+        edge, total = draw_one(masses, start, count, stream, some, MASS)
         some_way = some & (total > 0)
-        edge = below(bits(stream, zero), total)
-        if MASS:
-            edge = bisect(masses, start, tl.where(some_way, start + count, start), edge)
-        else:
-            edge = start + edge
         if step > 0:
             stream = bits(stream, zero)
             waiting = some_way
             turn = tl.full((), 0, tl.int64)
             while (turn < rounds) & any_of(waiting):
                 own = (stream, start, count)
+                now = (last, turn, waiting)
                 if MASS:
                     found, taken = propose_by_mass(
-                        graph, masses, envelope, own, total, last, turn, waiting
+                        graph, masses, envelope, own, total, *now
                     )
                 else:
-                    found, taken = propose(
-                        graph, envelope, own, last, turn, waiting, ORDERED
-                    )
+                    found, taken = propose(graph, envelope, own, *now, ORDERED)
                 edge = tl.where(taken, found, edge)
                 waiting = waiting & ~taken
                 turn += 1
             if any_of(waiting):
                 word = bits(bits(stream, zero + 2 * rounds), zero)
-                row = (start, count)
+                rest = ((start, count), last, word, waiting)
                 if MASS:
-                    found = weigh_by_mass(
-                        graph, weights, alpha, row, last, word, waiting
-                    )
+                    found = weigh_by_mass(graph, weights, alpha, *rest)
                 else:
-                    found = weigh(
-                        graph, shares, row, last, word, waiting, ORDERED, REVERSED
-                    )
+                    found = weigh(graph, shares, *rest, ORDERED, REVERSED)
                 edge = tl.where(waiting, found, edge)
         edge = tl.where(some_way, edge, -1)
         last, node = node, follow(col, node, count, edge, some, stays)
@@ -384,13 +359,12 @@ def walk_node2vec(
     """(edges, nodes) of every step; see `torch.node2vec`."""
     batch, order = seeds.numel(), graph.order()
     nodes, edges = empty_ids(batch * length, seeds), empty_ids(batch * length, seeds)
-    envelope = graph.envelope
+    envelope, places = graph.envelope, graph.col if order is None else order
     reverse = graph.reverse or (graph.rowptr, graph.col)
     launch(
         node2vec,
         (blocks(batch, how.WALKERS) if length else 0,),
-        *(graph.rowptr, graph.col, graph.sorted_col),
-        *(graph.col if order is None else order, *reverse),
+        (graph.rowptr, graph.col, graph.sorted_col, places, *reverse),
         graph.col if graph.table is None else graph.table,
         *(graph.col if graph.weight is None else graph.weight, key_of(key)),
         (

@@ -24,93 +24,118 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gttf_sampler._backends import record
 from gttf_sampler._backends.record import Batch, Plan, RelationRow
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.launch import launch
+from gttf_sampler._backends.triton.rng import longs
 
 if TYPE_CHECKING:
     from gttf_sampler._backends.triton.relabel import Cells, Slots
 
 
-# columns of a node type
-SEEDS = tl.constexpr(0)  # how many
-FIRST_SEED = tl.constexpr(1)  # among those of all types
-FIRST_ROOT = tl.constexpr(2)
-SIZE = tl.constexpr(3)
-CELLS = tl.constexpr(4)  # the table that nodes are claimed in
-WIDE_CELLS = tl.constexpr(5)
-FLOOR = tl.constexpr(6)  # of this batch, counted from the top of the cells' type
-TYPE_COLUMNS = tl.constexpr(7)
-# columns of a relation
-ROWPTR = tl.constexpr(record.ROWPTR)
-COL = tl.constexpr(record.COL)
-WIDE_COL = tl.constexpr(record.WIDE_COL)
-CUMULATIVE_WEIGHT = tl.constexpr(record.CUMULATIVE_WEIGHT)
-HAS_ZERO_WEIGHT = tl.constexpr(record.HAS_ZERO_WEIGHT)
-TIME = tl.constexpr(record.TIME)
-TIME_KIND = tl.constexpr(record.TIME_KIND)
-TIME_MAX = tl.constexpr(record.TIME_MAX)
-TIME_MIN = tl.constexpr(record.TIME_MIN)
-MOST_RECENT = tl.constexpr(record.MOST_RECENT)
-EXCLUDED = tl.constexpr(record.EXCLUDED)
-NUM_EXCLUDED = tl.constexpr(record.NUM_EXCLUDED)
-DST_TYPE = tl.constexpr(record.DST_TYPE)
-SRC_TYPE = tl.constexpr(record.SRC_TYPE)
-EDGE_ID = tl.constexpr(record.EDGE_ID)
-WIDE_EDGE_ID = tl.constexpr(record.WIDE_EDGE_ID)
-FANOUTS = tl.constexpr(len(record.RelationRow._fields))  # one per hop, -1 for all
-# addresses at the end of a level
-IDS = tl.constexpr(0)
-ROOTS = tl.constexpr(1)
-EDGE = tl.constexpr(2)
-RECEIVER = tl.constexpr(3)
-REACHED = tl.constexpr(4)
-LOCAL = tl.constexpr(5)
-POSITION = tl.constexpr(6)  # of the first edge of the hop among all entries
-ADDRESSES = tl.constexpr(7)
+# columns of a node type: seeds are counted among those of all types, FLOOR is that of
+# this batch, from the top of the type of the cells that nodes are claimed in
+SEEDS, FIRST_SEED, FIRST_ROOT, SIZE = map(tl.constexpr, range(4))
+CELLS, WIDE_CELLS, FLOOR, TYPE_COLUMNS = map(tl.constexpr, range(4, 8))
+# columns of a relation, as in `RelationRow`; then fanouts, one per hop, -1 for all
+ROWPTR, COL, WIDE_COL, CUMULATIVE_WEIGHT = map(tl.constexpr, range(4))
+HAS_ZERO_WEIGHT, TIME, TIME_KIND, TIME_MAX = map(tl.constexpr, range(4, 8))
+TIME_MIN, MOST_RECENT, EXCLUDED, NUM_EXCLUDED = map(tl.constexpr, range(8, 12))
+DST_TYPE, SRC_TYPE, EDGE_ID, WIDE_EDGE_ID = map(tl.constexpr, range(12, 16))
+FANOUTS = tl.constexpr(len(RelationRow._fields))
+# addresses at the end of a level, and the position of its first edge among all entries
+IDS, ROOTS, EDGE, RECEIVER = map(tl.constexpr, range(4))
+REACHED, LOCAL, POSITION, ADDRESSES = map(tl.constexpr, range(4, 8))
 
 
 @triton.jit
-def relation_row(words, relation, types, depth):
+def types_of(shape):
+    """The number of node types; `shape` is what `shape_of` has packed."""
+    return (shape & 0xFFFF).to(tl.int32)
+
+
+@triton.jit
+def relations_of(shape):
+    """The number of relations."""
+    return ((shape >> 16) & 0xFFFF).to(tl.int32)
+
+
+@triton.jit
+def depth_of(shape):
+    """The number of hops of a batch."""
+    return ((shape >> 32) & 0x7FFF).to(tl.int32)
+
+
+@triton.jit
+def hop_of(shape):
+    """The hop that a kernel works on."""
+    return ((shape >> 47) & 0x7FFF).to(tl.int32)
+
+
+@triton.jit
+def relation_row(words, relation, shape):
     """The row of a relation."""
-    return words + types * TYPE_COLUMNS + relation * (FANOUTS + depth)
+    width = FANOUTS + depth_of(shape)
+    return words + types_of(shape) * TYPE_COLUMNS + relation * width
 
 
 @triton.jit
-def edge_place(words, types, relations, depth):
+def edge_place(words, shape):
     """Offsets of the edges of every relation; `relations` + `types` on, their room."""
-    return relation_row(words, relations, types, depth)
+    return relation_row(words, relations_of(shape), shape)
 
 
 @triton.jit
-def node_place(words, types, relations, depth):
+def node_place(words, shape):
     """Offsets of the nodes of every type; `relations` + `types` on, their room."""
-    return relation_row(words, relations, types, depth) + relations
+    return edge_place(words, shape) + relations_of(shape)
 
 
 @triton.jit
-def level_row(levels, level, types, relations):
+def level_row(levels, level, shape):
     """The row of a level: begins with new nodes, then edges taken, then in front."""
-    return levels + level * (3 * types + 3 * relations + ADDRESSES)
+    return levels + level * (3 * (types_of(shape) + relations_of(shape)) + ADDRESSES)
 
 
 @triton.jit
-def node_start(row, types, relations):
+def node_start(row, shape):
     """Offsets of each type in the ids of a level; then its first local id."""
-    return row + types + 2 * relations
+    return row + types_of(shape) + 2 * relations_of(shape)
 
 
 @triton.jit
-def edge_start(row, types, relations):
+def edge_start(row, shape):
     """Offsets of each relation in the edges of a hop."""
-    return row + 3 * types + 2 * relations
+    return row + 3 * types_of(shape) + 2 * relations_of(shape)
 
 
 @triton.jit
-def address(row, types, relations, which):
-    """The place of one of the addresses of a level."""
-    return row + 3 * types + 3 * relations + which
+def addresses(row, shape):
+    """The addresses of a level."""
+    return row + 3 * (types_of(shape) + relations_of(shape))
+
+
+@triton.jit
+def array(row, which, shape):
+    """One of the arrays of a level, by its address."""
+    return longs(tl.load(addresses(row, shape) + which))
+
+
+@triton.jit
+def program(words, levels, shape):
+    """The block and the relation of a program, and the levels of its hop.
+
+    Returns the block, the relation and its row, the level before and the one after.
+    """
+    block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    own, hop = relation_row(words, relation, shape), hop_of(shape)
+    before = level_row(levels, hop, shape)
+    return block, relation, own, before, level_row(levels, hop + 1, shape)
+
+
+def shape_of(types: int, relations: int, depth: int, hop: int = 0) -> int:
+    """The sizes of a batch in one word, whose upper bit makes it an int64 always."""
+    return 1 << 62 | hop << 47 | depth << 32 | relations << 16 | types
 
 
 @triton.jit(do_not_specialize=["at", "packed", "count", "span"])

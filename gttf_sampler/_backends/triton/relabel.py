@@ -52,7 +52,7 @@ def find_slot(keys, slots, code, lane, mask):
 
 
 @triton.jit
-def claim(kind, node, code, position, mask, slots, APART: tl.constexpr):
+def claim(kind, node, code, position, mask, slots, APART):
     """Claims nodes of a type for positions; returns the place of each one's cell."""
     cells, wide = tl.load(kind + tt.CELLS), tl.load(kind + tt.WIDE_CELLS)
     if APART:
@@ -70,7 +70,7 @@ def claim(kind, node, code, position, mask, slots, APART: tl.constexpr):
 
 
 @triton.jit
-def claimed(kind, place, mask, slots, APART: tl.constexpr):
+def claimed(kind, place, mask, slots, APART):
     """The smallest position that has claimed a cell."""
     cells, wide = tl.load(kind + tt.CELLS), tl.load(kind + tt.WIDE_CELLS)
     if APART:
@@ -109,44 +109,35 @@ def rehash(old, old_slots, keys, slots, B: tl.constexpr):
 
 
 @triton.jit
-def _look_ahead(words, row, hop, types, relations, depth, by, node, new):
+def _look_ahead(words, row, hop, shape, by, node, new):
     """Adds up the edges in front of new nodes, where all of them will be taken."""
-    if hop < depth:
-        for relation in range(relations):
-            own = tt.relation_row(words, relation, types, depth)
+    if hop < tt.depth_of(shape):
+        sums = row + tt.types_of(shape) + tt.relations_of(shape)
+        for relation in range(tt.relations_of(shape)):
+            own = tt.relation_row(words, relation, shape)
             fanout = tl.load(own + tt.FANOUTS + hop)
             if (tl.load(own + tt.DST_TYPE) == by) & (fanout < 0):
                 rowptr = longs(tl.load(own + tt.ROWPTR))
                 begin = tl.load(rowptr + node, mask=new, other=0)
                 count = tl.load(rowptr + node + 1, mask=new, other=0) - begin
-                tl.atomic_add(row + types + relations + relation, tl.sum(count, 0))
+                tl.atomic_add(sums + relation, tl.sum(count, 0))
 
 
-@triton.jit(do_not_specialize=["types", "relations", "depth", "slots"])
+@triton.jit(do_not_specialize=["shape", "slots"])
 def enter(
-    words,
-    levels,
-    types,
-    relations,
-    depth,
-    seeds,
-    roots,
-    slots,
-    APART: tl.constexpr,
-    B: tl.constexpr,
+    words, levels, shape, seeds, roots, slots, APART: tl.constexpr, B: tl.constexpr
 ):
     """Level 0: the seeds of every type; of equal ones the first claims the node."""
-    kind = words + tl.program_id(1) * tt.TYPE_COLUMNS
+    by, types = tl.program_id(1), tt.types_of(shape)
+    kind = words + by * tt.TYPE_COLUMNS
     here = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     count, first = tl.load(kind + tt.SEEDS), tl.load(kind + tt.FIRST_SEED)
-    level = tt.level_row(levels, 0, types, relations)
     if tl.program_id(0) == 0:
-        by = tl.program_id(1)
-        start = tt.node_start(level, types, relations) + by
-        tl.store(level + by, count)
+        start = tt.node_start(levels, shape) + by
+        tl.store(levels + by, count)
         tl.store(start, first)
         tl.store(start + types, tl.zeros_like(first))
-        place = tt.address(level, types, relations, 0)
+        place = tt.addresses(levels, shape)
         tl.store(place + tt.IDS, seeds.to(tl.int64))
         tl.store(place + tt.ROOTS, roots.to(tl.int64))
     mask = here < count
@@ -155,30 +146,32 @@ def enter(
     if APART:
         root = tl.load(kind + tt.FIRST_ROOT) + here
         tl.store(roots + first + here, root, mask=mask)
-        code = (root * tl.load(kind + tt.SIZE) + node) * types + tl.program_id(1)
+        code = (root * tl.load(kind + tt.SIZE) + node) * types + by
     claim(kind, node, code, first + here, mask, slots.to(tl.int64), APART)
-    by = tl.program_id(1)
-    _look_ahead(words, level, 0, types, relations, depth, by, node, mask)
+    _look_ahead(words, levels, 0, shape, by, node, mask)
 
 
 @triton.jit
-def _hop_edges(level, types, relations, relation, block, B: tl.constexpr):
-    """The edges of a block of a relation: places in the hop, and which are there."""
+def _new_edges(kind, level, relation, block, shape, claims, APART, B):
+    """The edges of a block of a relation, and which of them have claimed a new node.
+
+    Returns their places in the hop, which are there, the places of the claimed cells,
+    the positions that have claimed those, and which are new.
+    """
+    reached, position, slots = claims
     here = block * B + tl.arange(0, B).to(tl.int64)
-    mask = here < tl.load(level + types + relation)
-    return tl.load(tt.edge_start(level, types, relations) + relation) + here, mask
+    mask = here < tl.load(level + tt.types_of(shape) + relation)
+    at = tl.load(tt.edge_start(level, shape) + relation) + here
+    place = tl.load(reached + at, mask=mask, other=0)
+    found = claimed(kind, place, mask, slots.to(tl.int64), APART)
+    return at, mask, place, found, mask & (found == position + at)
 
 
-@triton.jit(
-    do_not_specialize=["hop", "types", "relations", "depth", "position", "slots"]
-)
+@triton.jit(do_not_specialize=["shape", "position", "slots"])
 def mark(
     words,
     levels,
-    hop,
-    types,
-    relations,
-    depth,
+    shape,
     reached,
     position,
     slots,
@@ -187,44 +180,30 @@ def mark(
     B: tl.constexpr,
 ):
     """Counts, per block, the edges that have claimed a node that is new."""
-    block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-    level = tt.level_row(levels, hop + 1, types, relations)
-    at, mask = _hop_edges(level, types, relations, relation, block, B)
-    by = tl.load(tt.relation_row(words, relation, types, depth) + tt.SRC_TYPE)
-    kind = words + by * tt.TYPE_COLUMNS
-    place = tl.load(reached + at, mask=mask, other=0)
-    found = claimed(kind, place, mask, slots.to(tl.int64), APART)
-    new = mask & (found == position + at)
+    block, relation, own, _, level = tt.program(words, levels, shape)
+    kind = words + tl.load(own + tt.SRC_TYPE) * tt.TYPE_COLUMNS
+    claims = (reached, position, slots)
+    new = _new_edges(kind, level, relation, block, shape, claims, APART, B)[4]
     tl.store(sums + relation * tl.num_programs(0) + block, tl.sum(new.to(tl.int64), 0))
 
 
-@triton.jit(do_not_specialize=["hop", "types", "relations", "depth", "blocks"])
-def number(
-    words,
-    levels,
-    hop,
-    types,
-    relations,
-    depth,
-    sums,
-    blocks,
-    ids,
-    roots,
-    local,
-    S: tl.constexpr,
-):
+@triton.jit(do_not_specialize=["shape", "blocks"])
+def number(words, levels, shape, sums, blocks, new_nodes, S: tl.constexpr):
     """Scans the counts of new nodes: starts of blocks, and totals per type."""
-    before = tt.level_row(levels, hop, types, relations)
-    level = tt.level_row(levels, hop + 1, types, relations)
+    hop, types = tt.hop_of(shape), tt.types_of(shape)
+    before, level = (
+        tt.level_row(levels, hop, shape),
+        tt.level_row(levels, hop + 1, shape),
+    )
     total = tl.full((), 0, tl.int64)
     for by in range(types):
         begin = total
-        first = tt.node_start(level, types, relations) + by
-        old = tt.node_start(before, types, relations) + types + by
+        first = tt.node_start(level, shape) + by
+        old = tt.node_start(before, shape) + types + by
         tl.store(first, begin)
         tl.store(first + types, tl.load(old) + tl.load(before + by))
-        for relation in range(relations):
-            own = tt.relation_row(words, relation, types, depth)
+        for relation in range(tt.relations_of(shape)):
+            own = tt.relation_row(words, relation, shape)
             if tl.load(own + tt.SRC_TYPE) == by:
                 for some in range(0, blocks, S):
                     at = some + tl.arange(0, S).to(tl.int64)
@@ -234,62 +213,51 @@ def number(
                     tl.store(cell, ends - size, mask=at < blocks)
                     total += tl.sum(size, 0)
         tl.store(level + by, total - begin)
-    place = tt.address(level, types, relations, 0)
+    place = tt.addresses(level, shape)
+    ids, roots, local = new_nodes
     tl.store(place + tt.IDS, ids.to(tl.int64))
     tl.store(place + tt.ROOTS, roots.to(tl.int64))
     tl.store(place + tt.LOCAL, local.to(tl.int64))
 
 
-@triton.jit(
-    do_not_specialize=["hop", "types", "relations", "depth", "position", "slots"]
-)
+@triton.jit(do_not_specialize=["shape", "position", "slots"])
 def settle(
     words,
     levels,
-    hop,
-    types,
-    relations,
-    depth,
-    receiver,
-    landed,
-    reached,
+    shape,
+    out,
     position,
     slots,
     sums,
-    ids,
-    roots,
-    local,
+    new_nodes,
     APART: tl.constexpr,
     B: tl.constexpr,
 ):
     """Writes new nodes, their roots and local ids; `reached` turns into positions."""
-    block, relation = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-    before = tt.level_row(levels, hop, types, relations)
-    level = tt.level_row(levels, hop + 1, types, relations)
-    at, mask = _hop_edges(level, types, relations, relation, block, B)
-    own = tt.relation_row(words, relation, types, depth)
+    block, relation, own, before, level = tt.program(words, levels, shape)
     by, to = tl.load(own + tt.SRC_TYPE), tl.load(own + tt.DST_TYPE)
-    kind = words + by * tt.TYPE_COLUMNS
-    place = tl.load(reached + at, mask=mask, other=0)
-    node = place
+    _, receiver, landed, reached = out
+    ids, roots, local = new_nodes
+    kind, types = words + by * tt.TYPE_COLUMNS, tt.types_of(shape)
+    claims = (reached, position, slots)
+    at, mask, node, found, new = _new_edges(
+        kind, level, relation, block, shape, claims, APART, B
+    )
     if APART:
         node = tl.load(landed + at, mask=mask, other=0)
-    found = claimed(kind, place, mask, slots.to(tl.int64), APART)
-    new = mask & (found == position + at)
     rank = tl.load(sums + relation * tl.num_programs(0) + block)
     rank += tl.cumsum(new.to(tl.int64), 0) - 1
-    first = tt.node_start(level, types, relations) + by
+    first = tt.node_start(level, shape) + by
     name = tl.load(first + types) + rank - tl.load(first)
     tl.store(ids + rank, node, mask=new)
     tl.store(local + at, name, mask=new)
     tl.store(reached + at, found, mask=mask)
     if APART:
-        here = tt.node_start(before, types, relations) + to
+        here = tt.node_start(before, shape) + to
         parent = tl.load(receiver + at, mask=new, other=0) - tl.load(here + types)
-        others = longs(tl.load(tt.address(before, types, relations, tt.ROOTS)))
-        root = tl.load(others + tl.load(here) + parent, mask=new, other=0)
-        tl.store(roots + rank, root, mask=new)
-    _look_ahead(words, level, hop + 1, types, relations, depth, by, node, new)
+        others = tt.array(before, tt.ROOTS, shape) + tl.load(here)
+        tl.store(roots + rank, tl.load(others + parent, mask=new, other=0), mask=new)
+    _look_ahead(words, level, tt.hop_of(shape) + 1, shape, by, node, new)
 
 
 PAIRS = 1 << 19  # pairs that there is always room for, to make room less often
@@ -310,7 +278,9 @@ class Cells:
         self.plan, self.clean = plan, entries is not None
         if self.clean:
             pairs = zip(plan.pools, plan.sizes, strict=True)
-            self.tables = [pool.take_clean(size, plan.device) for pool, size in pairs]
+            self.tables = [
+                pool.take(size, plan.device, clean=True) for pool, size in pairs
+            ]
             self.floors = [-min(entries or 0, MOST)] * len(self.tables)
             return
         self.tables = plan.take_tables()

@@ -1,0 +1,68 @@
+"""Our samplers and walks in the place of DGL's, for code that nobody can edit."""
+
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any
+
+import dgl
+
+from gttf_sampler._swap import Swap
+
+SWAPPED = {
+    "dataloading": (
+        *("DataLoader", "LaborSampler", "MultiLayerFullNeighborSampler"),
+        *("MultiLayerNeighborSampler", "NeighborSampler", "SAINTSampler"),
+        "ShaDowKHopSampler",
+    ),
+    "sampling": (
+        *("PinSAGESampler", "RandomWalkNeighborSampler", "node2vec_random_walk"),
+        *("random_walk", "sample_labors", "sample_neighbors"),
+    ),
+}
+"""Names of DGL's modules that `install` swaps for ours."""
+
+METHODS = ("sample_labors", "sample_neighbors")  # of a DGLGraph as well
+
+_THEIRS = {
+    name: getattr(getattr(dgl, room), name)
+    for room, names in SWAPPED.items()
+    for name in names
+}
+
+
+def _pairs() -> list[tuple[Any, Any]]:
+    """What DGL means by these names, and what we mean."""
+    ours = import_module("gttf_dgl")
+    return [(theirs, getattr(ours, name)) for name, theirs in _THEIRS.items()]
+
+
+def _methods() -> dict[tuple[type, str], Any]:
+    ours = import_module("gttf_dgl")
+    return {(dgl.DGLGraph, name): getattr(ours, name) for name in METHODS}
+
+
+_SWAP = Swap(_pairs, _methods)
+
+
+def install() -> None:
+    """Puts our samplers, DataLoader and walks in the place of DGL's.
+
+    In DGL itself and in every module that has imported them already, so that code which
+    nobody can edit samples with this package. `uninstall` undoes it.
+
+    >>> import dgl, gttf_dgl
+    >>> with gttf_dgl.installed():
+    ...     dgl.dataloading.NeighborSampler.__module__
+    'gttf_dgl.sampler'
+    """
+    _SWAP.install()
+
+
+def uninstall() -> None:
+    """Gives DGL and all other modules back what `install` has replaced."""
+    _SWAP.uninstall()
+
+
+def installed() -> AbstractContextManager[None]:
+    """`install` for the length of a `with` block."""
+    return _SWAP.installed()

@@ -1,0 +1,313 @@
+"""`gttf bench step`: training steps of each model, sampling included, on every host."""
+
+import platform
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from gttf_sampler import _check
+from gttf_sampler.bench import graphs, loader
+from gttf_sampler.bench.hosts import (
+    LoaderSetting,
+    ModeGraph,
+    Stepper,
+    StepSetting,
+    hosts,
+)
+from gttf_sampler.bench.loader import CLASSES, HIDDEN, made_features
+from gttf_sampler.bench.machine import Missing, PeakMemory
+from gttf_sampler.bench.measure import Group, Options, Peer, Work, compare, draw_seeds
+from gttf_sampler.bench.process import Report, conversation
+from gttf_sampler.bench.products import Products, products
+from gttf_sampler.bench.typed import SEED_TYPE, database
+
+CLOSE = 1e-5  # how far outputs may differ, of the largest
+PATIENCE = 5.0  # seconds in which a row takes more than a few rounds
+PRODUCTS, ELSEWHERE = "products alone", ", allocator tuned"
+HERE = "gttf_sampler.bench.step"
+# Memory that is freed stays in the process, where fresh pages would cost half a step.
+MOST = 1 << 32
+MALLOC = f"glibc.malloc.mmap_threshold={MOST}:glibc.malloc.trim_threshold={MOST}"
+TUNED = {"GLIBC_TUNABLES": MALLOC}
+GIVEN = "given"  # the graph that was asked for
+GRAPHS = {
+    "database": ModeGraph("5 tables, 12 relations", 0, 0, 32, 5),
+    "cora": ModeGraph("as small as Cora", 2_708, 3.9, 1_433),
+    "whole": ModeGraph("a tenth of Reddit", 23_297, 100, 602),
+}
+
+Step = Callable[[Any], Any]  # of a batch
+
+
+class Model(NamedTuple):
+    """A group of rows: a model of two layers on a graph."""
+
+    name: str  # for `--only`
+    title: str
+    layer: str  # as in `StepSetting`
+    graph: str = GIVEN  # or a key of `GRAPHS`
+    fanouts: tuple[int, ...] = ()  # those that were asked for, if none
+    batch: int = 0
+    batches: int = 2  # per round
+    hidden: int = HIDDEN
+    classes: int = CLASSES
+
+
+typed = partial(Model, layer="sage", graph="database", batch=512, batches=6)
+MODELS = (
+    Model("sage", "GraphSAGE", "sage"),
+    Model("gcn", "GCN", "gcn"),
+    Model("gin", "GIN", "gin"),
+    Model("max", "GraphSAGE, max", "max"),
+    Model("gat", "GAT", "gat"),
+    Model("gatv2", "GATv2", "gatv2"),
+    typed("typed", "typed GraphSAGE", fanouts=(10, 10), hidden=128, classes=2),
+    typed("typed-wide", "typed GraphSAGE", fanouts=(64, 64), hidden=128, classes=2),
+    Model("cora", "GraphSAGE", "sage", "cora", (10, 10), 64, 20, 64, 7),
+    Model("inference", "GraphSAGE", "inference", "whole", (-1,), 1024, 1, classes=41),
+)
+
+
+class Rows(NamedTuple):
+    """The rows of a model that one host hands in."""
+
+    host: str
+    work: Callable[[Any], Work]  # counts a batch
+    steppers: dict[str, Stepper]  # by name, ours first
+
+
+def chosen(only: list[str] | None) -> list[Model]:
+    """The models of these names, or all."""
+    for name in only or ():
+        _check.one_of("--only", name, [model.name for model in MODELS])
+    return [model for model in MODELS if only is None or model.name in only]
+
+
+def reads_graph(only: list[str] | None) -> bool:
+    """True if any of these models runs on the graph that was asked for."""
+    return any(model.graph == GIVEN for model in chosen(only))
+
+
+def run(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
+    """The job: a group per model of `--only`."""
+    stage, groups = Stage(graph, Options(**options)), list[Group]()
+    job = {"run": f"{HERE}:serve", "graph": graph, "options": options}
+    ask = None
+    with ExitStack() as stack:
+        for model in chosen(stage.options.only):
+            report(f"{model.title}: loaders", 0.0)
+            found = stage.rows(model)
+            tuned = any(row.tuned for rows in found for row in rows.steppers.values())
+            if tuned and platform.libc_ver()[0] != "glibc":
+                why = "it is glibc's that is tuned, and this is another"
+                stage.missing.add(f"rows{ELSEWHERE}", why)
+            elif tuned and ask is None:
+                ask = stack.enter_context(conversation(TUNED))
+                ask(job)
+            if found:
+                groups.append(_compared(stage, model, found, ask, report))
+    return {"groups": groups, "left_out": stage.missing}
+
+
+def serve(
+    graph: str, options: dict[str, Any], report: Report
+) -> Generator[Any, dict[str, Any], None]:
+    """The job that takes rounds of single rows, and answers with the work they did.
+
+    It is asked for {"model", "host", "row"}, and with "memory" for the bytes of a step.
+    """
+    stage, last = Stage(graph, Options(**options)), None
+    question = yield None
+    while True:
+        memory = question.pop("memory", False)
+        if question != last:
+            (model,) = chosen([question["model"]])
+            (rows,) = (r for r in stage.rows(model) if r.host == question["host"])
+            row, last = rows.steppers[question["row"]], question
+            step = step_of(row)
+        if memory:
+            question = yield _peak(row.loader, step)
+        else:
+            question = yield [rows.work(made) for made in _trained(row.loader, step)]
+
+
+class Stage:
+    """The graph of a model and every host's loaders on it, kept for the next model."""
+
+    def __init__(self, graph: str, options: Options) -> None:
+        self.graph, self.options, self.missing = graph, options, Missing()
+        self.loaders: dict[str, dict[str, Any]] = {}
+        self._key: Any = None
+
+    def setting(self, model: Model, host: str) -> StepSetting:
+        """What a host is told of a model."""
+        given = model.graph == GIVEN
+        features = self.options.features if given else GRAPHS[model.graph].features
+        sizes = features, model.hidden, model.classes
+        return StepSetting(model.layer, sizes, self.loaders.get(host, {}), self.batches)
+
+    def rows(self, model: Model) -> list[Rows]:
+        """The rows of every host, in the order of the table."""
+        there, key = hosts(self.missing), (model.graph, model.fanouts)
+        if self._key != key:
+            self.loaders.clear()  # before the next graph is made
+            self.batches = batches_of(model, self.graph, self.options)
+            for host in there:
+                self.loaders[host.name] = host.loaders(self.batches, self.missing)
+            self._key = key
+        found = []
+        for host in there:
+            if self.loaders[host.name]:
+                rows = host.steppers(self.setting(model, host.name), self.missing)
+                found.append(Rows(host.name, host.work, rows))
+        if not found and model.name == "sage":
+            plain = {loader.PLAIN: loader.stepper(self.batches)}
+            found = [Rows("plain torch", loader.of_batch, plain)]
+        return [rows for rows in found if rows.steppers]
+
+
+def batches_of(model: Model, graph: str, options: Options) -> LoaderSetting:
+    """The batches that the loaders of a model make."""
+    asked = replace(
+        options,
+        fanouts=list(model.fanouts or options.fanouts),
+        batch=model.batch or options.batch,
+        batches=options.batches or model.batches,
+    )
+    if model.graph == GIVEN:
+        return loader.read_setting(graph, asked)
+    wanted, scale = GRAPHS[model.graph], asked.scale or 1.0
+    made = partial(made_features, seed=asked.seed, classes=model.classes)
+    if wanted.types > 1:
+        rows: Any = database(scale, asked.seed)
+        nodes = rows.nodes[SEED_TYPE]
+        x: Any = {kind: made(n, wanted.features)[0] for kind, n in rows.nodes.items()}
+        y = made(nodes, 1)[1]
+    else:
+        nodes = graphs.sized(wanted.nodes, scale)
+        rows = graphs.plain(nodes, wanted.degree, asked.seed)
+        x, y = made(nodes, wanted.features)
+    seeds = draw_seeds(nodes, asked.batches, asked.batch, asked.seed)
+    device = torch.device(asked.device)
+    return LoaderSetting(rows, x, y, asked.fanouts, seeds, asked.workers, device)
+
+
+def _compared(
+    stage: Stage,
+    model: Model,
+    found: list[Rows],
+    ask: Callable[[Any], Any] | None,
+    report: Report,
+) -> Group:
+    """The rows of a model, with the memory that one step of each takes."""
+    seeds, device = stage.batches.seeds, stage.batches.device
+    peers, memory = dict[str, Peer](), dict[str, Callable[[], int]]()
+    differs = {}
+    for host, work, steppers in found:
+        first = next(iter(steppers))
+        for name, row in steppers.items():
+            off = 0.0 if row.like is None else _off(row, steppers[row.like])
+            if not off <= CLOSE:  # nor is it a number
+                differs[name] = f"its outputs are {off:.1e} off those of {row.like}"
+            step = step_of(row)
+            peers[name] = Peer(
+                _taking(row.loader, step),
+                work if row.labels else lambda made: Work(),
+                like=first,
+                device=device,
+                rounds=row.rounds,
+            )
+            memory[name] = partial(_peak, row.loader, step)
+            if row.tuned and ask is not None:
+                question = {"model": model.name, "host": host, "row": name}
+                peers[name + ELSEWHERE] = Peer(
+                    _asking(ask, question), lambda made: Work(*made), like=first
+                )
+                memory[name + ELSEWHERE] = partial(ask, {**question, "memory": True})
+    if model.layer != "inference":
+        alone = Products(products(stage.setting(model, "")), device)
+        again = [None] * len(seeds)
+        peers[PRODUCTS] = Peer(_taking(again, alone.step), bound=True, device=device)
+        memory[PRODUCTS] = partial(_peak, again, alone.step)
+    title, rounds = _title(stage, model), stage.options.rounds
+    group = compare(title, peers, seeds, rounds, report, PATIENCE)
+    for row in group["rows"]:
+        row["MB"] = memory[row["peer"]]()
+        if row["peer"] in differs:
+            row |= {"differs": differs[row["peer"]], "ratio": None}
+    return {"name": model.name, **group}
+
+
+def _title(stage: Stage, model: Model) -> str:
+    """The model, its sizes, and the graph unless that is in the title of the table."""
+    ins, hidden, _ = stage.setting(model, "").sizes
+    words = f"{model.title}, 2 layers of {hidden}, {ins:,} features"
+    batches = stage.batches
+    if model.layer == "inference":
+        words = f"all nodes: {words}"
+    else:
+        size = batches.seeds.shape[1]
+        words += f"; fanouts {list(batches.fanouts)}, batch {size:,}"
+    if model.graph == GIVEN:
+        return words
+    nodes = len(batches.x)
+    if GRAPHS[model.graph].types > 1:
+        nodes = sum(map(len, batches.x.values()))
+    about = f"{nodes:,} nodes, {batches.adj.num_edges:,} edges"
+    return f"{words}; {GRAPHS[model.graph].title}, {about}"
+
+
+def step_of(row: Stepper) -> Step:
+    """A training step with Adam, or the forward pass where nothing is trained."""
+    labels = row.labels
+    if labels is None:
+        return row.logits
+    optimizer = torch.optim.Adam(row.model.parameters(), 1e-3)
+
+    def step(batch: Any) -> None:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(row.logits(batch), labels(batch))
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def _taking(batches: Iterable[Any], step: Step) -> Callable[[Tensor], Iterator[Any]]:
+    """A step on every batch of a loader, which has its seeds already."""
+    return lambda seeds: _trained(batches, step)
+
+
+def _asking(
+    ask: Callable[[Any], Any], question: dict[str, Any]
+) -> Callable[[Tensor], Any]:
+    """A round in another process."""
+    return lambda seeds: ask(question)
+
+
+def _trained(batches: Iterable[Any], step: Step) -> Iterator[Any]:
+    """Takes a step on every batch."""
+    for batch in batches:
+        step(batch)
+        yield batch
+
+
+@torch.no_grad()
+def _off(row: Stepper, like: Stepper) -> float:
+    """How far outputs are off those of another row, of the largest."""
+    batch = next(iter(like.loader))
+    wanted, found = like.logits(batch), row.logits(batch)
+    return float((found - wanted).abs().max() / wanted.abs().max())
+
+
+def _peak(batches: Iterable[Any], step: Step) -> int:
+    """Bytes that a step takes beyond what was there before."""
+    batch = next(iter(batches))
+    with PeakMemory() as seen:
+        step(batch)
+    return seen.beyond

@@ -1,0 +1,146 @@
+"""Every Triton kernel, compiled for GPUs that need not be there, and what it takes.
+
+`gttf info --kernels` prints it. The machine code says how many registers a thread has,
+and how many bytes of what it holds are on a stack in memory instead.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from gttf_sampler import _check
+from gttf_sampler._backends.triton import hop as hops
+from gttf_sampler._backends.triton import launch as how
+from gttf_sampler._backends.triton import record as table
+from gttf_sampler._backends.triton import relabel as ends
+from gttf_sampler._backends.triton.draw import measure
+from gttf_sampler._backends.triton.forest import forest, walk
+from gttf_sampler._backends.triton.gather import gather_rows
+from gttf_sampler._backends.triton.hop import finish, pad
+from gttf_sampler._backends.triton.node2vec import node2vec
+
+ARCHITECTURES = (80, 90)  # A100, H100
+NUMBERS = (
+    *("at", "count", "span", "depth", "stride", "blocks", "position", "slots"),
+    *("old_slots", "batch", "length", "rounds", "stays"),
+)
+TYPES: dict[str, Any] = {  # of arguments that are no arrays of int64
+    **dict.fromkeys(NUMBERS, "i32"),
+    "key": "i64",
+    "shape": "i64",
+    "rows": ("*i64",) * 3,
+    "new_nodes": ("*i64",) * 3,
+    "out": ("*i64",) * 4,
+    "arrays": ("*i64",) * 5,
+    "graph": ("*i64", "*i32", "*i32", "*i32", "*i64", "*i32"),
+    "weights": "*fp32",
+    "packed": ("i64",) * 32,
+    "envelope": ("i64",) * 6,
+    "shares": ("i32",) * 3 + ("i64",) * 9 + ("i32",) * 9,
+    "alpha": ("i64",) * 3,
+}
+
+
+class Taken(NamedTuple):
+    """The registers and memory that one kernel takes of a GPU.
+
+    Attributes:
+        name: of the kernel, with what it was compiled for.
+        architecture: 80 for sm_80.
+        registers: per thread, of 255.
+        stack: bytes per thread that did not fit there.
+        shared: bytes per program.
+    """
+
+    name: str
+    architecture: int
+    registers: int
+    stack: int
+    shared: int
+
+
+def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Kernels with what they are compiled for: the default, and all laws at once."""
+    lanes = {"B": how.LANES // 16, "F": 16}
+    entries, span = {"B": how.ENTRIES}, {"S": how.SPAN}
+    yield table.write_words, {"B": how.SPAN}
+    for all_ in (False, True):
+        apart = {"APART": all_}
+        laws = {"TIMES": all_, "HIDES": all_, "GAPS": all_}
+        yield ends.enter, apart | entries
+        yield measure, {"REPLACE": False} | laws | lanes
+        for replace in (False, True):
+            how_ = {"REPLACE": replace, "MASS": all_}
+            yield hops.draw, how_ | {"HIDES": all_} | apart | lanes
+            yield forest, how_ | {"SEEDS": how.SEEDS} | lanes
+        yield hops.take, {"HIDES": all_} | apart | entries
+        yield ends.mark, apart | entries
+        yield ends.settle, apart | entries
+        yield finish, apart | entries
+        yield pad, apart | entries
+        yield walk, {"MASS": all_, "B": how.WALKERS}
+        for by_mass in (False, True):
+            rows_ = {"ORDERED": not all_, "REVERSED": all_, "MASS": by_mass}
+            yield node2vec, rows_ | {"B": how.WALKERS}
+    yield hops.scan, span
+    yield ends.number, span
+    yield ends.rehash, entries
+    yield gather_rows, {"B": how.UNITS}
+
+
+def compiled(kernel: Any, constants: dict[str, Any], architecture: int) -> Taken:
+    """Compiles a kernel for a GPU and reads what it takes."""
+    if how.interpreted():
+        _check.fail("TRITON_INTERPRET", "must not be set to compile kernels", 1)
+    types = {name: _type(kernel, name, constants) for name in kernel.arg_names}
+    source = ASTSource(fn=kernel, signature=types, constexprs=constants)
+    target = GPUTarget("cuda", architecture, 32)
+    made = triton.compile(source, target=target, options={"enable_fp_fusion": False})
+    flags = [name.lower() for name, value in constants.items() if value is True]
+    registers, stack = _usage(made.asm["cubin"])
+    name = " ".join([kernel.__name__, *flags])
+    return Taken(name, architecture, registers, stack, made.metadata.shared)
+
+
+def _type(kernel: Any, name: str, constants: dict[str, Any]) -> Any:
+    """The type of an argument, as the launcher would find it."""
+    if name in constants:
+        return "constexpr"
+    narrow = kernel in (forest, walk) and name == "col"
+    return "*i32" if narrow else TYPES.get(name, "*i64")
+
+
+def _usage(cubin: bytes) -> tuple[int, int]:
+    """Registers, and bytes of local memory, as they stand in the machine code."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.cubin"
+        file.write_bytes(cubin)
+        command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", str(file)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = {
+        name: int(number) for name, number in re.findall(r"(\w+):(\d+)", said.stdout)
+    }
+    return found["REG"], found["STACK"] + found["LOCAL"]
+
+
+def report(architectures: tuple[int, ...] = ARCHITECTURES) -> str:
+    """A table of all kernels in Markdown."""
+    lines = ["| kernel | registers | bytes on the stack | bytes shared |"]
+    lines.append("|---|---:|---:|---:|")
+    for kernel, constants in variants():
+        made = [compiled(kernel, constants, each) for each in architectures]
+        cells = [
+            " / ".join(str(getattr(one, name)) for one in made)
+            for name in ("registers", "stack", "shared")
+        ]
+        lines.append(f"| `{made[0].name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -1,1 +1,0 @@
-"""`gttf verify`: the same draws here and on a device, compared bit by bit."""

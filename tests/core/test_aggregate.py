@@ -1,0 +1,260 @@
+"""aggregate and attend against a dense reference, their gradients and their bits."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+
+from gttf_sampler import use_backend
+from gttf_sampler.aggregate import (
+    REDUCTIONS,
+    Receivers,
+    aggregate,
+    aggregate_and_own,
+    attend,
+    attend_to_sums,
+    receivers_of,
+)
+
+BACKENDS = ("numba", "torch")
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    if request.param == "numba":
+        pytest.importorskip("numba", reason="numba is optional")
+    with use_backend(request.param):
+        yield
+
+
+def edges_of(rows=7, receivers=5, edges=12, seed=0):
+    """Senders and receivers, the last of whom gets nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    sender = torch.randint(rows, (edges,), generator=generator)
+    return sender, torch.randint(receivers - 1, (edges,), generator=generator)
+
+
+def doubles(*shape, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    made = torch.randn(*shape, dtype=torch.float64, generator=generator)
+    return made.requires_grad_()
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_aggregate_gradients(backend, reduce):
+    edges, x, weight = receivers_of(*edges_of(), 5), doubles(7, 3), doubles(12, seed=2)
+    own = torch.tensor([3, 3, 0, 1, 6])
+    assert gradcheck(lambda x: aggregate(x, edges, None, reduce), (x,))
+    assert gradcheck(lambda x, w: aggregate(x, edges, w, reduce), (x, weight))
+    both = lambda x, w: aggregate_and_own(x, edges, own, w, reduce)  # noqa: E731
+    assert gradcheck(both, (x, weight))
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (7, 2, 3)])
+def test_attend_gradients(backend, shape):
+    edges, x = receivers_of(*edges_of(), 5), doubles(*shape)
+    score, mask = doubles(12, 2, seed=2), doubles(12, 2, seed=3)
+    assert gradcheck(lambda x, s: attend(x, edges, s), (x, score))
+    assert gradcheck(lambda x, s, m: attend(x, edges, s, m), (x, score, mask))
+
+
+@pytest.mark.parametrize("width", [1, 3, 21])
+def test_attend_to_sums_gradients(backend, width):
+    edges = receivers_of(*edges_of(), 5)
+    x, query, vector = (
+        doubles(*shape, 2, width, seed=len(shape) + 1) for shape in ((7,), (5,), ())
+    )
+    mask = doubles(12, 2, seed=4)
+    given = x, query, vector, mask
+    call = lambda x, q, v, m: attend_to_sums(x, q, edges, v, 0.3, m)  # noqa: E731
+    assert gradcheck(call, given)
+    assert gradcheck(lambda v: call(x.detach(), query.detach(), v, None), (vector,))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=30),
+    heads=st.integers(1, 4),
+    width=st.integers(1, 45) | st.sampled_from([64, 150]),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    slope=st.sampled_from([0.0, 0.2, 1.5]),
+    dropped=st.booleans(),
+    gaps=st.booleans(),
+    backend=st.sampled_from(BACKENDS),
+)
+def test_attend_to_sums_dense(
+    edges, heads, width, dtype, slope, dropped, gaps, backend
+):
+    """The same as scores written out, gradients included."""
+    if backend == "numba":
+        pytest.importorskip("numba", reason="numba is optional")
+    sender, receiver = torch.tensor(edges, dtype=torch.long).view(-1, 2).unbind(1)
+    receivers = receivers_of(sender, receiver, 5)
+    generator = torch.Generator().manual_seed(len(edges))
+    made = torch.randn(12, heads, width, generator=generator).to(dtype)
+    x, query, vector = made[:6], made[6:11], made[11]
+    mask = torch.rand(len(edges), heads, generator=generator) if dropped else None
+    given = [v.clone().requires_grad_() for v in (x, query, vector)]
+    exact = [v.detach().double().requires_grad_() for v in given]
+    x, query, vector = given
+    if gaps:
+        x = x.transpose(1, 2).contiguous().transpose(1, 2)
+    with use_backend(backend):
+        out = attend_to_sums(x, query, receivers, vector, slope, mask)
+        out.square().sum().backward()
+    at = receivers.index, torch.repeat_interleave(receivers.ptr.diff())
+    pair = torch.nn.functional.leaky_relu(exact[0][at[0]] + exact[1][at[1]], slope)
+    score = (pair * exact[2]).sum(-1)
+    factor = None if mask is None else mask.double()
+    if mask is not None and receivers.edge is not None:
+        factor = factor[receivers.edge]
+    wanted = attend(exact[0], Receivers(receivers.ptr, at[0]), score, factor)
+    wanted.square().sum().backward()
+    close = {torch.bfloat16: 5e-2, torch.float32: 1e-3}.get(dtype, 1e-10)
+    torch.testing.assert_close(out.double(), wanted, rtol=close, atol=close)
+    for one, near in zip(given, exact, strict=True):
+        scale = max(1.0, float(near.grad.abs().max()))
+        found = one.grad.double() / scale
+        torch.testing.assert_close(found, near.grad / scale, rtol=close, atol=close)
+
+
+def dense(x, sender, receiver, weight, reduce, count):
+    """`aggregate` edge by edge, in float64."""
+    found = torch.zeros(count, x.shape[1], dtype=torch.float64)
+    for i in range(count):
+        at = receiver == i
+        rows = x.double()[sender[at].long()] * weight[at].double().unsqueeze(1)
+        if len(rows):
+            how = {"max": torch.amax, "min": torch.amin}.get(reduce)
+            how = how or getattr(torch, reduce)
+            found[i] = how(rows, dim=0)
+    return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=30),
+    width=st.integers(1, 45) | st.sampled_from([100, 389, 602]),
+    reduce=st.sampled_from(REDUCTIONS),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    ids=st.sampled_from([torch.int32, torch.int64]),
+    weighted=st.booleans(),
+    gaps=st.booleans(),
+    backend=st.sampled_from(BACKENDS),
+)
+def test_aggregate_dense(edges, width, reduce, dtype, ids, weighted, gaps, backend):
+    """Multi-edges, self-loops, empty receivers and graphs, any width, strided rows."""
+    if backend == "numba":
+        pytest.importorskip("numba", reason="numba is optional")
+    sender, receiver = torch.tensor(edges, dtype=ids).view(-1, 2).unbind(1)
+    x = torch.randn(6, 2 * width, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x = x[:, ::2] if gaps else x[:, width:]
+    weight = torch.linspace(0.5, 2, len(edges)) if weighted else None
+    with use_backend(backend):
+        found = aggregate(x, receivers_of(sender, receiver, 5), weight, reduce)
+        wide = torch.zeros(5, width + 3, dtype=found.dtype)
+        receivers = receivers_of(sender, receiver, 5)
+        aggregate(x, receivers, weight, reduce, out=wide[:, 2:-1])
+    exact = torch.ones(len(edges)) if weight is None else weight
+    exact = dense(x, sender, receiver, exact, reduce, 5)
+    close = {torch.bfloat16: 1e-2, torch.float32: 1e-5}.get(dtype, 1e-12)
+    torch.testing.assert_close(found.double(), exact, rtol=close, atol=close)
+    assert torch.equal(wide[:, 2:-1], found)
+    assert not wide[:, [0, 1, -1]].any()
+
+
+@pytest.mark.parametrize("reduce", [*REDUCTIONS, "attend", "attend_to_sums"])
+def test_bits_do_not_depend_on_threads(reduce):
+    """And numba differs from torch by rounding alone, gradients included."""
+    pytest.importorskip("numba", reason="numba is optional")
+    generator = torch.Generator().manual_seed(0)
+    sender = torch.randint(500, (9000,), generator=generator)
+    receiver = (torch.rand(9000, generator=generator) ** 3 * 700).long()
+    edges = receivers_of(sender, receiver, 800)
+    values = torch.randn(500, 70, generator=generator)
+    weight = torch.rand(9000, generator=generator) + 0.5
+    score = torch.randn(9000, 5, generator=generator)
+
+    def step():
+        x, w, s = (v.clone().requires_grad_() for v in (values, weight, score))
+        if reduce == "attend_to_sums":
+            heads, query, by = x.view(500, 2, 35), values.new_ones(800, 2, 35), x[:2]
+            out = attend_to_sums(heads, query, edges, by.reshape(2, -1)[:, :35])
+            out.square().sum().backward()
+            return out.detach(), x.grad
+        if reduce == "attend":
+            out = attend(x, edges, s)
+            out.square().sum().backward()
+            return out.detach(), x.grad, s.grad
+        out = aggregate(x, edges, w, reduce)
+        out.square().sum().backward()
+        return out.detach(), x.grad, w.grad
+
+    before = torch.get_num_threads()
+    found = {}
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found[threads] = step()
+    finally:
+        torch.set_num_threads(before)
+    with use_backend("torch"):
+        reference = step()
+    for one, two, five, near in zip(*found.values(), reference, strict=True):
+        assert torch.equal(one, two)
+        assert torch.equal(one, five)
+        torch.testing.assert_close(one, near, rtol=1e-4, atol=1e-3)
+
+
+def test_columns_have_names_of_their_own():
+    """Kernels from the disk cache would otherwise share the machine code of one."""
+    module = pytest.importorskip("gttf_sampler._backends.numba.aggregate")
+    found = [
+        f.py_func.__qualname__
+        for n, f in vars(module).items()
+        if "_columns" in n and n != "_columns"
+    ]
+    assert len(found) == len(set(found)) >= 3
+
+
+def test_validate():
+    edges, x = receivers_of(*edges_of(), 5), torch.ones(7, 3)
+    with pytest.raises(ValueError, match="'x' must be floats"):
+        aggregate(x.long(), edges)
+    with pytest.raises(ValueError, match="'reduce' must be one of"):
+        aggregate(x, edges, reduce="median")
+    with pytest.raises(ValueError, match=r"'weight' must be \[12\], one per edge"):
+        aggregate(x, edges, torch.ones(3))
+    with pytest.raises(ValueError, match="'receivers' must lead to 2 rows"):
+        aggregate(x[:2], edges)
+    with pytest.raises(ValueError, match="'receivers' must lead to 7 rows"):
+        aggregate(x, Receivers(torch.tensor([0, 5, 3, 12]), edges.index))
+    with pytest.raises(ValueError, match="'receivers' must have int64"):
+        aggregate(x, Receivers(edges.ptr.int(), edges.index))
+    for edge in (torch.arange(3), torch.arange(12).int()):
+        with pytest.raises(ValueError, match=r"must have int64 \[12\] in 'edge'"):
+            aggregate(x, Receivers(edges.ptr, edges.index, edge), torch.ones(12))
+    for edge in (torch.arange(12) - 1, torch.arange(12) + 1):
+        wrong = Receivers(edges.ptr, edges.index, edge)
+        with pytest.raises(ValueError, match="must have numbers of the 12 edges"):
+            aggregate(x, wrong, torch.ones(12))
+        with pytest.raises(ValueError, match="must have numbers of the 12 edges"):
+            attend(x, wrong, torch.ones(12, 1))
+    with pytest.raises(ValueError, match="'out' must be None where a gradient"):
+        aggregate(x.requires_grad_(), edges, out=torch.ones(5, 3))
+    with pytest.raises(ValueError, match=r"'score' must be \[12, heads\]"):
+        attend(x, edges, torch.ones(12))
+    rows, vector = x.unsqueeze(1), torch.ones(1, 3)
+    with pytest.raises(ValueError, match=r"'query' must be \[5, 1, 3\]"):
+        attend_to_sums(rows, rows, edges, vector)
+    with pytest.raises(ValueError, match=r"'vector' must be \[1, 3\]"):
+        attend_to_sums(rows, rows[:5], edges, vector[0])
+    with pytest.raises(ValueError, match=r"'mask' must be \[12, 1\]"):
+        attend_to_sums(rows, rows[:5], edges, vector, mask=torch.ones(12))
+    with pytest.raises(ValueError, match=r"'x' must be floats \[n, heads, f\]"):
+        attend_to_sums(x, rows[:5], edges, vector)
+    with pytest.raises(ValueError, match="'own' must have one entry per receivers"):
+        aggregate_and_own(x, edges, torch.tensor([0]))
+    with pytest.raises(ValueError, match="'x' must have a row for each of 5"):
+        aggregate_and_own(x[:4], Receivers(torch.zeros(6).long(), edges.index[:0]))

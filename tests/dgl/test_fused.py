@@ -1,0 +1,280 @@
+"""fused: the layers' own outputs and gradients, on blocks, graphs and types."""
+
+import copy
+import pickle
+
+import dgl
+import pytest
+import torch
+from dgl.nn import (
+    DotGatConv,
+    GATConv,
+    GATv2Conv,
+    GINConv,
+    GraphConv,
+    HeteroGraphConv,
+    RelGraphConv,
+    SAGEConv,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from gttf_dgl import NeighborSampler, fused, fused_layers, unbiased
+
+IN = 20
+ANY = {"allow_zero_in_degree": True}
+MAKERS = {
+    "mean": lambda out: SAGEConv(IN, out, "mean"),
+    "gcn": lambda out: SAGEConv(IN, out, "gcn", activation=torch.tanh),
+    "pool": lambda out: SAGEConv(IN, out, "pool"),
+    "dropped": lambda out: SAGEConv(IN, out, "mean", feat_drop=0.5),
+    "both": lambda out: GraphConv(IN, out, **ANY),
+    "left": lambda out: GraphConv(IN, out, norm="left", **ANY),
+    "right": lambda out: GraphConv(IN, out, norm="right", **ANY),
+    "none": lambda out: GraphConv(IN, out, norm="none", weight=True, **ANY),
+    "gin sum": lambda out: GINConv(nn.Linear(IN, out), "sum", learn_eps=True),
+    "gin mean": lambda out: GINConv(nn.Linear(IN, out), "mean"),
+    "gin max": lambda out: GINConv(nn.Linear(IN, out), "max"),
+    "gat": lambda out: GATConv(IN, out, 3, feat_drop=0.3, attn_drop=0.4, **ANY),
+    "gat residual": lambda out: GATConv(IN, out, 2, 0.3, residual=True, **ANY),
+    "gatv2": lambda out: GATv2Conv(IN, out, 3, 0.3, 0.4, residual=True, **ANY),
+    "gatv2 shared": lambda out: GATv2Conv(IN, out, 2, share_weights=True, **ANY),
+    "relations": lambda out: RelGraphConv(IN, out, 4),
+    "relations by basis": lambda out: RelGraphConv(IN, out, 4, "basis", 2),
+    "relations by blocks": lambda out: RelGraphConv(IN, 2 * out, 4, "bdd", 2),
+}
+EXACT = {*MAKERS} - {"gin max", "pool", "dropped"}
+WEIGHTED = {*MAKERS} - {"gatv2", "gatv2 shared"}
+
+
+@pytest.fixture
+def graph():
+    """Multi-edges, self-loops, and nodes that nobody sends to."""
+    generator = torch.Generator().manual_seed(0)
+    src = torch.randint(60, (400,), generator=generator)
+    dst = torch.randint(50, (400,), generator=generator)
+    return dgl.graph((src, dst), num_nodes=60)
+
+
+def features(count, seed=1, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    made = torch.randn(count, IN, generator=generator, dtype=torch.float64)
+    return made.to(dtype).requires_grad_()
+
+
+def outcome(layer, graph, x, weight=None):
+    """The output of a layer and its gradients of `x` and all parameters."""
+    layer.zero_grad()
+    x.grad = None
+    more = {} if weight is None else {"edge_weight": weight}
+    if isinstance(layer, RelGraphConv):
+        kind = torch.arange(graph.num_edges()) * 7 % 4
+        more = {"etypes": kind, "norm": None if weight is None else weight.view(-1, 1)}
+    torch.manual_seed(0)  # of dropout
+    out = layer(graph, x, **more)
+    out.sin().sum().backward()
+    return [out.detach(), x.grad, *(p.grad.clone() for p in layer.parameters())]
+
+
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("out", [7, 30])
+@pytest.mark.parametrize("name", MAKERS)
+def test_fused_layers_agree(graph, name, out):
+    """On blocks whose products or sums come first, on graphs, with weights."""
+    layer = MAKERS[name](out).double()
+    seeds = torch.tensor([3, 55, 3, 0, 59]) if name == "none" else torch.arange(40, 60)
+    _, _, (block,) = NeighborSampler([4]).sample(graph, seeds.unique())
+    own = fused(copy.deepcopy(layer))
+    assert str(fused_layers(own)).split()[2] == "fused:"
+    for there in (block, graph, graph.int()):
+        x = features(there.num_src_nodes(), dtype=torch.float64)
+        weight = torch.rand(there.num_edges(), dtype=torch.float64)
+        assert_same(outcome(own, there, x), outcome(layer, there, x))
+        if name in WEIGHTED:
+            expected = outcome(layer, there, x, weight)
+            assert_same(outcome(own, there, x, weight), expected)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_fused_rounds_no_worse(graph, name):
+    """Outputs and gradients in float32 are as near to those in float64 as DGL's."""
+    layer, x = MAKERS[name](30), features(60, dtype=torch.float64)
+    exact = outcome(copy.deepcopy(layer).double(), graph, x)
+    x = features(60)
+    theirs = outcome(layer, graph, x)
+    ours = outcome(fused(layer), graph, x)
+    for found, host, right in zip(ours, theirs, exact, strict=True):
+        size = right.abs().max()
+        assert (found - right).abs().max() <= 2 * (
+            host - right
+        ).abs().max() + 1e-6 * size
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), name=st.sampled_from(sorted(MAKERS)))
+def test_fused_on_any_block(data, name):
+    """Nodes without edges, several edges between two nodes, and no edges at all."""
+    receivers = data.draw(st.integers(1, 5))
+    senders = data.draw(st.integers(receivers, 9))
+    end = st.tuples(st.integers(0, senders - 1), st.integers(0, receivers - 1))
+    edges = data.draw(st.lists(end, max_size=12))
+    ends = torch.tensor(edges, dtype=torch.int64).view(-1, 2).unbind(1)
+    block = dgl.create_block(ends, senders, receivers)
+    x = features(senders, dtype=torch.float64)
+    weight = None
+    if name in WEIGHTED and data.draw(st.booleans()):
+        weight = torch.rand(len(edges), dtype=torch.float64)
+    layer = MAKERS[name](3).double()
+    expected = outcome(layer, block, x, weight)
+    assert_same(outcome(fused(layer), block, x, weight), expected)
+
+
+@pytest.mark.parametrize("name", ["pool", "gat residual", "gatv2 shared", "relations"])
+def test_fused_gradients(graph, name):
+    layer = fused(MAKERS[name](2).double().eval())
+    _, _, (block,) = NeighborSampler([3]).sample(graph, torch.arange(4))
+    more = {"etypes": torch.arange(block.num_edges()) % 4}
+    more = more if isinstance(layer, RelGraphConv) else {}
+    x = features(block.num_src_nodes(), dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda x: layer(block, x, **more), x, fast_mode=True
+    )
+
+
+def test_fused_pairs_and_duplicate_seeds(graph):
+    layer = SAGEConv((IN, 5), 7, "mean")
+    src, dst = torch.tensor([0, 0, 1, 2]), torch.tensor([2, 0, 0, 2])
+    block = dgl.create_block((src, dst), 4, 3)
+    pair = features(4), torch.randn(3, 5)
+    expected = layer(block, pair)
+    torch.testing.assert_close(fused(layer)(block, pair), expected)
+
+
+@pytest.mark.parametrize("fused_first", [True, False])
+@pytest.mark.parametrize("name", sorted(EXACT))
+def test_fused_unbiased(graph, name, fused_first):
+    graph = dgl.add_self_loop(graph)
+    layer = MAKERS[name](7).double()
+    _, _, (block,) = NeighborSampler([3]).sample(graph, torch.arange(20))
+    x = features(block.num_src_nodes(), dtype=torch.float64)
+    both = copy.deepcopy(layer)
+    for change in [fused, unbiased][:: 1 if fused_first else -1]:
+        both = change(both) if change is fused else unbiased(both, scale="sum")
+    expected = outcome(unbiased(layer, scale="sum"), block, x)
+    assert_same(outcome(both, block, x), expected)
+
+
+def test_fused_typed():
+    follows = torch.tensor([0, 1, 2, 2]), torch.tensor([1, 1, 0, 2])
+    buys = torch.tensor([0, 2, 2]), torch.tensor([0, 0, 3])
+    relations = {("user", "follows", "user"): follows, ("user", "buys", "item"): buys}
+    graph = dgl.heterograph(relations, {"user": 3, "item": 4})
+    layers = {"follows": GraphConv(IN, 6, norm="right", allow_zero_in_degree=True)}
+    model = HeteroGraphConv({**layers, "buys": SAGEConv(IN, 6, "mean")})
+    x = {"user": features(3), "item": features(4, 2)}
+    expected = model(graph, x)
+    found = fused(model)(graph, x)
+    for kind, value in expected.items():
+        torch.testing.assert_close(found[kind], value)
+    assert str(fused_layers(model)).count("fused") == 2
+
+
+def test_fused_keeps_the_model(graph):
+    model = fused(MAKERS["mean"](7))
+    state, x = model.state_dict(), features(60)
+    assert type(model) is SAGEConv
+    assert state.keys() == MAKERS["mean"](7).state_dict().keys()
+    assert len(fused(model)._forward_pre_hooks) == 1
+    expected = model(graph, x)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert str(fused_layers(other)).startswith("(model)  SAGEConv  fused: sums")
+        assert torch.equal(other(graph, x), expected)
+
+
+def test_fused_leaves_the_rest(graph):
+    """Dropped features, odd weights, edgeless graphs, and layers it does not know."""
+
+    class Own(SAGEConv):
+        def forward(self, graph, feat):
+            return super().forward(graph, feat)
+
+    layers = [SAGEConv(IN, 7, "lstm"), Own(IN, 7, "mean"), DotGatConv(IN, 7, 2)]
+    model = fused(nn.ModuleList([*layers, nn.Linear(2, 2)]))
+    assert [verdict.split(":")[0] for *_, verdict in fused_layers(model).layers] == [
+        "left as it is"
+    ] * 3
+    assert str(fused_layers(nn.Linear(2, 2))) == "no layer aggregates"
+    layer, x = GATConv(IN, 7, 2, **ANY), features(60)
+    expected = layer(graph, x, get_attention=True)
+    found = fused(layer)(graph, x, get_attention=True)
+    assert all(map(torch.equal, found, expected))
+    bare = dgl.graph(([], []), num_nodes=3)
+    layer = GraphConv(IN, 7, allow_zero_in_degree=True)
+    expected = layer(bare, x[:3])
+    assert torch.equal(fused(layer)(bare, x[:3]), expected)
+    with pytest.raises(TypeError, match=r"'model' must be a torch\.nn\.Module"):
+        fused("model")
+    with pytest.raises(dgl.DGLError, match="0-in-degree"):
+        fused(GraphConv(IN, 7))(graph, x)
+
+
+PAIRS = {
+    "every other row": lambda h, count: (h, h[::2][:count]),
+    "no gradient": lambda h, count: (h, h[:count].detach()),
+    "no gradient of senders": lambda h, count: (h.detach(), h[:count]),
+    "the first rows": lambda h, count: (h, h[:count]),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("name", ["mean", "gatv2 shared", "gat"])
+def test_fused_tells_rows_of_receivers(graph, name, pair):
+    layer = MAKERS[name](21).double().eval()
+    _, _, (block,) = NeighborSampler([3]).sample(graph, torch.arange(9))
+    x = features(block.num_src_nodes(), dtype=torch.float64)
+
+    def found():
+        rows = PAIRS[pair](x * 2, block.num_dst_nodes())
+        return torch.autograd.grad(layer(block, rows).sin().sum(), x)[0]
+
+    expected = found()
+    fused(layer)
+    torch.testing.assert_close(found(), expected)
+
+
+@pytest.mark.parametrize("name", ["mean", "gat"])
+def test_fused_leaves_matrices_with_hooks(graph, name):
+    layer, x = MAKERS[name](7).eval(), features(60)
+    part, plain = layer.fc if name == "gat" else layer.fc_neigh, layer(graph, x)
+    fused(layer)
+    handle = part.register_forward_hook(lambda part, args, out: out * 2)
+    assert "is no Linear without hooks" in str(fused_layers(layer))
+    watched = layer(graph, x)
+    handle.remove()
+    torch.testing.assert_close(layer(graph, x), plain)
+    part.weight.data.mul_(2)
+    torch.testing.assert_close(watched, layer(graph, x))
+
+
+def test_fused_starts_anew_after_an_interrupt(graph):
+    """For which torch calls no hook, so that a result and dropout would be left."""
+    layer, x = fused(MAKERS["dropped"](7)), features(60)
+
+    def interrupt(*about):
+        raise KeyboardInterrupt
+
+    handle = layer.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        layer(graph, x)
+    handle.remove()
+    assert not layer.feat_drop.training
+    bare = dgl.graph(([], []), num_nodes=60)  # not fused
+    assert torch.equal(layer.eval()(bare, x), layer.fc_self(x))
+    layer.train()
+    assert not torch.equal(layer(graph, x), layer(graph, x))
+    assert layer.feat_drop.training

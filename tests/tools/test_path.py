@@ -1,0 +1,120 @@
+"""Files of this package that a batch passes, and switches from one to another.
+
+`pytest -s` prints them. What is always changed together lives together: a number that
+grows says that somebody who reads the code has to open another file.
+"""
+
+import pathlib
+import sys
+from itertools import pairwise
+
+import pytest
+import torch
+
+import gttf_sampler
+from gttf_sampler import CompactAdj, backend
+from gttf_sampler.embedding import DeepWalk
+
+ROOT = pathlib.Path(gttf_sampler.__file__).parents[1]
+PACKAGES = tuple(f"{ROOT}/{name}/" for name in ("gttf_sampler", "adapters"))
+NODES, EDGES = 200, 2000
+
+
+def edges(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(NODES, (2, EDGES), generator=generator)
+
+
+def plain_pyg():
+    data = pytest.importorskip("torch_geometric.data")
+    from gttf_pyg import NeighborLoader
+
+    graph = data.Data(edge_index=edges(), x=torch.ones(NODES, 8))
+    loader = NeighborLoader(graph, [10, 5], batch_size=32, shuffle=True)
+    batches = iter(loader)
+    return lambda: next(batches)
+
+
+def typed_temporal_pyg():
+    data = pytest.importorskip("torch_geometric.data")
+    from gttf_pyg import NeighborLoader
+
+    graph = data.HeteroData()
+    for name in "ab":
+        graph[name].x, graph[name].time = torch.ones(NODES, 8), torch.arange(NODES)
+    graph["a", "to", "b"].edge_index, graph["b", "to", "a"].edge_index = (
+        edges(),
+        edges(1),
+    )
+    times = {"time_attr": "time", "input_time": torch.arange(NODES)}
+    batches = iter(NeighborLoader(graph, [10, 5], "a", batch_size=32, **times))
+    return lambda: next(batches)
+
+
+def node2vec_pyg():
+    pytest.importorskip("torch_geometric")
+    from gttf_pyg import Node2Vec
+
+    model = Node2Vec(edges(), 8, 10, 5, p=0.5, q=2.0, num_nodes=NODES)
+    batches = iter(model.loader(batch_size=32, shuffle=True))
+    return lambda: next(batches)
+
+
+def plain_dgl():
+    dgl = pytest.importorskip("dgl")
+    from gttf_dgl import DataLoader, GTTFSampler
+
+    graph = dgl.graph(tuple(edges()))
+    graph.ndata["x"] = torch.ones(graph.num_nodes(), 8)
+    sampler = GTTFSampler([5, 10], prefetch_node_feats=["x"])
+    seeds = torch.arange(graph.num_nodes())
+    batches = iter(DataLoader(graph, seeds, sampler, batch_size=32))
+    return lambda: next(batches)
+
+
+def embedding_step():
+    model = DeepWalk(CompactAdj.from_edge_index(edges(), NODES), 8, 2, [1] * 4)
+    batches = iter(model.loader(batch_size=32, shuffle=True))
+    return lambda: model.loss(next(batches)).backward()
+
+
+def path(step):
+    """The files, one per call of a function of ours in this thread, in their order."""
+    found = []
+
+    def note(frame, event, _):
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(PACKAGES):
+            found.append(file)
+
+    for _ in range(2):
+        step()
+    sys.setprofile(note)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+# (files, switches between files) at most, with compiled kernels
+MOST = {
+    plain_pyg: (24, 74),
+    typed_temporal_pyg: (31, 136),
+    node2vec_pyg: (25, 98),
+    plain_dgl: (28, 112),
+    embedding_step: (32, 150),
+}
+
+
+@pytest.mark.skipif(
+    not backend.fast_backend(torch.device("cpu")), reason="needs compiled kernels"
+)
+@pytest.mark.parametrize("case", MOST, ids=lambda case: case.__name__)
+def test_batch_passes_few_files(case):
+    found = path(case())
+    files, switches = len({*found}), sum(a != b for a, b in pairwise(found))
+    print(f"\n{case.__name__}: {files} files, {switches} switches, {len(found)} calls")
+    most_files, most_switches = MOST[case]
+    assert files <= most_files, sorted({*found})
+    assert switches <= most_switches

@@ -49,7 +49,10 @@ def toy(toy_edges: torch.Tensor) -> CompactAdj:
 
 # Modules all of whose tests have a mark; pyproject.toml says what marks mean.
 MARKS = {
-    "process": ("test_ddp", "test_distributed", "test_partitioned", "test_imports"),
+    "process": (
+        *("test_ddp", "test_distributed", "test_partitioned", "test_imports"),
+        "test_path",
+    ),
     "compile": ("test_compiled", "test_triton_work"),
     "example": ("test_examples", "test_notebooks", "test_embedding_examples"),
     "bench": ("test_bench_", "test_reproduce", "test_verify"),

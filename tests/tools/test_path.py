@@ -4,7 +4,10 @@
 grows says that somebody who reads the code has to open another file.
 """
 
+import json
+import os
 import pathlib
+import subprocess
 import sys
 from itertools import pairwise
 
@@ -112,9 +115,24 @@ MOST = {
 )
 @pytest.mark.parametrize("case", MOST, ids=lambda case: case.__name__)
 def test_batch_passes_few_files(case):
-    found = path(case())
+    # Models and loaders that other tests left behind change what a batch passes.
+    command = [sys.executable, __file__, case.__name__]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    if found is None:
+        pytest.skip(f"{case.__name__}: its host is not installed")
     files, switches = len({*found}), sum(a != b for a, b in pairwise(found))
     print(f"\n{case.__name__}: {files} files, {switches} switches, {len(found)} calls")
     most_files, most_switches = MOST[case]
     assert files <= most_files, sorted({*found})
     assert switches <= most_switches
+
+
+if __name__ == "__main__":
+    (chosen,) = (case for case in MOST if case.__name__ == sys.argv[1])
+    try:
+        print(json.dumps(path(chosen())))
+    except pytest.skip.Exception:
+        print("null")

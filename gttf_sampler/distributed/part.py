@@ -48,7 +48,7 @@ from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.names import check_one_per_node
+from gttf_sampler.graph.exchange import check_one_per_node
 from gttf_sampler.subgraph import EdgeType
 
 SHARED = ("book", "wanted", *storage.NAMES)  # files of all parts, by node type
@@ -235,7 +235,7 @@ class Part:
     relations: dict[EdgeType, LocalRows]
     features: dict[tuple[str, str], FeatureFile]  # by node type and name, own rows
     wanted: dict[str, Tensor]  # by node type, the nodes most edges lead to, most first
-    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.names` packs them
+    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.exchange` packs them
 
     def relation(self, number: int) -> LocalRows:
         """The rows of a relation by its number, as other processes call it."""

@@ -25,7 +25,7 @@ from gttf_sampler.distributed.part import WHOLE, open_part
 from gttf_sampler.distributed.write import source_of, wanted_nodes
 from gttf_sampler.features.read import largest
 from gttf_sampler.graph import write_graph
-from gttf_sampler.graph.names import unpacked
+from gttf_sampler.graph.exchange import unpacked
 from strategies import graphs
 
 X = np.zeros(300)

@@ -48,9 +48,8 @@ FOR_ADAPTERS = {
     "gttf_sampler.embedding.settings": "Options Task",
     "gttf_sampler.embedding.optimizers": "zeros",
     "gttf_sampler.estimate": "BiasedLayerWarning share",
-    "gttf_sampler.graph.weak_cache": "kept_of",
+    "gttf_sampler.graph.tables": "ascends_in_time kept_of",
     "gttf_sampler.rooted.saint": "WeightedDraw draw_ids",
-    "gttf_sampler.graph.tables": "ascends_in_time",
     "gttf_sampler.objectives.node2vec": "node2vec_loss walk_loss",
     "gttf_sampler.gather": "gather_columns gathers_into",
     "gttf_sampler.verdict": (

@@ -1,4 +1,4 @@
-"""What to record: the accumulators that plug into `traverse`."""
+"""Accumulators, which plug into `traverse` and record each depth."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What GraphSAINT draws: ids in proportion to weights, and where walks start."""
+"""GraphSAINT's draws: ids in proportion to weights, and starts of walks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What was made of an object is found again for the same tensors, unchanged."""
+"""Values cached for an object are found again for the same, unchanged tensors."""
 
 import gc
 

@@ -26,9 +26,10 @@ FOR_ADAPTERS = {
     ),
     "gttf_sampler._backends.memory": "IDS empty_rows",
     "gttf_sampler._compat": "fetcher_of",
-    "gttf_sampler._loading.indices": "copied",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
-    "gttf_sampler._loading.seeded": ("KeyedDataset KeyedIndex SeededLoader draw_key"),
+    "gttf_sampler._loading.seeded": (
+        "KeyedDataset KeyedIndex SeededLoader copied draw_key"
+    ),
     "gttf_sampler._loading.streams": "StreamPipeline pipeline_on",
     "gttf_sampler._loading.state": (
         "CountedBatches EpochState SPOT described described_graph"

@@ -50,7 +50,7 @@ ROUNDING = 1e-6  # of the value: no bias at all
 
 @dataclass(frozen=True)
 class LayerCheck:
-    """How far a layer is off in the mean over batches.
+    """The error of one layer in the mean over batches.
 
     Attributes:
         name: of the layer in the model.
@@ -70,7 +70,7 @@ class LayerCheck:
 
 @dataclass(frozen=True)
 class UnbiasedReport:
-    """What `check_unbiased` has found; it is true if no layer is off.
+    """The result of `check_unbiased`; true if no layer is biased.
 
     Attributes:
         layers: one entry per call of a layer, in the order of the calls.
@@ -84,7 +84,7 @@ class UnbiasedReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every layer agrees with the whole graph."""
+        """True if every layer agrees with the whole graph."""
         return all(layer.cure is None for layer in self.layers)
 
     def __bool__(self) -> bool:

@@ -521,7 +521,7 @@ def _sums(layer: Any) -> str:
 
 
 class Fusion(NamedTuple):
-    """How a layer is fused.
+    """The way a layer is fused.
 
     Attributes:
         sums: of a layer and a call, what its receivers get.

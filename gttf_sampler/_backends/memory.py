@@ -339,7 +339,7 @@ class ScratchPool:
         return table
 
     def lease(self, name: int, make: Callable[[], T]) -> T:
-        """What was given back by this name, or a new one."""
+        """Leases the buffer that was given back by this name, or a new one."""
         idle = self._idle.get(name)
         found: T | None = None if idle is None else idle.take()
         return make() if found is None else found

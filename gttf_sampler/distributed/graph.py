@@ -31,13 +31,14 @@ from gttf_sampler.distributed.query import (
     walk,
 )
 from gttf_sampler.distributed.write import ONLY
-from gttf_sampler.graph import names, tables
+from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import (
     CompactAdj,
     RemoteRows,
     checked_pairs,
     described_nodes,
 )
+from gttf_sampler.graph.exchange import Array, unpacked
 from gttf_sampler.random import Key
 from gttf_sampler.subgraph import EdgeType
 
@@ -106,7 +107,7 @@ class PartitionedAdj(RemoteRows):
         return edges_between(self.graph, self.graph.number(self), here, there)
 
     @property
-    def node_id(self) -> names.Array | None:
+    def node_id(self) -> Array | None:
         """The ids [n] that nodes of the rows have elsewhere; None if they have none."""
         return self.graph.node_id(self.edge_type[2])
 
@@ -195,7 +196,7 @@ class PartitionedGraph:
         self.features: dict[tuple[str, str], PartitionedFeatures] = {
             key: PartitionedFeatures(self, *key) for key in part.features
         }
-        self._names: dict[str, names.Array | None] = {}
+        self._names: dict[str, Array | None] = {}
         exchange.start()
 
     @classmethod
@@ -257,7 +258,7 @@ class PartitionedGraph:
         _check.known_types("kind", [kind], list(self.part.books), "node types")
         return self.part.books[kind].nodes_of(self.part.number)
 
-    def node_id(self, kind: str = "") -> names.Array | None:
+    def node_id(self, kind: str = "") -> Array | None:
         """The ids [n] that nodes of a type have elsewhere; None if they have none.
 
         They are read when they are asked for first, all of the graph's, not only those
@@ -265,7 +266,7 @@ class PartitionedGraph:
         """
         _check.known_types("kind", [kind], list(self.part.books), "node types")
         if kind not in self._names:
-            self._names[kind] = names.unpacked(dict(self.part.names[kind]))
+            self._names[kind] = unpacked(dict(self.part.names[kind]))
         return self._names[kind]
 
     def close(self) -> None:

@@ -142,7 +142,7 @@ def _layout_of(facts: dict[str, Any]) -> Layout:
 
 
 def _rules(facts: dict[str, Any]) -> Rules:
-    """What is true of all facts that are written."""
+    """Rules for all facts that are written."""
     rows, shape, stored = facts["rows"], facts["shape"], facts["stored"]
     yield facts["block"] == BLOCK, f"blocks of {facts['block']}"
     yield is_count(rows) and are_counts(shape), f"{rows!r} rows of shape {shape!r}"

@@ -74,7 +74,7 @@ NAMES += ["node2vec weight", "temporal", "last", "both"]
 
 
 def both(call):
-    """What `call` returns under either backend."""
+    """The results of `call` under both backends."""
     results = []
     for name in ("torch", "numba"):
         with use_backend(name):
@@ -97,7 +97,7 @@ def all_ways(call):
 
 
 def same(left, right) -> bool:
-    """Whether two results are equal in every tensor and number."""
+    """True if two results are equal in every tensor and number."""
     if isinstance(left, torch.Tensor):
         return left.shape == right.shape and left.tolist() == right.tolist()
     if isinstance(left, list | tuple):
@@ -396,7 +396,7 @@ def by_threads(reads, owner):
 
 
 def compare(rows, cut, reads, expected, found):
-    """Whether the same reads have failed, and all others brought the same."""
+    """The same reads must have failed, and all others brought the same."""
     align = reads.align
     (expected, failed), (out, also) = expected, found
     whole = torch.zeros_like(expected)

@@ -1,4 +1,4 @@
-"""How a bias is told from noise."""
+"""A bias is told from noise."""
 
 import pytest
 import torch

@@ -200,7 +200,7 @@ def test_compiled_reads_notice_errors(path, monkeypatch):
 
 
 def test_interrupted_reads_are_made_again(path, monkeypatch):
-    """What a kernel could not read at once, Python reads."""
+    """Python completes reads that a kernel left unfinished."""
     file = FeatureFile(path)
     want = file.read([0, 2500])
 

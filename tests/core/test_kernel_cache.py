@@ -36,7 +36,7 @@ def kept_in(home: pathlib.Path):
 
 
 def run(folder: pathlib.Path, stamp: str = "1") -> str:
-    """What a kernel gives that a process has just defined, and how often it was kept.
+    """The result of a kernel defined in a process, and the number of cached ones.
 
     A module that is loaded anew has a dispatcher of its own, as in another process.
     """

@@ -1,4 +1,4 @@
-"""What is asked of torch's CUDA, by stand-ins where there is none."""
+"""Calls of torch's CUDA, made to stand-ins on machines without one."""
 
 import ctypes
 import gc

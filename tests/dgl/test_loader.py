@@ -93,7 +93,7 @@ def test_persistent_workers_draw_anew(given_as, thread):
 
 
 def test_batches_that_repeat_are_the_same_for_any_number_of_workers():
-    """Which worker sees the copy must not matter to it, nor to the others."""
+    """A copy must not depend on the worker that sees it, nor change others."""
     seeds = torch.tensor([5, 3, 5, 5, 8, 3, 1])
     found = []
     for workers in (0, 1, 2):
@@ -380,7 +380,7 @@ def test_subgraph_sampler_in_a_loader():
 
 
 def split(rank, path, count, queue):
-    """What one of `count` processes sees of an epoch."""
+    """The share of an epoch of one of `count` processes."""
     torch.set_num_threads(1)  # OpenMP's threads did not come along
     dgl.utils.set_num_threads(1)
     store = dist.FileStore(path, count)

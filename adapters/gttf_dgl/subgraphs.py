@@ -21,7 +21,7 @@ from gttf_dgl.sampler import NeighborChoice
 from gttf_dgl.walks import random_walk
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph, random
 from gttf_sampler.graph.tables import kept_of
-from gttf_sampler.rooted.saint import WeightedDraw, draw_ids
+from gttf_sampler.rooted.sample import WeightedDraw, draw_ids
 
 MODES = ("node", "edge", "walk")
 

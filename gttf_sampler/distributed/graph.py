@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends.memory import ScratchPool
 from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Rooted
-from gttf_sampler._backends.scratch import ScratchPool
 from gttf_sampler.distributed.exchange import Exchange, rendezvous
 from gttf_sampler.distributed.features import PartitionedFeatures
 from gttf_sampler.distributed.hop import NOBODY, HopQuery, sample_remote

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.scratch import NodeTable, ScratchPool
+from gttf_sampler._backends.memory import NodeTable, ScratchPool
 from gttf_sampler._compat import is_compiling
 from gttf_sampler.graph import build, exchange, storage, tables
 from gttf_sampler.graph.edgelist import EdgeList

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.scratch import relabel
 from gttf_sampler._backends.torch.node2vec import Reverse
 
 if TYPE_CHECKING:  # which asks here for the order of its rows
@@ -162,11 +161,11 @@ def edges_inside(
     neighbor = ops.take(adj.col, edge).to(torch.int64)
     if tree is None or known_tree is None:
         with adj.borrow_table(adj.num_cols) as table:
-            row, _ = relabel(known, neighbor, table)
+            row, _ = ops.relabel(known, neighbor, table)
     else:
         tree = tree * adj.num_cols
         known = known + known_tree * adj.num_cols
-        row, _ = relabel(known, neighbor + ops.take(tree, col), None)
+        row, _ = ops.relabel(known, neighbor + ops.take(tree, col), None)
     inside = (row < known.numel()).nonzero().view(-1)
     return row[inside], col[inside], edge[inside]
 

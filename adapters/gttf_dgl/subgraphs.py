@@ -20,8 +20,8 @@ from gttf_dgl.loader import KeyedSampler
 from gttf_dgl.sampler import NeighborChoice
 from gttf_dgl.sampling import random_walk
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph, random
-from gttf_sampler.graph.weak_cache import kept_of
-from gttf_sampler.rooted.saint import WeightedDraw, draw_ids
+from gttf_sampler.graph.tables import kept_of
+from gttf_sampler.rooted.sample import WeightedDraw, draw_ids
 
 MODES = ("node", "edge", "walk")
 

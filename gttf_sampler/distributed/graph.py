@@ -17,9 +17,8 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.memory import empty_rows
+from gttf_sampler._backends.memory import ScratchPool, empty_rows
 from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Rooted
-from gttf_sampler._backends.scratch import ScratchPool
 from gttf_sampler._backends.torch.gather import Move, Moves
 from gttf_sampler.distributed.book import Route, RowIndex, RowLocator
 from gttf_sampler.distributed.exchange import Exchange, rendezvous
@@ -37,13 +36,14 @@ from gttf_sampler.distributed.query import (
     walk,
 )
 from gttf_sampler.features import FeatureFile
-from gttf_sampler.graph import names, tables
+from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import (
     CompactAdj,
     RemoteRows,
     checked_pairs,
     described_nodes,
 )
+from gttf_sampler.graph.exchange import Array, unpacked
 from gttf_sampler.random import Key
 from gttf_sampler.subgraph import EdgeType
 
@@ -112,7 +112,7 @@ class PartitionedAdj(RemoteRows):
         return edges_between(self.graph, self.graph.number(self), here, there)
 
     @property
-    def node_id(self) -> names.Array | None:
+    def node_id(self) -> Array | None:
         """The ids [n] that nodes of the rows have elsewhere; None if they have none."""
         return self.graph.node_id(self.edge_type[2])
 
@@ -201,7 +201,7 @@ class PartitionedGraph:
         self.features: dict[tuple[str, str], PartitionedFeatures] = {
             key: PartitionedFeatures(self, *key) for key in part.features
         }
-        self._names: dict[str, names.Array | None] = {}
+        self._names: dict[str, Array | None] = {}
         exchange.start()
 
     @classmethod
@@ -263,7 +263,7 @@ class PartitionedGraph:
         _check.known_types("kind", [kind], list(self.part.books), "node types")
         return self.part.books[kind].nodes_of(self.part.number)
 
-    def node_id(self, kind: str = "") -> names.Array | None:
+    def node_id(self, kind: str = "") -> Array | None:
         """The ids [n] that nodes of a type have elsewhere; None if they have none.
 
         They are read when they are asked for first, all of the graph's, not only those
@@ -271,7 +271,7 @@ class PartitionedGraph:
         """
         _check.known_types("kind", [kind], list(self.part.books), "node types")
         if kind not in self._names:
-            self._names[kind] = names.unpacked(dict(self.part.names[kind]))
+            self._names[kind] = unpacked(dict(self.part.names[kind]))
         return self._names[kind]
 
     def close(self) -> None:

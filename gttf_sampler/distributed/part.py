@@ -48,7 +48,7 @@ from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.names import check_one_per_node
+from gttf_sampler.graph.exchange import check_one_per_node
 from gttf_sampler.subgraph import EdgeType
 
 SHARED = ("book", "wanted", *storage.NAMES)  # files of all parts, by node type
@@ -104,7 +104,7 @@ def whereabouts(folder: Path, part: int) -> str:
 
 
 def _whole_rules(header: dict[str, Any]) -> Rules:
-    """What is true of every header that `partition` writes."""
+    """Rules for every header that `partition` writes."""
     parts, folder = header["parts"], header["folder"]
     yield is_count(parts) and 0 < parts <= MOST_PARTS, f"parts {parts!r}"
     yield bool(CUT.fullmatch(folder)), f"the directory {folder!r}"
@@ -132,7 +132,7 @@ def _whole_rules(header: dict[str, Any]) -> Rules:
 
 
 def _kind_rules(kind: dict[str, Any], parts: int) -> Rules:
-    """What is true of a node type there."""
+    """Rules for a node type in such a header."""
     size, own, names = kind["num_nodes"], kind["own"], kind.get("names", {})
     yield is_count(size) and size <= _check.MAX_NODES, f"num_nodes {size!r}"
     yield are_counts([*own, kind["replicated"]]) and len(own) == parts, f"own {own!r}"
@@ -157,7 +157,7 @@ def _kind_rules(kind: dict[str, Any], parts: int) -> Rules:
 
 
 def _part_rules(header: dict[str, Any]) -> Rules:
-    """What is true of every header of a part."""
+    """Rules for every header of a part."""
     yield are_counts([header["part"], header["mark"]]), f"part {header['part']!r}"
     pairs = all(are_counts(count) and len(count) == 2 for count in header["counts"])
     yield pairs, f"counts {header['counts']!r}"
@@ -230,7 +230,7 @@ class Part:
     relations: dict[EdgeType, LocalRows]
     features: dict[tuple[str, str], FeatureFile]  # by node type and name, own rows
     wanted: dict[str, Tensor]  # by node type, the nodes most edges lead to, most first
-    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.names` packs them
+    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.exchange` packs them
 
     def relation(self, number: int) -> LocalRows:
         """The rows of a relation by its number, as other processes call it."""

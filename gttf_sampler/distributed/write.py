@@ -33,7 +33,7 @@ from gttf_sampler.features.read import count_reached, largest
 from gttf_sampler.features.write import ENCODINGS, Report, write
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.names import check_one_per_node, packed
+from gttf_sampler.graph.exchange import check_one_per_node, packed
 from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
@@ -254,7 +254,7 @@ class Source(NamedTuple):
     sizes: dict[str, int]  # nodes of each type
     features: list[Feature]
     stored: str | None  # how floats are stored, one of ENCODINGS; None as they are
-    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.names` packs them
+    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.exchange` packs them
 
     def stored_as(self, values: Values) -> str | None:
         """The encoding of one feature's rows; None as they are."""

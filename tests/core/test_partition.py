@@ -24,7 +24,7 @@ from gttf_sampler.distributed.part import WHOLE, open_part
 from gttf_sampler.distributed.write import source_of, wanted_nodes
 from gttf_sampler.features.read import largest
 from gttf_sampler.graph import write_graph
-from gttf_sampler.graph.names import unpacked
+from gttf_sampler.graph.exchange import unpacked
 from strategies import graphs
 
 X = np.zeros(300)
@@ -319,7 +319,7 @@ def test_largest_is_what_a_stable_sort_finds(numbers, data):
 
 
 def test_near_rows_are_those_of_one_moment(tmp_path):
-    """Who has located rows reads them, whatever is cached meanwhile."""
+    """Located rows stay readable, whatever is cached meanwhile."""
     book = PartitionBook.of_owners(np.array([0, 1]), 2)
     file = FeatureFile.from_array(tmp_path / "x.npy", torch.zeros(1, 2))
     near = RowLocator(book, {0: file}, lambda part: RowIndex(book.nodes_of(part), 2))

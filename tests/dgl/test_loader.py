@@ -389,7 +389,7 @@ def test_subgraph_sampler_in_a_loader():
 
 
 def split(rank, path, count, queue):
-    """What one of `count` processes sees of an epoch."""
+    """The share of an epoch of one of `count` processes."""
     torch.set_num_threads(1)  # OpenMP's threads did not come along
     dgl.utils.set_num_threads(1)
     store = dist.FileStore(path, count)

@@ -84,7 +84,7 @@ def test_saint_is_an_induced_graph_of_distinct_nodes(mode, budget):
 
 
 def frequencies(g, mode, budget, count=4000):
-    """How often each node is in a graph."""
+    """Frequencies of the nodes in a graph."""
     sampler, hits = SAINTSampler(mode, budget, seed=1), torch.zeros(g.num_nodes())
     for _ in range(count):
         hits[sampler.sample(g, None).ndata[dgl.NID]] += 1

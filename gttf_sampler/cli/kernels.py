@@ -148,7 +148,7 @@ def _usage(cubin: Path) -> tuple[int, int]:
 
 
 def _instructions(cubin: Path) -> Counter[str]:
-    """How often each instruction stands in the machine code, padding left out."""
+    """Counts each instruction of the machine code, padding left out."""
     said = _said(triton.knobs.nvidia.nvdisasm.path, "-c", str(cubin))
     line = r"^\s+(?:/\*\w+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)[. ;]"
     found = Counter(re.findall(line, said, re.MULTILINE))
@@ -157,7 +157,7 @@ def _instructions(cubin: Path) -> Counter[str]:
 
 
 def _said(*command: str) -> str:
-    """What a command prints."""
+    """The output of a command."""
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout
 

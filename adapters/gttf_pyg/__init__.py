@@ -20,6 +20,7 @@ except ImportError as err:
 from gttf_pyg.fused import FusedReport, fused, fused_layers
 from gttf_pyg.inference import inference, layerwise_inference, sampled_inference
 from gttf_pyg.install import install, installed, uninstall
+from gttf_pyg.labor import Labor
 from gttf_pyg.leaks import assert_no_future
 from gttf_pyg.loader import (
     GTTFLinkLoader,
@@ -65,6 +66,7 @@ __all__ = [
     "GraphSAINTSampler",
     "HGTLoader",
     "HGTSampler",
+    "Labor",
     "LightningLinkData",
     "LightningNodeData",
     "LinkNeighborLoader",

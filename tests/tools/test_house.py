@@ -24,7 +24,7 @@ FOR_ADAPTERS = {
     ),
     "gttf_sampler._backends.memory": "IDS empty_rows",
     "gttf_sampler._compat": "fetcher_of",
-    "gttf_sampler._loading.indices": "copied",
+    "gttf_sampler._loading.indices": "BatchKey copied",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
     "gttf_sampler._loading.seeded": ("KeyedDataset KeyedIndex SeededLoader draw_key"),
     "gttf_sampler._loading.streams": "StreamPipeline pipeline_on",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from gttf_sampler import _check
+from gttf_sampler._loading.communities import CommunitySampler
 from gttf_sampler.accumulate import RootedAdjAcc, TransitionAcc
 from gttf_sampler.backend import backend_info, set_backend, use_backend
 from gttf_sampler.bias import (
@@ -30,6 +31,7 @@ from gttf_sampler.objectives import (
     TransitionFactorizationAcc,
     WYSAcc,
 )
+from gttf_sampler.ppr import PPRAcc, ppr_neighbors
 from gttf_sampler.rooted import sample_rooted
 from gttf_sampler.subgraph import (
     HeteroSubgraph,
@@ -48,6 +50,7 @@ __all__ = [
     "AttentionBias",
     "Bias",
     "BiasFn",
+    "CommunitySampler",
     "CompactAdj",
     "DeepWalkAcc",
     "EdgeWeightBias",
@@ -62,6 +65,7 @@ __all__ = [
     "NoRevisitBias",
     "Node2VecAcc",
     "Node2VecBias",
+    "PPRAcc",
     "PaddedHeteroSubgraph",
     "PaddedSubgraph",
     "RootedAdjAcc",
@@ -74,6 +78,7 @@ __all__ = [
     "WalkForest",
     "backend_info",
     "gather_rows",
+    "ppr_neighbors",
     "sample_rooted",
     "set_backend",
     "traverse",

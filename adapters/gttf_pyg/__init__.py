@@ -41,7 +41,7 @@ from gttf_pyg.saint import (
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_pyg.samplers import BidirectionalNeighborSampler, HGTLoader, HGTSampler
 from gttf_pyg.stores import FileStore
-from gttf_pyg.transforms import GTTFNorm, ToCompact
+from gttf_pyg.transforms import GTTFNorm, PPRNeighbors, ToCompact
 from gttf_pyg.unbiased import check_unbiased, unbiased
 from gttf_sampler.estimate import BiasedLayerWarning, SampledDegreeWarning
 
@@ -74,6 +74,7 @@ __all__ = [
     "NeighborLoader",
     "NeighborSampler",
     "Node2Vec",
+    "PPRNeighbors",
     "SampledDegreeWarning",
     "ShaDowKHopSampler",
     "ToCompact",

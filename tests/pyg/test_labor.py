@@ -18,6 +18,7 @@ from gttf_pyg import (
     fused,
     unbiased,
 )
+from gttf_sampler import CommunitySampler
 
 # Rows of senders: 0 and 1 share 3 and 4, which have neighbours themselves.
 ROWS = [[2, 3, 4], [3, 4, 5, 6], [0, 6, 3], [0, 2], [1, 3, 5], [6], [5, 2]]
@@ -201,6 +202,23 @@ def test_numbers_in_between_are_uniform():
     for batch in loader:
         taken = hop_sets(batch, count)[:, 0, :3].double()
         assert_means(taken, torch.full((3,), 1 / 3, dtype=torch.float64))
+
+
+def test_orders_of_communities_can_be_resumed():
+    data, part = crowd(), torch.arange(300) % 10
+
+    def loader():
+        order = CommunitySampler(part, mix=2, generator=torch.Generator())
+        return GTTFLoader(data, [2], batch_size=30, sampler=order, seed=0)
+
+    one, other = loader(), loader()
+    every = [batch.n_id[:30].tolist() for batch in one]
+    assert all(len({part[i].item() for i in ids}) == 2 for ids in every)
+    again = iter(other)
+    next(again)
+    third = loader()
+    third.load_state_dict(other.state_dict())
+    assert [batch.n_id[:30].tolist() for batch in third] == every[1:]
 
 
 def test_nodes_are_fewer_for_as_many_edges():

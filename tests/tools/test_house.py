@@ -82,6 +82,7 @@ MAY_IMPORT = {
     "verdict": set(),
     "subgraph": {*BASE, "estimate", "graph", "plot"},  # to draw itself as well
     "accumulate": {*BASE, "forest", "subgraph"},
+    "ppr": WALKS,
     "padded": {"graph", "subgraph"},
     "rooted": {*WALKS, "subgraph", "padded"},
     "objectives": WALKS,

@@ -51,4 +51,4 @@ class CommunitySampler(Sampler[int]):
         return iter(order[group.argsort(stable=True)].tolist())
 
     def __len__(self) -> int:
-        return self.part.numel()
+        return int(self.part.numel())

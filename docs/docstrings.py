@@ -1,4 +1,4 @@
-"""What `make docs` does with docstrings: shows their doctests, misses none.
+"""Prepares docstrings for `make docs`: shows doctests, fails on a missing one.
 
 A griffe extension, named in mkdocs.yml. The doctests stand in the text of a docstring,
 where Markdown would take `>>>` for quotations.

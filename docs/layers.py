@@ -79,7 +79,7 @@ def table(host: str, found: dict[str, list[list[float]]]) -> str:
 
 
 def _words(code: Any, case: Any) -> str:
-    """What is done in this case, or why nothing is."""
+    """Says the treatment in this case, or the reason why there is none."""
     layer = case.make()
     trouble, rule = code.trouble_of(layer, "sum"), code.rule_of(layer)
     if trouble is not None:

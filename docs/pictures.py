@@ -185,7 +185,7 @@ def modes(page: str) -> list[dict[str, Any]]:
 
 
 def draw_modes(path: Path) -> None:
-    """How many times as long the peers take in every mode, from the table of modes."""
+    """Draws the peers' times in every mode over ours, from the table of modes."""
     groups = modes((HERE / "benchmarks.md").read_text("utf-8"))
     heights = [0.8 + report.INCH_PER_BAR * len(group["rows"]) for group in groups]
     figure = Figure(figsize=(9, sum(heights)), layout="constrained")

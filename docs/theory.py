@@ -25,7 +25,7 @@ Rows = list[dict[str, Any]]
 
 
 def read(path: Path = RESULT) -> dict[str, Any]:
-    """What was found."""
+    """Reads the results."""
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
 
@@ -70,7 +70,7 @@ def powers(found: dict[str, Any]) -> Figure:
 
 
 def gradients(found: dict[str, Any]) -> Figure:
-    """How far every mean gradient is off, beside what chance allows."""
+    """Table of errors of the mean gradients, beside those expected by chance."""
     figure = Figure(figsize=(7, 3), layout="constrained")
     axes = figure.subplots()
     names = list(dict.fromkeys(row["objective"] for row in found["gradients"]))
@@ -116,7 +116,7 @@ def layers(found: dict[str, Any]) -> Figure:
 
 
 def branching(found: dict[str, Any]) -> Figure:
-    """What a step is worth in trees, against plain walks."""
+    """Table of the value of a step in trees, against plain walks."""
     figure, panels = _panels(len(found["spread"]), height=2.5)
     for axes, (name, every) in zip(panels, found["spread"].items(), strict=True):
         for k, color in ((2, GREY), (3, BLUE), (4, GREEN)):
@@ -130,7 +130,7 @@ def branching(found: dict[str, Any]) -> Figure:
 
 
 def minimizers(found: dict[str, Any]) -> Figure:
-    """Where gradients of samples vanish, against the minimizer of a convex loss."""
+    """Table of zeros of sampled gradients, against a convex loss's minimizer."""
     figure, panels = _panels(len(found["minimizers"]), height=2.5)
     ways = {
         "unbiased, one sample": ("o-", BLUE),

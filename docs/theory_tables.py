@@ -70,7 +70,7 @@ def layers(found: Found) -> str:
 
 
 def storage(found: Found) -> str:
-    """What rows take."""
+    """Table of the memory that rows take."""
     lines = [
         [
             f"{row['edges']:,}",

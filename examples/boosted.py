@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 
 
 def columns_of(db, task, table):
-    """What stands in the row of an entity, and how often and when others refer to it.
+    """Columns of an entity's row, and counts and times of rows that refer to it.
 
     That is one reference; only what had happened by the time of the question counts.
     """

@@ -35,7 +35,7 @@ class Encoder(nn.Module):
 
 
 def score(graph, z):
-    """How likely every edge of `graph` is, [e]."""
+    """Scores of all edges of `graph`, [e]."""
     u, v = graph.edges()
     return F.cosine_similarity(z[u], z[v]).mul(5)
 

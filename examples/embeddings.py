@@ -42,7 +42,7 @@ def train(model, loader, optimizer):
 
 
 def learned(model):
-    """What a method has found out besides the embeddings."""
+    """Describes the parameters that a method learned besides the embeddings."""
     if hasattr(model, "attention"):
         return "  distances " + " ".join(f"{c:.2f}" for c in model.attention.tolist())
     return f"  p {model.p:.2f}  q {model.q:.2f}" if hasattr(model, "p") else ""

@@ -1,4 +1,4 @@
-"""What examples with several processes share: a group, and checkpoints."""
+"""Shared by examples with several processes: a group, and checkpoints."""
 
 import os
 import signal

@@ -21,7 +21,7 @@ from gttf_pyg import GTTFLoader
 
 
 def purchases(users=4_000, items=1_000, kinds=8, bought=12):
-    """Who bought what; a third of the purchases are of the kind the user likes."""
+    """Made purchases of users; a third are of the kind that the user likes."""
     data, y = HeteroData(), torch.randint(kinds, (users,))
     buyer = torch.arange(users).repeat(bought)
     liked = torch.randint(items // kinds, buyer.shape) * kinds + y[buyer]

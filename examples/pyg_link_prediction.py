@@ -20,7 +20,7 @@ from planted import for_pyg
 
 
 def score(model, x, edge_index, pairs):
-    """How likely a model thinks each of the pairs is an edge, as a logit."""
+    """Logits of the pairs being edges."""
     z = model(x, edge_index)
     return (z[pairs[0]] * z[pairs[1]]).sum(dim=-1)
 

@@ -229,7 +229,7 @@ def entry_rules(
     dtypes: tuple[str, ...],
     fits: Callable[[int], bool] = lambda length: True,
 ) -> Rules:
-    """What is true of an array in a header.
+    """Rules for the entry of an array in a header.
 
     `file` is a pattern of its name; `fits` tells if it may have so many numbers.
     """

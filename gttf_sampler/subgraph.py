@@ -38,7 +38,7 @@ class GCNWeight(NamedTuple):
 
 
 class _Drawable:
-    """What both kinds of subgraphs can be drawn as."""
+    """The protocol of subgraphs that can be drawn."""
 
     def draw(self, adj: Any = None) -> Any:
         """A matplotlib figure: hops in columns, types in colours, late edges dark.

@@ -31,8 +31,7 @@ from gttf_sampler.aggregate import (
     attend_to_sums,
     receivers_of,
 )
-from gttf_sampler.estimate import share
-from gttf_sampler.verdict import arguments
+from gttf_sampler.estimate import arguments, share
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -522,7 +521,7 @@ def _sums(layer: Any) -> str:
 
 
 class Fusion(NamedTuple):
-    """How a layer is fused.
+    """The way a layer is fused.
 
     Attributes:
         sums: of a layer and a call, what its receivers get.

@@ -31,7 +31,7 @@ _THEIRS = {
 
 
 def _pairs() -> list[tuple[Any, Any]]:
-    """What DGL means by these names, and what we mean."""
+    """Pairs of DGL's names and our classes that take their place."""
     ours = import_module("gttf_dgl")
     return [(theirs, getattr(ours, name)) for name, theirs in _THEIRS.items()]
 

@@ -169,7 +169,7 @@ class FusedSum(PatchedPropagate):
         return reduce_rows(x, receivers, weight, self.reduce)
 
     def sum(self, edge_index: Any, given: dict[str, Any]) -> Tensor:
-        """What `propagate` returns for its arguments."""
+        """Returns the result of `propagate` for its arguments."""
         x = given["x"]
         x = x[0] if isinstance(x, tuple) else x
         rows = self.part.per_step[self.step]
@@ -235,7 +235,7 @@ class FusedMessages(FusedSum):
     """Sums of messages that the layer makes for every edge."""
 
     def sum(self, edge_index: Any, given: dict[str, Any]) -> Tensor:
-        """What `propagate` returns for its arguments."""
+        """Returns the result of `propagate` for its arguments."""
         x, attr = given["x"][0], given["edge_attr"]
         found, begin = [], 0
         for _, receivers in blocks(self.part.receivers(self.part.rows)):
@@ -254,7 +254,7 @@ class FusedRelations(FusedSum):
     """Sums or means over the edges of one relation after the other."""
 
     def sum(self, edge_index: Any, given: dict[str, Any]) -> Tensor:
-        """What `propagate` returns for its arguments."""
+        """Returns the result of `propagate` for its arguments."""
         if given.get("edge_type_ptr") is not None:  # pyg-lib takes them all at once
             size = given["x"].size(0), self.part.rows
             found: Tensor = self.propagate(edge_index, size=size, **given)
@@ -280,7 +280,7 @@ class FusedAttention(FusedSum):
         return source[:0], target[:0]
 
     def sum(self, edge_index: Any, given: dict[str, Any]) -> Tensor:
-        """What `propagate` returns for its arguments."""
+        """Returns the result of `propagate` for its arguments."""
         layer, part = self.layer, self.part
         receivers = _looped(layer, part)
         by, to = _maps(layer, "lin_src"), _maps(layer, "lin_dst")
@@ -315,7 +315,7 @@ class FusedAttentionV2(FusedSum):
         self.shadows.put(layer, "edge_updater", lambda *args, **kwargs: None)
 
     def sum(self, edge_index: Any, given: dict[str, Any]) -> Tensor:
-        """What `propagate` returns for its arguments."""
+        """Returns the result of `propagate` for its arguments."""
         layer, (source, target) = self.layer, given["x"]
         found = []
         for first, receivers in blocks(_looped(layer, self.part)):
@@ -387,7 +387,7 @@ def _no(layer: Any) -> str | None:
 
 
 class Fusion(NamedTuple):
-    """How a layer is computed on the edges of a batch.
+    """The way a layer is computed on the edges of a batch.
 
     Attributes:
         kind: what takes the place of its `propagate`.

@@ -58,7 +58,7 @@ CASTS = {
 
 
 class Use:
-    """How often a column of a loader was read in place, and how often gathered."""
+    """Counts of reads in place and of gathers of a loader's column."""
 
     def __init__(self) -> None:
         self.balance = 0
@@ -203,7 +203,7 @@ class LazyRows(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """What calls below `__torch_function__` see: the rows, without a gradient."""
+        """Gives calls below `__torch_function__` the rows, without a gradient."""
         args, kwargs = (tree_map(_gathered, given) for given in (args, kwargs or {}))
         tracked = (one.requires_grad for one in args if isinstance(one, Tensor))
         if torch.is_grad_enabled() and any(tracked):

@@ -186,7 +186,7 @@ class Levels(NamedTuple):
         return levels if fits else None
 
     def rows(self, hop: int) -> int:
-        """How many receivers there are up to a hop."""
+        """The number of receivers up to a hop."""
         return self.receivers[min(hop, len(self.receivers) - 1)]
 
 
@@ -306,7 +306,7 @@ class Sample:
         return self._local[here]
 
     def _make(self, what: str, *asked: Any) -> Any:
-        """What the full graph answers to one of its methods, or a column of edges."""
+        """Asks the full graph for the result of a method, or for a column of edges."""
         full = self.full
         if full is None:
             raise RuntimeError("a sample must be asked before it is pickled (got None)")

@@ -247,7 +247,7 @@ class _Planner:
         return Plan(hops, mixed, self.conflict, places)
 
     def inside(self, call: Call) -> str | None:
-        """What mixes rows within a layer, such as a norm in the network of GINConv."""
+        """The modules that mix rows within a layer, such as a norm in GINConv."""
         if None in call.sums:
             return UNSEEN
         stops = dict.fromkeys((*call.sums, *call.inputs), 0)
@@ -335,7 +335,7 @@ def _stacked(node: Any) -> Any:
 
 
 def _operands(node: Any) -> list[Any]:
-    """What an operation was applied to, as nodes of autograd's graph."""
+    """The operands of an operation, as nodes of autograd's graph."""
     return [child for child, _ in (_stacked(node) or node).next_functions]
 
 

@@ -192,7 +192,7 @@ def _hooks_of_layer(layer: Any) -> FusedLayer | None:
 
 
 class LayerReport(NamedTuple):
-    """What `fused` has made of one layer.
+    """The outcome of `fused` for one layer.
 
     Attributes:
         name: of the layer in the model.
@@ -208,7 +208,7 @@ class LayerReport(NamedTuple):
 
 
 class FusedReport(NamedTuple):
-    """What `fused` has made of the layers of a model; prints as a table."""
+    """The outcome of `fused` for the layers of a model; prints as a table."""
 
     layers: list[LayerReport]
 
@@ -226,7 +226,7 @@ class FusedReport(NamedTuple):
 
 
 def fused_layers(model: nn.Module) -> FusedReport:
-    """What `fused` has made of each layer of a model that passes messages.
+    """Reports the outcome of `fused` for each layer that passes messages.
 
     >>> from torch_geometric.nn import GraphSAGE
     >>> from gttf_pyg import fused, fused_layers

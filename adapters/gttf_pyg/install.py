@@ -22,7 +22,7 @@ LIGHTNING = ("LightningLinkData", "LightningNodeData")
 
 
 def _pairs() -> list[tuple[Any, Any]]:
-    """What PyG means by these names, and what we mean."""
+    """Pairs of PyG's names and our classes that take their place."""
     found = []
     for room, names in SWAPPED.items():
         theirs = import_module(f"torch_geometric.{room}")
@@ -35,7 +35,7 @@ def _pairs() -> list[tuple[Any, Any]]:
 
 
 def _first(module: Any, name: str) -> Any:
-    """What a module of PyG has meant by a name before anything was swapped."""
+    """Looks up the meaning of a name in a PyG module before anything was swapped."""
     return _THEIRS.setdefault((module.__name__, name), getattr(module, name))
 
 

@@ -11,7 +11,7 @@ from gttf_pyg._check import first_used
 from gttf_pyg._compat import row_type
 from gttf_sampler import LABORBias
 from gttf_sampler._check import fail, integer, mistyped, shown, yes_or_no
-from gttf_sampler._loading.indices import BatchKey
+from gttf_sampler._loading.seeded import BatchKey
 from gttf_sampler.bias import Variates
 
 

@@ -1,1 +1,1 @@
-"""What degrees of the sample cost, and what `unbiased` gives back."""
+"""The cost of sampled degrees in accuracy, and the gain from `unbiased`."""

@@ -1,4 +1,4 @@
-"""What degrees of the sample cost: accuracy of GCN, SGC, GCNII and APPNP in PyG.
+"""Measures the cost of sampled degrees: accuracy of GCN, SGC, GCNII and APPNP.
 
 By default on a planted partition that is made here, in a minute; `--root DIR` takes
 Cora and CiteSeer (DIR/planetoid), Amazon Computers (DIR/amazon) and Coauthor Physics
@@ -22,7 +22,7 @@ from examples.degrees.train import WAYS, missing, quiet, run
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m examples.degrees", description=__doc__.splitlines()[0]
     )

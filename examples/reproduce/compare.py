@@ -16,7 +16,7 @@ from examples.reproduce.protocol import LEVEL, MARGIN
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the differences of pairs say; all in points of accuracy.
+    """Summary of paired differences, all in points of accuracy.
 
     Attributes:
         pairs: how many seeds both ways have.
@@ -35,12 +35,12 @@ class Comparison:
 
     @property
     def no_worse(self) -> bool:
-        """Whether a loss of the margin or more is rejected."""
+        """True if a loss of the margin or more is rejected."""
         return self.p_worse < 1 - LEVEL
 
     @property
     def equal(self) -> bool:
-        """Whether a difference of the margin or more, either way, is rejected."""
+        """True if a difference of the margin or more, either way, is rejected."""
         return max(self.p_worse, self.p_better) < 1 - LEVEL
 
     @property

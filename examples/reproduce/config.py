@@ -1,4 +1,4 @@
-"""What is run: one line per method, with the numbers of the paper to compare with."""
+"""The runs: one line per method, with the numbers of the paper to compare with."""
 
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -74,7 +74,7 @@ class Method:
         return replace(self, **self.special.get(dataset, {}))
 
     def settings(self) -> dict[str, Any]:
-        """What a result depends on, as JSON keeps it."""
+        """The settings that a result depends on, as JSON keeps them."""
         left_out = ("ways", "paper", "published", "source", "special", "kind")
         kept = {k: v for k, v in asdict(self).items() if k not in left_out}
         if self.leaves is None:

@@ -58,7 +58,7 @@ def train(task: Task, method: Method, data: Dataset, epochs: int) -> dict[str, A
 
 
 def job(task: list[Any], root: str, epochs: int, report: Any) -> dict[str, Any]:
-    """What one process measures."""
+    """The measurements of one process."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     asked = Task(*task)
@@ -96,7 +96,7 @@ def measure(
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {HERE}", description=__doc__.splitlines()[0]
     )

@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parent / "results" / "curves"
 def curve(
     name: str, data: Dataset, way: str, other: dict[str, float]
 ) -> list[dict[str, float]]:
-    """What is right in percent whenever the validation nodes are looked at."""
+    """Accuracies in percent at every look at the validation nodes."""
     method = with_values(METHODS[name].on(data.name), other)
     learner = host_pyg.learner(name, method, data, way, RESERVED)
     points: list[dict[str, float]] = []

@@ -74,7 +74,7 @@ def load(
 
 
 def as_graph(data: Dataset | Graph) -> Graph:
-    """What embeddings see of a dataset: its edges."""
+    """The edges of a dataset, as embeddings use it."""
     if isinstance(data, Graph):
         return data
     return Graph(data.name, data.edge_index, data.num_nodes)

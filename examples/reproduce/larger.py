@@ -1,4 +1,4 @@
-"""What is different on graphs larger than Cora and CiteSeer, method by method.
+"""Settings for graphs larger than Cora and CiteSeer, method by method.
 
 PubMed: the authors of each model. Reddit, Amazon, Products, LiveJournal: appendix A,
 whose epochs are not given but for SimpleGCN. Computers and Physics, which the paper

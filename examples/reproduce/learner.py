@@ -39,7 +39,7 @@ class Learner:
     logits: Callable[[], Tensor]
 
     def penalty(self) -> Tensor | float:
-        """What the model adds to the loss by itself; 0 for nearly all."""
+        """The model's own term of the loss; 0 for nearly all."""
         penalty = getattr(self.model, "penalty", None)
         return 0.0 if penalty is None else penalty()
 

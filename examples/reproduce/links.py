@@ -42,7 +42,7 @@ FITTED = ("batch",)  # options that are not the model's
 
 
 def halved(data: Graph, seed: int) -> LinkSplit:
-    """What is trained on, and what is hidden from everything that chooses."""
+    """Splits edges to train on from those hidden from everything that chooses."""
     hide = HIDDEN.get(data.name, HIDE)
     return split_links(data.edge_index, data.num_nodes, hide, generator=seed)
 

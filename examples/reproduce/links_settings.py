@@ -1,4 +1,4 @@
-"""How embeddings are trained: what `links_search` draws from, and what has won there.
+"""Settings of embeddings: the search space of `links_search` and its winners.
 
 The names are those of the models' arguments, but for `depth`, the steps of a walk, and
 `batch`, the seeds of a step where walks do not branch.

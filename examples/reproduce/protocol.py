@@ -8,5 +8,5 @@ RESERVED = 100  # first seed of searches and curves, whose runs are in no table
 
 
 def seeds_of(dataset: str) -> int:
-    """How many seeds a cell of this dataset has."""
+    """The number of seeds of a cell of this dataset."""
     return SEEDS.get(dataset, OTHER_SEEDS)

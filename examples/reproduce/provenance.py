@@ -1,4 +1,4 @@
-"""Where a result comes from: the commit, the versions."""
+"""The origin of a result: the commit, the versions."""
 
 import importlib.metadata
 import platform
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def provenance() -> dict[str, object]:
-    """What a record says of the code that made it."""
+    """The commit and versions that a record is signed with."""
     return {"commit": commit(), "versions": versions()}
 
 

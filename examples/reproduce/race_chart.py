@@ -101,6 +101,6 @@ def _panel(axes: Any, found: dict[str, Any]) -> None:
 
 
 def _title(found: dict[str, Any]) -> str:
-    """What a dataset is called; one that is made here has no other name."""
+    """The title of a dataset; one that is made here has only its name."""
     source = SOURCES.get(found["dataset"])
     return source.title if source else found["dataset"]

@@ -30,7 +30,7 @@ def impossible(task: Task) -> str | None:
 
 
 def method_of(task: Task, epochs: int | None = None) -> Method:
-    """How a task is trained; `epochs` is another limit than the usual one."""
+    """The training settings of a task; `epochs` replaces the usual limit."""
     method = METHODS[task.method].on(task.dataset)
     return method if epochs is None else replace(method, epochs=epochs)
 

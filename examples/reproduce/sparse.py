@@ -1,4 +1,4 @@
-"""What deep models on sparse graphs spend their time with, in quicker forms."""
+"""Faster forms of the operations that dominate deep models on sparse graphs."""
 
 import warnings
 from typing import Any, NamedTuple

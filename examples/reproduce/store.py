@@ -20,7 +20,7 @@ class Store:
         return json.loads(path.read_text("utf-8")) if path.exists() else []
 
     def has(self, task: Task, settings: dict[str, Any]) -> bool:
-        """Whether a task is done with these settings."""
+        """True if a task is done with these settings."""
         runs = (run for run in self.cell(task.cell) if _is(run, task))
         return any(run.get("settings") == settings for run in runs)
 

@@ -124,7 +124,7 @@ def run(
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m examples.reproduce.systems",
         description=__doc__.splitlines()[0],

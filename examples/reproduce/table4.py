@@ -111,7 +111,7 @@ def speed(
 
 
 def _framework(subject: str) -> str:
-    """Who a row of `gttf bench` is about."""
+    """The framework that a row of `gttf bench` is about."""
     return next(
         (name for name in FRAMEWORKS if subject.lower().startswith(name.lower())), "?"
     )
@@ -146,7 +146,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def _left_out(row: dict[str, Any]) -> list[str]:
-    """Who is missing in a row, and why."""
+    """The peers missing in a row, with reasons."""
     return [f"Left out: {entry['peer']}: {entry['why']}." for entry in row["left out"]]
 
 
@@ -182,7 +182,7 @@ def run(
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m examples.reproduce.table4", description=__doc__.splitlines()[0]
     )

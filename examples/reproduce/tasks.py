@@ -11,7 +11,7 @@ EVERYTHING = ("planted", "cora", "citeseer", "ppi", "hepth")  # all methods are 
 
 
 class Task(NamedTuple):
-    """What to train, on what, with which host, how, from which seed."""
+    """A training run: model, dataset, host, mode and seed."""
 
     method: str
     dataset: str
@@ -26,7 +26,7 @@ class Task(NamedTuple):
 
     @property
     def command(self) -> str:
-        """What makes the runs of this cell, host and way; DIR is where the data is."""
+        """The command of this cell's runs for a host and mode; DIR holds the data."""
         folder = "--edges DIR " if self.dataset in EDGE_LISTS else "--root DIR "
         which = f"--only {self.cell} --hosts {self.host} --ways {self.way}"
         asked = "" if self.dataset == "planted" else folder

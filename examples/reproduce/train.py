@@ -31,7 +31,7 @@ def optimizer_of(learner: Learner, method: Method) -> torch.optim.Optimizer:
 
 
 def rate(method: Method, epoch: int) -> float:
-    """What the first rate is multiplied by, for methods that have it fall."""
+    """The factor of the first rate, for methods whose rate decays."""
     every = method.options.get("slower_every", method.epochs + 1)
     past = sum(epoch >= mark for mark in method.options.get("milestones", ()))
     return (1 - epoch // every / 100) * method.options.get("decay", 1.0) ** past

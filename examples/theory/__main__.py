@@ -23,7 +23,7 @@ from gttf_sampler import __version__
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m examples.theory", description=__doc__.splitlines()[0]
     )

@@ -12,7 +12,7 @@ FANOUTS = (1, 2, 3, 5, 10, 20)
 
 
 def minimizers(graph: Graph, rounds: int) -> list[dict[str, Any]]:
-    """How far from θ* = argmin ‖Â X θ - y‖² the gradients of samples vanish, in %.
+    """Distances in % of sampled gradients' zeros from θ* = argmin ‖Â X θ - y‖².
 
     With H = Å X of a batch of all nodes, the gradient is Hᵀ (H θ - y) in the mean. With
     two samples it is H₁ᵀ (H₂ θ - y): no sample is multiplied by itself.

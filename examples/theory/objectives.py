@@ -99,7 +99,7 @@ def node2vec_walks(p: Tensor, q: Tensor) -> list[tuple[Tensor, list[int]]]:
 
 
 def _alpha(nodes: list[int], v: int, p: Tensor, q: Tensor) -> Tensor:
-    """What the step from the last of `nodes` to v weighs."""
+    """The weight of the step from the last of `nodes` to v."""
     if len(nodes) == 1:
         return torch.ones_like(p)
     last = nodes[-2]

@@ -28,7 +28,7 @@ def estimates(graph: Any, seeds: Tensor, fanouts: list[int], trees: int) -> Tens
 
 
 def convergence(graph: Graph) -> list[dict[str, float]]:
-    """How the error of the mean of many trees goes to zero: there is no bias left."""
+    """Errors of the mean of many trees, which go to zero: there is no bias left."""
     seeds = graph.adj.degree.topk(5).indices
     exact = torch.linalg.matrix_power(transition(graph.adj), 3)[seeds]
     found = estimates(graph.adj, seeds, [3, 3, 3], 4096)

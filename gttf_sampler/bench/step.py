@@ -145,7 +145,7 @@ class Stage:
         self._key: Any = None
 
     def setting(self, model: Model, host: str) -> StepSetting:
-        """What a host is told of a model."""
+        """The settings of a model that a host is given."""
         given = model.graph == GIVEN
         features = self.options.features if given else GRAPHS[model.graph].features
         sizes = features, model.hidden, model.classes
@@ -299,7 +299,7 @@ def _trained(batches: Iterable[Any], step: Step) -> Iterator[Any]:
 
 @torch.no_grad()
 def _off(row: Stepper, like: Stepper) -> float:
-    """How far outputs are off those of another row, of the largest."""
+    """The largest error of outputs, relative to the largest output of another row."""
     batch = next(iter(like.loader))
     wanted, found = like.logits(batch), row.logits(batch)
     return float((found - wanted).abs().max() / wanted.abs().max())

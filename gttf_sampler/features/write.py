@@ -30,7 +30,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, _files
 from gttf_sampler._arrays import Array, Format, Rules, are_counts, is_count
-from gttf_sampler._backends.torch.disk import read_at
+from gttf_sampler._backends.torch.gather import read_at
 
 NUMPY = {  # by name: which of them torch has is told elsewhere
     getattr(torch, name): kind
@@ -142,7 +142,7 @@ def _layout_of(facts: dict[str, Any]) -> Layout:
 
 
 def _rules(facts: dict[str, Any]) -> Rules:
-    """What is true of all facts that are written."""
+    """Rules for all facts that are written."""
     rows, shape, stored = facts["rows"], facts["shape"], facts["stored"]
     yield facts["block"] == BLOCK, f"blocks of {facts['block']}"
     yield is_count(rows) and are_counts(shape), f"{rows!r} rows of shape {shape!r}"

@@ -40,7 +40,7 @@ OURS = re.compile(
 
 
 def _rules(header: dict[str, Any]) -> Rules:
-    """What is true of every header that `save` writes."""
+    """Rules for every header that `save` writes."""
     arrays, size = header["arrays"], header["num_cols"]
     yield header["direction"] in ("in", "out"), f"direction {header['direction']!r}"
     yield is_count(size) and size <= _check.MAX_NODES, f"num_cols {size!r}"

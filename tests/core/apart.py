@@ -35,7 +35,7 @@ def forks() -> Any:
 
 
 def joins_a_group(script: Path) -> bool:
-    """Whether a script is one of these."""
+    """True if a script is one of these."""
     return "from processes import" in script.read_text()
 
 
@@ -75,7 +75,7 @@ def run_script(script: Path, *words: object) -> list[str]:
 
 
 def fork_twice(script: Path, *words: object, restarts: int = 0) -> list[str]:
-    """What two processes of a script print, told by us what torchrun tells them."""
+    """The output of two processes of a script, in torchrun's environment."""
     lines: list[str] = []
     for attempt in range(restarts + 1):
         with tempfile.TemporaryDirectory() as folder, socket.socket() as free:

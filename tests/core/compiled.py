@@ -62,7 +62,7 @@ class Race(NamedTuple):
 
 
 def why_not() -> str | None:
-    """What is missing to run compiled kernels here."""
+    """The reason why compiled kernels cannot run here, if there is one."""
     if reason := backend.no_triton():
         return reason
     import triton

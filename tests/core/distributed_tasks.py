@@ -1,4 +1,4 @@
-"""What processes of a world do in tests of partitioned graphs."""
+"""Tasks for the processes of a world in tests of partitioned graphs."""
 
 import ctypes
 import gc
@@ -51,7 +51,7 @@ def fields(sub):
 
 
 def same(left, right):
-    """Whether two results are equal, bit for bit, wherever there are tensors."""
+    """True if two results are equal, bit for bit, in all their tensors."""
     if isinstance(left, torch.Tensor):
         return left.dtype == right.dtype and left.equal(right)
     if isinstance(left, dict):
@@ -246,7 +246,7 @@ def transform_fails(rank, groups, path, direct):
 
 
 def refuses(rank, groups, path):
-    """What a partitioned graph cannot do is said in one sentence."""
+    """Everything that a partitioned graph lacks is refused in one sentence."""
     said = []
     with PartitionedGraph.open(path, timeout=60) as graph:
         for bias in (Node2VecBias(2.0, 0.5), lambda path, node, hood: hood.edge > 0):
@@ -346,7 +346,7 @@ def _read_all(rank, groups, path, whole, values):
 
 
 def _pages():
-    """How many pages of this process are in memory, beside what malloc keeps free."""
+    """Pages of this process in memory, without those that malloc keeps free."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1])

@@ -91,7 +91,7 @@ def transition_matrix(
 
 
 def tally(outcomes: Tensor) -> dict[Outcome, int]:
-    """How often each row of `outcomes`, integer [N, c], occurs."""
+    """Counts of each row of `outcomes`, integer [N, c]."""
     shift = int(outcomes.min())
     base = int(outcomes.max()) - shift + 1
     digits = base ** torch.arange(outcomes.shape[1])
@@ -140,7 +140,7 @@ def assert_means(sample: Tensor, exact: Tensor) -> None:
 
 
 def deviations(sample: Tensor, exact: Tensor) -> tuple[Tensor, Tensor]:
-    """How far the mean of `sample` [N, ...] is from `exact`, and its standard error."""
+    """Errors of the mean of `sample` [N, ...] against `exact`, and standard errors."""
     sample = sample.double()
     assert sample.shape[1:] == exact.shape, (sample.shape, exact.shape)
     return sample.mean(0) - exact, sample.std(0) / sample.shape[0] ** 0.5

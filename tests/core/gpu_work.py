@@ -1,4 +1,4 @@
-"""What batches ask of a GPU, counted without one: launches, host syncs, bytes.
+"""Counts a batch's work for a GPU without one: launches, host syncs, bytes.
 
     TRITON_INTERPRET=1 python tests/core/gpu_work.py
 
@@ -38,7 +38,7 @@ SECTOR = 32
 
 
 class Work(NamedTuple):
-    """What one batch has asked for.
+    """The work of one batch.
 
     Attributes:
         kernels: the names of the kernels, in order.
@@ -98,7 +98,7 @@ class Traffic:
 
 
 def work_of(call) -> Work:
-    """What a call on the simulated device asks for, once everything is made."""
+    """Counts the work of a call on the simulated device, once everything is made."""
     seen = Traffic()
     with _kernels(), use_backend("triton"), Accelerator() as gpu:
         ready = call(gpu)

@@ -35,7 +35,7 @@ Case = tuple[Callable[[Tensor], object], Tensor]  # a call, and a tensor that it
 
 
 def sentence(name: str, rule: str = ".*") -> str:
-    """What an error must read like: the quoted argument, a rule, what was received."""
+    """The pattern of an error: the quoted argument, a rule, the value received."""
     return rf"^'{name}' {rule}.*\(got .+\)"
 
 

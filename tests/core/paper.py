@@ -118,7 +118,7 @@ class PaperStreams:
         return values.to(self.device)
 
     def was_recorded(self, tensor, name) -> bool:
-        """Whether the memory of `tensor` was recorded for a stream of this name."""
+        """True if the memory of `tensor` was recorded for a stream of this name."""
         place = tensor.untyped_storage().data_ptr()
         return any(
             t.untyped_storage().data_ptr() == place

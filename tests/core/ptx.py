@@ -276,7 +276,7 @@ class _Translation:
         return f"{{ u64 at_ = {address}; {' '.join(whole)} }}"
 
     def _place(self, parts: list[str], operand: str) -> tuple[bool, str]:
-        """Whether memory is the program's own, and the address."""
+        """Tells if memory is the program's own, and its address."""
         shared = any(part.startswith("shared") for part in parts)
         if not shared and "global" not in parts:
             raise UnknownPTXError(".".join(parts))

@@ -21,7 +21,7 @@ EDGE_WEIGHTS = (0.0, 0.25, 1.0, 3.0, 1e-30, 1e30)
 
 
 class Graph(NamedTuple):
-    """What the caller of `from_edge_index` has in hand.
+    """Arguments of a call of `from_edge_index`.
 
     `num_nodes` is a pair (sources, targets) in a bipartite graph.
     """
@@ -170,7 +170,7 @@ def fanouts(max_hops: int = 3) -> st.SearchStrategy[list[int]]:
 
 
 def positive_fanouts(max_hops: int = 3) -> st.SearchStrategy[list[int]]:
-    """What `traverse` takes."""
+    """Fanouts that `traverse` takes."""
     return sized(st.integers(1, 4), max_hops)
 
 

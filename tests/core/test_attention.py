@@ -1,4 +1,4 @@
-"""What each edge of a sample by attention stands for: `AttentionBias.factor`."""
+"""The estimate of an edge sampled by attention: `AttentionBias.factor`."""
 
 import pytest
 import torch

@@ -26,19 +26,18 @@ from gttf_sampler import (
     use_backend,
 )
 from gttf_sampler._backends import ops, record
-from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler._backends.torch import disk as torch_disk
+from gttf_sampler._backends.memory import NodeTable
 from gttf_sampler._backends.torch import draw as torch_draw
+from gttf_sampler._backends.torch import gather as torch_gather
 from gttf_sampler._backends.torch import rows as torch_rows
-from gttf_sampler._backends.torch.disk import Reads
-from gttf_sampler._backends.torch.gather import Move, Moves
+from gttf_sampler._backends.torch.gather import Move, Moves, Reads
 from gttf_sampler._backends.torch.node2vec import Envelope, SecondOrder
 from gttf_sampler.graph import tables
 from gttf_sampler.random import FOREST, new_key, stream
 
 pytest.importorskip("numba", reason="there is nothing to compare without numba")
 numba_ops = import_module("gttf_sampler._backends.numba")
-numba_disk = import_module("gttf_sampler._backends.numba.disk")
+numba_disk = import_module("gttf_sampler._backends.numba.gather")
 numba_rows = import_module("gttf_sampler._backends.numba.rows")
 numba_rooted = import_module("gttf_sampler._backends.numba.batch")
 
@@ -75,7 +74,7 @@ NAMES += ["node2vec weight", "temporal", "last", "both"]
 
 
 def both(call):
-    """What `call` returns under either backend."""
+    """The results of `call` under both backends."""
     results = []
     for name in ("torch", "numba"):
         with use_backend(name):
@@ -98,7 +97,7 @@ def all_ways(call):
 
 
 def same(left, right) -> bool:
-    """Whether two results are equal in every tensor and number."""
+    """True if two results are equal in every tensor and number."""
     if isinstance(left, torch.Tensor):
         return left.shape == right.shape and left.tolist() == right.tolist()
     if isinstance(left, list | tuple):
@@ -380,7 +379,7 @@ def test_read_all_is_bit_identical(tmp_path, size, align, cut):
     """Of a file that ends too early, too: the same runs fail."""
     rows = torch.randint(0, 256, (size, 24)).to(torch.uint8)
     found = []
-    for read in (torch_disk.read_all, numba_disk.read_all, by_threads):
+    for read in (torch_gather.read_all, numba_disk.read_all, by_threads):
         reads = runs_of_rows(tmp_path / "rows", rows, align, cut)
         try:
             read(reads, None)
@@ -393,11 +392,11 @@ def test_read_all_is_bit_identical(tmp_path, size, align, cut):
 
 def by_threads(reads, owner):
     """As where there are no queues, and nobody can be told ahead."""
-    torch_disk.spread(numba_disk.read_runs, reads, owner)
+    torch_gather.spread(numba_disk.read_runs, reads, owner)
 
 
 def compare(rows, cut, reads, expected, found):
-    """Whether the same reads have failed, and all others brought the same."""
+    """The same reads must have failed, and all others brought the same."""
     align = reads.align
     (expected, failed), (out, also) = expected, found
     whole = torch.zeros_like(expected)

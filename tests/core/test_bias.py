@@ -449,7 +449,7 @@ def test_attention_bias_factor_is_exact():
 
 
 def test_every_trait_is_declared_in_one_place():
-    """What biases say of themselves, `Bias` says what it means."""
+    """Every trait of a bias is declared and described by `Bias`."""
     for kind in (TemporalBias, Node2VecBias, EdgeWeightBias, NoRevisitBias):
         own = {name for name in vars(kind) if not name.startswith("_")}
         assert own <= set(dir(Bias)), kind

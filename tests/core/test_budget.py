@@ -27,7 +27,7 @@ def shop():
 
 
 def given_by(papers, seen):
-    """What the papers give: per type, node → the sum of 1 / δ over its entries."""
+    """The papers' budgets: per type, node → the sum of 1 / δ over its entries."""
     budget = {"author": Counter(), "paper": Counter()}
     for paper in papers:
         for name, lists in (("author", AUTHORS), ("paper", CITED)):

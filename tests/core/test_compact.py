@@ -36,7 +36,7 @@ def neighbours(adj: CompactAdj) -> list[list[int]]:
 
 
 def same(left: CompactAdj, right: CompactAdj) -> bool:
-    """Whether all arrays and facts agree, dtypes included."""
+    """True if all arrays and facts agree, dtypes included."""
     mine, other = left.arrays(), right.arrays()
     facts = [(adj.num_rows, adj.num_cols, adj.direction) for adj in (left, right)]
     return (
@@ -344,7 +344,7 @@ def test_compact_is_frozen(toy):
 
 
 def draw_elsewhere(adj: CompactAdj) -> list[list[int]]:
-    """What a worker process draws; a module-level function, so that spawn finds it."""
+    """Draws in a worker process; a module-level function, so that spawn finds it."""
     sub = sample_rooted(adj, [0, 3], [2, 2], bias=EdgeWeightBias(), generator=5)
     return [sub.node.tolist(), sub.row.tolist(), sub.col.tolist(), sub.edge.tolist()]
 

@@ -1,4 +1,4 @@
-"""What a step draws, against exact probabilities: uniform, by weight, by a BiasFn."""
+"""Draws of one step against exact probabilities: uniform, by weight, by a BiasFn."""
 
 from itertools import combinations, product
 
@@ -30,7 +30,7 @@ def rooted_draws(adj, node, fanout, bias=None, *, replace):
 
 
 def edge_weight(path, node, neighborhood):
-    """What EdgeWeightBias gives, as a plain function."""
+    """EdgeWeightBias as a plain function."""
     return neighborhood.adj.edge_weight[neighborhood.edge]
 
 

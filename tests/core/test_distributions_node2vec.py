@@ -158,7 +158,7 @@ def test_node2vec_dead_end_keeps_and_no_weight_stops(bias):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("backend", ["numba", "torch"])
 def test_node2vec_after_refusals_draws_from_words_of_its_own(backend, weighted):
-    """What was refused first must not decide where the exact draw can fall.
+    """Earlier refusals must not decide the outcome of the exact draw.
 
     From node 1 to the hub 0; 64 of its 4,096 neighbours, first in the row, are near.
     """

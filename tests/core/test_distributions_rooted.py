@@ -70,7 +70,7 @@ def fused(adj, seeds, fanouts, replace):
 
 @cache
 def edge_counts(sampler, seeds, fanouts, replace):
-    """How often each edge was drawn, [RUNS, m]: one batch in each of RUNS copies."""
+    """Counts of draws of each edge, [RUNS, m]: one batch in each of RUNS copies."""
     batches = len(ROWS) * torch.arange(RUNS)[:, None] + torch.tensor(seeds)
     sample = sampler(copies(ROWS, RUNS), batches.view(-1), fanouts, replace)
     return sample.edge.bincount(minlength=RUNS * len(COLUMNS)).view(RUNS, -1)

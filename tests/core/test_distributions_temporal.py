@@ -122,7 +122,7 @@ def test_temporal_last_with_replacement_draws_from_the_latest(
 
 
 def test_temporal_last_is_refused_in_a_product():
-    """How many are the latest depends on the fanout, which weights do not know."""
+    """The number of latest entries depends on the fanout, unknown to weights."""
     with pytest.raises(ValueError, match="must be a bias whose weights say all"):
         draws(timeline(), 20, 2, strategy="last", replace=False, product=True)
 

@@ -3,6 +3,7 @@
 import pickle
 import threading
 from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 
 import numpy as np
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from all_pairs import all_pairs
 from apart import forks
 from gttf_sampler import FeatureFile, use_backend
-from gttf_sampler._backends.numba import disk as disk_queue
 from gttf_sampler.features import read, write
 from gttf_sampler.features.write import is_features
+
+disk_queue = import_module("gttf_sampler._backends.numba.gather")
 
 BACKENDS = ("numba", "torch")
 
@@ -30,7 +32,7 @@ def backend(request):
 
 @pytest.fixture(params=["warm", "cold", "direct"])
 def direct(request, monkeypatch):
-    """Whether to read around the system's cache; if not, with or without its rows.
+    """True to read around the system's cache; else with and without its rows.
 
     What was just written is there.
     """
@@ -283,7 +285,7 @@ def test_checksums_cover_all_blocks(tmp_path, monkeypatch):
 @pytest.mark.parametrize("stored", write.ENCODINGS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_stored_smaller_within_its_error(tmp_path, stored, dtype, backend):
-    """What docs/disk.md promises, for numbers of all magnitudes."""
+    """Errors stay within the promise of docs/disk.md, for all magnitudes."""
     torch.manual_seed(0)
     values = torch.randn(2000, 33, dtype=dtype)
     values *= 10.0 ** torch.randint(-3, 4, (2000, 1))
@@ -339,7 +341,7 @@ def test_pickle_opens_the_file_again(tmp_path):
 
 
 def total(file, ids):
-    """What a worker makes of some rows."""
+    """The sum that a worker makes of some rows."""
     return file.read(ids).sum().item()
 
 

@@ -20,7 +20,7 @@ ROWS = 2000
 
 @pytest.fixture(autouse=True)
 def cold(monkeypatch):
-    """What was just written is in the system's cache, and would be copied from it."""
+    """Evicts a file just written from the system's cache, which would answer reads."""
     monkeypatch.setattr("gttf_sampler.features.read.NOWAIT", 0)
 
 

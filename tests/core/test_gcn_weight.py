@@ -83,7 +83,7 @@ def shared_expectation(rows, fanout, depth):
 
 
 def far_off(sample, exact):
-    """Which entries of the mean of a sample are more than `FAR` errors from `exact`."""
+    """Entries of a sample's mean that are more than `FAR` errors from `exact`."""
     off, error = deviations(sample, exact)
     return off.abs() > FAR * error + ROUNDING
 

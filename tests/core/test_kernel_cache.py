@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 numba = pytest.importorskip("numba")
-kernel_cache = import_module("gttf_sampler._backends.numba.cache")
+kernel_cache = import_module("gttf_sampler._backends.numba.rng")
 compiling = import_module("gttf_sampler._backends.compiling")
 
 KERNEL = """
@@ -36,7 +36,7 @@ def kept_in(home: pathlib.Path):
 
 
 def run(folder: pathlib.Path, stamp: str = "1") -> str:
-    """What a kernel gives that a process has just defined, and how often it was kept.
+    """The result of a kernel defined in a process, and the number of cached ones.
 
     A module that is loaded anew has a dispatcher of its own, as in another process.
     """

@@ -1,5 +1,6 @@
-"""How many operations an accelerator without fused kernels is asked for, and how often
-the host waits for it: limits, kind of work by kind of work."""
+"""Limits of launches and host syncs on an accelerator without fused kernels.
+
+One limit per kind of work."""
 
 import pytest
 import torch

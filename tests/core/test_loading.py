@@ -12,7 +12,7 @@ from gttf_sampler._loading.seeded import KeyedIndex, SeededLoader
 
 
 def pairs(batch):
-    """What a `collate_fn` of `SeededLoader` gets."""
+    """The indices with keys that a `collate_fn` of `SeededLoader` gets."""
     return batch.index, batch.key
 
 
@@ -51,7 +51,7 @@ def test_order_is_that_of_torch():
 
 
 def test_keys_are_not_what_shuffles():
-    """What decides about the order must not decide about the draws as well."""
+    """The order of an epoch and its draws come from different random numbers."""
     torch.manual_seed(0)
     shuffled_by = int(torch.empty((), dtype=torch.int64).random_())
     torch.manual_seed(0)

@@ -288,7 +288,7 @@ def test_losses_have_the_gradients_embeddings_ask_for(name, sparse, monkeypatch)
 
 
 def kept_vectors(name):
-    """How many numbers of vectors autograd keeps between forward and backward."""
+    """Numbers of vectors that autograd keeps between forward and backward."""
     acc, _ = losses()[name]
     forest = traverse(graph(ROWS), torch.arange(N).repeat(200), [2, 2, 2])
     kept = []
@@ -305,7 +305,7 @@ def kept_vectors(name):
 
 @NAMES
 def test_losses_hold_one_group_of_vectors_at_a_time(name, monkeypatch):
-    """What autograd keeps between forward and backward does not grow with the batch."""
+    """Autograd's memory between the passes does not grow with the batch."""
     with use_backend("torch"):
         assert kept_vectors(name) > 1000 * H * D
         monkeypatch.setattr(base, "GROUP", 64)
@@ -437,7 +437,7 @@ def test_losses_validate_the_forest():
 
 
 def test_objective_of_a_random_embedding_in_groups(toy, monkeypatch):
-    """What is worked out again for the backward pass drops the same entries."""
+    """Recomputation for the backward pass drops the same entries."""
     monkeypatch.setattr(base, "GROUP", 64)
     table = torch.nn.Embedding(5, 4).double()
     lookup = torch.nn.Sequential(table, torch.nn.Dropout(0.5))

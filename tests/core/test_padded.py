@@ -22,7 +22,7 @@ FANOUTS = st.lists(st.sampled_from([0, 1, 2, 3, 30]), max_size=3)
 
 
 def same(ours, theirs):
-    """Whether two tensors, or two mappings of them, or None, are equal."""
+    """True if two tensors, mappings of them, or None, are equal."""
     if isinstance(ours, dict):
         return ours.keys() == theirs.keys() and all(
             same(ours[name], theirs[name]) for name in ours
@@ -31,7 +31,7 @@ def same(ours, theirs):
 
 
 def check_padding(node, col, edge, n, e):
-    """What is left can be looked up, and the order of receivers stays."""
+    """Padding can be looked up, and the order of receivers stays."""
     assert node[n:].tolist() == [0] * (len(node) - n)
     assert edge[e:].tolist() == [0] * (len(edge) - e)
     assert len(node) > n

@@ -37,7 +37,7 @@ def uploading(pipeline):
 
 
 def run(pipeline, make, numbers):
-    """What was made of some numbers; nothing is handed over yet."""
+    """The results for some numbers; nothing is handed over yet."""
     makes = pipeline.makes(make)
     return [makes(asked) for asked in pipeline.asked(numbers)]
 

@@ -27,7 +27,7 @@ EPOCHS = 3
 
 
 def pairs(batch):
-    """What a `collate_fn` of `SeededLoader` gets."""
+    """The indices with keys that a `collate_fn` of `SeededLoader` gets."""
     return batch.index, batch.key
 
 
@@ -39,7 +39,7 @@ def through_a_file(state):
 
 
 def run(make, stop=None, own=False, after=False):
-    """What all epochs give, beside what a user draws meanwhile.
+    """The batches of all epochs, beside a user's own draws meanwhile.
 
     Args:
         make: makes the loader.

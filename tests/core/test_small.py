@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gttf_sampler import CompactAdj
+from gttf_sampler._backends.memory import Workspace
 from gttf_sampler._backends.numba.small import MOST_EDGES
-from gttf_sampler._backends.scratch import Workspace
 from gttf_sampler.rooted import RootedSampler
 
 pytest.importorskip("numba", reason="numba is missing")
@@ -64,7 +64,7 @@ def test_one_workspace_serves_batches_of_any_size(disjoint):
 
 
 def test_nodes_ends_and_edges_have_memory_of_their_own():
-    """What one of them shares with another process must not move the others."""
+    """Sharing one of them with a process must not move the others."""
     batch = draw(make_sampler(), torch.arange(9), 7)
     parts = batch.node, batch.row, batch.edge
     assert len({part.untyped_storage().data_ptr() for part in parts}) == 3

@@ -46,7 +46,7 @@ def rewrite_array(folder: pathlib.Path, name: str, **changes: object) -> None:
 
 
 def array_file(folder: pathlib.Path, name: str) -> pathlib.Path:
-    """Where an array is."""
+    """The path of an array."""
     return folder / stored(folder)["arrays"][name]["file"]
 
 
@@ -462,7 +462,7 @@ def test_storage_open_of_no_directory(tmp_path, what):
 
 
 class DiskError(RuntimeError):
-    """What the disk says in the tests below."""
+    """The disk's error in the tests below."""
 
 
 # Which graph is there when call `number` of a step fails: the first three writes are

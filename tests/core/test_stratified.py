@@ -23,7 +23,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler.bias.wrappers import spread
+from gttf_sampler.bias.base import spread
 from strategies import graphs, seeds
 
 RUNS = 20_000
@@ -44,7 +44,7 @@ def bias_of(weights, **how):
 
 
 def ends(weights):
-    """Where the cumulative shares of a row end, from 0 to 1."""
+    """Ends of the cumulative shares of a row, from 0 to 1."""
     total, found = sum(weights), [0.0]
     for weight in weights:
         found.append(found[-1] + weight / total)
@@ -52,7 +52,7 @@ def ends(weights):
 
 
 def at(weights, place):
-    """Which entry of a row a number of [0, 1) falls into."""
+    """The entry of a row that a number of [0, 1) falls into."""
     return next(i for i, (a, b) in enumerate(pairwise(ends(weights))) if a <= place < b)
 
 
@@ -195,7 +195,7 @@ def test_a_number_per_part_never_varies_more(weights, fanouts):
 
 
 def test_one_number_for_all_can_vary_more():
-    """Where a row repeats itself every 1 / f of its length; parts of a row do not."""
+    """True of rows that repeat every 1 / f of their length, false of their parts."""
     value, weights = torch.tensor([0.0, 1.0, 0.0, 1.0]), [1.0] * 4
     found = {}
     for how in (systematic_draws, stratified_draws, independent):

@@ -1,4 +1,4 @@
-"""What is asked of torch's CUDA, by stand-ins where there is none."""
+"""Calls of torch's CUDA, made to stand-ins on machines without one."""
 
 import ctypes
 import gc
@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import torch
 
-from gttf_sampler._backends.scratch import CLEAN, ScratchPool
+from gttf_sampler._backends.memory import CLEAN, ScratchPool
 from gttf_sampler._backends.streams import (
     Streams,
     _parts,

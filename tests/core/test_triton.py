@@ -56,7 +56,7 @@ def plain(value):
 
 
 def both(call):
-    """What `call` returns from the reference and from the kernels."""
+    """The results of `call` from the reference and from the kernels."""
     with use_backend("torch"):
         expected = plain(call())
     with compiled.kernels(), use_backend("triton"), how.counting() as names:
@@ -254,7 +254,7 @@ def test_gather_refuses_rows_that_are_not_there(wrong):
 
 @pytest.mark.compile
 def test_losses_are_left_to_torch():
-    """Which looks vectors up: there are no kernels of pairs."""
+    """Torch computes losses of pairs: there are no kernels for them."""
     with compiled.kernels(), use_backend("triton"):
         assert table_of(torch.rand(3, 2)) is None
 

@@ -44,7 +44,7 @@ class World:
         return self.collect(range(len(self.pipes)))
 
     def collect(self, ranks):
-        """What processes have sent, or that they are dead, in the order of `ranks`."""
+        """Results or deaths of processes, in the order of `ranks`."""
         found = {}
         while len(found) < len(ranks):
             left = {self.pipes[rank]: rank for rank in ranks if rank not in found}

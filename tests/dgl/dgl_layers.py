@@ -34,7 +34,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How the page names it."""
+        """The layer's name on the page."""
         return f"{self.layer}({self.options})" if self.options else self.layer
 
 
@@ -195,7 +195,7 @@ NOT_RUN = {
 
 
 def called(case: Case) -> Callable[[Any, Any, Any], Any]:
-    """What a check calls: the layer on a block, a sampled graph, or the whole graph."""
+    """Arguments of a layer: on a block, a sampled graph, or the whole graph."""
 
     def forward(layer: Any, batch: Any, x: Any) -> Any:
         g = batch[0] if isinstance(batch, list) else batch

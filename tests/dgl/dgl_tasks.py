@@ -1,4 +1,4 @@
-"""What processes of a world do in tests of blocks from partitioned graphs."""
+"""Tasks for the processes of a world in tests of blocks from partitioned graphs."""
 
 import dgl
 import torch

@@ -39,7 +39,7 @@ def several() -> Any:
 
 
 def parts(found: Any) -> list[Any]:
-    """What blocks or a graph were drawn of."""
+    """The parts that blocks or a graph were drawn of."""
     blocks = found if isinstance(found, list) else [found]
     return [
         [block.edges[kind].data[dgl.EID] for kind in block.canonical_etypes]
@@ -127,7 +127,7 @@ def pinsage() -> Any:
 
 
 def functions() -> Any:
-    """What DGL has as functions."""
+    """DGL's functions that draw."""
     torch.manual_seed(41)
     g = graph()
     drawn = [

@@ -1,4 +1,4 @@
-"""What GTTFSampler draws, against exact probabilities."""
+"""Draws of GTTFSampler against exact probabilities."""
 
 import dgl
 import pytest
@@ -36,7 +36,7 @@ def stars(weights, idtype=torch.int64, edge_dir="in"):
 
 
 def drawn(sampler, g, seeds, leaves, width, exclude=None):
-    """Which leaves every centre drew [copies, width], sorted; 0 for none."""
+    """Leaves that every centre drew [copies, width], sorted; 0 for none."""
     _, _, (block,) = sampler.sample(g, seeds, exclude)
     row, col = block.edges(order="eid")
     leaf = block.srcdata[dgl.NID][row.long()] - block.dstdata[dgl.NID][col.long()]

@@ -81,7 +81,7 @@ def test_device_reads_a_pinned_graph(device, monkeypatch, name, excluded):
 
 @pytest.mark.parametrize(("prob", "rounds"), [("w", 0), (None, 1), ("w", 1)])
 def test_device_weighs_what_nodes_share(device, monkeypatch, prob, rounds):
-    """What LaborSampler draws by, without the blocks that DGL makes of it."""
+    """LaborSampler's weights on a device, without DGL's blocks."""
     choice = Choice("in", prob).checked()
 
     def drawn(g, seeds):

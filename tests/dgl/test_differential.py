@@ -89,7 +89,7 @@ def test_full_neighbourhoods_are_those_of_dgl(make, idtype, fanout, options):
 
 
 def chances(sampler, g, kind, copies):
-    """How often each edge of one copy is in the last block, and per copy how many."""
+    """Frequencies of one copy's edges in the last block, and edges per copy."""
     block = sampler.sample(g, seeds_of(g, 1))[2][-1]
     taken = block.edges[kind].data[dgl.EID]
     count = g.num_edges(kind) // copies

@@ -48,7 +48,7 @@ def through_a_file(state):
 
 
 def run(make, stop=None, after=False, epochs=EPOCHS):
-    """What all epochs give, beside what a user draws meanwhile.
+    """The batches of all epochs, beside a user's own draws meanwhile.
 
     After `stop` batches a loader of another process goes on; `after` the epoch, where
     it ends there.

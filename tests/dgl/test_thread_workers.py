@@ -42,7 +42,7 @@ def threads():
 
 
 def gone():
-    """Whether all threads of loaders end soon."""
+    """True if all threads of loaders end soon."""
     deadline = time.monotonic() + 10
     while threads() and time.monotonic() < deadline:
         time.sleep(0.01)

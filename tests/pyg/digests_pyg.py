@@ -47,7 +47,7 @@ def several() -> HeteroData:
 
 
 def parts(batch: Any) -> list[Any]:
-    """What a batch was drawn of."""
+    """The parts that a batch was drawn of."""
     names = ("n_id", "e_id", "edge_index", "batch", "edge_label_index", "input_id")
     stores = batch.stores if isinstance(batch, HeteroData) else [batch]
     return [store[name] for store in stores for name in names if name in store]

@@ -1,4 +1,4 @@
-"""What tests of Lightning run; a script, as its processes are started anew."""
+"""Tasks for tests of Lightning; a script, as its processes are started anew."""
 
 import json
 import sys

@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How the page names it."""
+        """The layer's name on the page."""
         return f"{self.layer}({self.options})" if self.options else self.layer
 
 

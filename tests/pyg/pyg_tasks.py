@@ -1,4 +1,4 @@
-"""What processes of a world do in tests of PyG's loaders on partitioned graphs."""
+"""Tasks for the processes of a world in tests of PyG's loaders on parts."""
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def cut(tmp_path, data, *more):
 
 
 def equal(left, right):
-    """Whether two batches say the same, bit for bit.
+    """True if two batches are equal, bit for bit.
 
     PyG writes the number of nodes into batches from stores, and no edge attributes.
     """
@@ -99,7 +99,7 @@ def link_batches(rank, groups, path, data, pairs, options):
 
 
 def refused(rank, groups, path):
-    """What takes more than draws is refused in one sentence."""
+    """Everything that takes more than draws is refused in one sentence."""
     with PartitionedGraph.open(path, timeout=120, direct=rank == 0) as graph:
         for name, value, match in (
             ("subgraph_type", "induced", "needs the rows of the whole graph"),

@@ -1,4 +1,4 @@
-"""What a loader of PyG must return, worked out in plain Python from the data alone."""
+"""The expected batches of a PyG loader, worked out in plain Python from the data."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

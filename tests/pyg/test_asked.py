@@ -1,4 +1,4 @@
-"""What PyG's users have asked for; the numbers are those of PyG's issues."""
+"""Requests of PyG's users; the numbers are those of PyG's issues."""
 
 import math
 from collections import Counter
@@ -288,7 +288,7 @@ def scarce() -> Data:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_negative_pairs_follow_their_law_where_few_are_left(weighted):
-    """What rejection does not find is drawn among the rest by the same law."""
+    """Pairs that rejection does not find are drawn by the same law."""
     data, seeds = scarce(), torch.tensor([[0], [0]])
     by, to = torch.ones(40), torch.ones(40)
     if weighted:

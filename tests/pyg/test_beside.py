@@ -178,7 +178,7 @@ def test_bidirectional_takes_all_edges_around(disjoint):
 
 
 def test_bidirectional_draws_both_ways_independently():
-    """Where both rows of a node are alike, the two draws agree as often as chance."""
+    """Draws of two like rows of a node agree as often as chance has it."""
     spokes = torch.arange(1, 5)
     hub = torch.zeros(4, dtype=torch.long)
     both = torch.cat([torch.stack([spokes, hub]), torch.stack([hub, spokes])], dim=1)

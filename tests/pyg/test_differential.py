@@ -110,7 +110,7 @@ def test_full_neighbourhoods_are_those_of_pyg(make, fanout, mode):
 
 
 def chances(kind, data, nodes, **options):
-    """How often every edge of one copy is drawn, per relation."""
+    """Frequencies of every edge of one copy, per relation."""
     loader = kind(data, [2, 2], nodes, batch_size=10**9, **options)
     (batch,) = loader
     counts = KINDS if isinstance(data, HeteroData) else {"": 44}

@@ -71,7 +71,7 @@ SETTINGS = [
 
 
 def compare(loader, theirs):
-    """What our `filter_fn` and PyG's make of the same samples."""
+    """Our `filter_fn` and PyG's must agree on the same samples."""
     loader.transform = None
     outputs = []
     take, name = getattr(loader, "node_sampler", None), "sample_from_nodes"

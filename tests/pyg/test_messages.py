@@ -48,7 +48,7 @@ def link_batch(**options):
 
 
 def from_nodes(**fields):
-    """What a sampler makes of seeds that were put together by hand."""
+    """The sampler's output for seeds that were put together by hand."""
     inputs = NodeSamplerInput(None, IDS)
     inputs.__dict__.update(fields)
     return GTTFSampler(data(), [1]).sample_from_nodes(inputs)

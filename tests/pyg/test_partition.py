@@ -34,7 +34,7 @@ def test_command_cuts_a_dataset_of_one_graph(tmp_path, capsys):
 
 
 class Evil:
-    """What a blind unpickler would call."""
+    """A call that a blind unpickler would make."""
 
     def __reduce__(self):
         return pytest.fail, ("a file has run code",)

@@ -41,7 +41,7 @@ def through_a_file(state):
 
 
 def run(make, stop=None):
-    """What all epochs give; a loader of another process goes on after `stop`."""
+    """The batches of all epochs; another process's loader goes on after `stop`."""
     torch.manual_seed(7)
     seen, epoch, loader = [], 0, make()
     while epoch < EPOCHS:
@@ -110,7 +110,7 @@ def test_resumed_on_any_graph(data):
 
 @pytest.mark.process
 def test_spawned_workers_get_a_loader_that_has_begun():
-    """Which is sent to them while its pass is under way."""
+    """The loader is sent to them while its pass is under way."""
     loader = node_loader()
     iterator = iter(loader)
     next(iterator)

@@ -36,7 +36,7 @@ def touched(weight):
 
 
 def exact(kind, scheme="unbiased"):
-    """How likely each node is in a batch of two nodes, edges or walks."""
+    """Probabilities of the nodes in a batch of two nodes, edges or walks."""
     row, col = ENDS
     leave, arrive = (end.bincount(minlength=6).double() for end in ENDS)
     if kind == "node":
@@ -101,7 +101,7 @@ def test_node_norm_is_the_exact_one():
 
 @pytest.mark.parametrize("scheme", ["unbiased", "pyg"])
 def test_edge_norm_counts_receivers_or_as_pyg_does(scheme):
-    """How often a node was there for each time that the edge was."""
+    """Counts of a node per count of its edge."""
     how = {"sample_coverage": 400, "log": False, "seed": 4, "scheme": scheme}
     loader = GraphSAINTNodeSampler(graph(), 2, **how)
     leave = torch.bincount(ENDS[0], minlength=6).double() / ENDS.shape[1]

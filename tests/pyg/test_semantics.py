@@ -26,7 +26,7 @@ def star(**edge_attributes) -> Data:
 
 
 def frequencies(data, fanout, **options) -> torch.Tensor:
-    """How often each edge is drawn for node 0, in `DRAWS` independent draws."""
+    """Frequencies of the edges drawn for node 0, in `DRAWS` independent draws."""
     nodes = torch.zeros(DRAWS, dtype=torch.int64)
     loader = GTTFLoader(
         data, [fanout], nodes, disjoint=True, seed=1, batch_size=DRAWS, **options

@@ -205,7 +205,7 @@ def test_streams_pin_little(device):
 
 
 def test_streams_of_odd_features(device):
-    """What cannot be gathered into pinned memory comes by PyG's way, as before."""
+    """Features that pinned memory cannot hold come by PyG's way, as before."""
     data = karate()
     data.x = data.x.t().contiguous().t()  # not contiguous
     data.empty = torch.empty(34, 0)

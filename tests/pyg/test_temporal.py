@@ -128,7 +128,7 @@ def test_temporal_uniform_samples_what_is_admitted(level):
 
 
 def test_temporal_weights_together():
-    """Which PyG refuses."""
+    """PyG refuses this."""
     draws = 4000
     index = torch.tensor([[1, 2, 3, 4], [0, 0, 0, 0]])
     data = Data(edge_index=index, num_nodes=5)

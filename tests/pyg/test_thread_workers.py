@@ -61,7 +61,7 @@ def threads():
 
 
 def gone():
-    """Whether all threads of loaders end soon."""
+    """True if all threads of loaders end soon."""
     deadline = time.monotonic() + 10
     while threads() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -295,7 +295,7 @@ class Loads(torch.utils.data.Dataset):
 
 @pytest.mark.process
 def test_loader_inside_a_worker():
-    """Which may not start processes."""
+    """Daemonic workers may not start processes."""
     (found,) = DataLoader(Loads(), batch_size=None, num_workers=1)
     assert torch.equal(found, Loads()[0])
 

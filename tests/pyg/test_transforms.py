@@ -1,4 +1,4 @@
-"""What `ToCompact` attaches stays with the data, and `GTTFNorm` is a GCN's matrix."""
+"""The attachment of `ToCompact` stays with the data; `GTTFNorm` is GCN's matrix."""
 
 import copy
 import pickle
@@ -53,7 +53,7 @@ def rows_of(loader):
 
 
 def shares(loader, data):
-    """Whether the loader samples from what is attached to `data`."""
+    """True if the loader samples from the attachment of `data`."""
     kept = [store["compact_adj"] for store in data.edge_stores]
     return [
         a.col.data_ptr() == b.col.data_ptr()

@@ -70,7 +70,7 @@ def weighted_call(layer, batch):
 
 
 def worst(layer, loader, data, weighted=False):
-    """How far seeds are off the whole graph, at most."""
+    """The largest distance of seeds from the whole graph."""
     whole = call(layer, data, weighted)
     return max(
         (call(layer, batch, weighted)[: batch.batch_size] - whole[seeds(batch)])

@@ -97,7 +97,7 @@ class Page:
         return found
 
     def value(self, expression: str) -> Any:
-        """What a line of JavaScript gives."""
+        """The value of a line of JavaScript."""
         how = {"expression": expression, "returnByValue": True}
         found = self.ask("Runtime.evaluate", **how)
         if "exceptionDetails" in found:

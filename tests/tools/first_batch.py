@@ -1,4 +1,4 @@
-"""How long it takes from `pip install` to the first batch, where there is a Python.
+"""Times `pip install` and the first batch, given a Python.
 
     python tests/tools/first_batch.py            # what pip has downloaded before counts
     python tests/tools/first_batch.py --cold     # nothing that pip keeps is used

@@ -90,7 +90,7 @@ class Writer:
         return re.sub(r"\$(\w+)([.!]?)", self._argument, text)
 
     def _argument(self, place: re.Match[str]) -> str:
-        """What is written for `$name`; nothing odd for `$name!` and `$name.`."""
+        """The text for `$name`; nothing odd for `$name!` and `$name.`."""
         if place[2]:
             return self.line(place[1]) + place[2].strip("!")
         chance = self.draw.random()
@@ -123,7 +123,7 @@ def words() -> dict[str, Any]:
 
 
 def judged(line: str, names: dict[str, Any]) -> tuple[str, str]:
-    """How a line ended ("result", "error" or "finding"), and what is to be told."""
+    """A line's outcome ("result", "error" or "finding"), and the report on it."""
     try:
         exec(line, names)
     except (*KINDS, *fuzz_hosts.ERRORS) as error:
@@ -174,7 +174,7 @@ def tell(**fact: Any) -> None:
 
 
 def watched(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What one child has told until it was done, crashed or hung."""
+    """The reports of one child until it was done, crashed or hung."""
     passed = {name: value for name, value in vars(options).items() if value is not None}
     arguments = [f"--{name}={value}" for name, value in passed.items()]
     command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--child=1"]

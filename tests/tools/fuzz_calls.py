@@ -1,4 +1,4 @@
-"""What the lines of the fuzzer are written in: small graphs, and calls with checks.
+"""The fuzzer's vocabulary: small graphs, and calls with checks.
 
 A checked call raises `Broken` if its result does not fit together with its arguments;
 see `fuzz_checks`.
@@ -93,7 +93,7 @@ def noise(number: Any) -> bytes:
 
 
 def edges(text: Any, name: str = "e.txt") -> Any:
-    """What is read from a file with some text."""
+    """The edges read from a file with some text."""
     path = folder(name)
     if not isinstance(text, bytes | bytearray):
         return None
@@ -107,7 +107,7 @@ def edges(text: Any, name: str = "e.txt") -> Any:
 
 
 def same(left: CompactAdj, right: CompactAdj) -> bool:
-    """Whether two graphs have equal arrays."""
+    """True if two graphs have equal arrays."""
     ours, theirs = left.arrays(), right.arrays()
     return ours.keys() == theirs.keys() and all(
         torch.equal(array, theirs[name]) for name, array in ours.items()
@@ -221,7 +221,7 @@ def padded(adj: Any, seeds: Any, fanouts: Any, **how: Any) -> Any:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether tensors, or mappings of some, are the same."""
+    """True if tensors, or mappings of some, are the same."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_equal(one[k], other[k]) for k in one)
     return one is other is None or torch.equal(one, other)

@@ -1,4 +1,4 @@
-"""What must hold of every result, whatever it was made from."""
+"""Invariants of every result, whatever it was made from."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +31,7 @@ def check_edges(
 
 
 def check(found: Any) -> None:
-    """What must hold of a result whatever it was made from."""
+    """Checks the invariants of a result."""
     if isinstance(found, CompactAdj | WalkForest) and _is_empty(found):
         repr(found)  # on "meta", where there are no numbers to check
     elif isinstance(found, WalkForest):
@@ -58,7 +58,7 @@ def check(found: Any) -> None:
 
 
 def _is_empty(found: CompactAdj | WalkForest) -> bool:
-    """Whether a graph, or the one a forest grew on, has been moved to "meta"."""
+    """True if a graph, or the one a forest grew on, has been moved to "meta"."""
     adj = found.adj if isinstance(found, WalkForest) else found
     return isinstance(adj.col, Tensor) and adj.col.is_meta
 

@@ -47,7 +47,7 @@ def values_of(draw: random.Random) -> Tensor:
 
 
 def close_to(found: Tensor, values: Tensor, stored: str | None) -> bool:
-    """Whether rows are those that were stored, within what the encoding promises."""
+    """True if rows are those stored, within the promise of the encoding."""
     if stored is None or stored == str(values.dtype).removeprefix("torch."):
         return torch.equal(found, values)
     if not values.numel():

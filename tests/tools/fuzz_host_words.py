@@ -1,4 +1,4 @@
-"""What the fuzzer writes for PyG and DGL; see `fuzz_words`."""
+"""The fuzzer's lines for PyG and DGL; see `fuzz_words`."""
 
 PYG = {
     "pyg": [

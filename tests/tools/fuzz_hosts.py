@@ -207,7 +207,7 @@ def summed(model: Any) -> None:
 
 
 def no_future(**how: Any) -> None:
-    """Whether times are right is not the question."""
+    """Accepts any times: they are not the question."""
     with contextlib.suppress(AssertionError):
         gttf_pyg.assert_no_future(**how)
 

@@ -173,7 +173,7 @@ def _bytes(draw: random.Random, table: list[list[str]], separator: str) -> bytes
 
 
 def table(number: Any) -> Any:
-    """What is read from such a file, which must be what was written."""
+    """The table read from such a file, which must be the one written."""
     from fuzz_calls import folder
 
     file = made(number)

@@ -1,4 +1,4 @@
-"""What may stand in the place of an argument, and what may be done to one."""
+"""Odd values for arguments, and odd things to do to them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the fuzzer writes: every public call, and the odd things to pass to it.
+"""The fuzzer's lines: every public call, and the odd things to pass to it.
 
 A rule holds alternatives in Python; `$name` stands for an alternative of that rule, and
 what follows a semicolon are arguments that may be left out. What is written for a

@@ -81,7 +81,7 @@ def cora_full() -> None:
 
 
 def flags(value: bool | None) -> None:
-    """What test modules of PyG read while they are collected; None is the truth."""
+    """Flags that PyG's test modules read at collection; None is the truth."""
     typing = importlib.import_module("torch_geometric.typing")
     for name in FLAGS:
         setattr(typing, name, TRUE_FLAGS[name] if value is None else value)

@@ -106,7 +106,7 @@ def environment(row: dict[str, str], folder: Path, log: Path) -> Path:
 
 
 def result(row: dict[str, str], folder: Path) -> str:
-    """What the tests of a row said, or why there are none."""
+    """The outcome of a row's tests, or the reason why there is none."""
     log = folder / ("-".join(row.values()) + ".log")
     log.unlink(missing_ok=True)
     files = [f"tests/core/test_{name}.py" for name in CORE.split()]

@@ -15,7 +15,7 @@ NAME = re.compile(r"_*(cu|nccl|nv)\w*$")
 
 
 def lines(*command: str | Path) -> list[str]:
-    """What a command prints."""
+    """The output of a command."""
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 

@@ -95,7 +95,7 @@ def ip(*words):
 
 
 def work(folder, batches):
-    """What a process does: compares, then counts and measures."""
+    """The work of a process: compares, then counts and measures."""
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     whole = RootedSampler(CompactAdj.open(f"{folder}/whole", verify=False), FANOUTS)

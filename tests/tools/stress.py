@@ -47,7 +47,7 @@ def graph(seed: int) -> CompactAdj:
 
 
 def is_whole(adj: CompactAdj) -> bool:
-    """Whether a graph is one of those that were saved."""
+    """True if a graph is one of those that were saved."""
     seed = int(adj.edge_weight[0])  # type: ignore[index]
     same = graph(seed)
     return all(map(torch.equal, adj.arrays().values(), same.arrays().values()))
@@ -61,7 +61,7 @@ def write(folder: Path, seed: int, turns: int) -> None:
 
 
 def outcome(folder: Path) -> str:
-    """What somebody gets who opens the directory now."""
+    """The graph or error that opening the directory now gives."""
     try:
         return "whole" if is_whole(CompactAdj.open(folder)) else "broken"
     except ValueError:
@@ -160,7 +160,7 @@ def batches(loader: object, count: int) -> Iterator[int]:
 
 
 def soak(count: int) -> Iterator[Row]:
-    """How much memory grows, from a tenth of the batches to the last of them."""
+    """Growth of memory from a tenth of the batches to the last of them."""
     process = psutil.Process()
     for name, number_of_workers in product(LOADERS, (0, 2)):
         loader, sizes = LOADERS[name](num_workers=number_of_workers), []
@@ -183,7 +183,7 @@ def with_processes(name: str, **options: object) -> object:
 
 
 def killed(name: str, **options: object) -> str:
-    """What happens to an epoch whose worker is killed, and to the next one."""
+    """The fate of an epoch whose worker is killed, and of the next one."""
     loader = with_processes(name, **options)
     iterator = iter(loader)  # type: ignore[call-overload]
     next(iterator)

@@ -69,7 +69,7 @@ class Lines:
         return self
 
     def run(self, work: Callable[[], Any]) -> Any:
-        """What the work returns; None if it was interrupted."""
+        """The result of the work; None if it was interrupted."""
         before = sys.gettrace()
         sys.settrace(self)
         try:
@@ -83,7 +83,7 @@ class Lines:
 def interrupted(
     work: Callable[[], Any], every: int, first: int = 1, after: Any = None
 ) -> Counter[str]:
-    """How interrupts ended: line `first`, and every so many lines after it."""
+    """Outcomes of interrupts at line `first`, and every so many lines after it."""
     expected = work()
     counted = Lines()
     counted.run(work)

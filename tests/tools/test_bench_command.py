@@ -274,7 +274,7 @@ def test_hosts_that_are_not_registered_are_told(monkeypatch):
 
 
 def test_hosts_that_are_not_installed(monkeypatch):
-    """What `gttf info` says of them without importing anything."""
+    """The report of `gttf info` on them, which imports nothing."""
     monkeypatch.setattr(hosts, "version", lambda name: None)
     found = dict(hosts.unavailable())
     assert found["gttf_pyg"] == "torch-geometric"

@@ -49,7 +49,7 @@ The forest of the paper's figure: True (expected: True)
 
 
 def run(name, *options):
-    """What an example prints; it imports the same copy of the package as the tests."""
+    """The output of an example, which imports the tests' copy of the package."""
     home = str(pathlib.Path(gttf_sampler.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), *map(str, options)],

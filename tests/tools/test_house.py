@@ -12,6 +12,8 @@ import gttf_sampler
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = ("gttf_sampler", "adapters/gttf_pyg", "adapters/gttf_dgl")
 
+PROJECT = ("gttf_sampler", "adapters", "docs", "examples", "tests")
+RIDDLE = re.compile(r"(What|Whether|How|Where|Which|Who|Whose)\b")
 SOURCES = (".py", ".md", ".ipynb")
 ASKS_INDEX = "pip install 'gttf-sampler"
 
@@ -24,9 +26,10 @@ FOR_ADAPTERS = {
     ),
     "gttf_sampler._backends.memory": "IDS empty_rows",
     "gttf_sampler._compat": "fetcher_of",
-    "gttf_sampler._loading.indices": "BatchKey copied",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
-    "gttf_sampler._loading.seeded": ("KeyedDataset KeyedIndex SeededLoader draw_key"),
+    "gttf_sampler._loading.seeded": (
+        "BatchKey KeyedDataset KeyedIndex SeededLoader copied draw_key"
+    ),
     "gttf_sampler._loading.streams": "StreamPipeline pipeline_on",
     "gttf_sampler._loading.state": (
         "CountedBatches EpochState SPOT described described_graph"
@@ -47,14 +50,13 @@ FOR_ADAPTERS = {
     "gttf_sampler.embedding.fit": "fit",
     "gttf_sampler.embedding.settings": "Options Task",
     "gttf_sampler.embedding.optimizers": "zeros",
-    "gttf_sampler.estimate": "BiasedLayerWarning share",
-    "gttf_sampler.graph.weak_cache": "kept_of",
-    "gttf_sampler.rooted.saint": "WeightedDraw draw_ids",
-    "gttf_sampler.graph.tables": "ascends_in_time",
+    "gttf_sampler.graph.tables": "ascends_in_time kept_of",
+    "gttf_sampler.rooted.sample": "WeightedDraw draw_ids",
     "gttf_sampler.objectives.node2vec": "node2vec_loss walk_loss",
     "gttf_sampler.gather": "gather_columns gathers_into",
-    "gttf_sampler.verdict": (
-        "Passes UnbiasedReport arguments evaluating replaced report"
+    "gttf_sampler.estimate": (
+        "BiasedLayerWarning Passes UnbiasedReport arguments evaluating replaced "
+        "report share"
     ),
     "gttf_sampler.random": "NEGATIVE WORD new_key",
 }
@@ -75,13 +77,11 @@ MAY_IMPORT = {
     "gather": BASE,
     "features": {*BASE, "_arrays", "_files", "graph"},
     "draw": {*BASE, "graph"},
-    "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
+    "forest": {*BASE, "graph", "subgraph", "plot"},  # to draw itself, when asked to
     "bias": {*BASE, "estimate", "graph", "draw", "subgraph"},
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
     "estimate": set(),
-    "verdict": set(),
     "subgraph": {*BASE, "estimate", "graph", "plot"},  # to draw itself as well
-    "accumulate": {*BASE, "forest", "subgraph"},
     "ppr": WALKS,
     "padded": {"graph", "subgraph"},
     "rooted": {*WALKS, "subgraph", "padded"},
@@ -141,6 +141,21 @@ def test_map_names_every_module_and_no_other():
             named += ["/".join([*folders, f"{word}.py"]) for word in words]
     there = [path.relative_to(ROOT).as_posix() for p in PACKAGES for path in modules(p)]
     assert sorted(named) == sorted(there)
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb():
+    """The first line says what a thing is or does, not "What it is" or "How far"."""
+    documented = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
+    riddles = []
+    for path in sorted(ROOT.glob("*/**/*.py")):
+        if path.relative_to(ROOT).parts[0] not in PROJECT:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            text = ast.get_docstring(node) if isinstance(node, documented) else None
+            if text and RIDDLE.match(text):
+                place = f"{path.relative_to(ROOT)}:{node.body[0].lineno}"
+                riddles.append(f"{place}: {text.splitlines()[0]}")
+    assert riddles == []
 
 
 def test_packages_are_all_installed():

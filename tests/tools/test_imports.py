@@ -126,7 +126,7 @@ def test_import_of_the_stage_for_graphbolt_without_it():
     ],
 )
 def test_import_of_dgl_that_fails(tmp_path, failure, told):
-    """What a dgl for another torch or Python raises becomes one sentence."""
+    """An error of a dgl for another torch or Python becomes one sentence."""
     (tmp_path / "dgl").mkdir()
     (tmp_path / "dgl" / "__init__.py").write_text(f"raise {failure}\n")
     child = run(

@@ -18,7 +18,7 @@ PICTURES = {"karate_club": 2, "shop_database": 1}
 
 
 def printed(cell):
-    """What a cell has printed when it was kept."""
+    """The output kept with a cell."""
     streams = [out for out in cell["outputs"] if out["output_type"] == "stream"]
     return "".join("".join(out["text"]) for out in streams)
 

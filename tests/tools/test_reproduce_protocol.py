@@ -310,7 +310,7 @@ def test_unit_rows_keep_directions():
 
 
 def test_gat_drops_messages_once_more():
-    """Where nothing else is dropped; in evaluation it is PyG's GATConv twice."""
+    """No other model drops there; in evaluation it is PyG's GATConv twice."""
     data = planted()
     torch.manual_seed(0)
     model = models_pyg.GAT(data.features.width, 4, METHODS["gat"])

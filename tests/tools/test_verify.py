@@ -47,7 +47,7 @@ def test_cases_are_of_every_mode():
 
 @pytest.mark.parametrize("name", CASES)
 def test_cases_on_a_device(device, name):
-    """What the command does, one by one, so that a failure has a name."""
+    """Each case of the command by itself, so that a failure has a name."""
     with use_backend("torch"):
         expected = list(tensors(CASES[name](make_world())))
     assert sum(part.numel() for part in expected) > 0

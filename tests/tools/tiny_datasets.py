@@ -321,7 +321,7 @@ DGL: dict[str, Any] = {
 
 
 def as_node_prediction(dataset: Any) -> Any:
-    """What was made already, as a graph with its labels."""
+    """A made dataset as a graph with its labels."""
     if isinstance(dataset[0], tuple):
         g, labels = dataset[0]
         g.ndata.update({"label": labels.view(-1), **split()})

@@ -1,4 +1,4 @@
-"""Which files every dataset is read from, and where they are to be had."""
+"""The files of every dataset, and the places to get them from."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,12 +24,12 @@ class Source(NamedTuple):
 
     @property
     def classes(self) -> bool:
-        """Whether its nodes have classes."""
+        """True if its nodes have classes."""
         return self.kind in ("classes", "both")
 
     @property
     def links(self) -> bool:
-        """Whether embeddings are learned on it."""
+        """True if embeddings are learned on it."""
         return self.kind in ("links", "both")
 
 
@@ -121,7 +121,7 @@ def folder_of(name: str, root: str | None, edges: str | None) -> Path:
 
 
 def needs(name: str) -> str:
-    """What a dataset needs, in one phrase."""
+    """The requirements of a dataset, in one phrase."""
     source = SOURCES[name]
     files = ", ".join(source.files)
     packed = " (or .gz)" if files.endswith(TEXTS) else ""
@@ -137,7 +137,7 @@ def located(folder: Path, file: str) -> Path | None:
 
 
 def files_of(name: str, root: str | None, edges: str | None = None) -> list[Path]:
-    """Where the files of a dataset are; one sentence if one is not there."""
+    """Paths of the files of a dataset; one sentence if one is missing."""
     folder = folder_of(name, root, edges)
     within = [folder, folder / FAMILIES[name]] if name in FAMILIES else [folder]
     for place in within:
@@ -154,7 +154,7 @@ def files_of(name: str, root: str | None, edges: str | None = None) -> list[Path
 
 
 def is_there(name: str, root: str | None, edges: str | None = None) -> bool:
-    """Whether all files of a dataset are where they are looked for."""
+    """True if all files of a dataset are found."""
     try:
         files_of(name, root, edges)
     except (OSError, ValueError):

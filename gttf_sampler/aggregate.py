@@ -248,7 +248,7 @@ class _Aggregate(Function):
         if ctx.needs_input_grad[0]:
             of_x = _rows((count, size), _wide(dtype), grad.device)
             if best is not None:
-                ops.scatter_best(grad, best, index, weight, of_x.zero_())
+                ops.scatter_best(grad, best, ptr, index, weight, of_x.zero_())
             else:
                 back = _transposed(ptr, index, count)
                 by = _shares(ptr, weight, reduce, of_x.dtype)

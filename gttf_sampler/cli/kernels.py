@@ -20,6 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from gttf_sampler import _check
+from gttf_sampler._backends.triton import aggregate as reduces
 from gttf_sampler._backends.triton import hop as hops
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton import record as table
@@ -50,6 +51,11 @@ TYPES: dict[str, Any] = {  # of arguments that are no arrays of int64
     "envelope": ("i64",) * 6,
     "shares": ("i32",) * 3 + ("i64",) * 9 + ("i32",) * 9,
     "alpha": ("i64",) * 3,
+    **dict.fromkeys(("x", "weight", "grad", "other", "vector", "parts"), "*fp32"),
+    **dict.fromkeys(("result", "score", "share"), "*fp32"),
+    **dict.fromkeys(("receivers", "width", "heads"), "i32"),
+    "steps": ("i32",) * 5,
+    "slope": "fp32",
 }
 
 
@@ -104,6 +110,23 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
             yield node2vec, rows_ | {"B": how.WALKERS}
     yield ends.rehash, entries
     yield gather_rows, {"B": how.UNITS}
+    yield from _aggregates()
+
+
+def _aggregates() -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The kernels of `aggregate`, for rows of many columns, and of few heads."""
+    wide = {"B": reduces.NUMBERS // reduces.COLUMNS, "F": reduces.COLUMNS}
+    few = {"B": reduces.NUMBERS // 4, "F": 4}
+    weighted = {"WEIGHTED": True}
+    yield reduces.sum_rows, {"MEAN": True, "WEIGHTED": False} | wide
+    yield reduces.sum_rows, {"MEAN": False} | weighted | wide
+    yield reduces.best_rows, {"LARGEST": True, "NOTED": True} | weighted | wide
+    yield reduces.add_picked, weighted | wide
+    for bent in (False, True):
+        yield reduces.score_edges, {"BENT": bent} | wide
+    yield reduces.bend_rows, wide
+    yield reduces.soften, few
+    yield reduces.soften_back, few
 
 
 def compiled(kernel: Any, constants: dict[str, Any], architecture: int) -> Taken:

@@ -14,6 +14,7 @@ import hashlib
 import os
 import platform
 import shutil
+import struct
 import subprocess
 import tempfile
 import threading
@@ -179,6 +180,8 @@ def _words(kind: Any, value: Any) -> list[int]:
     if isinstance(kind, tuple):
         pairs = zip(kind, value, strict=True)
         return [word for each, part in pairs for word in _words(each, part)]
+    if kind == "fp32":
+        return list(struct.unpack("I", struct.pack("f", value)))
     number = value.data_ptr() if isinstance(value, torch.Tensor) else int(value)
     return [number & (1 << 64) - 1]
 

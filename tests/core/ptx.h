@@ -67,6 +67,7 @@ void see(u64 at, u32 size, int kind, int same, const char *site);
 void barrier(void);
 u32 shuffle(int mode, u32 value, u32 lane, u32 bounds);
 u32 reduce(int operation, u32 value);
+u32 matrix(int number, u32 at);
 
 static inline u32 draw(void) {
     random_state ^= random_state << 13;
@@ -82,6 +83,8 @@ static inline void maybe_switch(void) {
 static inline double f64_of(u64 bits) { double v; memcpy(&v, &bits, 8); return v; }
 static inline u64 bits_of_f64(double v) { u64 bits; memcpy(&bits, &v, 8); return bits; }
 static inline float f32_of(u32 bits) { float v; memcpy(&v, &bits, 4); return v; }
+static inline float bf16_of(u16 bits) { return f32_of((u32)bits << 16); }
+static inline float f16_of(u16 bits) { _Float16 v; memcpy(&v, &bits, 2); return v; }
 static inline u32 bits_of_f32(float v) { u32 bits; memcpy(&bits, &v, 4); return bits; }
 
 #define LOAD(T, at, site) ({ \
@@ -277,6 +280,13 @@ u32 shuffle(int mode, u32 value, u32 by, u32 bounds) {
     else if (mode == 2) from = lane ^ (int)by;
     else from = low | ((int)by & ~segment);
     return all[(mode == 0 ? from >= high : from <= high) ? from : lane];
+}
+
+/* The lane's pair of halves of an 8 × 8 matrix in shared memory, whose row i is where
+lane 8 * number + i says. */
+u32 matrix(int number, u32 at) {
+    u32 *rows = exchange(at), lane = now->id % 32;
+    return LOAD_SHARED(u32, rows[8 * number + lane / 4] + lane % 4 * 4);
 }
 
 u32 reduce(int operation, u32 value) {

@@ -18,6 +18,8 @@ REGISTERS |= {"f32": "u32", "f64": "u64"}
 WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 WIDER |= {"u64": "u128", "s64": "s128"}
 
+HALVES = ("f16", "bf16")  # floats that are read, and computed with as f32
+
 # T is the type of an instruction, U the same unsigned, W twice as wide, N its bits.
 INTEGER = {
     "add": "({U}){a} + ({U}){b}",
@@ -42,14 +44,29 @@ INTEGER = {
     "shr.u": "(u32){b} >= {N} ? 0 : ({T}){a} >> (u32){b}",
     "shr.s": "({T}){a} >> ((u32){b} >= {N} ? {N} - 1 : (u32){b})",
 }
-FLOAT = {
+FLOAT = {  # S is the suffix of a function of C for the type
+    "add": "{a} + {b}",
+    "sub": "{a} - {b}",
     "mul": "{a} * {b}",
     "div": "{a} / {b}",
-    "max": "fmax({a}, {b})",
+    "fma": "__builtin_fma{S}({a}, {b}, {c})",
+    "max": "fmax{S}({a}, {b})",
+    "max.NaN": "{a} != {a} ? {a} : {b} != {b} ? {b} : fmax{S}({a}, {b})",
+    "ex2": "exp2{S}({a})",  # a GPU's is off by two units in the last place
 }
 PREDICATE = {"and": "{a} && {b}", "or": "{a} || {b}", "not": "!{a}"}
 PREDICATE |= {"xor": "!{a} != !{b}"}
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+UNORDERED = {  # of floats, some of which may be no numbers
+    "num": "{a} == {a} && {b} == {b}",
+    "nan": "{a} != {a} || {b} != {b}",
+    "equ": "!({a} < {b} || {a} > {b})",
+    "neu": "!({a} == {b})",
+    "ltu": "!({a} >= {b})",
+    "leu": "!({a} > {b})",
+    "gtu": "!({a} <= {b})",
+    "geu": "!({a} < {b})",
+}
 ATOMIC = {
     "add": "old_ + ({T}){x}",
     "min": "({T}){x} < old_ ? ({T}){x} : old_",
@@ -195,6 +212,8 @@ class _Translation:
             return f"{target} = {PREDICATE[name].format(**values)};"
         if kind in ("f32", "f64") and name in FLOAT:
             values = {key: f"{kind}_of({value})" for key, value in values.items()}
+            values["S"] = "f" if kind == "f32" else ""
+            name = f"{name}.NaN" if "NaN" in parts else name
             return f"{target} = bits_of_{kind}({FLOAT[name].format(**values)});"
         way = next((part for part in parts if part in ("lo", "hi", "wide")), None)
         T = _type(kind)
@@ -227,17 +246,25 @@ class _Translation:
         return f"{target} = {test} ? {a} : {b};"
 
     def _setp(self, parts: list[str], given: list[str]) -> str:
-        if len(parts) != 3 or len(given) != 3 or parts[1] not in COMPARE:
+        real = parts[-1][0] == "f"
+        compare = COMPARE | UNORDERED if real else COMPARE
+        if len(parts) != 3 or len(given) != 3 or parts[1] not in compare:
             raise UnknownPTXError(".".join(parts))
         kind, (target, *values) = parts[2], map(self._value, given)
-        cast = f"{kind}_of" if kind[0] == "f" else f"({_type(kind)})"
+        cast = f"{kind}_of" if real else f"({_type(kind)})"
         a, b = (f"{cast}({value})" for value in values)
+        if real and parts[1] == "ne":
+            return f"{target} = {a} < {b} || {a} > {b};"
+        if parts[1] in UNORDERED:
+            return f"{target} = {UNORDERED[parts[1]].format(a=a, b=b)};"
         return f"{target} = {a} {COMPARE[parts[1]]} {b};"
 
     def _cvt(self, parts: list[str], given: list[str]) -> str:
         to, source = parts[-2:]
         target, value = map(self._value, given)
-        floats = to[0] == "f", source[0] == "f"
+        if to in HALVES or (source in HALVES and to != "f32"):
+            raise UnknownPTXError(".".join(parts))
+        floats = to[0] == "f", source[0] == "f" or source in HALVES
         value = f"{source}_of({value})" if floats[1] else f"({_type(source)}){value}"
         if floats[0]:
             return f"{target} = bits_of_{to}({value});"
@@ -262,6 +289,14 @@ class _Translation:
             for i, target in enumerate(_listed(given[0]))
         ]
         return f"{{ u64 at_ = {address}; {' '.join(whole)} }}"
+
+    def _ldmatrix(self, parts: list[str], given: list[str]) -> str:
+        targets = _listed(given[0])
+        known = ["sync", "aligned", "m8n8", f"x{len(targets)}", "shared", "b16"]
+        if parts[1:] != known:
+            raise UnknownPTXError(".".join(parts))
+        loads = [f"{self._value(t)} = matrix({i}, at_);" for i, t in enumerate(targets)]
+        return f"{{ u32 at_ = {self._address(given[1])}; {' '.join(loads)} }}"
 
     def _st(self, parts: list[str], given: list[str]) -> str:
         T = _type(parts[-1])

@@ -575,11 +575,16 @@ def segment_best(
 
 
 def scatter_best(
-    grad: Tensor, best: Tensor, index: Tensor, weight: Tensor | None, out: Tensor
+    grad: Tensor,
+    best: Tensor,
+    ptr: Tensor,
+    index: Tensor,
+    weight: Tensor | None,
+    out: Tensor,
 ) -> None:
     """Adds the gradient of each extreme to its row; see `torch.aggregate`."""
     if not _known(grad, out) or grad.dtype == torch.bfloat16:
-        reference.scatter_best(grad, best, index, weight, out)
+        reference.scatter_best(grad, best, ptr, index, weight, out)
         return
     weight, step = _weights(weight, out)
     args = grad.numpy(), best.numpy(), index.numpy(), _flat(weight), step, out.numpy()

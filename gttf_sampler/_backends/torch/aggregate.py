@@ -90,13 +90,19 @@ def segment_best(
 
 
 def scatter_best(
-    grad: Tensor, best: Tensor, index: Tensor, weight: Tensor | None, out: Tensor
+    grad: Tensor,
+    best: Tensor,
+    ptr: Tensor,
+    index: Tensor,
+    weight: Tensor | None,
+    out: Tensor,
 ) -> None:
     """Adds the gradient of each extreme to the row that had it.
 
     Args:
         grad: [r, f].
         best: int32 or int64 [r, f], of `segment_best`.
+        ptr: int64 [r + 1].
         index: int64 [e].
         weight: [e]; None for 1.
         out: [n, f], added to.

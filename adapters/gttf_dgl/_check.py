@@ -93,7 +93,7 @@ def fanouts(value: Any, name: str = "fanouts") -> list[Any]:
 
 
 def _fanout(name: str, given: Any) -> int:
-    """One whole number, which DGL also takes as a float or in an array of one."""
+    """One fanout; as in DGL it may be a float, or an array with one element."""
     number, whole = given, False
     if isinstance(number, Tensor):
         dense(name, number)
@@ -192,7 +192,7 @@ def ids(
 
 
 def several(value: Any) -> Any:
-    """`value`, or lone numbers as one of several each, which DGL takes alike."""
+    """`value` with lone numbers as lists of one; DGL takes both."""
     if isinstance(value, Mapping):
         return {name: several(part) for name, part in value.items()}
     if isinstance(value, Tensor):
@@ -219,7 +219,7 @@ def weights(name: str, column: str, value: Tensor, boolean: bool) -> Tensor:
 
 
 def one_column(prob: Any, mask: Any) -> None:
-    """Names of edge data, of which one may be given."""
+    """Checks the names of edge data, of which one may be given."""
     for name, value in (("prob", prob), ("mask", mask)):
         if value is not None and not isinstance(value, str):
             mistyped(name, "must be the name of edge data", type(value).__name__)

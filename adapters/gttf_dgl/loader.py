@@ -72,7 +72,7 @@ class BatchKeys:
         self._batch: KeyedIndex | None = None
 
     def of_batch(self, index: KeyedIndex) -> BatchKeys:
-        """The keys of the views of one batch of a loader."""
+        """A copy whose keys are those of one batch of a loader."""
         found = copy.copy(self)
         found._batch, found._calls = index, 0
         return found
@@ -94,7 +94,7 @@ class BatchKeys:
         return self.seed if self._calls == 1 else _fold(self._root, self._calls)
 
     def next_run(self, span: int) -> tuple[int, int, float]:
-        """Of the run of `span` batches that the next one is in: key, next key, share.
+        """Key, next key and share of the run of `span` batches that the next one is in.
 
         `share`, of [0, 1), is how much of the run lies behind the batch. Outside a
         DataLoader of this package runs are of calls.
@@ -246,7 +246,7 @@ class SeededCollate(CollateWrapper):
         return collate(self.seeds(given.index))
 
     def fetch(self, batch: Any) -> Any:
-        """`batch` with rows of files, and with data of the graph where none is sent."""
+        """Adds the rows of files to a batch, and in this process the graph's data."""
         draws = drawing(self.sampler)
         if not isinstance(draws, KeyedSampler):
             return batch
@@ -314,11 +314,11 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
         return CountedBatches(batches, under_way, self)
 
     def counted(self, batches: Any, epoch: EpochState) -> Any:
-        """`batches`, which DGL may fetch ahead: they are counted behind that."""
+        """The batches as they are: DGL may fetch ahead, and they are counted later."""
         return batches
 
     def epoch_key(self, epoch: int) -> int:
-        """That of the sampler's seed, or of the number that torch will draw next."""
+        """The key of an epoch: by the sampler's seed, or torch's next number."""
         draws, key = self._draws, None
         if isinstance(draws, KeyedSampler):
             key = draws._keys.epoch_key(epoch)
@@ -387,5 +387,5 @@ class DataLoader(dgl.dataloading.DataLoader, SeedPositions):
 
 
 def drawing(sampler: Any) -> Any:
-    """The sampler that draws, also where another one asks it."""
+    """The sampler that draws; the inner one of an edge prediction sampler."""
     return sampler.sampler if type(sampler) is EdgePredictionSampler else sampler

@@ -38,7 +38,7 @@ class NeighborChoice(KeyedSampler):
     def choose(
         self, fanouts: Any, choice: Choice, normalize: Any, prefetched: Any
     ) -> None:
-        """Notes checked options, and makes the machine code ready.
+        """Stores checked options, and loads the kernels.
 
         `prefetched` is the edge data that batches will have.
         """
@@ -49,7 +49,7 @@ class NeighborChoice(KeyedSampler):
         load_kernels(self.replace)
 
     def source_of(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any) -> Source:
-        """The rows that a batch is drawn from, by the attributes of today."""
+        """The rows that a batch is drawn from, by the sampler's current attributes."""
         choice = Choice(*(getattr(self, name) for name in Choice._fields))
         source = Source.of(g, choice, exclude_eids, seeds=seed_nodes)
         _check.prefetched(g, self)
@@ -210,7 +210,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
     def _layered_blocks(
         self, source: Source, seeds: Nodes, hops: list[list[int]]
     ) -> list[DGLBlock]:
-        """One sample per layer: whatever a layer needs is drawn anew."""
+        """Blocks of one sample per layer, each drawn anew."""
         root = self._batch_key(source.device)
         blocks: list[DGLBlock] = []
         frontier = seeds
@@ -227,7 +227,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
     def _layer(
         self, source: Source, frontier: Nodes, fanouts: list[int], root: Any, layer: int
     ) -> tuple[HeteroSubgraph, DGLBlock]:
-        """One hop, and the block of it."""
+        """Draws one hop, and makes its block."""
         drawn = source.draw(frontier, [fanouts], int(random.fold(root, layer)))
         sizes = {name: ids.numel() for name, ids in frontier.items()}
         return drawn, block_of(source, drawn, sizes, norm=self.normalize)
@@ -235,7 +235,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
     def _rooted_blocks(
         self, source: Source, seeds: Nodes, hops: list[list[int]]
     ) -> list[DGLBlock]:
-        """One sample for all: the layer h steps from the seeds sees h hops of it."""
+        """Blocks of one sample: the layer h steps from the seeds sees h hops of it."""
         drawn = source.draw(seeds, hops, self._keys.next())
         counts = drawn.num_sampled_nodes or {}
         blocks = []

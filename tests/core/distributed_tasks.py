@@ -296,7 +296,7 @@ def until_failure(rank, groups, path, whole, timeout, resting, direct):
 
 
 def large(rank, groups, path, whole_path):
-    """Batches of a graph of millions of edges, with other seeds in every process."""
+    """Batches of a graph of a million edges, with other seeds in every process."""
     whole, nodes = CompactAdj.open(whole_path, verify=False), 0
     with opened(path, rank, [0, 0, 1, 1], verify=False) as graph:
         for number, bias in enumerate((None, EdgeWeightBias())):

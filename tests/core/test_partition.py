@@ -590,8 +590,8 @@ def test_bfloat16_features_are_cut(tmp_path, stored):
 
 def cut_old_and_new(path):
     """The old graph in `path`, and what cuts the new one over it."""
-    old, new = a_graph(), a_graph(seed=1)
-    x = torch.rand(300, 4)
+    old, new = (a_graph(60, 300, seed) for seed in range(2))
+    x = torch.rand(60, 4)
     partition(old, path, 2, method="hash", features={"x": x})
     return old, new, x, {"method": "hash", "features": {"x": -x}, "overwrite": True}
 

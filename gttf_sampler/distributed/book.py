@@ -128,7 +128,7 @@ class RowIndex:
         return torch.arange(*self._range) if self.is_range else self._nodes
 
     def locate(self, node: Tensor) -> tuple[Tensor, Tensor]:
-        """(is in the set, position in it) of each node [k]; other positions are void."""
+        """(is in the set, position in it) of each node [k]; positions else are void."""
         if self.is_range:
             position = node - self.first
             return (position >= 0) & (position < self.size), position

@@ -124,12 +124,6 @@ class Link:
         for slot in list(self._slots.values()):
             slot.arrived.set()
 
-    def forget(self, slot: Slot) -> None:
-        """Drops a request whose answer nobody waits for."""
-        with self._lock:
-            for tag in [tag for tag, each in self._slots.items() if each is slot]:
-                del self._slots[tag]
-
     def _send(self, head: Tensor, body: Tensor, tag: int, own: int) -> list[Any]:
         """Sends a head and its body; handles must be kept until both have arrived."""
         handles = [self.group.send([head], self.peer, tag)]
@@ -342,7 +336,6 @@ class Exchange:
     def take(self, link: Link, slot: Slot) -> Tensor:
         """The answer to a request, which must come in time, counted from then on."""
         if not self._arrives(slot):
-            link.forget(slot)
             meanwhile = f"while rank {self.rank} waits for {slot.task}"
             rule = f"does not answer within {self.timeout:g} s {meanwhile}"
             self.fail(f"rank {link.peer} {rule}{link.last_request}")
@@ -398,7 +391,8 @@ class Exchange:
                 ]
                 try:
                     signs = Pending(self, 0, {peer: [] for peer in busy}, 0)
-                    signs.since(before)  # so that it is told in time
+                    for _, slot in signs.asked:
+                        slot.sent = before  # so that it is told in time
                     signs.answers()
                 except PeerError:  # it is noted
                     return
@@ -415,11 +409,11 @@ class Pending:
         detail: int,
     ) -> None:
         self._exchange = exchange
-        self._asked: list[tuple[Link, Slot]] = []
+        self.asked: list[tuple[Link, Slot]] = []
         for peer, arrays in messages.items():
             link = exchange.links[peer]
             try:
-                self._asked.append((link, link.request(service, arrays, detail)))
+                self.asked.append((link, link.request(service, arrays, detail)))
             except RuntimeError:  # no such link any more
                 exchange.fail(f"rank {peer} is gone")
                 raise PeerError(exchange._failure) from None
@@ -432,7 +426,7 @@ class Pending:
         compiled code follows it.
         """
         found = {}
-        for link, slot in self._asked:
+        for link, slot in self.asked:
             message = self._exchange.take(link, slot)
             try:
                 found[link.peer] = read(link.peer, unpack(message))
@@ -443,17 +437,6 @@ class Pending:
                 self._exchange.fail(f"{about}: {error}")
                 raise PeerError(f"{about}: {error}") from None
         return found
-
-    def since(self, moment: float) -> None:
-        """Counts the time limit from an earlier moment."""
-        for _, slot in self._asked:
-            slot.sent = moment
-
-    def __del__(self) -> None:
-        """Drops the requests whose answers nobody waits for any more."""
-        for link, slot in self._asked:
-            if not slot.arrived.is_set():
-                link.forget(slot)
 
 
 def rendezvous(

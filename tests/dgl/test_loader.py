@@ -116,10 +116,12 @@ DRAWS = {
 @pytest.mark.process
 @pytest.mark.parametrize("name", DRAWS)
 def test_every_sampler_follows_the_seed_for_any_workers(name):
+    g = make_graph()
+
     def epoch(seed, workers=0):
         torch.manual_seed(seed)
         how = {"batch_size": 10, "num_workers": workers}
-        loader = DataLoader(make_graph(), torch.arange(NODES), DRAWS[name](), **how)
+        loader = DataLoader(g, torch.arange(NODES), DRAWS[name](), **how)
         batches = [batch[-1] if name != "saint" else batch for batch in loader]
         return [as_table(b if isinstance(b, list) else [b]) for b in batches]
 

@@ -5,7 +5,7 @@ import inspect
 import dgl
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from all_pairs import all_pairs
@@ -131,6 +131,7 @@ def test_walks_stop_where_nothing_weighs_anything():
     assert found.tolist() == [[0, 1, -1, -1]]
 
 
+@settings(max_examples=40)
 @given(data=graphs(weighted=True, timed=False), draw=st.data())
 def test_walks_follow_edges(data: Graph, draw):
     """And pad with -1 from where there is none, in traces and in edge ids."""

@@ -214,6 +214,14 @@ def test_metapath_walks_end_where_a_type_has_no_edge():
     assert traces.tolist() == [[0, 0, -1], [1, 2, -1]]
 
 
+def test_metapath_through_a_type_without_nodes_ends():
+    none = torch.empty(0, dtype=torch.int64)
+    edges = {("u", "r", "g"): (none, none), ("g", "b", "u"): (none, none)}
+    g = dgl.heterograph(edges, num_nodes_dict={"u": 2, "g": 0})
+    traces, _ = random_walk(g, [0, 1], metapath=["r", "b"])
+    assert traces.tolist() == [[0, -1, -1], [1, -1, -1]]
+
+
 @pytest.mark.parametrize("nodes", [[], [4], [0, 0, 2]])
 def test_walks_of_no_step(nodes):
     g = as_graph(ROWS)

@@ -10,6 +10,21 @@ and what earlier batches have left there is larger than all positions of this on
 trees are apart, it belongs to a (tree, node) pair that is found in an open-addressing
 hash table: all codes first, then all positions. Which slot a code gets may depend on
 who comes first; the smallest position in it does not.
+
+Atomics are relaxed: they order nothing but accesses to their own cell, and cost no
+fence. That is enough on a GPU, where memory is weakly ordered:
+
+    - Who wins a cell, and what a sum comes to, is read by a later launch of the same
+      stream, which comes after everything that this one has done. Within a launch
+      nobody reads them. A minimum and a sum do not depend on the order of updates, and
+      each update is one step on its cell, whatever its neighbours see when.
+    - A slot is read in the launch that fills it, by compare-and-swap alone. It changes
+      once, from empty to a code. All threads agree on the order of updates of one cell:
+      whoever has passed a slot has met a code there that is not its own, and whoever
+      comes to it later meets the same one. So equal codes walk the same slots to the
+      same end, although nothing is known of the order of updates of two slots.
+    - No other memory is reached through what an atomic returns: the position of a slot
+      is claimed in a cell that was filled before the launch.
 """
 
 from __future__ import annotations
@@ -45,7 +60,7 @@ def find_slot(keys, slots, code, lane, mask):
     waiting = mask
     empty = tl.zeros_like(code) + EMPTY
     while any_of(waiting):
-        found = tl.atomic_cas(keys + slot, empty, code)
+        found = tl.atomic_cas(keys + slot, empty, code, sem="relaxed")
         waiting = waiting & (found != EMPTY) & (found != code)
         slot = tl.where(waiting, (slot + 1) & last, slot)
     return slot
@@ -57,15 +72,17 @@ def claim(kind, node, code, position, mask, slots, APART):
     cells, wide = tl.load(kind + tt.CELLS), tl.load(kind + tt.WIDE_CELLS)
     if APART:
         place = find_slot(longs(cells), slots, code, position, mask)
-        tl.atomic_min(longs(cells) + slots + SPARE + place, position, mask=mask)
+        values = longs(cells) + slots + SPARE
+        tl.atomic_min(values + place, position, mask=mask, sem="relaxed")
     else:
         place = node
         value = position + (_top(wide) + tl.load(kind + tt.FLOOR))
         if wide != 0:
-            tl.atomic_min(longs(cells) + place, value, mask=mask)
+            tl.atomic_min(longs(cells) + place, value, mask=mask, sem="relaxed")
         else:
             narrow = cells.to(tl.pointer_type(tl.int32))
-            tl.atomic_min(narrow + place, value.to(tl.int32), mask=mask)
+            small = value.to(tl.int32)
+            tl.atomic_min(narrow + place, small, mask=mask, sem="relaxed")
     return place
 
 
@@ -120,7 +137,7 @@ def _look_ahead(words, row, hop, shape, by, node, new):
                 rowptr = longs(tl.load(own + tt.ROWPTR))
                 begin = tl.load(rowptr + node, mask=new, other=0)
                 count = tl.load(rowptr + node + 1, mask=new, other=0) - begin
-                tl.atomic_add(sums + relation, tl.sum(count, 0))
+                tl.atomic_add(sums + relation, tl.sum(count, 0), sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["shape", "slots"])

@@ -31,7 +31,7 @@ except (ImportError, OSError) as err:
 
 from gttf_dgl import _check
 from gttf_dgl._source import Rows
-from gttf_dgl.loader import BatchKeys
+from gttf_dgl.sampler import BatchKeys
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, random
 from gttf_sampler.graph.tables import kept_of
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from gttf_sampler import _check
-from gttf_sampler.accumulate import RootedAdjAcc, TransitionAcc
 from gttf_sampler.backend import backend_info, set_backend, use_backend
 from gttf_sampler.bias import (
     AttentionBias,
@@ -21,7 +20,7 @@ from gttf_sampler.bias import (
 )
 from gttf_sampler.draw import BiasFn, Neighborhood
 from gttf_sampler.features import FeatureFile
-from gttf_sampler.forest import WalkForest
+from gttf_sampler.forest import RootedAdjAcc, TransitionAcc, WalkForest
 from gttf_sampler.gather import gather_rows
 from gttf_sampler.graph import CompactAdj
 from gttf_sampler.objectives import (

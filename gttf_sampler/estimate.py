@@ -1,7 +1,15 @@
-"""Weights of draws by which a sum over neighbours keeps its expectation."""
+"""Unbiased estimates: weights of draws, and a check of a model layer by layer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def share(total: Tensor, receiver: Tensor) -> Tensor:
@@ -33,3 +41,269 @@ class SampledDegreeWarning(UserWarning):
 
 class BiasedLayerWarning(UserWarning):
     """A layer of an unbiased model stays biased, or nobody knows whether it does."""
+
+
+SLIGHT = 1e-4  # of the value: a bias that nobody need care for
+OUTPUT = " (output)"  # of a layer, behind what it propagates
+ROUNDING = 1e-6  # of the value: no bias at all
+
+
+@dataclass(frozen=True)
+class LayerCheck:
+    """The error of one layer in the mean over batches.
+
+    Attributes:
+        name: of the layer in the model.
+        kind: its class.
+        bias: the part of its output, in the mean over batches, that is not that of the
+            whole graph: a relative error, with the noise of the batches taken out.
+        errors: the same in standard errors; a few happen by chance.
+        cure: what to do about it; None if the layer is right.
+    """
+
+    name: str
+    kind: str
+    bias: float
+    errors: float
+    cure: str | None = None
+
+
+@dataclass(frozen=True)
+class UnbiasedReport:
+    """The result of `check_unbiased`; true if no layer is biased.
+
+    Attributes:
+        layers: one entry per call of a layer, in the order of the calls.
+        rounds: how many batches the means are of.
+        tolerance: how many standard errors are put down to chance.
+    """
+
+    layers: tuple[LayerCheck, ...]
+    rounds: int
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        """True if every layer agrees with the whole graph."""
+        return all(layer.cure is None for layer in self.layers)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        """A table with a line per layer, and what to do."""
+        words = ["layer", "class", "bias", "standard errors", ""]
+        lines = [words]
+        for one in self.layers:
+            verdict = "fine" if one.cure is None else f"off: {one.cure}"
+            figures = f"{one.bias:.2%}", f"{one.errors:.1f}"
+            lines.append([one.name, one.kind, *figures, verdict])
+        widths = [max(len(line[i]) for line in lines) for i in range(5)]
+        text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        word = "unbiased" if self.ok else "biased"
+        text.append(
+            f"{word}: mean of {self.rounds} batches against the whole graph, "
+            f"up to {self.tolerance:g} standard errors"
+        )
+        return "\n".join(text)
+
+
+def assess(drawn: Tensor, exact: Tensor) -> tuple[float, float]:
+    """(relative bias, the same in standard errors) of outputs [rounds, …].
+
+    One half of the batches says in which direction the mean is off, the other half by
+    how much: a single number per batch, whose expectation is zero without bias. The
+    product of both means estimates the squared bias without that of the noise.
+    """
+    off = (drawn.double() - exact.double()).flatten(1)
+    first, second = off[0::2].mean(0), off[1::2]
+    along = second @ first
+    square = float(first @ second.mean(0))
+    size = float(exact.double().norm())
+    bias = max(square, 0.0) ** 0.5 / max(size, 1e-30)
+    if bias < ROUNDING:
+        return bias, 0.0
+    error = float(along.std()) / len(along) ** 0.5
+    return bias, float(along.mean()) / error if error else float("inf")
+
+
+Ids = Callable[[dict[str, Any]], Tensor]
+
+
+class Passes:
+    """Forward passes of a model, recorded layer by layer.
+
+    The pass over the whole graph comes first. In those that follow, a layer may be
+    given the inputs it had there instead of those that the layers before it have made
+    of a sample: then it is judged by itself, and what lies between layers need not be
+    linear.
+
+    Args:
+        layers: by name, what to record.
+        ids: the global ids of the nodes that a layer is given, of its arguments.
+        inner: per name of a layer, the method whose results to record: what the layer
+            does to them afterwards need not be linear either.
+        outer: the names of layers whose own results to record, as they may divide by
+            degrees only there; by default all without an inner method.
+    """
+
+    def __init__(
+        self,
+        layers: dict[str, nn.Module],
+        ids: Ids,
+        inner: Mapping[str, str] | None = None,
+        outer: Collection[str] = (),
+    ) -> None:
+        self.layers, self.ids, self.inner = layers, ids, inner or {}
+        self.outer = outer
+        self.inputs: list[dict[str, Any]] = []
+        self.outputs: list[tuple[str, Tensor]] = []
+        self._place = 0  # among the calls of a pass
+
+    @contextmanager
+    def whole(self) -> Any:
+        """Records the inputs and outputs of the whole graph."""
+        with self._hooked(self._keep_inputs):
+            yield
+
+    @contextmanager
+    def sampled(self, replace_inputs: bool) -> Any:
+        """Records outputs; the layers may get the inputs of the whole graph."""
+        self.outputs, self._place = [], 0
+        with self._hooked(self._put_inputs if replace_inputs else None):
+            yield
+
+    @contextmanager
+    def _hooked(self, before: Any) -> Any:
+        handles: list[Any] = []
+        for name, layer in self.layers.items():
+            inner = self.inner.get(name)
+            keep = _Keep(name, self.outputs, inner)
+            if before is not None:
+                how = {"with_kwargs": True, "prepend": True}
+                handles.append(layer.register_forward_pre_hook(before, **how))
+            if inner is not None:
+                handles.append(layer.register_forward_pre_hook(keep.enter))
+                leave = layer.register_forward_hook(keep.leave, prepend=True)
+                handles.append(leave)
+            if inner is None or name in self.outer:
+                handles.append(layer.register_forward_hook(keep.output, prepend=True))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _keep_inputs(self, layer: Any, args: Any, kwargs: Any) -> None:
+        self.inputs.append(arguments(layer, args, kwargs))
+
+    def _put_inputs(self, layer: Any, args: Any, kwargs: Any) -> Any:
+        named, exact = arguments(layer, args, kwargs), self.inputs[self._place]
+        self._place += 1
+        ids = self.ids(named)
+        return (), {k: _rows(v, exact.get(k), ids) for k, v in named.items()}
+
+
+class _Keep:
+    """Records what one layer gives, or one of its methods while the layer runs."""
+
+    def __init__(
+        self, name: str, outputs: list[tuple[str, Tensor]], inner: str | None
+    ) -> None:
+        self.name, self.outputs, self.inner = name, outputs, inner or ""
+
+    def enter(self, layer: Any, args: Any) -> None:
+        """Stands in for the method; after all that others have put in its place."""
+        self.own = layer.__dict__.get(self.inner)
+        method, steps = getattr(layer, self.inner), []
+
+        def stand_in(*args: Any, **kwargs: Any) -> Any:
+            out = method(*args, **kwargs)
+            steps.append(out)
+            name = self.name if len(steps) == 1 else f"{self.name} ({len(steps)})"
+            rows = out.detach().movedim(getattr(layer, "node_dim", 0), 0)
+            self.outputs.append((name, rows))
+            return out
+
+        layer.__dict__[self.inner] = stand_in
+
+    def leave(self, layer: Any, args: Any, out: Any) -> None:
+        """Gives the place back; before others do."""
+        del layer.__dict__[self.inner]
+        if self.own is not None:
+            layer.__dict__[self.inner] = self.own
+
+    def output(self, layer: Any, args: Any, out: Any) -> None:
+        """Records what the layer gives."""
+        out = out[0] if isinstance(out, tuple) else out
+        name = f"{self.name}{OUTPUT}" if self.inner else self.name
+        self.outputs.append((name, out.detach()))
+
+
+@contextmanager
+def replaced(parts: Iterable[tuple[Any, str, Any]]) -> Any:
+    """Sets attributes, each an (object, name, value), and then sets them back."""
+    own = [(owner, name, getattr(owner, name), new) for owner, name, new in parts]
+    for owner, name, _, new in own:
+        setattr(owner, name, new)
+    try:
+        yield
+    finally:
+        for owner, name, value, _ in own:
+            setattr(owner, name, value)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Any:
+    """The model in evaluation mode, and afterwards as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+def arguments(layer: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments of a layer's forward by name, for hooks."""
+    names = list(inspect.signature(type(layer).forward).parameters)[1:]
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def _rows(value: Any, exact: Any, ids: Tensor) -> Any:
+    """The rows of `exact` for the nodes that `value` has rows for."""
+    if isinstance(value, tuple) and isinstance(exact, tuple):
+        return tuple(_rows(*both, ids) for both in zip(value, exact, strict=True))
+    if not (isinstance(value, Tensor) and isinstance(exact, Tensor)):
+        return value
+    if not value.is_floating_point() or value.shape[1:] != exact.shape[1:]:
+        return value
+    if value.dim() < 2 or value.shape[0] > ids.numel():
+        return value
+    return exact[ids[: value.shape[0]].to(exact.device)]
+
+
+def report(
+    drawn: Iterable[list[tuple[str, Tensor]]],
+    exact: list[tuple[str, Tensor]],
+    layers: dict[str, nn.Module],
+    cure: Callable[[nn.Module], str],
+    tolerance: float,
+) -> UnbiasedReport:
+    """The verdict on the outputs of many batches, each in the order of the calls."""
+    rounds = list(drawn)
+    found = []
+    for call, (name, right) in enumerate(exact):
+        each = torch.stack([one[call][1] for one in rounds])
+        bias, errors = assess(each, right)
+        place, paren, step = name.partition(" (")
+        layer = layers[place]
+        off = bias > SLIGHT and errors > tolerance
+        shown = ".".join(filter(None, ["model", place])) + paren + step
+        advice = cure(layer) if off else None
+        if not (right.isfinite().all() and each.isfinite().all()):
+            where = "on batches" if right.isfinite().all() else "on the whole graph"
+            bias = errors = float("nan")
+            advice = f"a model without NaN and infinities, which it gives {where}"
+        found.append(LayerCheck(shown, type(layer).__name__, bias, errors, advice))
+    return UnbiasedReport(tuple(found), len(rounds), tolerance)

@@ -23,17 +23,23 @@ except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
     ) from err
 
 from gttf_dgl._source import to_compact
+from gttf_dgl.dataloading import PartitionedLoader, partition
 from gttf_dgl.fused import FusedLayers, fused, fused_layers
 from gttf_dgl.install import install, installed, uninstall
 from gttf_dgl.labor import LaborSampler, sample_labors
 from gttf_dgl.loader import DataLoader
-from gttf_dgl.partitioned import PartitionedLoader, partition
 from gttf_dgl.sampler import (
     GTTFSampler,
     MultiLayerFullNeighborSampler,
     MultiLayerNeighborSampler,
     NeighborSampler,
     sample_neighbors,
+)
+from gttf_dgl.sampling import (
+    PinSAGESampler,
+    RandomWalkNeighborSampler,
+    node2vec_random_walk,
+    random_walk,
 )
 from gttf_dgl.subgraphs import (
     GTTFSubgraphSampler,
@@ -42,12 +48,6 @@ from gttf_dgl.subgraphs import (
     from_subgraph,
 )
 from gttf_dgl.unbiased import check_unbiased, unbiased
-from gttf_dgl.walks import (
-    PinSAGESampler,
-    RandomWalkNeighborSampler,
-    node2vec_random_walk,
-    random_walk,
-)
 from gttf_sampler.estimate import BiasedLayerWarning, SampledDegreeWarning
 
 __all__ = [

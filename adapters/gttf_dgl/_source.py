@@ -25,7 +25,7 @@ from gttf_sampler import (
 from gttf_sampler._backends.streams import streams_of
 from gttf_sampler._check import integers
 from gttf_sampler.distributed import PartitionedAdj
-from gttf_sampler.graph.weak_cache import kept_of
+from gttf_sampler.graph.tables import kept_of
 from gttf_sampler.rooted import RootedSampler
 
 # "turned" are the rows of "out", taken as edges into a node of the reversed graph

@@ -31,8 +31,7 @@ from gttf_sampler.aggregate import (
     attend_to_sums,
     receivers_of,
 )
-from gttf_sampler.estimate import share
-from gttf_sampler.verdict import arguments
+from gttf_sampler.estimate import arguments, share
 
 Model = TypeVar("Model", bound=nn.Module)
 

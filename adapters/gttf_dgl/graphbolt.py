@@ -33,7 +33,7 @@ from gttf_dgl import _check
 from gttf_dgl._source import Rows
 from gttf_dgl.loader import BatchKeys
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, random
-from gttf_sampler.graph.weak_cache import kept_of
+from gttf_sampler.graph.tables import kept_of
 
 
 class Layer(NamedTuple):

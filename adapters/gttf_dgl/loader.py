@@ -31,9 +31,8 @@ from gttf_dgl._compat import (
     seeds_of,
 )
 from gttf_sampler import CompactAdj, EdgeWeightBias, ExcludeBias, random, sample_rooted
-from gttf_sampler._loading.indices import copied
 from gttf_sampler._loading.prefetch import PrefetchIterator, is_thread_safe
-from gttf_sampler._loading.seeded import KeyedDataset, KeyedIndex, SeededLoader
+from gttf_sampler._loading.seeded import KeyedDataset, KeyedIndex, SeededLoader, copied
 from gttf_sampler._loading.state import SPOT, CountedBatches, EpochState, described
 from gttf_sampler.random import WORD
 

@@ -18,10 +18,10 @@ from gttf_dgl._compat import set_edge_lazy_features, set_node_lazy_features
 from gttf_dgl._source import Choice, Source, named_edges
 from gttf_dgl.loader import KeyedSampler
 from gttf_dgl.sampler import NeighborChoice
-from gttf_dgl.walks import random_walk
+from gttf_dgl.sampling import random_walk
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph, random
-from gttf_sampler.graph.weak_cache import kept_of
-from gttf_sampler.rooted.saint import WeightedDraw, draw_ids
+from gttf_sampler.graph.tables import kept_of
+from gttf_sampler.rooted.sample import WeightedDraw, draw_ids
 
 MODES = ("node", "edge", "walk")
 

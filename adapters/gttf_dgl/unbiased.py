@@ -17,14 +17,15 @@ from gttf_dgl._blocks import Degrees
 from gttf_dgl._compat import AGGREGATORS, DGLBlock, PNAConvTower, rebuilt
 from gttf_dgl._layers import RATIO, aggregating, rule_of, trouble_of
 from gttf_sampler._check import at_least, finite, functions, shown
-from gttf_sampler.estimate import BiasedLayerWarning, share
-from gttf_sampler.verdict import (
+from gttf_sampler.estimate import (
+    BiasedLayerWarning,
     Passes,
     UnbiasedReport,
     arguments,
     evaluating,
     replaced,
     report,
+    share,
 )
 
 Model = TypeVar("Model", bound=nn.Module)

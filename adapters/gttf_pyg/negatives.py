@@ -18,7 +18,7 @@ from gttf_pyg._keys import CPU
 from gttf_pyg._rows import ONLY
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
 from gttf_sampler._check import as_dense, fail, fits, within
-from gttf_sampler.graph.weak_cache import kept_of
+from gttf_sampler.graph.tables import kept_of
 
 ROUNDS = 16  # of rejection; who is left then is drawn among what is allowed
 

@@ -30,7 +30,7 @@ from gttf_sampler._check import (
     within,
     yes_or_no,
 )
-from gttf_sampler.rooted.saint import WeightedDraw, draw_ids
+from gttf_sampler.rooted.sample import WeightedDraw, draw_ids
 
 SCHEMES = ("unbiased", "pyg")
 NORMS = ("node_norm", "edge_norm")

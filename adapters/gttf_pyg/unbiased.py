@@ -34,8 +34,14 @@ from gttf_pyg._table import (
     trouble_of,
 )
 from gttf_sampler._check import at_least, fail, finite, mistyped, one_of, shown
-from gttf_sampler.estimate import BiasedLayerWarning
-from gttf_sampler.verdict import Passes, UnbiasedReport, evaluating, replaced, report
+from gttf_sampler.estimate import (
+    BiasedLayerWarning,
+    Passes,
+    UnbiasedReport,
+    evaluating,
+    replaced,
+    report,
+)
 
 Model = TypeVar("Model", bound=nn.Module)
 

@@ -15,7 +15,7 @@ from gttf_sampler._backends.memory import Idle
 from gttf_sampler.random import Key, grid
 
 if TYPE_CHECKING:  # graphs are made with the help of backends
-    from gttf_sampler._backends.scratch import NodeTable, ScratchPool
+    from gttf_sampler._backends.memory import NodeTable, ScratchPool
     from gttf_sampler.bias.base import Bias
     from gttf_sampler.graph.compact import CompactAdj
 

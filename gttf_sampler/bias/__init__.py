@@ -5,7 +5,7 @@ function); those with a law are fast on their own, see `Bias.law`.
 """
 
 from gttf_sampler._backends.record import UNIFORM, Law
-from gttf_sampler.bias.base import Bias, ProductBias
+from gttf_sampler.bias.base import Bias, FractionBias, ProductBias, StratifiedBias
 from gttf_sampler.bias.layerwise import (
     FastGCNBias,
     LABORBias,
@@ -20,7 +20,6 @@ from gttf_sampler.bias.simple import (
     NoRevisitBias,
     TemporalBias,
 )
-from gttf_sampler.bias.wrappers import FractionBias, StratifiedBias
 
 __all__ = [
     "UNIFORM",

@@ -12,7 +12,6 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.record import Law
-from gttf_sampler._backends.scratch import relabel
 from gttf_sampler.bias.base import Bias
 from gttf_sampler.draw import Neighborhood, Walkers, draw_within, neighborhood
 from gttf_sampler.estimate import share
@@ -209,7 +208,7 @@ class NoRevisitBias(Bias):
     def _note(self, adj: CompactAdj, node: Tensor) -> Tensor:
         """Marks nodes [w] seen for the first time, and remembers them."""
         with adj.borrow_table(adj.num_rows) as table:
-            new = relabel(self._seen, node, table)[1]
+            new = ops.relabel(self._seen, node, table)[1]
         self._seen = torch.cat([self._seen, node])
         return new
 

@@ -18,7 +18,7 @@ from gttf_sampler.bench.graphs import facts as facts_of_graph
 from gttf_sampler.bench.hosts import unavailable
 from gttf_sampler.cli import reading
 from gttf_sampler.distributed.part import WHOLE
-from gttf_sampler.distributed.partition import facts_of
+from gttf_sampler.distributed.write import facts_of
 from gttf_sampler.features.write import ENCODINGS, chunks_of, is_features
 from gttf_sampler.graph.cells import OtherCellError, integers
 from gttf_sampler.graph.compact import DIRECTIONS

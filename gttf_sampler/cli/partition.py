@@ -12,10 +12,9 @@ from gttf_sampler import CompactAdj, _check
 from gttf_sampler.cli import reading
 from gttf_sampler.distributed import partition
 from gttf_sampler.distributed.book import METHODS
-from gttf_sampler.distributed.part import WHOLE, open_part
-from gttf_sampler.distributed.write import ONLY
+from gttf_sampler.distributed.part import ONLY, WHOLE, open_part
+from gttf_sampler.graph.exchange import unpacked
 from gttf_sampler.graph.io import is_table, read_table
-from gttf_sampler.graph.names import unpacked
 
 SAVED_BY_TORCH = (".pt", ".pth")
 

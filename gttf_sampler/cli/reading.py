@@ -14,8 +14,7 @@ import numpy as np
 
 from gttf_sampler import CompactAdj, _check
 from gttf_sampler.graph.cells import SEPARATORS, SPACE
-from gttf_sampler.graph.edgelist import EdgeList
-from gttf_sampler.graph.headings import NONE, TableOptions
+from gttf_sampler.graph.edgelist import NONE, EdgeList, TableOptions
 from gttf_sampler.graph.io import is_table, read_edges, read_graph, read_table
 
 KINDS = "edge list (text, also .gz), .parquet, .npz, CompactAdj directory"

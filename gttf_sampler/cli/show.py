@@ -8,7 +8,7 @@ import torch
 
 from gttf_sampler import CompactAdj, Subgraph, _check, _files, sample_rooted, traverse
 from gttf_sampler.cli import reading
-from gttf_sampler.graph.names import places
+from gttf_sampler.graph.exchange import places
 from gttf_sampler.plot.subgraph import short
 
 PAGES = (".html", ".htm")

@@ -2,9 +2,12 @@
 
 from gttf_sampler.distributed.book import metis_parts
 from gttf_sampler.distributed.exchange import PeerError
-from gttf_sampler.distributed.features import PartitionedFeatures
-from gttf_sampler.distributed.graph import PartitionedAdj, PartitionedGraph
-from gttf_sampler.distributed.partition import partition
+from gttf_sampler.distributed.graph import (
+    PartitionedAdj,
+    PartitionedFeatures,
+    PartitionedGraph,
+)
+from gttf_sampler.distributed.write import partition
 
 __all__ = [
     "PartitionedAdj",

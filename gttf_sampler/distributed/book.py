@@ -1,22 +1,23 @@
 """PartitionBook: the part of every node, by ranges, hash, METIS or as given.
 
-RowIndex finds the row of a node among those of a part.
+RowIndex finds the row of a node among those of a part, RowLocator rows of values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check, random
+from gttf_sampler._backends import ops
 from gttf_sampler.distributed.messages import need_ids
 from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import EdgeType
@@ -156,6 +157,106 @@ def _ones(word: Array) -> Array:
     word = (word & QUADS) + ((word >> np.uint64(2)) & QUADS)
     word = (word + (word >> np.uint64(4))) & NIBBLES
     return ((word * BYTES) >> np.uint64(56)).astype(np.int64)
+
+
+class Route(NamedTuple):
+    """The process that is asked about each walker."""
+
+    order: Tensor | None  # [w], walkers process by process; None if one has them all
+    counts: list[int]  # how many are asked of each process
+
+    @classmethod
+    def of(cls, owner: Tensor, size: int) -> Route:
+        """The route to the owners [w] of the walkers' rows."""
+        counts: list[int] = torch.bincount(owner, minlength=size).tolist()
+        if max(counts) == owner.numel():
+            return cls(None, counts)
+        return cls(owner.argsort(stable=True), counts)
+
+    def split(self, values: Tensor) -> Sequence[Tensor]:
+        """The values [w] that go to each process."""
+        if self.order is not None:
+            values = values.index_select(0, self.order)
+        parts: Sequence[Tensor] = values.split(self.counts)
+        return parts
+
+    def join(self, parts: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        """Answers of all processes, in the order of the walkers.
+
+        An answer is a count [w] and what there is so many of per walker, [e] each.
+        """
+        columns = [
+            arrays[0] if len(arrays) == 1 else torch.cat(arrays)
+            for arrays in zip(*parts, strict=True)
+        ]
+        if self.order is None:
+            return columns
+        count, *rest = columns
+        own = torch.empty_like(count).index_copy_(0, self.order, count)
+        start = (own.cumsum(0) - own).index_select(0, self.order)
+        _, place = ops.expand(start, count, rest[0].numel())
+        return [own, *(torch.empty_like(x).index_copy_(0, place, x) for x in rest)]
+
+
+class Located(NamedTuple):
+    """Rows in one place."""
+
+    source: Any  # a FeatureFile, or the Tensor of the cache; None if others have them
+    row: Tensor  # int64 [k], which rows of it; nodes if others have them
+    to: Tensor | None  # int64 [k], rows of the answer they become; None for all
+
+
+class RowLocator:
+    """Locates rows of values: in files that are read here, in a cache, or elsewhere.
+
+    `local` are the files of parts that are read here; `rows_of` gives the index of a
+    part's rows, where parts are no ranges.
+    """
+
+    def __init__(
+        self,
+        book: PartitionBook,
+        local: Mapping[int, Any],
+        rows_of: Callable[[int], RowIndex],
+    ) -> None:
+        self.book, self.local = book, dict(local)
+        self._rows = {part: rows_of(part) for part in local if book.bounds is None}
+        self._cached: tuple[RowIndex, Tensor] | None = None  # set at once
+
+    @property
+    def cached(self) -> int:
+        """The number of rows in the cache."""
+        return 0 if self._cached is None else self._cached[0].size
+
+    def keep(self, nodes: Tensor, rows: Tensor | None) -> None:
+        """Caches rows of some nodes, which are ascending; None ends the cache."""
+        own = None if rows is None else (RowIndex(nodes, self.book.num_nodes), rows)
+        self._cached = own
+
+    def find(self, node: Tensor) -> dict[int, Located]:
+        """The places of the rows of nodes [k], by part; those in the cache under -1."""
+        found: dict[int, Located] = {}
+        cached = self._cached
+        to: Tensor | None = None
+        if cached is not None:
+            here, place = cached[0].locate(node)
+            found[-1] = Located(cached[1], place[here], here.nonzero().view(-1))
+            to = here.logical_not().nonzero().view(-1)
+            node = node.index_select(0, to)
+        route = Route.of(self.book.part_of(node), self.book.parts)
+        if route.order is not None:
+            to = route.order if to is None else to.index_select(0, route.order)
+        places = [None] * self.book.parts if to is None else to.split(route.counts)
+        for part, some in enumerate(route.split(node)):
+            if some.numel():
+                own = self.local.get(part)
+                row = some
+                if own is not None and self.book.bounds is not None:
+                    row = some - int(self.book.bounds[part])
+                elif own is not None:
+                    row = self._rows[part].locate(some)[1]
+                found[part] = Located(own, row, places[part])
+        return found
 
 
 METHODS = ("range", "hash", "metis")

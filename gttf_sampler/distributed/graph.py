@@ -1,6 +1,7 @@
-"""PartitionedGraph: a graph of which every process has a part, and its relations.
+"""PartitionedGraph: a graph of which every process has a part.
 
-A relation, `PartitionedAdj`, takes the place of a CompactAdj.
+A relation of it, `PartitionedAdj`, takes the place of a CompactAdj, and values of its
+nodes, `PartitionedFeatures`, that of a tensor.
 """
 
 from __future__ import annotations
@@ -15,29 +16,34 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends import ops
+from gttf_sampler._backends.memory import ScratchPool, empty_rows
 from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Rooted
-from gttf_sampler._backends.scratch import ScratchPool
+from gttf_sampler._backends.torch.gather import Move, Moves
+from gttf_sampler.distributed.book import Route, RowIndex, RowLocator
 from gttf_sampler.distributed.exchange import Exchange, rendezvous
-from gttf_sampler.distributed.features import PartitionedFeatures
-from gttf_sampler.distributed.hop import NOBODY, HopQuery, sample_remote
-from gttf_sampler.distributed.messages import decode, encode
-from gttf_sampler.distributed.part import Part, open_part, whereabouts
+from gttf_sampler.distributed.messages import blank, decode, encode, narrow, need
+from gttf_sampler.distributed.part import ONLY, Part, open_part, whereabouts
 from gttf_sampler.distributed.query import (
+    CPU,
+    NOBODY,
     BetweenQuery,
+    HopQuery,
     Query,
-    Route,
     StepQuery,
     edges_between,
+    sample_remote,
     walk,
 )
-from gttf_sampler.distributed.write import ONLY
-from gttf_sampler.graph import names, tables
+from gttf_sampler.features import FeatureFile
+from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import (
     CompactAdj,
     RemoteRows,
     checked_pairs,
     described_nodes,
 )
+from gttf_sampler.graph.exchange import Array, unpacked
 from gttf_sampler.random import Key
 from gttf_sampler.subgraph import EdgeType
 
@@ -106,7 +112,7 @@ class PartitionedAdj(RemoteRows):
         return edges_between(self.graph, self.graph.number(self), here, there)
 
     @property
-    def node_id(self) -> names.Array | None:
+    def node_id(self) -> Array | None:
         """The ids [n] that nodes of the rows have elsewhere; None if they have none."""
         return self.graph.node_id(self.edge_type[2])
 
@@ -195,7 +201,7 @@ class PartitionedGraph:
         self.features: dict[tuple[str, str], PartitionedFeatures] = {
             key: PartitionedFeatures(self, *key) for key in part.features
         }
-        self._names: dict[str, names.Array | None] = {}
+        self._names: dict[str, Array | None] = {}
         exchange.start()
 
     @classmethod
@@ -257,7 +263,7 @@ class PartitionedGraph:
         _check.known_types("kind", [kind], list(self.part.books), "node types")
         return self.part.books[kind].nodes_of(self.part.number)
 
-    def node_id(self, kind: str = "") -> names.Array | None:
+    def node_id(self, kind: str = "") -> Array | None:
         """The ids [n] that nodes of a type have elsewhere; None if they have none.
 
         They are read when they are asked for first, all of the graph's, not only those
@@ -265,7 +271,7 @@ class PartitionedGraph:
         """
         _check.known_types("kind", [kind], list(self.part.books), "node types")
         if kind not in self._names:
-            self._names[kind] = names.unpacked(dict(self.part.names[kind]))
+            self._names[kind] = unpacked(dict(self.part.names[kind]))
         return self._names[kind]
 
     def close(self) -> None:
@@ -305,40 +311,40 @@ class PartitionedGraph:
         """The number of the node type of a relation's rows."""
         return self._kinds[self.part.row_type(relation)]
 
-    def owner(self, kind: int, node: Tensor) -> Tensor:
-        """The process to ask about each node [w]: this one itself if it has the row."""
-        if kind == NOBODY or self.exchange.size == 1:
-            return torch.full(node.shape, self.exchange.rank, dtype=torch.int32)
+    def route(self, kind: int, node: Tensor) -> Route:
+        """The route to the processes to ask about nodes [w] of a type.
+
+        This process itself is asked for what it has, also of replicated rows.
+        """
+        here, size = self.exchange.rank, self.exchange.size
+        if kind == NOBODY or size == 1:
+            return Route(None, [node.numel() if x == here else 0 for x in range(size)])
         name = list(self.part.books)[kind]
         owner = self.part.books[name].part_of(node)
         if self.part.header["replicate"]:
-            owner[self.part.rows[name].locate(node)[0]] = self.exchange.rank
-        return owner
-
-    def route(self, kind: int, node: Tensor) -> Route:
-        """The route to the owners of nodes [w] of a type."""
-        return Route.of(self.owner(kind, node), self.exchange.size)
+            owner[self.part.rows[name].locate(node)[0]] = here
+        return Route.of(owner, size)
 
     def ask(
-        self, kind: type[Query], queries: Mapping[int, Query], detail: int = 0
+        self, queries: Mapping[int, Query], detail: int = 0
     ) -> dict[int, list[Tensor]]:
         """The answers of all processes; this one answers while the others do.
 
-        Parts that are read from here are not asked for, unless it takes tables of
-        weights or times: whoever has a part makes these, once.
+        All queries are of one kind. Parts that are read from here are not asked for,
+        unless it takes tables of weights or times: whoever has a part makes these once.
         """
-        here = self.exchange.rank
-        local = {
-            rank: self.near[rank]
-            for rank, query in queries.items()
-            if rank == here or (rank in self.near and not query.needs_tables)
-        }
-        messages = {
-            rank: encode(query.narrowed(self.part))
-            for rank, query in queries.items()
-            if rank not in local
-        }
-        pending = self.exchange.ask(self._services[kind], messages, detail)
+        if not queries:
+            return {}
+        here, service = self.exchange.rank, 0
+        local: dict[int, Part] = {}
+        messages = {}
+        for rank, query in queries.items():
+            service = self._services[type(query)]
+            if rank == here or (rank in self.near and not query.needs_tables):
+                local[rank] = self.near[rank]
+            else:
+                messages[rank] = encode(query)
+        pending = self.exchange.ask(service, messages, detail)
         found = {rank: queries[rank].answer(part) for rank, part in local.items()}
 
         def checked(rank: int, arrays: list[Tensor]) -> list[Tensor]:
@@ -352,7 +358,7 @@ class PartitionedGraph:
         def answer(arrays: list[Tensor]) -> list[Tensor]:
             query = decode(kind, arrays)
             query.check(self.part)
-            return query.answer(self.part)
+            return [narrow(array) for array in query.answer(self.part)]
 
         return self.exchange.serve(kind.service, answer)
 
@@ -362,3 +368,136 @@ class PartitionedGraph:
         edges = sum(adj.num_edges for adj in self.adjs.values())
         part = f"part {self.part.number} of {self.part.header['parts']}"
         return f"PartitionedGraph({nodes:,} nodes, {edges:,} edges, {part})"
+
+
+class PartitionedFeatures:
+    """Values [n, ...] of which every process has the rows of its own nodes.
+
+    >>> import tempfile
+    >>> import torch
+    >>> from gttf_sampler import CompactAdj
+    >>> from gttf_sampler.distributed import PartitionedGraph, partition
+    >>> ring = CompactAdj.from_edge_index([[0, 1, 2], [1, 2, 0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     facts = partition(ring, folder, parts=1, features={"x": torch.eye(3)})
+    ...     x = PartitionedGraph.open(folder).features["", "x"]
+    ...     x[torch.tensor([2, 0])].tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+
+    What this process and others of its machine have is read from their files. What
+    processes of other machines have is asked of them, all rows of a call in one
+    exchange. `cache` keeps those of them that are asked for most.
+
+    Attributes:
+        name: of the values.
+        kind: the type of the nodes; "" if there are no types.
+        own: [k, ...], the rows of this process, in the order of its nodes.
+        hits, misses: how many rows of others were found in the cache, and were not.
+    """
+
+    def __init__(self, graph: PartitionedGraph, kind: str, name: str) -> None:
+        self.graph, self.kind, self.name = graph, kind, name
+        self.own: FeatureFile = graph.part.features[kind, name]
+        self.hits = self.misses = 0
+        self._book = book = graph.part.books[kind]
+        local = {rank: part.features[kind, name] for rank, part in graph.near.items()}
+        self._places = RowLocator(book, local, self._rows_of)
+        self._rows = self._rows_of(graph.part.number)
+        of = f"{kind}.{name}".strip(".")
+        self._service = graph.exchange.serve(f"rows of feature {of!r}", self._answer)
+
+    def _rows_of(self, rank: int) -> RowIndex:
+        """The index of a part's own rows, a part that is read here."""
+        part = self.graph.near[rank]
+        if part.header["replicate"]:  # then a part has rows of other nodes, too
+            return RowIndex(self._book.nodes_of(rank), len(self))
+        return part.rows[self.kind]
+
+    @property
+    def shape(self) -> torch.Size:
+        """[n, ...], of all nodes."""
+        return torch.Size([self._book.num_nodes, *self.own.shape[1:]])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the values."""
+        return self.own.dtype
+
+    def __len__(self) -> int:
+        """The number of nodes."""
+        return self._book.num_nodes
+
+    def __getitem__(self, node: Any) -> Tensor:
+        """The rows [k, ...] of nodes [k], in their order; they may repeat."""
+        ids = _check.integers("node", node).to("cpu", torch.int64).contiguous()
+        _check.within("node", ids, len(self))
+        return self.rows(ids)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The rows of ids, int64 [k], that are known to be sound."""
+        found = empty_rows((ids.numel(), *self.own.shape[1:]), self.dtype)
+        places = self._places.find(ids)
+        away = {part: some for part, some in places.items() if some.source is None}
+        self.misses += sum(some.row.numel() for some in away.values())
+        messages = {part: [narrow(some.row)] for part, some in away.items()}
+        pending = self.graph.exchange.ask(self._service, messages)
+        for some in places.values():
+            if isinstance(some.source, FeatureFile):
+                some.source.rows(some.row, found, some.to)
+            elif some.source is not None:
+                self.hits += some.row.numel()
+                _move(Move([some.source], some.row, found, some.to))
+
+        def read(rank: int, arrays: list[Tensor]) -> Tensor:
+            (values,) = need(arrays, 1)
+            shape = torch.Size([away[rank].row.numel(), *self.own.shape[1:]])
+            if (values.dtype, values.numel()) != (self.dtype, shape.numel()):
+                got = f"{values.numel()} of {values.dtype}"
+                rule = f"must be {shape.numel()} of {self.dtype}"
+                raise ValueError(f"values {rule} (got {got})")
+            return values.view(shape)
+
+        for part, rows in pending.answers(read).items():
+            _move(Move([rows], None, found, away[part].to))
+        return found
+
+    def cache(self, nbytes: int) -> PartitionedFeatures:
+        """Keeps rows of others, as many as fit into `nbytes`; returns itself.
+
+        Those of the nodes that most edges lead to; of at most a tenth of all nodes,
+        or of the share that is replicated. The rows of this process stay on disk;
+        `own.cache` keeps some of these in memory.
+        """
+        nbytes = _check.size("nbytes", nbytes)
+        wanted = self.graph.part.wanted[self.kind]
+        self._places.keep(wanted, None)
+        local = torch.tensor(sorted(self._places.local))
+        wanted = wanted[~torch.isin(self._book.part_of(wanted), local)]
+        row = self.own.shape[1:].numel() * self.dtype.itemsize
+        nodes = wanted[: nbytes // max(row, 1)].sort().values
+        if nodes.numel():
+            self._places.keep(nodes, self.rows(nodes).clone())
+        self.hits = self.misses = 0
+        return self
+
+    def _answer(self, arrays: list[Tensor]) -> Tensor:
+        """Rows for another process, written into the message itself."""
+        position = self._rows.find(need(arrays, 1)[0])
+        shape = position.numel(), *self.own.shape[1:]
+        message, (rows,) = blank([(self.dtype, torch.Size(shape).numel())])
+        self.own.rows(position, rows.view(shape))
+        return message
+
+    def __repr__(self) -> str:
+        """Name, shape and the share of rows that came from the cache."""
+        asked = self.hits + self.misses
+        share = self.hits / max(1, asked)
+        rate = f", {share:.0%} of others' rows in the cache" if asked else ""
+        cached = self._places.cached
+        kept = f", {cached:,} rows cached" if cached else ""
+        about = f"{self.name!r}, {list(self.shape)}, {self.own.shape[0]:,} rows here"
+        return f"PartitionedFeatures({about}{kept}{rate})"
+
+
+def _move(move: Move) -> None:
+    ops.gather(Moves(CPU, [move]))

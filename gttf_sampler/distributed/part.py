@@ -17,7 +17,7 @@
 
 A header is written last and in one step, so that whatever has one is whole. Another
 graph is cut into another directory beside the old one, which goes when the new header
-is there. Version 2 had all this beside the header itself.
+is there.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.names import check_one_per_node
+from gttf_sampler.graph.exchange import check_one_per_node
 from gttf_sampler.subgraph import EdgeType
 
 SHARED = ("book", "wanted", *storage.NAMES)  # files of all parts, by node type
+ONLY = ("", "", "")  # the edge type of a graph that has only one
 MOST_PARTS = 1 << 16
 CUT = re.compile(r"cut-[0-9a-f]{8}")
 OURS = re.compile(
@@ -64,11 +65,6 @@ DTYPES = {  # of the arrays that headers name
     **dict.fromkeys(("edge_id", "node_id", "name_end"), IDS),
     **{"book": ("|u1", "<u2"), "name_text": ("|u1",)},
 }
-
-
-def home_of(folder: Path, header: dict[str, Any]) -> Path:
-    """The directory in which everything lies that a header of the whole names."""
-    return folder / str(header.get("folder", ""))
 
 
 def is_ours(name: str) -> bool:
@@ -99,7 +95,7 @@ def whereabouts(folder: Path, part: int) -> str:
         return ""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        file = home_of(folder, header) / f"part-{part}" / HEADER
+        file = folder / header["folder"] / f"part-{part}" / HEADER
         found = file.stat()
         readable = os.access(file, os.R_OK)
     except OSError:
@@ -109,9 +105,9 @@ def whereabouts(folder: Path, part: int) -> str:
 
 def _whole_rules(header: dict[str, Any]) -> Rules:
     """Rules for every header that `partition` writes."""
-    parts, folder = header["parts"], header.get("folder", "")
+    parts, folder = header["parts"], header["folder"]
     yield is_count(parts) and 0 < parts <= MOST_PARTS, f"parts {parts!r}"
-    yield folder == "" or bool(CUT.fullmatch(folder)), f"the directory {folder!r}"
+    yield bool(CUT.fullmatch(folder)), f"the directory {folder!r}"
     sound = are_counts(header["checks"]) and len(header["checks"]) == parts
     yield sound, "other checksums than of its parts"
     names = [kind["name"] for kind in header["node_types"]]
@@ -188,7 +184,6 @@ WHOLE = Format(
     content="the files that 'partition' wrote",
     cure="run 'gttf partition' again",
     rules=_whole_rules,
-    readable=(2,),
 )
 PART = WHOLE._replace(name="gttf-part", holds="a part of it", rules=_part_rules)
 
@@ -235,7 +230,7 @@ class Part:
     relations: dict[EdgeType, LocalRows]
     features: dict[tuple[str, str], FeatureFile]  # by node type and name, own rows
     wanted: dict[str, Tensor]  # by node type, the nodes most edges lead to, most first
-    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.names` packs them
+    names: dict[str, dict[str, Tensor]]  # by node type, as `graph.exchange` packs them
 
     def relation(self, number: int) -> LocalRows:
         """The rows of a relation by its number, as other processes call it."""
@@ -277,7 +272,7 @@ def _open(
     if not 0 <= number < header["parts"]:
         rule = f"must be one of the {header['parts']} parts of {str(folder)!r}"
         _check.fail("part", rule, number, "start as many processes as there are parts")
-    home = home_of(folder, header)
+    home = folder / header["folder"]
     where = home / f"part-{number}"
     own = PART.read_header(where)
     if (own["part"], own["crc32"]) != (number, header["checks"][number]):

@@ -33,9 +33,8 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._arrays import Array
 from gttf_sampler._backends import memory, ops
-from gttf_sampler._backends.torch import disk as torch_disk
-from gttf_sampler._backends.torch.disk import Reads
-from gttf_sampler._backends.torch.gather import Move, Moves
+from gttf_sampler._backends.torch import gather as torch_gather
+from gttf_sampler._backends.torch.gather import Move, Moves, Reads
 from gttf_sampler.features.write import FILE, HEAD, Layout, Report, read_layout
 from gttf_sampler.graph import CompactAdj
 
@@ -274,7 +273,7 @@ def _again(handle: Handle, reads: Reads, number: int) -> None:
     ids = torch.from_numpy(reads.ids[a:b])
     handle.check()  # a file that was cut short says so
     try:
-        rows = torch_disk.run_at(reads, int(ids[0]), int(ids[-1]))
+        rows = torch_gather.run_at(reads, int(ids[0]), int(ids[-1]))
     except OSError as error:
         what = f"{handle.path!r} could not be read at row {int(ids[0])}"
         raise OSError(error.errno, f"{what}: {error.strerror}") from error

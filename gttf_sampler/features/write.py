@@ -30,7 +30,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, _files
 from gttf_sampler._arrays import Array, Format, Rules, are_counts, is_count
-from gttf_sampler._backends.torch.disk import read_at
+from gttf_sampler._backends.torch.gather import read_at
 
 NUMPY = {  # by name: which of them torch has is told elsewhere
     getattr(torch, name): kind

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.scratch import NodeTable, ScratchPool
+from gttf_sampler._backends.memory import NodeTable, ScratchPool
 from gttf_sampler._compat import is_compiling
-from gttf_sampler.graph import build, exchange, names, storage, tables
-from gttf_sampler.graph import chunks as chunked
+from gttf_sampler.graph import build, exchange, storage, tables
 from gttf_sampler.graph.edgelist import EdgeList
 
 if TYPE_CHECKING:  # which need graphs themselves
@@ -65,7 +64,7 @@ class CompactAdj:
     edge_id: Tensor | None = None
     edge_weight: Tensor | None = None
     edge_time: Tensor | None = None
-    node_id: names.Array | None = None
+    node_id: exchange.Array | None = None
     _cache: dict[str, Any] = field(default_factory=dict, init=False)
     scratch: ScratchPool = field(default_factory=ScratchPool, init=False)
 
@@ -143,7 +142,7 @@ class CompactAdj:
             report: called with what is done, and with how many edges more.
         """
         _check.one_of("direction", direction, DIRECTIONS)
-        chunked.build_rows(
+        build.rows_on_disk(
             *(chunks, path, num_nodes, direction),
             edge_ids=_check.yes_or_no("edge_ids", edge_ids),
             sort_by_time=sort_by_time,
@@ -264,7 +263,7 @@ class CompactAdj:
         """The same rows, whose nodes are called `node_id` [n]; None forgets that."""
         if node_id is not None:
             _check.one_node_set("adj", self.num_rows, self.num_cols)
-            node_id = names.node_ids(node_id, self.num_rows)
+            node_id = exchange.node_ids(node_id, self.num_rows)
         found = replace(self, node_id=node_id)
         found._cache.update(self._cache)
         return found
@@ -493,7 +492,7 @@ class CompactAdj:
         """
         header = {"num_cols": self.num_cols, "direction": self.direction}
         overwrite = _check.yes_or_no("overwrite", overwrite)
-        arrays = {**self.arrays(), **names.packed(self.node_id)}
+        arrays = {**self.arrays(), **exchange.packed(self.node_id)}
         storage.save(path, arrays, header, overwrite)
 
     @classmethod
@@ -513,10 +512,10 @@ class CompactAdj:
         verify = _check.yes_or_no("verify", verify)
         arrays, header = storage.load(path, mmap, verify)
         size, direction = header["num_cols"], header["direction"]
-        node_id = names.unpacked(arrays)
+        node_id = exchange.unpacked(arrays)
         if node_id is not None:
             nodes = arrays["rowptr"].numel() - 1
-            names.check_one_per_node(len(node_id), nodes, str(path), "save it again")
+            exchange.check_one_per_node(len(node_id), nodes, str(path), "save it again")
         adj = cls(num_cols=size, direction=direction, node_id=node_id, **arrays)
         if verify:
             try:

@@ -22,10 +22,20 @@ from torch import Tensor
 from gttf_sampler import _check, _files
 from gttf_sampler.graph.cells import COMMENTS, is_missing, whole_numbers
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.edgelist import EdgeList, read_text
-from gttf_sampler.graph.exchange import columns_of, edges_of_frame, values_of
-from gttf_sampler.graph.headings import ROLES, TableOptions, choose_columns
-from gttf_sampler.graph.names import Array, ids_of
+from gttf_sampler.graph.edgelist import (
+    ROLES,
+    EdgeList,
+    TableOptions,
+    choose_columns,
+    read_text,
+)
+from gttf_sampler.graph.exchange import (
+    Array,
+    columns_of,
+    edges_of_frame,
+    ids_of,
+    values_of,
+)
 
 LAYOUTS = "'edge_index' [2, m], 'row' and 'col' [m], or 'indptr' and 'indices'"
 TABLES = (".parquet", ".pq")

@@ -1,15 +1,17 @@
-"""Tables derived from a graph, made once and cached with it; searches in rows."""
+"""Caches: tables derived from a graph, and results kept with objects of a host."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.scratch import relabel
 from gttf_sampler._backends.torch.node2vec import Reverse
 
 if TYPE_CHECKING:  # which asks here for the order of its rows
@@ -159,11 +161,11 @@ def edges_inside(
     neighbor = ops.take(adj.col, edge).to(torch.int64)
     if tree is None or known_tree is None:
         with adj.borrow_table(adj.num_cols) as table:
-            row, _ = relabel(known, neighbor, table)
+            row, _ = ops.relabel(known, neighbor, table)
     else:
         tree = tree * adj.num_cols
         known = known + known_tree * adj.num_cols
-        row, _ = relabel(known, neighbor + ops.take(tree, col), None)
+        row, _ = ops.relabel(known, neighbor + ops.take(tree, col), None)
     inside = (row < known.numel()).nonzero().view(-1)
     return row[inside], col[inside], edge[inside]
 
@@ -189,3 +191,49 @@ def _ordered(adj: CompactAdj, order: Tensor | None) -> Tensor:
 def _row_of_edge(adj: CompactAdj) -> Tensor:
     row = torch.arange(adj.num_rows, dtype=torch.int32, device=adj.device)
     return row.repeat_interleave(adj.degree, output_size=adj.num_edges)
+
+
+T = TypeVar("T")
+MOST = 128  # results of one object
+
+
+class Kept:
+    """Cache of results by name, each with the tensors that it was made of.
+
+    A result is found again for the same tensors, if torch has counted no change of them
+    in place since. Where it does not count, as in inference mode, it is made anew.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, tuple[Any, tuple[Tensor, ...], list[Any]]] = {}
+
+    def get(self, name: Hashable, make: Callable[[], T], *made_of: Tensor) -> T:
+        """Returns the result for these tensors; calls `make` if they are others."""
+        changes = [None if x.is_inference() else x._version for x in made_of]
+        if name in self._made:
+            found: T = self._made[name][0]
+            before, changes_before = self._made[name][1:]
+            same = all(x is y for x, y in zip(before, made_of, strict=True))
+            if same and None not in changes and changes == changes_before:
+                return found
+        if len(self._made) >= MOST:  # names that keep changing must not pile up
+            self._made.clear()
+        result = make()
+        self._made[name] = result, made_of, changes
+        return result
+
+
+_kept: dict[int, tuple[weakref.ref[Any], Kept]] = {}  # by id: not all can be hashed
+
+
+def _forget(place: int, _: Any, kept: dict[int, Any] = _kept) -> None:
+    """Bound to the table itself: the collector may come after the module has gone."""
+    kept.pop(place, None)
+
+
+def kept_of(owner: Any) -> Kept:
+    """Returns the cache of `owner`, which is forgotten together with it."""
+    place = id(owner)
+    if place not in _kept:  # forgotten with its owner, before the id is used again
+        _kept[place] = weakref.ref(owner, partial(_forget, place)), Kept()
+    return _kept[place][1]

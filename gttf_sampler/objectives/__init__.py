@@ -4,9 +4,8 @@ Every walker of the forest counts, by its weight η = `forest.walk_weight(k)`. A
 differentiable, and what has sparse gradients keeps them.
 """
 
-from gttf_sampler.objectives.base import LossAcc
+from gttf_sampler.objectives.base import LossAcc, NegativeSampler
 from gttf_sampler.objectives.deepwalk import DeepWalkAcc
-from gttf_sampler.objectives.negative import NegativeSampler
 from gttf_sampler.objectives.node2vec import Node2VecAcc
 from gttf_sampler.objectives.transitions import TransitionFactorizationAcc, WYSAcc
 

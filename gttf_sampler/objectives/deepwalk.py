@@ -24,13 +24,13 @@ from gttf_sampler._backends.pairs import terms as terms_of
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     LossAcc,
+    NegativeSampler,
     complete,
     look_up,
     over_trees,
     standing,
     vectors,
 )
-from gttf_sampler.objectives.negative import NegativeSampler
 from gttf_sampler.objectives.scores import SCORES, fused, loss_of
 from gttf_sampler.random import fold
 

@@ -118,7 +118,8 @@ def step_ratios(
         step = _step(forest, depth, weighted)
         ratio = alpha[step.kind]
         if scheme == "unbiased":
-            ratio = ratio / (step.mass.to(dtype) @ alpha)
+            # of a matrix product the gradient would depend on the number of threads
+            ratio = ratio / (step.mass.to(dtype) * alpha).sum(-1)
         ratios.append(ratio)
     return ratios
 

@@ -13,6 +13,7 @@ from gttf_sampler.forest import WalkForest
 from gttf_sampler.objectives.base import (
     SCHEMES,
     LossAcc,
+    NegativeSampler,
     Vectors,
     complete,
     look_up,
@@ -20,7 +21,6 @@ from gttf_sampler.objectives.base import (
     standing,
     vectors,
 )
-from gttf_sampler.objectives.negative import NegativeSampler
 from gttf_sampler.objectives.scores import SCORES, fused, level_scores, loss_of
 
 

@@ -1,4 +1,4 @@
-"""sample_rooted() and walk_subgraph(): the Subgraph of seeds, and of a forest."""
+"""sample_rooted(): the Subgraph of seeds; what GraphSAINT draws."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
+from torch import Tensor
 
 from gttf_sampler import _check, random
-from gttf_sampler._backends.scratch import relabel
+from gttf_sampler._backends import ops
+from gttf_sampler.bias.simple import EdgeWeightBias
 from gttf_sampler.draw import BiasFn
 from gttf_sampler.forest import WalkForest
 from gttf_sampler.graph.compact import CompactAdj
@@ -152,7 +154,43 @@ def walk_subgraph(forest: WalkForest) -> Subgraph:
     adj = forest.adj
     visited = torch.cat([level.reshape(-1) for level in forest.nodes])
     with adj.borrow_table(adj.num_rows) as table:
-        new = relabel(visited.new_empty(0), visited, table)[1]
+        new = ops.relabel(visited.new_empty(0), visited, table)[1]
     node = visited[new]
     none = node.new_empty(0)
     return Subgraph(node, none, none, none).induced(adj)
+
+
+LOT = ("drawn", "from", "lot")
+
+
+class WeightedDraw:
+    """Draws ids with replacement, in proportion to their weights.
+
+    One row that leads to every id, and rooted sampling from it.
+
+    Args:
+        weight: [n], of every id.
+        count: how many are drawn.
+    """
+
+    def __init__(self, weight: Tensor, count: int) -> None:
+        ends = torch.tensor([0, len(weight)], device=weight.device)
+        every = torch.arange(len(weight), device=weight.device)
+        adj = CompactAdj.from_csr(ends, every, len(every), edge_weight=weight)
+        self._draw = RootedSampler({LOT: adj}, [count], replace=True)
+        self._seeds = {"lot": torch.zeros_like(ends[:1])}
+
+    def __call__(self, key: int) -> Tensor:
+        """The ids that were drawn, each once and ascending."""
+        drawn: Any = self._draw(
+            self._seeds, bias={LOT: EdgeWeightBias()}, generator=key
+        )
+        found: Tensor = drawn.node["drawn"].sort().values
+        return found
+
+
+def draw_ids(count: int, upper: int, key: random.Key, device: torch.device) -> Tensor:
+    """`count` ids below `upper`, each uniform and independent of the others."""
+    place = torch.arange(count, device=device)
+    word = random.bits(random.stream(key, place), 0)
+    return random.below_wide(word, torch.full_like(place, upper))

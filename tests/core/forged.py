@@ -11,7 +11,7 @@ import torch
 from gttf_sampler import sample_rooted, traverse
 from gttf_sampler._arrays import checksum
 from gttf_sampler.distributed import PartitionedGraph, PeerError
-from gttf_sampler.distributed import messages as links
+from gttf_sampler.distributed import exchange as links
 from gttf_sampler.distributed.messages import unpack
 
 ODD = (-1, 0, 1, 2, 5, 1 << 30, 10**12, (1 << 63) - 1, -(1 << 63))

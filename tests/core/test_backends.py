@@ -26,19 +26,18 @@ from gttf_sampler import (
     use_backend,
 )
 from gttf_sampler._backends import ops, record
-from gttf_sampler._backends.scratch import NodeTable
-from gttf_sampler._backends.torch import disk as torch_disk
+from gttf_sampler._backends.memory import NodeTable
 from gttf_sampler._backends.torch import draw as torch_draw
+from gttf_sampler._backends.torch import gather as torch_gather
 from gttf_sampler._backends.torch import rows as torch_rows
-from gttf_sampler._backends.torch.disk import Reads
-from gttf_sampler._backends.torch.gather import Move, Moves
+from gttf_sampler._backends.torch.gather import Move, Moves, Reads
 from gttf_sampler._backends.torch.node2vec import Envelope, SecondOrder
 from gttf_sampler.graph import tables
 from gttf_sampler.random import FOREST, new_key, stream
 
 pytest.importorskip("numba", reason="there is nothing to compare without numba")
 numba_ops = import_module("gttf_sampler._backends.numba")
-numba_disk = import_module("gttf_sampler._backends.numba.disk")
+numba_disk = import_module("gttf_sampler._backends.numba.gather")
 numba_rows = import_module("gttf_sampler._backends.numba.rows")
 numba_rooted = import_module("gttf_sampler._backends.numba.batch")
 
@@ -380,7 +379,7 @@ def test_read_all_is_bit_identical(tmp_path, size, align, cut):
     """Of a file that ends too early, too: the same runs fail."""
     rows = torch.randint(0, 256, (size, 24)).to(torch.uint8)
     found = []
-    for read in (torch_disk.read_all, numba_disk.read_all, by_threads):
+    for read in (torch_gather.read_all, numba_disk.read_all, by_threads):
         reads = runs_of_rows(tmp_path / "rows", rows, align, cut)
         try:
             read(reads, None)
@@ -393,7 +392,7 @@ def test_read_all_is_bit_identical(tmp_path, size, align, cut):
 
 def by_threads(reads, owner):
     """As where there are no queues, and nobody can be told ahead."""
-    torch_disk.spread(numba_disk.read_runs, reads, owner)
+    torch_gather.spread(numba_disk.read_runs, reads, owner)
 
 
 def compare(rows, cut, reads, expected, found):

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gttf_sampler import CompactAdj
-from gttf_sampler.graph import chunks as chunked
+from gttf_sampler.graph import build
 from test_compact import same
 
 
@@ -26,7 +26,7 @@ def cut(edge_index, sizes, **columns):
 @pytest.fixture(autouse=True)
 def _buckets(monkeypatch):
     """Puts back what a test has changed."""
-    monkeypatch.setattr(chunked, "BUCKETS", chunked.BUCKETS)
+    monkeypatch.setattr(build, "BUCKETS", build.BUCKETS)
 
 
 @settings(
@@ -51,8 +51,8 @@ def test_from_chunks_is_from_edge_index(tmp_path_factory, data):
     sizes = data.draw(st.lists(st.integers(0, 100), max_size=6))
     chunks = list(cut(edge_index, sizes, edge_weight=weight, edge_time=time))
     folder = tmp_path_factory.mktemp("chunks")
-    chunked.BUCKETS = data.draw(st.sampled_from([2, 7, 128]))
-    memory = data.draw(st.sampled_from([1, 10 * chunked.COST, 10_000_000]))
+    build.BUCKETS = data.draw(st.sampled_from([2, 7, 128]))
+    memory = data.draw(st.sampled_from([1, 10 * build.COST, 10_000_000]))
     got = CompactAdj.from_chunks(chunks, folder / "g", nodes, memory=memory, **how)
     want = CompactAdj.from_edge_index(
         edge_index, nodes, edge_weight=weight, edge_time=time, **how

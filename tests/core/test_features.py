@@ -3,6 +3,7 @@
 import pickle
 import threading
 from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 
 import numpy as np
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from all_pairs import all_pairs
 from apart import forks
 from gttf_sampler import FeatureFile, use_backend
-from gttf_sampler._backends.numba import disk as disk_queue
 from gttf_sampler.features import read, write
 from gttf_sampler.features.write import is_features
+
+disk_queue = import_module("gttf_sampler._backends.numba.gather")
 
 BACKENDS = ("numba", "torch")
 

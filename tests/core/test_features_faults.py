@@ -20,7 +20,7 @@ import torch
 
 from gttf_sampler import FeatureFile, use_backend
 from gttf_sampler._backends import threads
-from gttf_sampler._backends.torch import disk as torch_disk
+from gttf_sampler._backends.torch import gather as torch_gather
 from gttf_sampler.features import write as layout
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -179,7 +179,7 @@ def test_read_error_names_file_and_row(path, monkeypatch):
         return os.preadv(handle, [into], offset)
 
     file = FeatureFile(path)
-    monkeypatch.setattr(torch_disk, "read_at", broken)
+    monkeypatch.setattr(torch_gather, "read_at", broken)
     with use_backend("torch"):
         assert file.read([10]).shape == (1, 16)
         with pytest.raises(OSError, match=r"x\.npy' could not be read at row 3000"):
@@ -271,13 +271,13 @@ def test_interrupt_in_the_middle_of_a_read(tmp_path):
     import os, signal, sys, threading, time, torch
     from gttf_sampler import FeatureFile
     from gttf_sampler._backends import threads
-    from gttf_sampler._backends.torch import disk as torch_disk
+    from gttf_sampler._backends.torch import gather as torch_gather
     from gttf_sampler import set_backend
     set_backend("torch")
     from gttf_sampler.features import read
     read.NOWAIT = 0
     file = FeatureFile(sys.argv[1])
-    plain, began = torch_disk.read_at, threading.Event()
+    plain, began = torch_gather.read_at, threading.Event()
     busy = set()
     def slow(*how):
         me = threading.get_ident()
@@ -288,7 +288,7 @@ def test_interrupt_in_the_middle_of_a_read(tmp_path):
             return plain(*how)
         finally:
             busy.discard(me)
-    torch_disk.read_at = slow
+    torch_gather.read_at = slow
     def press():
         began.wait()
         os.kill(os.getpid(), signal.SIGINT)
@@ -299,7 +299,7 @@ def test_interrupt_in_the_middle_of_a_read(tmp_path):
         print("not interrupted")
     except KeyboardInterrupt:
         print("interrupted", time.perf_counter() - start < 10)
-    torch_disk.read_at = plain
+    torch_gather.read_at = plain
     time.sleep(0.2)
     print(len(busy), torch.equal(file.read([7, 3]), file[0:8][[7, 3]]))
     """

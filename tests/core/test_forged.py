@@ -207,7 +207,7 @@ def answer_of_rank_1(rank, groups, path, node):
     from unittest import mock
 
     from gttf_sampler.distributed import PeerError
-    from gttf_sampler.distributed.hop import HopQuery
+    from gttf_sampler.distributed.query import HopQuery
 
     real = HopQuery.answer
 

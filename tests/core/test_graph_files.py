@@ -8,10 +8,10 @@ import torch
 
 from gttf_sampler import CompactAdj
 from gttf_sampler.graph import read_edge_list, read_edges, read_graph
-from gttf_sampler.graph.chunks import Bucket, Edges
-from gttf_sampler.graph.headings import SAMPLE
+from gttf_sampler.graph.build import Bucket, Edges
+from gttf_sampler.graph.edgelist import SAMPLE
+from gttf_sampler.graph.exchange import ids_of, places
 from gttf_sampler.graph.io import write_graph
-from gttf_sampler.graph.names import ids_of, places
 
 RING = CompactAdj.from_edge_index([[0, 1, 2], [1, 2, 0]])
 

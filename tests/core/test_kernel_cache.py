@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 numba = pytest.importorskip("numba")
-kernel_cache = import_module("gttf_sampler._backends.numba.cache")
+kernel_cache = import_module("gttf_sampler._backends.numba.rng")
 compiling = import_module("gttf_sampler._backends.compiling")
 
 KERNEL = """

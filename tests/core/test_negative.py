@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from exact import assert_frequencies, graph, one_thread  # noqa: F401
 from gttf_sampler import CompactAdj, use_backend
 from gttf_sampler.objectives import NegativeSampler
-from gttf_sampler.objectives.negative import alias_table
+from gttf_sampler.objectives.base import alias_table
 from strategies import BACKENDS
 
 ROWS = [[1, 2, 3, 4], [0], [0, 1], [], [0, 0, 1, 2, 3, 3, 4, 4, 4]]

@@ -19,13 +19,12 @@ from gttf_sampler import CompactAdj, FeatureFile, _arrays, sample_rooted
 from gttf_sampler.bench.graphs import read_job
 from gttf_sampler.cli.main import main
 from gttf_sampler.distributed import PartitionedGraph, partition, write
-from gttf_sampler.distributed.book import PartitionBook, RowIndex
-from gttf_sampler.distributed.features import RowLocator
+from gttf_sampler.distributed.book import PartitionBook, RowIndex, RowLocator
 from gttf_sampler.distributed.part import WHOLE, open_part
 from gttf_sampler.distributed.write import source_of, wanted_nodes
 from gttf_sampler.features.read import largest
 from gttf_sampler.graph import write_graph
-from gttf_sampler.graph.names import unpacked
+from gttf_sampler.graph.exchange import unpacked
 from strategies import graphs
 
 X = np.zeros(300)
@@ -341,14 +340,6 @@ def test_rows_of_ids_with_steps(tmp_path):
     with PartitionedGraph.open(tmp_path) as graph:
         ids = torch.arange(300)[::7]
         assert torch.equal(graph.features["", "x"].rows(ids), x[ids])
-
-
-def test_owner_of_many_processes(tmp_path):
-    partition(a_graph(), tmp_path, 1)
-    with PartitionedGraph.open(tmp_path) as graph:
-        graph.exchange.rank = 300
-        assert graph.owner(0, torch.tensor([1, 2])).tolist() == [300, 300]
-        graph.exchange.rank = 0
 
 
 def test_row_set_counts_bits():
@@ -718,23 +709,6 @@ def test_a_reader_keeps_the_graph_that_it_has_opened(tmp_path):
     with PartitionedGraph.open(tmp_path) as graph:
         assert graph.features["", "x"][seeds].equal(-x)
         assert graph.adj.local.col.equal(new.col)
-
-
-def test_directories_of_the_version_before_are_read(tmp_path):
-    adj = a_graph()
-    partition(adj, tmp_path, 2, method="hash")
-    here, header = home(tmp_path), json.loads((tmp_path / "header.json").read_text())
-    for file in here.iterdir():
-        file.rename(tmp_path / file.name)
-    here.rmdir()
-    del header["folder"]
-    header["version"] = 2
-    header["crc32"] = _arrays.checksum(header)
-    (tmp_path / "header.json").write_text(json.dumps(header))
-    for number in range(2):
-        check_part(adj, tmp_path, number)
-    partition(a_graph(seed=1), tmp_path, 2, overwrite=True)
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_files_of_others_stay(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gttf_sampler import CompactAdj
+from gttf_sampler._backends.memory import Workspace
 from gttf_sampler._backends.numba.small import MOST_EDGES
-from gttf_sampler._backends.scratch import Workspace
 from gttf_sampler.rooted import RootedSampler
 
 pytest.importorskip("numba", reason="numba is missing")

@@ -23,7 +23,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
-from gttf_sampler.bias.wrappers import spread
+from gttf_sampler.bias.base import spread
 from strategies import graphs, seeds
 
 RUNS = 20_000

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import torch
 
-from gttf_sampler._backends.scratch import CLEAN, ScratchPool
+from gttf_sampler._backends.memory import CLEAN, ScratchPool
 from gttf_sampler._backends.streams import (
     Streams,
     _parts,

@@ -21,7 +21,7 @@ from gttf_dgl import (
     to_compact,
 )
 from gttf_sampler import Subgraph, sample_rooted
-from gttf_sampler.graph import weak_cache
+from gttf_sampler.graph import tables
 
 
 @settings(max_examples=30)
@@ -85,15 +85,15 @@ def test_to_compact_is_made_once_per_graph():
 
 def test_to_compact_is_kept_as_long_as_the_graph():
     gc.collect()
-    before = len(weak_cache._kept)
+    before = len(tables._kept)
     g = dgl.rand_graph(20, 100)
     g.edata["w"] = torch.ones(100)
     adj = to_compact(g)
     GTTFSampler([2], prob="w").sample(g, torch.arange(3))
-    assert len(weak_cache._kept) == before + 2  # of the graph, and of its rows
+    assert len(tables._kept) == before + 2  # of the graph, and of its rows
     del g
     gc.collect()
-    assert len(weak_cache._kept) == before
+    assert len(tables._kept) == before
     assert adj.validate().num_edges == 100  # who holds it may go on
 
 

@@ -80,21 +80,3 @@ def test_sampling_in_the_start_of_a_worker_works():
         Probe(), num_workers=1, worker_init_fn=sample_at_start
     )
     assert len(list(loader)) == 1
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("thread", [None, False])
-@pytest.mark.parametrize("persistent", [False, True])
-def test_seeded_epochs_do_not_depend_on_workers_that_persist(persistent, thread):
-    g = dgl.rand_graph(60, 600)
-
-    def epochs(**how):
-        sampler = GTTFSampler([2, 2], seed=7, thread_workers=thread)
-        loader = DataLoader(*(g, torch.arange(60), sampler), batch_size=20, **how)
-        return [[b[2][0].edata[dgl.EID] for b in loader] for _ in range(3)]
-
-    alone = epochs(num_workers=0)
-    found = epochs(num_workers=1, persistent_workers=persistent)
-    for one, other in zip(alone, found, strict=True):
-        assert all(map(torch.equal, one, other))
-    assert not all(map(torch.equal, alone[0], alone[1]))

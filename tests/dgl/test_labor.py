@@ -6,7 +6,7 @@ import dgl
 import pytest
 import torch
 
-from gttf_dgl import DataLoader, GTTFSampler, LaborSampler, sample_labors
+from gttf_dgl import GTTFSampler, LaborSampler, sample_labors
 
 
 def crowd(nodes=300, edges=6000):
@@ -28,14 +28,6 @@ def typed():
 
 def edges_of(batch):
     return [block.edata[dgl.EID].tolist() for block in batch[2]]
-
-
-def loaded(sampler, workers=0, ids=60):
-    g = crowd()
-    loader = DataLoader(
-        g, torch.arange(ids), sampler, batch_size=10, num_workers=workers
-    )
-    return [edges_of(batch) for batch in loader]
 
 
 def test_nodes_are_fewer_for_as_many_edges():
@@ -95,18 +87,6 @@ def test_weights_have_mean_one_and_estimate_the_mean(how):
 def test_plain_blocks_have_no_weights():
     block = LaborSampler([3]).sample(crowd(), torch.arange(5))[2][0]
     assert "edge_weights" not in block.edata
-
-
-@pytest.mark.parametrize("dependency", [1, 3, 0])
-def test_follows_the_seed_for_any_workers(dependency):
-    def epoch(seed, workers):
-        torch.manual_seed(seed)
-        sampler = LaborSampler([4, 4], batch_dependency=dependency)
-        return loaded(sampler, workers)
-
-    assert epoch(1, 0) == epoch(1, 0)
-    assert sorted(map(str, epoch(1, 0))) == sorted(map(str, epoch(1, 2)))
-    assert epoch(1, 0) != epoch(2, 0)
 
 
 def test_dependent_batches_share_nodes():

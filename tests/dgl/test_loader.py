@@ -9,9 +9,17 @@ import torch
 import torch.distributed as dist
 from dgl.dataloading import as_edge_prediction_sampler
 
+from all_pairs import all_pairs
 from apart import forks
 from cases import as_table
-from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler
+from gttf_dgl import (
+    DataLoader,
+    GTTFSampler,
+    GTTFSubgraphSampler,
+    LaborSampler,
+    SAINTSampler,
+    ShaDowKHopSampler,
+)
 
 NODES = 60
 
@@ -40,16 +48,19 @@ def epochs(sampler, count=2, g=None, seed=None, **options):
 
 
 @pytest.mark.process
+@all_pairs
 @pytest.mark.parametrize("given_as", [{}, {"seed": 3}, {"generator": 3}])
 @pytest.mark.parametrize("options", [{}, {"rooted": True}, {"replace": True}])
-def test_epochs_are_the_same_for_any_number_of_workers(given_as, options):
+@pytest.mark.parametrize(("workers", "thread"), [(1, None), (2, None), (2, False)])
+def test_epochs_are_the_same_for_any_number_of_workers(
+    given_as, options, workers, thread
+):
     """And differ from each other, though they have the same batches."""
     first = epochs(GTTFSampler([3, 3], **given_as, **options), seed=1)
     assert len(first[0]) == 4
     assert all(first[0][name] != first[1][name] for name in first[0])
-    for workers, thread in ((1, None), (2, None), (2, False)):
-        sampler = GTTFSampler([3, 3], thread_workers=thread, **given_as, **options)
-        assert epochs(sampler, seed=1, num_workers=workers) == first
+    sampler = GTTFSampler([3, 3], thread_workers=thread, **given_as, **options)
+    assert epochs(sampler, seed=1, num_workers=workers) == first
 
 
 def test_epochs_follow_the_seed():
@@ -77,31 +88,43 @@ def test_epochs_follow_the_generator_of_the_loader():
 @pytest.mark.process
 @pytest.mark.parametrize("thread", [None, False])
 @pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
-def test_persistent_workers_draw_anew(given_as, thread):
+def test_workers_that_persist_draw_anew(given_as, thread):
+    persist = {"num_workers": 1, "persistent_workers": True}
     found = [
         epochs(
             GTTFSampler([3, 3], thread_workers=thread, **given_as),
             count=3,
             seed=1,
-            num_workers=workers,
-            persistent_workers=True,
+            **how,
         )
-        for workers in (1, 2)
+        for how in ({}, persist, {**persist, "num_workers": 2})
     ]
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
     assert found[0][0] != found[0][1] != found[0][2] != found[0][0]
 
 
-def test_batches_that_repeat_are_the_same_for_any_number_of_workers():
-    """A copy must not depend on the worker that sees it, nor change others."""
-    seeds = torch.tensor([5, 3, 5, 5, 8, 3, 1])
-    found = []
-    for workers in (0, 1, 2):
-        torch.manual_seed(1)
-        sampler = GTTFSampler([2, 2])
-        loader = DataLoader(make_graph(), seeds, sampler, num_workers=workers)
-        found.append(sorted((int(s[0]), str(as_table(b))) for _, s, b in loader))
-    assert found[0] == found[1] == found[2]
+DRAWS = {
+    "labor": lambda: LaborSampler([4, 4]),
+    "labor of three batches": lambda: LaborSampler([4, 4], batch_dependency=3),
+    "labor of all batches": lambda: LaborSampler([4, 4], batch_dependency=0),
+    "shadow": lambda: ShaDowKHopSampler([1, 1]),
+    "saint": lambda: SAINTSampler("node", 3),
+    "edges": lambda: as_edge_prediction_sampler(GTTFSampler([2, 2]), exclude="self"),
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", DRAWS)
+def test_every_sampler_follows_the_seed_for_any_workers(name):
+    def epoch(seed, workers=0):
+        torch.manual_seed(seed)
+        how = {"batch_size": 10, "num_workers": workers}
+        loader = DataLoader(make_graph(), torch.arange(NODES), DRAWS[name](), **how)
+        batches = [batch[-1] if name != "saint" else batch for batch in loader]
+        return [as_table(b if isinstance(b, list) else [b]) for b in batches]
+
+    assert epoch(1) == epoch(1, 2)
+    assert epoch(1) != epoch(2)
 
 
 def test_loaders_that_take_turns_draw_as_if_alone():
@@ -341,20 +364,6 @@ def test_edge_prediction_with_negatives_and_labels():
             positive.edata["age"], g.edata["age"][positive.edata[dgl.EID]]
         )
         assert torch.equal(blocks[0].srcdata["feat"], g.ndata["feat"][input_nodes])
-
-
-@pytest.mark.process
-def test_edge_prediction_is_the_same_for_any_number_of_workers():
-    found = []
-    for workers in (0, 2):
-        torch.manual_seed(1)
-        sampler = as_edge_prediction_sampler(GTTFSampler([2, 2]), exclude="self")
-        loader = DataLoader(
-            make_graph(), torch.arange(90), sampler, batch_size=30, num_workers=workers
-        )
-        torch.manual_seed(2)
-        found.append({int(p.edata[dgl.EID][0]): as_table(b) for _, p, b in loader})
-    assert found[0] == found[1]
 
 
 def test_subgraph_sampler_in_a_loader():

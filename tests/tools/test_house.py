@@ -26,9 +26,10 @@ FOR_ADAPTERS = {
     ),
     "gttf_sampler._backends.memory": "IDS empty_rows",
     "gttf_sampler._compat": "fetcher_of",
-    "gttf_sampler._loading.indices": "copied",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
-    "gttf_sampler._loading.seeded": ("KeyedDataset KeyedIndex SeededLoader draw_key"),
+    "gttf_sampler._loading.seeded": (
+        "KeyedDataset KeyedIndex SeededLoader copied draw_key"
+    ),
     "gttf_sampler._loading.streams": "StreamPipeline pipeline_on",
     "gttf_sampler._loading.state": (
         "CountedBatches EpochState SPOT described described_graph"
@@ -49,14 +50,13 @@ FOR_ADAPTERS = {
     "gttf_sampler.embedding.fit": "fit",
     "gttf_sampler.embedding.settings": "Options Task",
     "gttf_sampler.embedding.optimizers": "zeros",
-    "gttf_sampler.estimate": "BiasedLayerWarning share",
-    "gttf_sampler.graph.weak_cache": "kept_of",
-    "gttf_sampler.rooted.saint": "WeightedDraw draw_ids",
-    "gttf_sampler.graph.tables": "ascends_in_time",
+    "gttf_sampler.graph.tables": "ascends_in_time kept_of",
+    "gttf_sampler.rooted.sample": "WeightedDraw draw_ids",
     "gttf_sampler.objectives.node2vec": "node2vec_loss walk_loss",
     "gttf_sampler.gather": "gather_columns gathers_into",
-    "gttf_sampler.verdict": (
-        "Passes UnbiasedReport arguments evaluating replaced report"
+    "gttf_sampler.estimate": (
+        "BiasedLayerWarning Passes UnbiasedReport arguments evaluating replaced "
+        "report share"
     ),
     "gttf_sampler.random": "NEGATIVE WORD new_key",
 }
@@ -77,13 +77,11 @@ MAY_IMPORT = {
     "gather": BASE,
     "features": {*BASE, "_arrays", "_files", "graph"},
     "draw": {*BASE, "graph"},
-    "forest": {*BASE, "graph", "plot"},  # to draw itself, when asked to
+    "forest": {*BASE, "graph", "subgraph", "plot"},  # to draw itself, when asked to
     "bias": {*BASE, "estimate", "graph", "draw", "subgraph"},
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
     "estimate": set(),
-    "verdict": set(),
     "subgraph": {*BASE, "estimate", "graph", "plot"},  # to draw itself as well
-    "accumulate": {*BASE, "forest", "subgraph"},
     "padded": {"graph", "subgraph"},
     "rooted": {*WALKS, "subgraph", "padded"},
     "objectives": WALKS,

@@ -16,10 +16,13 @@ from gttf_sampler._backends.numba.aggregate import (
     sound,
 )
 from gttf_sampler._backends.numba.batch import asked, rooted
-from gttf_sampler._backends.numba.disk import read_all, read_runs
-from gttf_sampler._backends.numba.draw import draw_uniform, draw_weighted, weight_table
-from gttf_sampler._backends.numba.forest import walk_forest
-from gttf_sampler._backends.numba.gather import gather
+from gttf_sampler._backends.numba.draw import (
+    draw_uniform,
+    draw_weighted,
+    walk_forest,
+    weight_table,
+)
+from gttf_sampler._backends.numba.gather import gather, read_all, read_runs
 from gttf_sampler._backends.numba.node2vec import (
     draw_node2vec,
     walk_node2vec,

@@ -16,22 +16,31 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import record
-from gttf_sampler._backends.memory import Array, borrow, give_back, lend
-from gttf_sampler._backends.numba import record as tt
+from gttf_sampler._backends.memory import (
+    NO_TREES,
+    TREES,
+    Array,
+    NodeTable,
+    TreeTable,
+    borrow,
+    give_back,
+    lend,
+)
+from gttf_sampler._backends.numba import hop as tt
 from gttf_sampler._backends.numba.hop import (
+    check_relations,
     draw,
     gather,
     measure,
     note_hop,
     open_hop,
     reach,
+    relation_table,
 )
-from gttf_sampler._backends.numba.record import check_relations, relation_table
 from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import word
 from gttf_sampler._backends.numba.small import FEW_EDGES, Form, sample_small
 from gttf_sampler._backends.record import WIDE, Batch, Plan, Rooted
-from gttf_sampler._backends.scratch import NO_TREES, TREES, NodeTable, TreeTable
 from gttf_sampler._backends.threads import Parts, parallel
 from gttf_sampler.random import fold
 

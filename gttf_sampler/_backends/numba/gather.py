@@ -1,26 +1,41 @@
-"""Rows of features of many tensors, gathered in one call.
+"""Rows of features: of many tensors in one call, and from files.
 
 A column is a row of `columns`: which tensors its rows are in, counted end to end, the
 addresses of the index into them, of the places that rows go to and of what is to be
 written, with their sizes; 0 stands for an index that counts from zero. A tensor is a
 row of `pieces`: its address, and the number of its first row. Threads share the bytes
 of all columns.
+
+Of files, as many reads are in flight as a disk serves. Reads around the system's cache
+can be handed to Linux in bursts, and are collected in bursts when they are done
+(`io_submit`, `io_getevents`). With 64 threads that wait for a read each, most of the
+time goes to sending them to sleep and waking them up. There is nothing to install: the
+calls are those of the system, made by a compiled kernel.
 """
 
-from functools import partial
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import int64, types
+from numba import int64, types, uint64
 from numba.extending import intrinsic
 from torch import Tensor
 
+from gttf_sampler._backends import threads
+from gttf_sampler._backends.memory import Idle
 from gttf_sampler._backends.numba.rng import compiled, prefetch_address
 from gttf_sampler._backends.numba.rows import longs
-from gttf_sampler._backends.threads import held, run
-from gttf_sampler._backends.torch.gather import Moves
+from gttf_sampler._backends.torch import gather as reference
+from gttf_sampler._backends.torch.gather import Moves, Reads
 
 PIECE, PIECES, ROWS, WIDTH, INDEX, TO, COUNT, GAPS, OUT, FIRST, COLUMNS = range(11)
 ADDRESS, FIRST_ROW = range(2)
@@ -131,7 +146,305 @@ def gather(moves: Moves) -> list[Tensor]:
     parts = max(1, min(2 * torch.get_num_threads(), total // SHARE_BYTES))
     bounds = [total * part // parts for part in range(parts + 1)]
     calls = [partial(gather_kernel, *part, *args) for part in pairwise(bounds)]
-    run([partial(held, moves, call) for call in calls])
+    threads.run([partial(threads.held, moves, call) for call in calls])
     if wrong[0]:
         raise IndexError("an index is out of range")  # `gather_rows` words it
     return outs
+
+
+DEPTH = 256  # reads in flight; disks with several queues serve as many
+CALLS = {  # io_setup, io_submit, io_getevents
+    "x86_64": (206, 209, 208),
+    "aarch64": (0, 2, 4),
+}
+BLOCK, EVENT = 8, 4  # words of what asks for a read, and of what tells of its end
+
+
+class Queue:
+    """A queue of the system, and what reads are asked for and reported in.
+
+    Attributes:
+        number: the system's name of it.
+        calls: int64 [2], the numbers of io_submit and io_getevents.
+        blocks: uint64 [depth, 8], a read each.
+        waiting: uint64 [depth], addresses of those that are to be asked for.
+        events: uint64 [depth, 4].
+        spare: uint8, what reads are written to; used again, as the system would have to
+            clear other memory first.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.calls = np.array(CALLS[platform.machine()][1:], np.int64)
+        self.blocks = np.zeros((DEPTH, BLOCK), np.uint64)
+        self.waiting = np.zeros(DEPTH, np.uint64)
+        self.events = np.zeros((DEPTH, EVENT), np.uint64)
+        self.spare = np.empty(0, np.uint8)
+
+
+# To end a queue takes milliseconds, so they are kept; one per thread that reads.
+_idle = Idle[Queue]()
+_refused = False  # the system gives no queues, or has no more
+
+
+if hasattr(os, "register_at_fork"):  # a queue is its process's own
+    os.register_at_fork(after_in_child=_idle.items.clear)
+
+
+@contextmanager
+def queue() -> Iterator[Queue | None]:
+    """A queue that nobody else uses meanwhile; None where the system gives none."""
+    if not _known():
+        yield None
+        return
+    own = _idle.take() or _new()
+    try:
+        yield own
+    finally:
+        if own is not None:
+            _idle.give_back(own)
+
+
+def _new() -> Queue | None:
+    """A queue, if the system gives one, and lets its reads be collected."""
+    global _refused
+    setup, _, collect = CALLS[platform.machine()]
+    made, long = ctypes.c_ulong(0), ctypes.c_long
+    call = ctypes.CDLL(None).syscall
+    if _refused or call(setup, DEPTH, ctypes.byref(made)) != 0:
+        _refused = True
+        return None
+    own = Queue(made.value)
+    at, now = ctypes.c_void_p(own.events.ctypes.data), (long * 2)()
+    # a sandbox may allow some of the calls alone, and reads must not be lost
+    if call(collect, made, long(0), long(1), at, now) != 0:
+        _refused = True
+        return None
+    return own
+
+
+@cache
+def _known() -> bool:
+    """True on a system whose calls are known; a container may forbid them."""
+    known = sys.platform == "linux" and platform.machine() in CALLS
+    return known and sys.byteorder == "little" and sys.maxsize > 1 << 32
+
+
+_pread = types.ExternalFunction(
+    "pread", types.intp(types.intc, types.uintp, types.uintp, types.int64)
+)
+_advise = types.ExternalFunction(
+    "posix_fadvise", types.intc(types.intc, types.int64, types.int64, types.intc)
+)
+_syscall = types.ExternalFunction("syscall", types.int64(*6 * [types.int64]))
+_memcpy = types.ExternalFunction(
+    "memcpy", types.uintp(types.uintp, types.uintp, types.uintp)
+)
+_WILL_NEED = np.int32(3)  # POSIX_FADV_WILLNEED
+_BURST = 32  # reads that are asked for, and collected, with one call
+_WORD, _HALF = 8, uint64(32)  # bytes of a word, bits of half of it
+
+
+@compiled
+def _together(a, b, ids, place):
+    """True if rows are written in the order of the file, without gaps."""
+    for i in range(a + 1, b):
+        if ids[i] - ids[a] != i - a or place[i] - place[a] != i - a:
+            return False
+    return True
+
+
+@compiled
+def _extent(run, base, stride, ids, start):
+    """Offsets in the file at which a run begins and ends."""
+    first, last = ids[start[run]], ids[start[run + 1] - 1]
+    return base + first * stride, base + (last + 1) * stride
+
+
+@compiled
+def _hand_out(a, b, zero, base, stride, ids, place, out):
+    """Copies the rows of a run to their places; `zero` is where byte 0 would be."""
+    for i in range(a, b):
+        _memcpy(out + place[i] * stride, zero + base + ids[i] * stride, stride)
+
+
+@compiled
+def read_runs_kernel(lo, hi, reads):
+    """Reads runs lo to hi, as `_arguments` describes them.
+
+    `spare` is the address of memory for the longest of them, with what aligns it.
+    """
+    handle, base, stride, align, spare, ids, place, start, out, failed = reads
+    for run in range(lo, hi):
+        a, b = start[run], start[run + 1]
+        begin, end = _extent(run, base, stride, ids, start)
+        if align == 1 and _together(a, b, ids, place):
+            target = out + place[a] * stride
+            if _pread(handle, target, end - begin, begin) != end - begin:
+                failed[run] = 1
+            continue
+        first = begin // align * align
+        size = (end - first + align - 1) // align * align
+        if _pread(handle, spare, size, first) < end - first:
+            failed[run] = 1
+        else:
+            _hand_out(a, b, spare - first, base, stride, ids, place, out)
+
+
+@compiled
+def read_ahead_kernel(ahead, lo, hi, reads):
+    """Reads runs lo to hi, after it has told the system of the next `ahead`.
+
+    So all of these are read at once, and a single thread waits for the first alone.
+    """
+    handle, base, stride, _, _, ids, _, start, _, _ = reads
+    for run in range(lo, hi + ahead):
+        if run < hi:
+            begin, end = _extent(run, base, stride, ids, start)
+            _advise(handle, begin, end - begin, _WILL_NEED)
+        due = run - ahead
+        if due >= lo:
+            read_runs_kernel(due, due + 1, reads)
+
+
+@compiled
+def read_queued_kernel(lo, hi, own, room, reads):
+    """Reads runs lo to hi with the help of a `Queue`; returns when it is empty.
+
+    `own` has the numbers of its calls, `submit` and `collect`. `spare` is the address
+    of memory for each read in flight, `room` bytes, with what aligns it.
+    """
+    queue, submit, collect, blocks, waiting, events = own
+    handle, base, stride, align, spare, ids, place, start, out, failed = reads
+    depth = blocks.shape[0]
+    free, idle = np.arange(depth), depth  # which blocks ask for nothing
+    runs = np.empty(depth, np.int64)
+    run, flying, ready, sent = lo, 0, 0, 0
+    while run < hi or flying > 0 or sent < ready:
+        if sent == ready:
+            ready = sent = 0
+            while run < hi and idle > 0 and ready < _BURST:
+                idle -= 1
+                block = free[idle]
+                begin, end = _extent(run, base, stride, ids, start)
+                first = begin // align * align
+                blocks[block, 0], runs[block] = block, run
+                blocks[block, 2] = uint64(handle) << _HALF
+                blocks[block, 3] = spare + block * room
+                blocks[block, 4] = (end - first + align - 1) // align * align
+                blocks[block, 5] = first
+                waiting[ready] = blocks.ctypes.data + block * blocks.shape[1] * _WORD
+                run, ready = run + 1, ready + 1
+        if sent < ready:
+            where = waiting.ctypes.data + sent * _WORD
+            taken = _syscall(submit, queue, ready - sent, where, 0, 0)
+            if taken > 0:
+                sent, flying = sent + taken, flying + taken
+            elif flying == 0:  # it will not have this one
+                block = (waiting[sent] - blocks.ctypes.data) // (
+                    blocks.shape[1] * _WORD
+                )
+                failed[runs[block]] = 1
+                free[idle] = block
+                idle, sent = idle + 1, sent + 1
+        if flying == 0 or (sent == ready and run < hi and idle >= _BURST):
+            continue
+        least = min(flying, _BURST)
+        done = _syscall(collect, queue, least, depth, events.ctypes.data, 0)
+        for event in range(done):  # none after a signal
+            block = int64(events[event, 0])
+            number = runs[block]
+            begin, end = _extent(number, base, stride, ids, start)
+            first = begin // align * align
+            if int64(events[event, 2]) < end - first:
+                failed[number] = 1
+            else:
+                a, b = start[number], start[number + 1]
+                zero = spare + block * room - first
+                _hand_out(a, b, zero, base, stride, ids, place, out)
+            free[idle] = block
+            idle += 1
+        flying -= max(done, 0)
+
+
+SPARE = 1 << 26  # bytes that reads in flight are written to, unless one takes more
+READS_AHEAD = 256  # reads that the system is told of before they are due
+FEWEST, MOST = 256, 8192  # runs between two looks at whether somebody interrupts
+
+
+def read_all(reads: Reads, owner: Any) -> None:
+    """Reads all runs; see `torch.gather`.
+
+    Around the system's cache by a queue of the disk. Through it, by telling the system
+    ahead. Either keeps the disk busy from one thread, at a fraction of the time that 64
+    threads take to sleep and wake up.
+    """
+    if reads.align > 1:
+        with queue() as own:
+            if own is not None:
+                for lo in range(0, reads.runs, MOST):
+                    _read_queued(own, reads, lo, min(lo + MOST, reads.runs))
+                return
+    if reads.align > 1 or not hasattr(os, "posix_fadvise"):
+        reference.spread(read_runs, reads, owner)
+        return
+    step = min(MOST, max(FEWEST, -(-reads.runs // (2 * threads.KERNELS.size()))))
+    calls = [
+        partial(threads.held, owner, _read_ahead, reads, lo, min(lo + step, reads.runs))
+        for lo in range(0, reads.runs, step)
+    ]
+    threads.run(calls)
+
+
+def read_runs(reads: Reads, lo: int, hi: int) -> None:
+    """Reads runs lo to hi, one after the other; see `torch.gather`."""
+    if not hasattr(os, "pread"):
+        reference.read_runs(reads, lo, hi)
+        return
+    memory, spare = _spare(reads, _longest(reads, lo, hi))
+    read_runs_kernel(lo, hi, _arguments(reads, spare))
+    del memory
+
+
+def _read_ahead(reads: Reads, lo: int, hi: int) -> None:
+    """Reads runs lo to hi, each of which the system knows of before its turn."""
+    memory, spare = _spare(reads, _longest(reads, lo, hi))
+    read_ahead_kernel(READS_AHEAD, lo, hi, _arguments(reads, spare))
+    del memory
+
+
+def _read_queued(own: Queue, reads: Reads, lo: int, hi: int) -> None:
+    """Reads runs lo to hi by a queue of the disk, which is empty afterwards."""
+    room = -(-_longest(reads, lo, hi) // reads.align) * reads.align
+    flying = max(1, min(len(own.blocks), hi - lo, SPARE // room))
+    if own.spare.size < flying * room + reads.align:
+        own.spare = np.empty(flying * room + reads.align, np.uint8)
+    spare = _aligned(own.spare, reads.align)
+    given = own.number, *own.calls, own.blocks[:flying], own.waiting, own.events
+    read_queued_kernel(lo, hi, given, room, _arguments(reads, spare))
+
+
+def _longest(reads: Reads, lo: int, hi: int) -> int:
+    """The bytes of the longest of some runs, with what aligns them."""
+    first, last = reads.start[lo:hi], reads.start[lo + 1 : hi + 1] - 1
+    span = int((reads.ids[last] - reads.ids[first]).max()) + 1
+    return span * reads.stride + 2 * reads.align
+
+
+def _spare(reads: Reads, size: int) -> tuple[np.ndarray[Any, Any], int]:
+    """Memory that the caller holds on to, and an aligned address in it."""
+    memory = np.empty(size + reads.align, np.uint8)
+    return memory, _aligned(memory, reads.align)
+
+
+def _aligned(memory: np.ndarray[Any, Any], align: int) -> int:
+    """The first address in an array that is a multiple of `align`."""
+    address: int = memory.__array_interface__["data"][0]
+    return -(-address // align) * align
+
+
+def _arguments(reads: Reads, spare: int) -> tuple[Any, ...]:
+    """The arguments that all kernels share."""
+    how = np.int32(reads.handle), reads.base, reads.stride, reads.align, spare
+    arrays = reads.ids, reads.place, reads.start, reads.out.data_ptr(), reads.failed
+    return *how, *arrays

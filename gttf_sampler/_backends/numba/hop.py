@@ -2,15 +2,24 @@
 
 Walkers of all segments are numbered through, and so are the edges they take; kernels
 work on walkers lo to hi, so that threads can share them. What a relation is not asked
-for is decided once per segment and costs nothing in the loops. `numba.record` has the
-tables that kernels read.
+for is decided once per segment and costs nothing in the loops.
+
+Every row of `relations` holds the addresses of one relation's arrays and what is to be
+done with them, every row of `nodes` those of one node type, and every row of `segments`
+a part of the walkers: the frontier of one relation. Where a row or an edge leads out of
+the graph, CHANGED of its relation is set, and the batch goes on with node 0 until
+somebody looks.
 """
+
+from __future__ import annotations
 
 import numpy as np
 from numba import int64, uint64
+from torch import Tensor
 
+from gttf_sampler import _check
 from gttf_sampler._backends import record as rel
-from gttf_sampler._backends.numba import record as tt
+from gttf_sampler._backends.memory import Array
 from gttf_sampler._backends.numba.draw import draw_row, draw_row_weighted, scratch_cells
 from gttf_sampler._backends.numba.rng import GOLDEN, ONE, compiled, mix, prefetch
 from gttf_sampler._backends.numba.rows import (
@@ -23,6 +32,56 @@ from gttf_sampler._backends.numba.rows import (
     prefetch_row,
     replace_outside,
 )
+from gttf_sampler._backends.record import (
+    UNIFORM,
+    Batch,
+    Law,
+    Plan,
+    RelationRow,
+    relation_rows,
+)
+
+# columns of `relations`, behind those of `record.RelationRow`
+_OWN = len(RelationRow._fields)
+ROWS, EDGES, COLS, CHANGED, RELATION_COLUMNS = range(_OWN, _OWN + 5)
+# columns of `nodes`
+IDS, ROOTS, CELL, WIDE_CELL, SIZE, FLOOR, LIMIT, NODE_COLUMNS = range(8)
+# columns of `segments`
+RELATION, FIRST, STOP, BEGIN, FANOUT, SEGMENT_COLUMNS = range(6)
+
+
+def relation_table(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
+    """The table that kernels read, and tensors that must outlive it.
+
+    None if there is a relation that they cannot read.
+    """
+    found = relation_rows(plan, batch)
+    if found is None:
+        return None
+    rows, held = found
+    guarded = []
+    for row, relation, law in zip(rows, plan.relations, batch.laws, strict=True):
+        adj = relation.adj
+        edges = adj.col.numel()
+        names = adj.edge_id if batch.original_edge_ids else None
+        if names is not None or law is not UNIFORM:
+            edges = _shortest(edges, names, law)
+        guarded.append((*row, adj.rowptr.numel() - 1, edges, adj.num_cols, 0))
+    shape = (len(rows), RELATION_COLUMNS)
+    return np.array(guarded, np.int64).reshape(shape), held.tensors
+
+
+def _shortest(edges: int, names: Tensor | None, law: Law | None) -> int:
+    """Edges that all arrays have; those that somebody edited may be shorter."""
+    more = [names] if law is None else [names, law.cumulative_weight, law.time]
+    return min([edges, *(array.numel() for array in more if array is not None)])
+
+
+def check_relations(relations: Array) -> None:
+    """Refuses a batch of a graph that was edited to lead out of itself."""
+    if relations[:, CHANGED].any():
+        _check.changed()
+
 
 _EVERY = 1 << 31  # longer than any row
 _ROWS_AHEAD = 16  # how many rows ahead memory is asked for the times in a row
@@ -40,9 +99,9 @@ def open_hop(hop, relations, fanouts, known, begin, segments):
         size = known[kind] - begin[kind]
         if size and fanout:
             row = segments[parts]
-            row[tt.RELATION], row[tt.FANOUT] = relation, fanout
-            row[tt.FIRST], row[tt.STOP] = width, width + size
-            row[tt.BEGIN] = begin[kind]
+            row[RELATION], row[FANOUT] = relation, fanout
+            row[FIRST], row[STOP] = width, width + size
+            row[BEGIN] = begin[kind]
             width += size
             parts += 1
     return width, parts
@@ -56,8 +115,8 @@ def note_hop(hop, relations, segments, end, used, moved, moves, taken, more):
     """
     more[:] = 0
     for s in range(segments.shape[0]):
-        first, relation = segments[s, tt.FIRST], segments[s, tt.RELATION]
-        size = end[segments[s, tt.STOP] - 1] - (end[first - 1] if first else 0)
+        first, relation = segments[s, FIRST], segments[s, RELATION]
+        size = end[segments[s, STOP] - 1] - (end[first - 1] if first else 0)
         taken[relation, hop] = size
         moves[moved, 0], moves[moved, 1], moves[moved, 2] = relation, used, size
         more[relations[relation, rel.SRC_TYPE]] += size
@@ -71,15 +130,15 @@ def measure(lo, hi, table, replace, rows):
     relations, segments, nodes = table
     start, count, size = rows
     for s in range(segments.shape[0]):
-        first, stop = max(lo, segments[s, tt.FIRST]), min(hi, segments[s, tt.STOP])
+        first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
         if first >= stop:
             continue
-        own, fanout = relations[segments[s, tt.RELATION]], segments[s, tt.FANOUT]
-        begin = segments[s, tt.BEGIN] - segments[s, tt.FIRST]  # of i is node i + begin
-        ids, rowptr = longs(nodes[own[rel.DST_TYPE], tt.IDS]), longs(own[rel.ROWPTR])
-        if own[tt.ROWS] < nodes[own[rel.DST_TYPE], tt.SIZE]:
+        own, fanout = relations[segments[s, RELATION]], segments[s, FANOUT]
+        begin = segments[s, BEGIN] - segments[s, FIRST]  # of i is node i + begin
+        ids, rowptr = longs(nodes[own[rel.DST_TYPE], IDS]), longs(own[rel.ROWPTR])
+        if own[ROWS] < nodes[own[rel.DST_TYPE], SIZE]:
             start[first:stop], count[first:stop], size[first:stop] = 0, 0, 0
-            own[tt.CHANGED] = 1
+            own[CHANGED] = 1
             continue
         for i in range(first, stop):
             soon = uint64(min(i + _ROWS_AHEAD, stop - 1) + begin)
@@ -87,10 +146,10 @@ def measure(lo, hi, table, replace, rows):
             here = uint64(ids[uint64(i + begin)])
             start[i] = rowptr[here]
             count[i] = rowptr[here + ONE] - start[i]
-        if not empty_if_outside(start[first:stop], count[first:stop], own[tt.EDGES]):
-            own[tt.CHANGED] = 1
+        if not empty_if_outside(start[first:stop], count[first:stop], own[EDGES]):
+            own[CHANGED] = 1
         if own[rel.TIME_KIND]:
-            roots = longs(nodes[own[rel.DST_TYPE], tt.ROOTS])
+            roots = longs(nodes[own[rel.DST_TYPE], ROOTS])
             _admit(first, stop, own, roots, begin, start, count)
         if own[rel.NUM_EXCLUDED]:
             _hide(first, stop, own, start, count)
@@ -184,26 +243,26 @@ def _positive(table, low, high, base, limit):
 def draw(lo, hi, table, how, rows, out):
     """The edges that walkers lo to hi take, those of walker i in front of end[i].
 
-    `table` is that of `numba.record`. `rows` are the start and the length of every
-    walker's row, and `end`. `out` gets the edges, the local ids of receivers and the
-    global ones of senders.
+    `table` are `relations`, `segments` and `nodes`. `rows` are the start and the length
+    of every walker's row, and `end`. `out` gets the edges, the local ids of receivers
+    and the global ones of senders.
     """
     relations, segments, nodes = table
     key, replace, apart = how
     start, count, end = rows
     edge, to, by = out
     for s in range(segments.shape[0]):
-        first, stop = max(lo, segments[s, tt.FIRST]), min(hi, segments[s, tt.STOP])
+        first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
         if first >= stop:
             continue
-        relation = segments[s, tt.RELATION]
-        own, fanout, again = relations[relation], segments[s, tt.FANOUT], replace
+        relation = segments[s, RELATION]
+        own, fanout, again = relations[relation], segments[s, FANOUT], replace
         if fanout < 0:
             fanout, again = int64(_EVERY), False
         stem = mix(key + uint64(relation + 1) * GOLDEN)
-        begin = segments[s, tt.BEGIN] - segments[s, tt.FIRST]
+        begin = segments[s, BEGIN] - segments[s, FIRST]
         here = nodes[own[rel.DST_TYPE]]
-        ids, roots, apart_by = longs(here[tt.IDS]), longs(here[tt.ROOTS]), here[tt.SIZE]
+        ids, roots, apart_by = longs(here[IDS]), longs(here[ROOTS]), here[SIZE]
         rowptr, table = longs(own[rel.ROWPTR]), longs(own[rel.CUMULATIVE_WEIGHT])
         by_mass = own[rel.CUMULATIVE_WEIGHT] and not again and fanout < _EVERY
         gone = np.empty((2, scratch_cells(fanout) if by_mass else 0), np.int64)
@@ -232,11 +291,11 @@ def draw(lo, hi, table, how, rows, out):
         head, tail = end[first - 1] if first else 0, end[stop - 1]
         if own[rel.NUM_EXCLUDED]:
             _step_over(head, tail, own, edge)
-        sound = replace_outside(edge[head:tail], 0, own[tt.EDGES], 0)
+        sound = replace_outside(edge[head:tail], 0, own[EDGES], 0)
         reach(head, tail, own[rel.COL], own[rel.WIDE_COL], edge, by)
-        sound &= replace_outside(by[head:tail], 0, own[tt.COLS], 0)
+        sound &= replace_outside(by[head:tail], 0, own[COLS], 0)
         if not sound:
-            own[tt.CHANGED] = 1
+            own[CHANGED] = 1
 
 
 @compiled

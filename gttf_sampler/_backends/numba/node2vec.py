@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.memory import IDS, Array
-from gttf_sampler._backends.numba.forest import find_rows, follow, step
+from gttf_sampler._backends.numba.draw import find_rows, follow, step
 from gttf_sampler._backends.numba.rng import (
     GOLDEN,
     ONE,

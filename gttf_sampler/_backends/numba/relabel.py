@@ -9,11 +9,11 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import record as rel
-from gttf_sampler._backends.numba import record as tt
+from gttf_sampler._backends.memory import NO_TREES, NodeTable
+from gttf_sampler._backends.numba import hop as tt
 from gttf_sampler._backends.numba.rng import AHEAD, GOLDEN, ONE, compiled, prefetch
 from gttf_sampler._backends.numba.rows import ints, longs
 from gttf_sampler._backends.record import WIDE
-from gttf_sampler._backends.scratch import NO_TREES, NodeTable
 
 _TREES_AHEAD = np.uint64(16)  # how many slots ahead memory is asked for those of trees
 

@@ -15,14 +15,13 @@ from numba import int64, uint64
 
 from gttf_sampler import _check
 from gttf_sampler._backends import memory
-from gttf_sampler._backends.memory import Array
-from gttf_sampler._backends.numba import record as tt
+from gttf_sampler._backends.memory import TREES, Array, Workspace
+from gttf_sampler._backends.numba import hop as tt
 from gttf_sampler._backends.numba.hop import draw, gather, measure, note_hop, open_hop
 from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import GOLDEN, compiled, mix
 from gttf_sampler._backends.numba.rows import longs
 from gttf_sampler._backends.record import Batch, Plan, Rooted
-from gttf_sampler._backends.scratch import TREES, Workspace
 from gttf_sampler.random import WORD
 
 # what `request` asks, what room there is, and what was found
@@ -167,7 +166,7 @@ class Form:
     Attributes:
         fanouts: [relations, hops].
         request: the key, how to draw, what room there is; and what was found.
-        nodes: [types], a row each; see `numba.record`.
+        nodes: [types], a row each; see `numba.hop`.
         starts: [types]: how many seeds, where they are, and the number of the first.
         segments: [relations], scratch.
         moves: [relations · hops, 3], where edges of a hop and a relation are.

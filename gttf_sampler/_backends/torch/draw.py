@@ -1,4 +1,4 @@
-"""Draws from rows: uniform ones and by mass, with replacement and without.
+"""Draws from rows, uniform ones and by mass, and walks of uniform draws.
 
 A search costs operations for every bit of a row's length, and draws without replacement
 depend on each other: each is made from the mass that is left. So where asking a device
@@ -7,6 +7,7 @@ is a running sum and one search.
 """
 
 import sys
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +16,22 @@ from torch import Tensor
 from gttf_sampler._backends.torch.rows import (
     is_free_to_ask,
     positions,
+    row_range,
     take,
+    take_or_none,
     upper_bound,
 )
-from gttf_sampler.random import LOW32, below, below_wide, bits, limbs, multiply_high
+from gttf_sampler.random import (
+    LOW32,
+    Key,
+    below,
+    below_wide,
+    bits,
+    folds,
+    limbs,
+    multiply_high,
+)
+from gttf_sampler.random import stream as streams
 
 MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
 WHOLE_ROWS = 1 << 22  # entries, of all walkers, that are looked at side by side
@@ -217,3 +230,54 @@ def _below_bytes(parts: Tensor, bound: Tensor) -> Tensor:
     sums = (parts * bound.view(torch.uint8)[:, None]).sum(2)  # [w, 3], none has 2⁴⁴
     carried = sums[:, 1:2] + sums[:, 2:].view(torch.int32)[:, HIGH, None]
     return sums[:, :1] + carried.view(torch.int32)[:, HIGH, None]
+
+
+def arrive(
+    col: Tensor,
+    node: Tensor,
+    degree: Tensor,
+    edge: Tensor,
+    replace: bool,
+    stays: bool,
+) -> Tensor:
+    """The nodes that edges [w, f] lead to; at a dead end a walker may stay."""
+    arrived = take_or_none(col, edge)
+    if not stays:
+        return arrived
+    stay = node.where((degree == 0) & (node >= 0), -1)[:, None]
+    if not replace:  # one edge to itself gives one walker, the other draws find none
+        stay = torch.cat([stay, stay.new_full((1, 1), -1).expand_as(edge[:, 1:])], 1)
+    return torch.maximum(arrived, stay)
+
+
+Levels = list[tuple[Tensor, Tensor]]
+
+
+def walk_forest(
+    rowptr: Tensor,
+    col: Tensor,
+    mass: Tensor | None,
+    seeds: Tensor,
+    fanouts: Sequence[int],
+    replace: bool,
+    key: Key,
+    stays: bool,
+) -> Levels | None:
+    """(edges, nodes) [w, f] of every depth of walks from the seeds [b].
+
+    By the cumulative mass [m] of every row's entries, unless all are equally likely.
+    None where a backend has no such call, as here by mass: walks are taken step by step
+    then, and come out the same.
+    """
+    if mass is not None:
+        return None
+    node, levels = seeds, []
+    for fanout, own in zip(fanouts, folds(key, len(fanouts)), strict=True):
+        slot = torch.arange(node.numel(), device=node.device)
+        start, count = row_range(rowptr, node)
+        stream = streams(own, slot)
+        offset = draw_uniform(stream, count, fanout, replace)
+        edge = offset.add(start[:, None]).masked_fill_(offset < 0, -1)
+        levels.append((edge, arrive(col, node, count, edge, replace, stays)))
+        node = levels[-1][1].view(-1)
+    return levels

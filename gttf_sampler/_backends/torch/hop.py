@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
+from gttf_sampler._backends.memory import NodeTable
 from gttf_sampler._backends.record import (
     Batch,
     Padded,
@@ -26,7 +27,6 @@ from gttf_sampler._backends.record import (
     Rooted,
     named_edges,
 )
-from gttf_sampler._backends.scratch import NodeTable, relabel
 from gttf_sampler.backend import fast_backend
 
 if TYPE_CHECKING:  # which draws with the help of backends
@@ -85,7 +85,7 @@ class NodeSet(_Nodes):
 
     def relabel(self, reached: Tensor) -> tuple[Tensor, Tensor]:
         """Local ids [e] of identities, and which of them are new."""
-        return relabel(self.identity(self.node, self.root), reached, self.table)
+        return ops.relabel(self.identity(self.node, self.root), reached, self.table)
 
     def append(self, arrivals: _Arrivals, count: int) -> None:
         """Appends the `count` new nodes of a hop."""
@@ -151,7 +151,7 @@ class PaddedNodeSet(_Nodes):
     def relabel(self, reached: Tensor) -> tuple[Tensor, Tensor]:
         """Local ids [e] of identities, and which of them are new."""
         known = self.identity(self.node[: self.known], self.root[: self.known])
-        return relabel(known, reached, None, self.first + self.hops[-1])
+        return ops.relabel(known, reached, None, self.first + self.hops[-1])
 
     def append(self, arrivals: _Arrivals, width: int) -> None:
         """Writes the new nodes of a hop to their places, at most `width` of them."""

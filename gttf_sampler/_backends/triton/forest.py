@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gttf_sampler._backends.torch.forest import Levels
+from gttf_sampler._backends.torch.draw import Levels
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.draw import (
     draw_again,
@@ -219,7 +219,7 @@ def walk_forest(
     key: Key,
     stays: bool,
 ) -> Levels | None:
-    """(edges, nodes) of every depth, by mass if there is one; see `torch.forest`."""
+    """(edges, nodes) of every depth, by mass if there is one; see `torch.draw`."""
     if mass is not None and not replace and max(fanouts, default=0) > how.WIDEST:
         return None
     batch, table = seeds.numel(), rowptr if mass is None else mass

@@ -20,8 +20,8 @@ import triton.language as tl
 from torch import Tensor
 
 from gttf_sampler import _check
+from gttf_sampler._backends.memory import CLEAN
 from gttf_sampler._backends.record import WIDE, Batch, Plan
-from gttf_sampler._backends.scratch import CLEAN
 from gttf_sampler._backends.triton import record as tt
 from gttf_sampler._backends.triton.launch import ENTRIES, blocks, launch
 from gttf_sampler._backends.triton.rng import any_of, longs, mix

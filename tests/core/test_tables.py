@@ -5,8 +5,8 @@ import gc
 import pytest
 import torch
 
-from gttf_sampler.graph import weak_cache
-from gttf_sampler.graph.weak_cache import kept_of
+from gttf_sampler.graph import tables
+from gttf_sampler.graph.tables import kept_of
 
 
 class Owner:
@@ -52,9 +52,9 @@ def test_kept_is_made_anew_where_nobody_counts():
 
 def test_kept_is_forgotten_with_its_owner():
     gc.collect()
-    before, owner = len(weak_cache._kept), Owner()
+    before, owner = len(tables._kept), Owner()
     kept_of(owner).get("x", list)
-    assert len(weak_cache._kept) == before + 1
+    assert len(tables._kept) == before + 1
     del owner
     gc.collect()
-    assert len(weak_cache._kept) == before
+    assert len(tables._kept) == before

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from gttf_sampler.estimate import share
-from gttf_sampler.verdict import LayerCheck, UnbiasedReport, assess
+from gttf_sampler.estimate import LayerCheck, UnbiasedReport, assess, share
 
 
 def test_assess_noise_is_no_bias():

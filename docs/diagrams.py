@@ -87,37 +87,31 @@ def rows(page: str) -> list[list[str]]:
 
 
 def versions(page: str) -> str:
-    """A cell per torch and Python that was run, with its PyG, DGL and numba."""
+    """A box per run, torch by Python, with its PyG, DGL and numba."""
     found: dict[tuple[str, str], list[list[str]]] = {}
     for row in rows(page):
         found.setdefault((row[1], row[0]), []).append(row)
     number = lambda version: tuple(map(int, version.split(".")))  # noqa: E731
     torches = sorted({torch for torch, _ in found}, key=number)
     pythons = sorted({python for _, python in found}, key=number)
-    wide, line, left, top = 205, 18, 70, 34
+    wide, high, left, y = 205, 26, 70, 34
     parts = [
         text(left + wide * i + 8, 22, f"Python {python}", "head")
         for i, python in enumerate(pythons)
     ]
-    y = top
     for torch in torches:
-        most = max(len(found.get((torch, python), ())) for python in pythons)
-        height = line * most + 10
-        parts += [text(6, y + 20, torch, "head")]
+        parts.append(text(6, y + 16, torch, "head"))
         for i, python in enumerate(pythons):
-            runs = found.get((torch, python), [])
-            if not runs:
-                continue
-            skipped = any("skipped" in row[-1] for row in runs)
-            parts.append(
-                box(left + wide * i, y, wide - 8, height, "part" if skipped else "leaf")
-            )
-            for n, (_, _, _, numba, pyg, dgl, _) in enumerate(runs):
-                words = f"PyG {pyg}, " + (f"DGL {dgl}" if dgl != "–" else "no DGL")
-                words += "" if numba != "–" else ", no numba"
-                place = left + wide * i + 8, y + 19 + line * n
-                parts.append(text(*place, words, "small"))
-        y += height + 6
+            for n, row in enumerate(found.get((torch, python), [])):
+                _, _, _, numba, pyg, dgl, result = row
+                words = f"PyG {pyg}, " + ("no DGL" if dgl == "–" else f"DGL {dgl}")
+                words += ", no numba" if numba == "–" else ""
+                x, top = left + wide * i, y + high * n
+                kind = "part" if "skipped" in result else "leaf"
+                parts.append(box(x, top, wide - 8, high - 4, kind))
+                parts.append(text(x + 8, top + 15, words, "small"))
+        most = max(len(found.get((torch, python), ())) for python in pythons)
+        y += high * most + 8
     parts.append(box(left, y + 6, 14, 14, "leaf"))
     parts.append(text(left + 20, y + 18, "all passed", "small"))
     parts.append(box(left + 110, y + 6, 14, 14, "part"))

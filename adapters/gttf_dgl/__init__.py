@@ -39,6 +39,7 @@ from gttf_dgl.sampling import (
     PinSAGESampler,
     RandomWalkNeighborSampler,
     node2vec_random_walk,
+    ppr_graph,
     random_walk,
 )
 from gttf_dgl.subgraphs import (
@@ -74,6 +75,7 @@ __all__ = [
     "installed",
     "node2vec_random_walk",
     "partition",
+    "ppr_graph",
     "random_walk",
     "sample_labors",
     "sample_neighbors",

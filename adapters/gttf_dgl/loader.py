@@ -32,7 +32,13 @@ from gttf_dgl._compat import (
 )
 from gttf_sampler import CompactAdj, EdgeWeightBias, ExcludeBias, random, sample_rooted
 from gttf_sampler._loading.prefetch import PrefetchIterator, is_thread_safe
-from gttf_sampler._loading.seeded import KeyedDataset, KeyedIndex, SeededLoader, copied
+from gttf_sampler._loading.seeded import (
+    BatchKey,
+    KeyedDataset,
+    KeyedIndex,
+    SeededLoader,
+    copied,
+)
 from gttf_sampler._loading.state import SPOT, CountedBatches, EpochState, described
 from gttf_sampler.random import WORD
 
@@ -93,21 +99,18 @@ class BatchKeys:
             return _fold(_fold(self._root, worker.seed), self._calls)
         return self.seed if self._calls == 1 else _fold(self._root, self._calls)
 
-    def next_run(self, span: int) -> tuple[int, int, float]:
-        """Of the run of `span` batches that the next one is in: key, next key, share.
+    def next_in_epoch(self) -> tuple[int, int]:
+        """The key of the next batch's epoch, and its number there.
 
-        `share`, of [0, 1), is how much of the run lies behind the batch. Outside a
-        DataLoader of this package runs are of calls.
+        Outside a DataLoader of this package all calls are one epoch.
         """
-        if self._batch is not None:
-            number, epoch = self._batch.number, self._batch.epoch_key
-        else:
-            if self._lone is None:
-                self._lone = random.draw(None) if self.seed is None else self._root
-            number, epoch = self._calls, self._lone
-            self._calls += 1
-        run, rest = divmod(number, span)
-        return _fold(epoch, run), _fold(epoch, run + 1), rest / span
+        key = None if self._batch is None else self._batch.key
+        if isinstance(key, BatchKey):
+            return key.epoch, key.number
+        if self._lone is None:
+            self._lone = random.draw(None) if self.seed is None else self._root
+        self._calls += 1
+        return self._lone, self._calls - 1
 
 
 def _fold(key: int, number: int) -> int:

@@ -1,7 +1,8 @@
 """Every Triton kernel, compiled for GPUs that need not be there, and what it takes.
 
 `gttf info --kernels` prints it. The machine code says how many registers a thread has,
-and how many bytes of what it holds are on a stack in memory instead.
+how many bytes of what it holds are on a stack in memory instead, and how often it has
+to wait for the others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,9 +30,10 @@ from gttf_sampler._backends.triton.gather import gather_rows
 from gttf_sampler._backends.triton.hop import finish, pad
 from gttf_sampler._backends.triton.node2vec import node2vec
 
-ARCHITECTURES = (80, 90)  # A100, H100
+ARCHITECTURES = (80, 90, 100)  # A100, H100, B200
+FENCES = ("MEMBAR", "CCTL", "ERRBAR")  # an order of memory accesses, and cold caches
 NUMBERS = (
-    *("at", "count", "span", "depth", "stride", "blocks", "position", "slots"),
+    *("at", "count", "span", "depth", "stride", "position", "slots"),
     *("old_slots", "batch", "length", "rounds", "stays"),
 )
 TYPES: dict[str, Any] = {  # of arguments that are no arrays of int64
@@ -59,6 +62,10 @@ class Taken(NamedTuple):
         registers: per thread, of 255.
         stack: bytes per thread that did not fit there.
         shared: bytes per program.
+        instructions: of the machine code, loops once.
+        barriers: among them, at which the threads of a program wait for each other.
+        shuffles: at which the threads of a warp do.
+        fences: at which a thread waits until all others can see what it has written.
     """
 
     name: str
@@ -66,12 +73,16 @@ class Taken(NamedTuple):
     registers: int
     stack: int
     shared: int
+    instructions: int
+    barriers: int
+    shuffles: int
+    fences: int
 
 
 def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     """Kernels with what they are compiled for: the default, and all laws at once."""
     lanes = {"B": how.LANES // 16, "F": 16}
-    entries, span = {"B": how.ENTRIES}, {"S": how.SPAN}
+    entries = {"B": how.ENTRIES}
     yield table.write_words, {"B": how.SPAN}
     for all_ in (False, True):
         apart = {"APART": all_}
@@ -91,8 +102,6 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
         for by_mass in (False, True):
             rows_ = {"ORDERED": not all_, "REVERSED": all_, "MASS": by_mass}
             yield node2vec, rows_ | {"B": how.WALKERS}
-    yield hops.scan, span
-    yield ends.number, span
     yield ends.rehash, entries
     yield gather_rows, {"B": how.UNITS}
 
@@ -106,9 +115,19 @@ def compiled(kernel: Any, constants: dict[str, Any], architecture: int) -> Taken
     target = GPUTarget("cuda", architecture, 32)
     made = triton.compile(source, target=target, options={"enable_fp_fusion": False})
     flags = [name.lower() for name, value in constants.items() if value is True]
-    registers, stack = _usage(made.asm["cubin"])
     name = " ".join([kernel.__name__, *flags])
-    return Taken(name, architecture, registers, stack, made.metadata.shared)
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder) / "kernel.cubin"
+        cubin.write_bytes(made.asm["cubin"])
+        registers, stack = _usage(cubin)
+        code = _instructions(cubin)
+    return Taken(
+        *(name, architecture, registers, stack, made.metadata.shared),
+        instructions=code.total(),
+        barriers=code["BAR"],
+        shuffles=code["SHFL"],
+        fences=sum(code[fence] for fence in FENCES),
+    )
 
 
 def _type(kernel: Any, name: str, constants: dict[str, Any]) -> Any:
@@ -119,28 +138,35 @@ def _type(kernel: Any, name: str, constants: dict[str, Any]) -> Any:
     return "*i32" if narrow else TYPES.get(name, "*i64")
 
 
-def _usage(cubin: bytes) -> tuple[int, int]:
+def _usage(cubin: Path) -> tuple[int, int]:
     """Registers, and bytes of local memory, as they stand in the machine code."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "kernel.cubin"
-        file.write_bytes(cubin)
-        command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", str(file)]
-        said = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = {
-        name: int(number) for name, number in re.findall(r"(\w+):(\d+)", said.stdout)
-    }
+    said = _said(triton.knobs.nvidia.cuobjdump.path, "-res-usage", str(cubin))
+    found = {name: int(number) for name, number in re.findall(r"(\w+):(\d+)", said)}
     return found["REG"], found["STACK"] + found["LOCAL"]
+
+
+def _instructions(cubin: Path) -> Counter[str]:
+    """Counts each instruction of the machine code, padding left out."""
+    said = _said(triton.knobs.nvidia.nvdisasm.path, "-c", str(cubin))
+    line = r"^\s+(?:/\*\w+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)[. ;]"
+    found = Counter(re.findall(line, said, re.MULTILINE))
+    del found["NOP"]
+    return found
+
+
+def _said(*command: str) -> str:
+    """The output of a command."""
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def report(architectures: tuple[int, ...] = ARCHITECTURES) -> str:
     """A table of all kernels in Markdown."""
-    lines = ["| kernel | registers | bytes on the stack | bytes shared |"]
-    lines.append("|---|---:|---:|---:|")
+    shown = Taken._fields[2:]
+    lines = [f"| kernel | {' | '.join(shown)} |", f"|---{'|---:' * len(shown)}|"]
     for kernel, constants in variants():
         made = [compiled(kernel, constants, each) for each in architectures]
-        cells = [
-            " / ".join(str(getattr(one, name)) for one in made)
-            for name in ("registers", "stack", "shared")
-        ]
+        rows = [[str(getattr(one, name)) for one in made] for name in shown]
+        cells = [" / ".join(row) if len({*row}) > 1 else row[0] for row in rows]
         lines.append(f"| `{made[0].name}` | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -57,11 +57,13 @@ for kernel, constants in variants():
     made = compiled(kernel, constants, int(sys.argv[1]))
     assert 0 < made.registers < 255, made
     assert made.stack <= spills.get((made.name, made.architecture), 32), made
+    assert made.fences == 0, made
+    assert made.instructions > 50, made
 """
 
 
 @pytest.mark.parametrize("architecture", [80, 90])
-def test_kernels_compile_without_spills(architecture, tmp_path):
+def test_kernels_compile_without_spills_and_fences(architecture, tmp_path):
     """In a process of its own: the suite's leaves machine code out."""
     env = {name: value for name, value in os.environ.items() if name[:6] != "TRITON"}
     env |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from all_pairs import all_pairs
 from exact import assert_frequencies, one_thread
-from gttf_dgl import node2vec_random_walk, random_walk
+from gttf_dgl import NeighborSampler, node2vec_random_walk, ppr_graph, random_walk
 from strategies import Graph, graphs, seeds
 
 __all__ = ["one_thread"]
@@ -357,3 +357,26 @@ def test_walks_by_a_column_of_columns_raise_as_in_dgl():
         random_walk(g, [0], length=2, prob="w")
     with pytest.raises(dgl.DGLError, match="'prob' must name one number per edge"):
         node2vec_random_walk(g, [0], 1.0, 2.0, 2, prob="w")
+
+
+@pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
+def test_ppr_graph_is_one_for_any_sampler(idtype):
+    rows = [[1, 2, 3], [0, 2], [0, 3], [1, 4], [0]]
+    g = as_graph(rows, [[1.0] * len(row) for row in rows], idtype)
+    g.ndata["x"] = torch.rand(5, 2)
+    near = ppr_graph(g, 2, walks=400, prob="w", generator=0)
+    assert near.idtype == idtype
+    assert (near.in_degrees() == 2).all()
+    assert torch.equal(near.ndata["x"], g.ndata["x"])
+    assert (near.edata["weight"] > 0).all()
+    exact = torch.zeros(5, 5)  # walks go against the edges
+    for u, row in enumerate(rows):
+        exact[row, u] = 1
+    step, power, rank = exact / exact.sum(1, keepdim=True), torch.eye(5), 0
+    for k in range(60):
+        rank, power = rank + 0.15 * 0.85**k * power, power @ step
+    source, target = (end.long() for end in near.edges())
+    assert torch.allclose(near.edata["weight"], rank[target, source], atol=0.06)
+    sampler = NeighborSampler([1, 1], prob="weight")
+    blocks = sampler.sample(near, torch.tensor([0, 1], dtype=idtype))[2]
+    assert blocks[-1].num_edges() == 2

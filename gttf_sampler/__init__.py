@@ -3,6 +3,7 @@
 from typing import Any
 
 from gttf_sampler import _check
+from gttf_sampler._loading.communities import CommunitySampler
 from gttf_sampler.backend import backend_info, set_backend, use_backend
 from gttf_sampler.bias import (
     AttentionBias,
@@ -29,6 +30,7 @@ from gttf_sampler.objectives import (
     TransitionFactorizationAcc,
     WYSAcc,
 )
+from gttf_sampler.ppr import PPRAcc, ppr_neighbors
 from gttf_sampler.rooted import sample_rooted
 from gttf_sampler.subgraph import (
     HeteroSubgraph,
@@ -47,6 +49,7 @@ __all__ = [
     "AttentionBias",
     "Bias",
     "BiasFn",
+    "CommunitySampler",
     "CompactAdj",
     "DeepWalkAcc",
     "EdgeWeightBias",
@@ -61,6 +64,7 @@ __all__ = [
     "NoRevisitBias",
     "Node2VecAcc",
     "Node2VecBias",
+    "PPRAcc",
     "PaddedHeteroSubgraph",
     "PaddedSubgraph",
     "RootedAdjAcc",
@@ -73,6 +77,7 @@ __all__ = [
     "WalkForest",
     "backend_info",
     "gather_rows",
+    "ppr_neighbors",
     "sample_rooted",
     "set_backend",
     "traverse",

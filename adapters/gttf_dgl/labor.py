@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import cos, pi, sin
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from dgl import DGLGraph
@@ -14,14 +13,12 @@ from gttf_dgl import _check
 from gttf_dgl._blocks import block_of, frontier_of
 from gttf_dgl._check import EdgeType, Nodes
 from gttf_dgl._source import Choice, Source
-from gttf_dgl.loader import BatchKeys
-from gttf_dgl.sampler import GTTFSampler, OneHop
+from gttf_dgl.sampler import BatchKeys, GTTFSampler, OneHop
 from gttf_sampler import HeteroSubgraph, LABORBias, random
 from gttf_sampler._check import integers
-from gttf_sampler.bias import shared_variate
+from gttf_sampler.bias import Variates
 
 COLUMN = "edge_weights"
-BELOW_ONE = 1 - 2.0**-53
 
 
 class LaborSampler(GTTFSampler):
@@ -100,12 +97,12 @@ class LaborSampler(GTTFSampler):
     def _batch_key(self, device: torch.device) -> Variates:
         """The numbers of the next batch."""
         if self.batch_dependency == 1:
-            return variates_of(self._keys.next())
+            return Variates.of(self._keys.next())
         if self.batch_dependency <= 0:
             given = self._keys.seed
-            return variates_of(self._lasting if given is None else given)
-        run = self._keys.next_run(self.batch_dependency)
-        return Variates(variates_of(run[0]).key, variates_of(run[1]).key, run[2])
+            return Variates.of(self._lasting if given is None else given)
+        epoch, number = self._keys.next_in_epoch()
+        return Variates.of_run(epoch, number, self.batch_dependency)
 
     def _layer(
         self, source: Source, frontier: Nodes, fanouts: list[int], root: Any, layer: int
@@ -184,52 +181,13 @@ def _given_variates(seed: Any, share: Any) -> Variates:
     if not 0 <= share < 1:
         _check.fail("seed2_contribution", rule, share)
     if seed is None:
-        return variates_of(random.draw(None))
+        return Variates.of(random.draw(None))
     plain = seed.asnumpy() if hasattr(seed, "asnumpy") else _check.several(seed)
     keys = integers("random_seed", plain).tolist()
     if len(keys) != 1 + (share > 0):
         rule = "must be one number, or two where 'seed2_contribution' is above 0"
         _check.fail("random_seed", rule, keys)
-    found = [variates_of(key).key for key in keys]
-    return Variates(found[0], found[-1], float(share))
-
-
-class Variates(NamedTuple):
-    """One number of [0, 1) per node, from one key or in between two.
-
-    Attributes:
-        key: of the numbers.
-        later: of the numbers that they turn into.
-        share: how far they have turned, 0 for `key` alone; in between they are uniform
-            again, as the normal quantiles of both are mixed on a circle.
-    """
-
-    key: int
-    later: int = 0
-    share: float = 0.0
-
-    def numbers(self, node: Tensor, key: random.Key) -> Tensor:
-        """The numbers [e]; relations and layers are told apart by who makes this."""
-        first = shared_variate(node, self.key)
-        if self.share == 0:
-            return first
-        first, second = (
-            torch.special.ndtri(x) for x in (first, shared_variate(node, self.later))
-        )
-        angle = self.share * pi / 2
-        mixed = torch.special.ndtr(cos(angle) * first + sin(angle) * second)
-        found: Tensor = mixed.clamp(max=BELOW_ONE)
-        return found
-
-    def part(self, number: int) -> Variates:
-        """Those of one layer or type, independent of the others."""
-        key, later = (int(random.fold(x, number)) for x in (self.key, self.later))
-        return Variates(key, later, self.share)
-
-
-def variates_of(key: int) -> Variates:
-    """Numbers of one key."""
-    return Variates(int(random.new_key(key, torch.device("cpu"), random.BATCH)))
+    return Variates.of(keys[0], keys[-1], float(share))
 
 
 def draw_shared(

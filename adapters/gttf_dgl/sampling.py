@@ -18,7 +18,13 @@ from torch import Tensor
 from gttf_dgl import _check
 from gttf_dgl._check import EdgeType
 from gttf_dgl._source import kinds_with, rows
-from gttf_sampler import EdgeWeightBias, Node2VecBias, random, traverse
+from gttf_sampler import (
+    EdgeWeightBias,
+    Node2VecBias,
+    ppr_neighbors,
+    random,
+    traverse,
+)
 from gttf_sampler._check import shown
 from gttf_sampler._swap import host_names
 
@@ -92,6 +98,51 @@ def random_walk(
     walks, edges = _padded(g, traces, eids, ends)
     numbers = numbers.to(g.device)
     return (walks, edges, numbers) if return_eids else (walks, numbers)
+
+
+def ppr_graph(
+    g: DGLGraph,
+    k: int,
+    *,
+    restart: float = 0.15,
+    walks: int = 128,
+    length: int | None = None,
+    prob: str | None = None,
+    generator: torch.Generator | int | None = None,
+) -> DGLGraph:
+    """A graph with edges from the `k` nodes nearest by personalised PageRank.
+
+    >>> import dgl
+    >>> from gttf_dgl import ppr_graph
+    >>> near = ppr_graph(dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0])), k=1)
+    >>> near.edges()[0].tolist(), near.edges()[1].tolist()
+    ([3, 0, 1, 2], [0, 1, 2, 3])
+
+    Its nodes and their data are those of `g`; `edata["weight"]` are shares of walks
+    that go against the edges and restart. Any sampler takes it, by `prob="weight"` too.
+
+    Args:
+        g: the graph, with one node type and one edge type.
+        k: neighbours per node, at most.
+        restart: how likely a walk returns before each step.
+        walks: from every node; the error falls with their square root.
+        length: of a walk, at most; by default so that one in twenty would be longer.
+        prob: name of edge data that walks follow.
+        generator: a torch.Generator, an integer, or None for torch's default generator.
+    """
+    _check.homogeneous(g)
+    _check_prob(g, prob)
+    adj = rows(g, g.canonical_etypes[0], "in", prob)
+    bias = None if prob is None else EdgeWeightBias()
+    how: Any = {"restart": restart, "walks": walks, "length": length}
+    near = ppr_neighbors(adj, k, bias=bias, generator=generator, **how)
+    target = g.nodes().to(torch.int64).repeat_interleave(near.degree)
+    ends = near.col.to(g.idtype), target.to(g.idtype)
+    found: DGLGraph = dgl.graph(ends, num_nodes=g.num_nodes())
+    found.edata["weight"] = near.edge_weight
+    for name, value in g.ndata.items():
+        found.ndata[name] = value
+    return found
 
 
 def node2vec_random_walk(

@@ -20,6 +20,7 @@ except ImportError as err:
 from gttf_pyg.fused import FusedReport, fused, fused_layers
 from gttf_pyg.inference import inference, layerwise_inference, sampled_inference
 from gttf_pyg.install import install, installed, uninstall
+from gttf_pyg.labor import Labor
 from gttf_pyg.leaks import assert_no_future
 from gttf_pyg.loader import (
     GTTFLinkLoader,
@@ -40,7 +41,7 @@ from gttf_pyg.saint import (
 from gttf_pyg.sampler import GTTFSampler, NeighborSampler
 from gttf_pyg.samplers import BidirectionalNeighborSampler, HGTLoader, HGTSampler
 from gttf_pyg.stores import FileStore
-from gttf_pyg.transforms import GTTFNorm, ToCompact
+from gttf_pyg.transforms import GTTFNorm, PPRNeighbors, ToCompact
 from gttf_pyg.unbiased import check_unbiased, unbiased
 from gttf_sampler.estimate import BiasedLayerWarning, SampledDegreeWarning
 
@@ -65,6 +66,7 @@ __all__ = [
     "GraphSAINTSampler",
     "HGTLoader",
     "HGTSampler",
+    "Labor",
     "LightningLinkData",
     "LightningNodeData",
     "LinkNeighborLoader",
@@ -72,6 +74,7 @@ __all__ = [
     "NeighborLoader",
     "NeighborSampler",
     "Node2Vec",
+    "PPRNeighbors",
     "SampledDegreeWarning",
     "ShaDowKHopSampler",
     "ToCompact",

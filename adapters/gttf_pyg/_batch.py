@@ -120,6 +120,10 @@ def set_sample(made: Any, out: Any, nodes: Any, edges: Any) -> Any:
         for kind, value in ({None: values} if one else values or {}).items():
             if kind in stores:
                 set_or_remove(stores[kind], name, value)
+    factors = getattr(out, "edge_factor", None)  # of draws with `labor`
+    for kind, value in ({None: factors} if one else factors or {}).items():
+        if kind in edges and value is not None:
+            edges[kind]["edge_factor"] = value
     if out.orig_row is not None and out.orig_col is not None:
         rows = {None: out.orig_row} if one else out.orig_row
         for kind, row in rows.items():

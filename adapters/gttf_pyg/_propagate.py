@@ -177,16 +177,13 @@ class WeightedPropagate(PatchedPropagate):
     def of(self, index: Tensor, dtype: torch.dtype) -> Tensor:
         """[e]: how many messages each message into `index` stands for."""
         sample, receiver = self.sample, self.part[self.sample.receiver]
-        total = sample.local(RECEIVED, sample.drawn_by, 1, index.device)
-        each = share(total.to(dtype), receiver)
-        if sample.drawn_by is None:
-            found = each[index]
+        if not sample.per_edge:
+            total = sample.local(RECEIVED, None, 1, index.device)
+            found = share(total.to(dtype), receiver)[index]
             if self.loops is not None:
                 found[self.kept :] = 1
             return found
-        likely = sample.column(sample.drawn_by, index.device)[self.first :]
-        found = each[receiver] / likely[: receiver.numel()].to(dtype)
-        found = found[self.keep]
+        found = sample.stands_for(self.first, receiver, dtype)[self.keep]
         if index.numel() < found.numel():
             refuse_weights(self.layer, sample, "its edges by type")
         return torch.cat([found, found.new_ones(index.numel() - found.numel())])
@@ -300,8 +297,11 @@ class JoinedPropagate(PatchedPropagate):
     def softmax(self, src: Tensor, index: Tensor, *args: Any) -> Tensor:
         parts = [torch.zeros(0, device=src.device)]
         for edges in self.relations:
-            total = edges.sample.local(RECEIVED, None, 1, src.device)
-            receiver = edges.plain[edges.sample.receiver]
+            sample, receiver = edges.sample, edges.plain[edges.sample.receiver]
+            if sample.per_edge:
+                parts.append(sample.stands_for(0, receiver, src.dtype))
+                continue
+            total = sample.local(RECEIVED, None, 1, src.device)
             parts.append(share(total.to(src.dtype), receiver)[receiver])
         weight = torch.cat(parts).to(src.dtype).log()
         found: Tensor = softmax(src + _along(weight, src, 0), index, *args)
@@ -348,7 +348,9 @@ def check_drawn_by(edges: SampledEdgeIndex, named: str | None = None) -> None:
 def refuse_weights(layer: Any, sample: Sample, takes: str) -> NoReturn:
     """Says that a layer needs edges that were drawn uniformly."""
     rule = f"must be None for {type(layer).__name__}, which takes {takes}"
-    fail("weight_attr", rule, repr(sample.drawn_by), "draw uniformly")
+    labor = sample.factor is not None
+    got = "a Labor" if labor else repr(sample.drawn_by)
+    fail("labor" if labor else "weight_attr", rule, got, "draw uniformly")
 
 
 def _along(value: Tensor, like: Tensor, dim: int) -> Tensor:

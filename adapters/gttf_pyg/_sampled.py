@@ -22,6 +22,7 @@ from gttf_pyg._compat import (
 from gttf_pyg._rows import ONLY, row_chunks
 from gttf_pyg.sampler import GTTFSampler
 from gttf_sampler import CompactAdj
+from gttf_sampler.estimate import share
 
 CPU = torch.device("cpu")
 TYPE = "edge_type"  # the name that PyG's users give to types of edges
@@ -204,6 +205,7 @@ class Sample:
     drawn_by: str | None = None  # the weights, if edges were drawn by some
     hops: list[int] | None = None  # edges per hop if every layer has its own sample
     refusal: str | None = None  # why there is no estimate from such draws, if so
+    factor: Tensor | None = None  # [e], how many edges each stands for, if it is known
     levels: Levels | None = None  # where the batch can be cut, for `fused`, if known
     run: Any = None  # the forward pass that is under way, of a model that cuts it
     step: int = 0  # of the forward pass that is under way, if there are `hops`
@@ -253,6 +255,24 @@ class Sample:
         if asked not in self._local:
             self._local[asked] = self._make(*asked)
         return not self._local[asked]
+
+    @property
+    def per_edge(self) -> bool:
+        """True if edges of one receiver may stand for different numbers of edges."""
+        return self.drawn_by is not None or self.factor is not None
+
+    def stands_for(self, first: int, receiver: Tensor, dtype: torch.dtype) -> Tensor:
+        """[e]: how many edges each one from `first` on stands for, where they differ.
+
+        By the chance with which it was drawn if that is known, else by its weight.
+        """
+        device, part = receiver.device, slice(first, first + receiver.numel())
+        if self.factor is not None:
+            return self.factor[part].to(device, dtype)
+        name: Any = self.drawn_by
+        total = self.local(RECEIVED, name, 1, device).to(dtype)
+        likely = self.column(name, device)[part]
+        return share(total, receiver)[receiver] / likely.to(dtype)
 
     def hop(self, num_edges: int) -> tuple[int, int]:
         """The edges of the next layer: (first, number).
@@ -454,6 +474,7 @@ class Annotator:
             drawn_by=name.get(kind) if isinstance(name, dict) else name,
             hops=list(store.num_sampled_edges) if sampler.layerwise else None,
             refusal=refusal(sampler),
+            factor=None if sampler.labor is None else store.get("edge_factor"),
             levels=None if backward else Levels.of(store, source, target),
         )
         store.edge_index = SampledEdgeIndex.of(edges, sample)
@@ -491,7 +512,13 @@ def refusal(sampler: GTTFSampler) -> str | None:
         )
     weighted = any(adj.edge_weight is not None for adj in sampler.adjs.values())
     mixed = any(f < 0 for hops in sampler._fanouts.values() for f in hops)
-    if weighted and not _takes_all(sampler) and (mixed or not sampler.replace):
+    labor = sampler.labor is not None  # whose chances are known
+    if (
+        weighted
+        and not labor
+        and not _takes_all(sampler)
+        and (mixed or not sampler.replace)
+    ):
         return (
             "'weight_attr' must come with replace=True and without -1 where a model "
             "was made unbiased (got other draws); their chances have no simple form"

@@ -46,6 +46,7 @@ DRAWN = (
     *("num_neighbors", "num_samples", "sizes", "depth", "replace", "disjoint"),
     *("subgraph_type", "temporal_strategy", "time_attr", "time_window", "weight_attr"),
     *("bias", "exclude_edges", "max_nodes", "max_edges", "max_neighbors", "layerwise"),
+    "labor",
     *("neg_sampling", "node_idx", "adj", "_batch_size", "walk_length", "scheme"),
 )
 
@@ -338,7 +339,8 @@ class Batches:
         # In processes of their own, PyG gathers into memory that is shared.
         here = get_worker_info() is None or has_sources(self.data)
         ours = self.ours and here
-        ours = ours or isinstance(out.metadata, dict)  # of which PyG knows nothing
+        # of which PyG knows nothing
+        ours = ours or isinstance(out.metadata, dict) or hasattr(out, "edge_factor")
         if not ours or not self.joins:
             return super().filter_fn(out)  # type: ignore[misc]
         if self.transform_sampler_output:

@@ -59,15 +59,12 @@ class Drawn(NamedTuple):
         return found
 
     def share(self) -> Tensor:
-        """[n] or, if edges were drawn by weight, [e]: what each edge stands for."""
+        """[n] or, if edges of one node differ, [e]: what each edge stands for."""
         receiver = self.edge_index[self.sample.receiver]
-        device, name = self.edge_index.device, self.sample.drawn_by
-        total = self.sample.local(RECEIVED, name, 1, device)
-        each = share(total.to(self.dtype), receiver)
-        if name is None:
-            return each
-        likely = self.sample.column(name, device)[self.first :][: receiver.numel()]
-        return each[receiver] / likely.to(self.dtype)
+        if self.sample.per_edge:
+            return self.sample.stands_for(self.first, receiver, self.dtype)
+        total = self.sample.local(RECEIVED, None, 1, self.edge_index.device)
+        return share(total.to(self.dtype), receiver)
 
     def entries(self, sender: Tensor, receiver: Tensor, loops: bool = True) -> Tensor:
         """[e]: weight times share times one factor [size] for each end.
@@ -76,12 +73,12 @@ class Drawn(NamedTuple):
         """
         ends = self.edge_index
         each = self.share()
-        if self.sample.drawn_by is None and self.sample.receiver == 1:
+        if not self.sample.per_edge and self.sample.receiver == 1:
             value = sender[ends[0]] * (each[: self.size] * receiver)[ends[1]]
         else:
             value = sender[ends[0]] * receiver[ends[1]]
             drawer = ends[self.sample.receiver]
-            value = value * (each[drawer] if self.sample.drawn_by is None else each)
+            value = value * (each if self.sample.per_edge else each[drawer])
         if self.weight is not None:
             value = value * self.weight
         if not loops and self.sums(LOOPS) is not None:

@@ -25,6 +25,7 @@ from gttf_pyg._seeds import (
     source_nodes,
     typed_nodes,
 )
+from gttf_pyg.labor import Labor
 from gttf_pyg.loaders import NeighborSampler as NeighborSampler  # as in PyG's
 from gttf_pyg.sampler import GTTFSampler
 from gttf_pyg.stores import as_stores, one_process, own_nodes, pairs_for
@@ -174,6 +175,9 @@ class GTTFLoader(Batches, _NodeLoader, SeededLoader):
             were given by a mask or by ids; PyG's are positions in the latter case.
         max_nodes: of a batch, of all types together; what was found last is left out.
         max_edges: the same for edges.
+        labor: True or a `Labor` has the nodes of a batch share their neighbours: fewer
+            nodes for the same variance, and `batch.edge_factor` with the weights that
+            make sums unbiased.
         seed: short for `generator=torch.Generator().manual_seed(seed)`.
         time_window: only admit neighbours at most this much older than the seed.
         device: where to sample, and where all of the batch arrives, whether or not the
@@ -234,6 +238,7 @@ class GTTFLoader(Batches, _NodeLoader, SeededLoader):
         input_id: Any = None,
         max_nodes: int | None = None,
         max_edges: int | None = None,
+        labor: Labor | bool = False,
         **kwargs: Any,
     ) -> None:
         """See the class."""
@@ -331,6 +336,7 @@ class GTTFLinkLoader(Batches, _LinkLoader, SeededLoader):
         input_nodes: Any = None,
         max_nodes: int | None = None,
         max_edges: int | None = None,
+        labor: Labor | bool = False,
         **kwargs: Any,
     ) -> None:
         """See the class."""

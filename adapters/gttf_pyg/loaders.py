@@ -229,7 +229,8 @@ class NeighborSampler(theirs.NeighborSampler, SeededLoader):
     def sample(self, batch: Any) -> Any:
         """The batch of some nodes: (batch_size, n_id, adjs)."""
         seeds = torch.as_tensor(batch)
-        found = sample_layers(self.adj, seeds, self.fanouts, None, False, key_of(self))
+        every = [None] * len(self.fanouts)
+        found = sample_layers(self.adj, seeds, self.fanouts, every, False, key_of(self))
         counts: Any = found.num_sampled_edges
         parts = (part.split(counts) for part in (found.row, found.col, found.edge))
         adjs, known = [], seeds.numel()

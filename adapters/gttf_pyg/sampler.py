@@ -48,6 +48,7 @@ from gttf_pyg._keys import (
 )
 from gttf_pyg._output import induced, limited, to_bidirectional
 from gttf_pyg._rows import Options, copied, detached
+from gttf_pyg.labor import Labor, whole_rows, with_factors
 from gttf_pyg.negatives import negatives_of
 from gttf_pyg.stores import as_stores, check_partitioned, partitioned
 from gttf_sampler import (
@@ -168,6 +169,8 @@ class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
         layerwise: draw anew for every layer, all nodes that it needs; see `GTTFLoader`.
         max_nodes: of a batch, of all types together; what was found last is left out.
         max_edges: the same for edges.
+        labor: True or a `Labor` has the nodes of a batch share their neighbours, for
+            fewer nodes at the same variance; see `Labor`.
     """
 
     _made: tuple[Any, RootedSampler] | None = None  # from the first batch on
@@ -194,6 +197,7 @@ class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
         layerwise: bool = False,
         max_nodes: int | None = None,
         max_edges: int | None = None,
+        labor: Labor | bool = False,
     ) -> None:
         if not directed:
             subgraph_type = SubgraphType.induced
@@ -248,6 +252,7 @@ class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
         self.max_nodes = checked_limit("max_nodes", max_nodes)
         self.max_edges = checked_limit("max_edges", max_edges)
         self.layerwise = checked_layerwise(layerwise, self)
+        self.labor = Labor.checked(labor, self)
         check_partitioned(data, self)
 
     @property
@@ -334,14 +339,28 @@ class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
         bias = self._biases(admitted)
         if self.layerwise and self._fanouts[ONLY]:
             adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
-            own = bias.get(ONLY)
+            own: list[Any] = [bias.get(ONLY)] * len(fanouts)
+            if self.labor is not None:
+                own = self.labor.by_layer(own[0], fanouts, key)
+                fanouts = whole_rows(fanouts)
             found = sample_layers(adj, seeds[""], fanouts, own, self.replace, key)
-            return from_subgraph(found, self.adjs, self._backward)
+            out = from_subgraph(found, self.adjs, self._backward)
+            return (
+                out
+                if self.labor is None
+                else with_factors(out, {ONLY: own}, self._backward)
+            )
         rooted = self._engine()
+        if self.labor is not None:
+            shared = self.labor.by_relation(bias, self._fanouts, rooted.number, key)
+            drawn: Any = rooted.sample(seeds, shared, key)
+            out = from_subgraph(drawn, self.adjs, self._backward, original=True)
+            parts: dict[EdgeType, list[Any]] = {k: [shared[k]] for k in self.adjs}
+            return with_factors(out, parts, self._backward)
         if self.subgraph_type == SubgraphType.induced:
             start = seeds if rooted.typed else seeds[""]
             by = bias if rooted.typed else bias.get(ONLY)
-            drawn: Any = rooted(start, bias=by, generator=key)
+            drawn = rooted(start, bias=by, generator=key)
             graph = self.adjs, self._loose
             return induced(drawn, *graph, admitted, self._backward)
         drawn = rooted.sample(seeds, bias, key)
@@ -394,9 +413,12 @@ class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
         if self._made is not None and all(map(is_, self._made[0], made_of)):
             return self._made[1]
         typed, every = self.is_hetero, {**self.adjs, **self._loose}
+        fanouts = self._fanouts
+        if self.labor is not None:
+            fanouts = {kind: whole_rows(hops) for kind, hops in fanouts.items()}
         rooted = RootedSampler(
             every if typed else self.adjs[ONLY],
-            self._fanouts if typed else self._fanouts[ONLY],
+            fanouts if typed else fanouts[ONLY],
             replace=self.replace,
             disjoint=self.disjoint,
         )
@@ -418,7 +440,7 @@ def sample_layers(
     adj: CompactAdj,
     seeds: Tensor,
     fanouts: Sequence[int],
-    bias: BiasFn | None,
+    biases: Sequence[BiasFn | None],
     replace: bool,
     key: int,
 ) -> Subgraph:
@@ -431,7 +453,7 @@ def sample_layers(
     root = random.new_key(key, adj.device, random.BATCH)
     node, parts = seeds.to(adj.device), []
     nodes, edges = [node.numel()], []
-    for layer, fanout in enumerate(fanouts):
+    for layer, (fanout, bias) in enumerate(zip(fanouts, biases, strict=True)):
         drawn = sample_rooted(
             adj,
             node,

@@ -201,6 +201,7 @@ def check_partitioned(data: Any, sampler: Any) -> None:
         "subgraph_type": sampler.subgraph_type == SubgraphType.induced,
         "layerwise": sampler.layerwise,
         "bias": sampler.bias is not None,
+        "labor": sampler.labor is not None,
         "exclude_edges": bool(sampler.always_hidden),
     }
     for name, used in odd.items():

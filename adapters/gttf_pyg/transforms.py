@@ -1,4 +1,4 @@
-"""Transforms: rows that loaders share, GCN weights of a batch, its last steps."""
+"""Transforms: rows that loaders share, other edges, GCN weights, a batch's end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from gttf_pyg._check import (
 )
 from gttf_pyg._rows import ATTACHED, Options
 from gttf_pyg.sampler import GTTFSampler
-from gttf_sampler import CompactAdj, Subgraph
+from gttf_sampler import CompactAdj, EdgeWeightBias, Subgraph, ppr_neighbors
 from gttf_sampler._check import dense, fail, mistyped, one_of, within, yes_or_no
 from gttf_sampler._loading.streams import StreamPipeline
 
@@ -72,6 +72,62 @@ class ToCompact(BaseTransform):
         parts = [f"{name}={value!r}" for name, value in told.items() if value]
         parts += ["sample_direction='backward'"] if backward else []
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class PPRNeighbors(BaseTransform):
+    """A transform that joins every node to the nodes nearest by personalised PageRank.
+
+    >>> from torch_geometric.datasets import KarateClub
+    >>> from gttf_pyg import NeighborLoader, PPRNeighbors
+    >>> near = PPRNeighbors(k=8, generator=0)(KarateClub()[0])
+    >>> near.num_edges, near.edge_weight.shape
+    (272, torch.Size([272]))
+    >>> loader = NeighborLoader(near, [4, 4], weight_attr="edge_weight", batch_size=8)
+
+    The edges of the data are those to a node from its `k` nearest, the nearest first,
+    and `edge_weight` their shares of its walks, which restart at it; other attributes
+    of edges go. What takes a graph takes this one: loaders, layers, PyG's own.
+
+    Args:
+        k: and all others: see `gttf_sampler.ppr_neighbors`.
+        weight_attr: the name of edge weights that walks follow.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        *,
+        restart: float = 0.15,
+        walks: int = 128,
+        length: int | None = None,
+        weight_attr: str | None = None,
+        generator: torch.Generator | int | None = None,
+    ) -> None:
+        name_or_none("weight_attr", weight_attr)
+        self.options = Options(weight_attr=weight_attr)
+        self.k = k
+        self.how = {"restart": restart, "walks": walks, "length": length}
+        self.generator = generator
+
+    def forward(self, data: Any) -> Any:
+        """`data` with the new edges; called by `__call__` with a shallow copy."""
+        _check_homogeneous(data)
+        (adj,) = _stores.from_data(data, self.options).adjs.values()
+        bias = None if self.options.weight_attr is None else EdgeWeightBias()
+        how: Any = self.how
+        near = ppr_neighbors(adj, self.k, bias=bias, generator=self.generator, **how)
+        nodes = data.num_nodes
+        for name in [name for name in data.keys() if data.is_edge_attr(name)]:  # noqa: SIM118
+            del data[name]
+        every = torch.arange(nodes, device=near.device)
+        target = every.repeat_interleave(near.degree, output_size=near.num_edges)
+        data.edge_index = torch.stack([near.col.long(), target])
+        data.edge_weight, data.num_nodes = near.edge_weight, nodes
+        data.pop(ATTACHED, None)
+        return data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(k={self.k})"
 
 
 class GCNWeights:

@@ -214,7 +214,7 @@ class DegreeCorrection:
             or rule.loops(layer) is not None
             or rule.degree(layer) is not None
             or rule.relations
-            or (sample is not None and sample.drawn_by is not None)
+            or (sample is not None and sample.per_edge)
             or "symnorm" in getattr(layer, "aggregators", ())
             or hasattr(layer.aggr_module, "scaler")
             or (layer.explain and layerwise)
@@ -227,7 +227,10 @@ class DegreeCorrection:
             given += value.values() if isinstance(value, dict) else ()
         drawn = [edges for edges in given if isinstance(edges, SampledEdgeIndex)]
         for edges in drawn:
-            if edges.sample.drawn_by is not None:
+            joined = rule is not None and rule.joined
+            if edges.sample.drawn_by is not None or (
+                edges.sample.factor is not None and not joined
+            ):
                 refuse_weights(layer, edges.sample, "several tensors of edges")
         if rule is not None and rule.joined and drawn:
             for edges in drawn:
@@ -266,7 +269,7 @@ def _per_type(
 ) -> Tensor | None:
     """[n, types]: the counts that means over each type divide by, or None."""
     kind, sample = named.get("edge_type"), edges.sample
-    if layer.num_relations > 1 and sample.drawn_by is not None:
+    if layer.num_relations > 1 and sample.per_edge:
         refuse_weights(layer, sample, "its edges by type")
     averages = any(isinstance(part, MeanAggregation) for part in leaves(layer))
     if not averages or not isinstance(kind, Tensor):

@@ -28,21 +28,35 @@ from gttf_sampler.random import BATCH, draw, fold, new_key
 CPU = torch.device("cpu")
 
 
+class BatchKey(int):
+    """The key of a batch, from that of its epoch and its number there, which it tells.
+
+    Attributes:
+        epoch: the key of the epoch.
+        number: of the batch in its epoch.
+    """
+
+    epoch: int
+    number: int
+
+    @classmethod
+    def of(cls, epoch: int, number: int) -> BatchKey:
+        """The key of one batch of an epoch."""
+        found = cls(int(fold(epoch, number)))
+        found.epoch, found.number = epoch, number
+        return found
+
+
 class KeyedIndex(NamedTuple):
     """The argument of `collate_fn` for one batch.
 
     Attributes:
         index: of the batch: a list, or a number where there are no batches.
-        key: to draw it with, from that of the epoch and the number of the batch; None
-            if nobody has given one.
-        epoch_key: the key of the epoch.
-        number: of the batch in its epoch.
+        key: to draw it with, a `BatchKey` of a loader; None if nobody has given one.
     """
 
     index: Any
     key: int | None
-    epoch_key: int = 0
-    number: int = 0
 
     @classmethod
     def of(cls, index: Any) -> KeyedIndex:
@@ -160,7 +174,7 @@ class EpochIndices(Iterator[KeyedIndex]):
             self._epoch.give(None)
             raise
         number, key = self._epoch.give(drawn), self._epoch.key or 0
-        return KeyedIndex(drawn.index, int(fold(key, number)), key, number)
+        return KeyedIndex(drawn.index, BatchKey.of(key, number))
 
     def start(self) -> None:
         """Draws the key, and what a resumed epoch had drawn; only once."""

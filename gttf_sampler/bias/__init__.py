@@ -6,12 +6,8 @@ function); those with a law are fast on their own, see `Bias.law`.
 
 from gttf_sampler._backends.record import UNIFORM, Law
 from gttf_sampler.bias.base import Bias, FractionBias, ProductBias, StratifiedBias
-from gttf_sampler.bias.layerwise import (
-    FastGCNBias,
-    LABORBias,
-    LADIESBias,
-    shared_variate,
-)
+from gttf_sampler.bias.labor import LABORBias, Variates, shared_variate
+from gttf_sampler.bias.layerwise import FastGCNBias, LADIESBias
 from gttf_sampler.bias.node2vec import Node2VecBias
 from gttf_sampler.bias.simple import (
     AttentionBias,
@@ -37,5 +33,6 @@ __all__ = [
     "ProductBias",
     "StratifiedBias",
     "TemporalBias",
+    "Variates",
     "shared_variate",
 ]

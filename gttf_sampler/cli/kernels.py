@@ -33,7 +33,7 @@ from gttf_sampler._backends.triton.node2vec import node2vec
 ARCHITECTURES = (80, 90, 100)  # A100, H100, B200
 FENCES = ("MEMBAR", "CCTL", "ERRBAR")  # an order of memory accesses, and cold caches
 NUMBERS = (
-    *("at", "count", "span", "depth", "stride", "blocks", "position", "slots"),
+    *("at", "count", "span", "depth", "stride", "position", "slots"),
     *("old_slots", "batch", "length", "rounds", "stays"),
 )
 TYPES: dict[str, Any] = {  # of arguments that are no arrays of int64
@@ -82,7 +82,7 @@ class Taken(NamedTuple):
 def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     """Kernels with what they are compiled for: the default, and all laws at once."""
     lanes = {"B": how.LANES // 16, "F": 16}
-    entries, span = {"B": how.ENTRIES}, {"S": how.SPAN}
+    entries = {"B": how.ENTRIES}
     yield table.write_words, {"B": how.SPAN}
     for all_ in (False, True):
         apart = {"APART": all_}
@@ -102,8 +102,6 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
         for by_mass in (False, True):
             rows_ = {"ORDERED": not all_, "REVERSED": all_, "MASS": by_mass}
             yield node2vec, rows_ | {"B": how.WALKERS}
-    yield hops.scan, span
-    yield ends.number, span
     yield ends.rehash, entries
     yield gather_rows, {"B": how.UNITS}
 

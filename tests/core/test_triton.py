@@ -19,6 +19,7 @@ import strategies as own
 pytest.importorskip("triton", reason="there is nothing to run without Triton")
 
 import triton
+import triton.language as tl
 
 import compiled
 from all_pairs import all_pairs
@@ -281,6 +282,43 @@ def test_set_backend_refuses_triton_where_nothing_can_run_it():
         "ValueError: 'name' must be another where torch finds no GPU (got triton); "
         "set TRITON_INTERPRET=1 for tests on the CPU"
     )
+
+
+@triton.jit
+def note_counts(sums, parts, counts):
+    """Every block notes a count, as kernels do in one launch."""
+    block, blocks = tl.program_id(0), tl.num_programs(0)
+    table.add_up(sums, parts, block, blocks, tl.load(counts + block))
+
+
+@triton.jit
+def look_back(sums, parts, out):
+    """Every block adds up the counts before its own, as kernels do in the next."""
+    block, blocks = tl.program_id(0).to(tl.int64), tl.num_programs(0)
+    found = table.before_block(sums, parts, block, blocks)
+    tl.store(out + block, tl.sum(found, 0))
+
+
+@triton.jit
+def add_before(values, out):
+    tl.store(out + tl.program_id(0), tl.sum(table.before(values, tl.program_id(0)), 0))
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("blocks", [1, 31, 32, 33, 129, 700, 4200])
+def test_blocks_add_up_those_before_them(blocks):
+    """In parts of one block, of several, and of more than are read at once."""
+    counts = torch.arange(blocks) % 7 * (1 << 33) + 1
+    before = counts.cumsum(0) - counts
+    sums, out = torch.full((blocks,), -5), torch.full((blocks,), -5)
+    parts = torch.zeros(table.PARTS.value, dtype=torch.int64)
+    with compiled.kernels(watch=True) as races:
+        how.launch(note_counts, (blocks,), sums, parts, counts)
+        how.launch(look_back, (blocks,), sums, parts, out)
+        assert out.equal(before)
+        how.launch(add_before, (blocks,), counts, out.zero_())
+    assert out.equal(before)
+    assert races == {}
 
 
 def test_kernels_read_the_fields_of_a_relation_at_their_places():

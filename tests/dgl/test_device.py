@@ -12,7 +12,8 @@ from gttf_dgl import (
     ShaDowKHopSampler,
 )
 from gttf_dgl._source import Choice, Source
-from gttf_dgl.labor import draw_shared, variates_of
+from gttf_dgl.labor import draw_shared
+from gttf_sampler.bias import Variates
 
 SEEDS = torch.tensor([3, 1, 7, 0])
 
@@ -85,7 +86,7 @@ def test_device_weighs_what_nodes_share(device, monkeypatch, prob, rounds):
 
     def drawn(g, seeds):
         source = Source.of(g, choice, seeds=seeds)
-        return draw_shared(source, {"_N": seeds}, [3], rounds, variates_of(5))
+        return draw_shared(source, {"_N": seeds}, [3], rounds, Variates.of(5))
 
     expected, weights = drawn(make_graph(), SEEDS)
     with device():

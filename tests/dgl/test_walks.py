@@ -5,12 +5,12 @@ import inspect
 import dgl
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from all_pairs import all_pairs
 from exact import assert_frequencies, one_thread
-from gttf_dgl import node2vec_random_walk, random_walk
+from gttf_dgl import NeighborSampler, node2vec_random_walk, ppr_graph, random_walk
 from strategies import Graph, graphs, seeds
 
 __all__ = ["one_thread"]
@@ -131,6 +131,7 @@ def test_walks_stop_where_nothing_weighs_anything():
     assert found.tolist() == [[0, 1, -1, -1]]
 
 
+@settings(max_examples=40)
 @given(data=graphs(weighted=True, timed=False), draw=st.data())
 def test_walks_follow_edges(data: Graph, draw):
     """And pad with -1 from where there is none, in traces and in edge ids."""
@@ -211,6 +212,14 @@ def test_metapath_walks_end_where_a_type_has_no_edge():
     g.edges["s"].data["w"] = torch.zeros(1)  # r has no such data: uniform there
     traces, _ = random_walk(g, [0, 1], metapath=["r", "s"], prob="w")
     assert traces.tolist() == [[0, 0, -1], [1, 2, -1]]
+
+
+def test_metapath_through_a_type_without_nodes_ends():
+    none = torch.empty(0, dtype=torch.int64)
+    edges = {("u", "r", "g"): (none, none), ("g", "b", "u"): (none, none)}
+    g = dgl.heterograph(edges, num_nodes_dict={"u": 2, "g": 0})
+    traces, _ = random_walk(g, [0, 1], metapath=["r", "b"])
+    assert traces.tolist() == [[0, -1, -1], [1, -1, -1]]
 
 
 @pytest.mark.parametrize("nodes", [[], [4], [0, 0, 2]])
@@ -357,3 +366,26 @@ def test_walks_by_a_column_of_columns_raise_as_in_dgl():
         random_walk(g, [0], length=2, prob="w")
     with pytest.raises(dgl.DGLError, match="'prob' must name one number per edge"):
         node2vec_random_walk(g, [0], 1.0, 2.0, 2, prob="w")
+
+
+@pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
+def test_ppr_graph_is_one_for_any_sampler(idtype):
+    rows = [[1, 2, 3], [0, 2], [0, 3], [1, 4], [0]]
+    g = as_graph(rows, [[1.0] * len(row) for row in rows], idtype)
+    g.ndata["x"] = torch.rand(5, 2)
+    near = ppr_graph(g, 2, walks=400, prob="w", generator=0)
+    assert near.idtype == idtype
+    assert (near.in_degrees() == 2).all()
+    assert torch.equal(near.ndata["x"], g.ndata["x"])
+    assert (near.edata["weight"] > 0).all()
+    exact = torch.zeros(5, 5)  # walks go against the edges
+    for u, row in enumerate(rows):
+        exact[row, u] = 1
+    step, power, rank = exact / exact.sum(1, keepdim=True), torch.eye(5), 0
+    for k in range(60):
+        rank, power = rank + 0.15 * 0.85**k * power, power @ step
+    source, target = (end.long() for end in near.edges())
+    assert torch.allclose(near.edata["weight"], rank[target, source], atol=0.06)
+    sampler = NeighborSampler([1, 1], prob="weight")
+    blocks = sampler.sample(near, torch.tensor([0, 1], dtype=idtype))[2]
+    assert blocks[-1].num_edges() == 2

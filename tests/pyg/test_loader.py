@@ -42,9 +42,11 @@ FIRST = HETERO.node_types[0]
 
 LOADER_OPTIONS = (
     "exclude_edges bias seed time_window device prefetch uva index_dtype "
-    "thread_workers normalize layerwise lazy {} max_nodes max_edges"
+    "thread_workers normalize layerwise lazy {} max_nodes max_edges labor"
 )
-SAMPLER_OPTIONS = "bias time_window exclude_edges device layerwise max_nodes max_edges"
+SAMPLER_OPTIONS = (
+    "bias time_window exclude_edges device layerwise max_nodes max_edges labor"
+)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from gttf_pyg import (
     GTTFLoader,
     GTTFNorm,
     GTTFSampler,
+    PPRNeighbors,
     ToCompact,
     _rows,
 )
@@ -458,3 +459,23 @@ def test_to_compact_rows_that_travel_are_copied_in_a_worker(monkeypatch):
     assert plain[0]
     assert shared(GTTFSampler(data, [2, 2])) == (False, plain[1])
     assert shared(ours)[0]
+
+
+def test_ppr_neighbors_are_edges_for_any_loader():
+    data = KarateClub()[0]
+    data.edge_weight = torch.rand(data.num_edges) + 0.1
+    data.edge_attr = torch.rand(data.num_edges, 2)
+    near = PPRNeighbors(k=4, weight_attr="edge_weight", generator=0)(data)
+    assert near.num_nodes == data.num_nodes
+    assert near.num_edges == near.edge_weight.numel() == 4 * 34
+    assert "edge_attr" not in near
+    assert "edge_attr" in data
+    assert near.validate()
+    assert (near.edge_index[0] != near.edge_index[1]).all()
+    assert (torch.bincount(near.edge_index[1]) == 4).all()
+    share = near.edge_weight.view(34, 4)
+    assert (share[:, 1:] <= share[:, :-1]).all()
+    loader = GTTFLoader(near, [2], weight_attr="edge_weight", batch_size=34)
+    batch = next(iter(loader))
+    assert torch.equal(batch.edge_weight, near.edge_weight[batch.e_id])
+    assert repr(PPRNeighbors(4)) == "PPRNeighbors(k=4)"

@@ -28,7 +28,7 @@ FOR_ADAPTERS = {
     "gttf_sampler._compat": "fetcher_of",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
     "gttf_sampler._loading.seeded": (
-        "KeyedDataset KeyedIndex SeededLoader copied draw_key"
+        "BatchKey KeyedDataset KeyedIndex SeededLoader copied draw_key"
     ),
     "gttf_sampler._loading.streams": "StreamPipeline pipeline_on",
     "gttf_sampler._loading.state": (
@@ -44,7 +44,7 @@ FOR_ADAPTERS = {
     "gttf_sampler.bench.loader": "made_features",
     "gttf_sampler.bench.machine": "Missing first_line",
     "gttf_sampler.bench.measure": "CPU Peer Work draw_seeds each",
-    "gttf_sampler.bench.typed": "SEED_TYPE SPAN Typed database seed_times",
+    "gttf_sampler.bench.graphs": "SEED_TYPE SPAN Typed database seed_times",
     "gttf_sampler.bias.base": "as_bias",
     "gttf_sampler.distributed.write": "key_of",
     "gttf_sampler.embedding.fit": "fit",
@@ -82,6 +82,7 @@ MAY_IMPORT = {
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
     "estimate": set(),
     "subgraph": {*BASE, "estimate", "graph", "plot"},  # to draw itself as well
+    "ppr": WALKS,
     "padded": {"graph", "subgraph"},
     "rooted": {*WALKS, "subgraph", "padded"},
     "objectives": WALKS,

@@ -24,7 +24,7 @@ from gttf_sampler._backends.record import (
 )
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.draw import measure
-from gttf_sampler._backends.triton.hop import draw, finish, pad, scan, take
+from gttf_sampler._backends.triton.hop import draw, finish, pad, take
 from gttf_sampler._backends.triton.launch import blocks, bucket, key_of, launch
 from gttf_sampler._backends.triton.record import Arguments, shape_of
 from gttf_sampler._backends.triton.relabel import (
@@ -34,7 +34,6 @@ from gttf_sampler._backends.triton.relabel import (
     enter,
     likely_entries,
     mark,
-    number,
     settle,
 )
 
@@ -142,12 +141,6 @@ class Run:
             F=room,
         )
         launch(
-            scan,
-            (1,),
-            *(*table[1:], sums, grid[0], *out[:2]),
-            S=how.SPAN,
-        )
-        launch(
             draw,
             grid,
             *(*table, self.key, rows, sums, width, *out),
@@ -180,7 +173,6 @@ class Run:
         self.held += [*arrays, reached, *nodes]
         constants = {"APART": apart, "B": how.ENTRIES}
         launch(mark, grid, *table, reached, *claims, sums, **constants)
-        launch(number, (1,), *table, sums, grid[0], nodes, S=how.SPAN)
         launch(settle, grid, *table, *out, sums, nodes, **constants)
 
     def finish(

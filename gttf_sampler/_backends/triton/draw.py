@@ -210,7 +210,7 @@ def measure(
     F: tl.constexpr,
 ):
     """The admitted part of every walker's row, and how many edges it will take."""
-    block, relation, own, level, _ = tt.program(words, levels, shape)
+    block, relation, own, level, after = tt.program(words, levels, shape)
     to = tl.load(own + tt.DST_TYPE)
     fanout = tl.load(own + tt.FANOUTS + tt.hop_of(shape))
     walker = block * B + tl.arange(0, B).to(tl.int64)
@@ -252,4 +252,7 @@ def measure(
     tl.store(start_of + cell, start, mask=live)
     tl.store(count_of + cell, count, mask=live)
     tl.store(size_of + cell, size, mask=live)
-    tl.store(sums + relation * tl.num_programs(0) + block, tl.sum(size, 0))
+    blocks, total = tl.num_programs(0), tl.sum(size, 0)
+    parts = tt.taken_parts(after, relation, shape)
+    tt.add_up(sums + relation * blocks, parts, block, blocks, total)
+    tl.atomic_add(after + tt.types_of(shape) + relation, total, sem="relaxed")

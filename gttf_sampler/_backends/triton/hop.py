@@ -1,11 +1,9 @@
 """The kernels of one hop of rooted sampling, for all relations and laws at once.
 
     measure   which part of its row each walker may take, how many entries it will
-    scan      where the edges of each block of walkers go
     draw      the edges; the nodes they lead to are claimed by the smallest position
     take      the same where all of a row is taken, edge by edge
     mark      which edges have claimed a node that is new
-    number    how many are new before each block, per node type
     settle    the new nodes, in order of discovery
 
 And those that bring the hops of a batch together:
@@ -15,8 +13,10 @@ And those that bring the hops of a batch together:
 
 Programs have a block of walkers or edges and a relation; a relation with fewer of them
 leaves the rest of its programs without work. Positions number all seeds and edges of a
-batch through, in the order in which the reference discovers them. `measure` is in
-`triton.draw`, the last three are in `triton.relabel`.
+batch through, in the order in which the reference discovers them. Where the edges of a
+block go, and the numbers of its new nodes, every block adds up by itself, from counts
+that the launch before has noted: see `triton.record.before_block`. `measure` is in
+`triton.draw`, the last two are in `triton.relabel`.
 """
 
 import triton
@@ -171,27 +171,17 @@ def draw_edges(own, row, fanout, who, at, live, out, REPLACE, HIDES, APART, F):
                 arrive(own, taken, who, place, mask, out, HIDES, APART)
 
 
-@triton.jit(do_not_specialize=["shape", "blocks", "position"])
-def scan(levels, shape, sums, blocks, out, position, S: tl.constexpr):
-    """Scans the counts of edges: starts of blocks of walkers, and totals."""
-    level = tt.level_row(levels, tt.hop_of(shape) + 1, shape)
-    total = tl.full((), 0, tl.int64)
-    for relation in range(tt.relations_of(shape)):
-        begin = total
-        tl.store(tt.edge_start(level, shape) + relation, begin)
-        for first in range(0, blocks, S):
-            at = first + tl.arange(0, S).to(tl.int64)
-            cell = sums + tl.cast(relation, tl.int64) * blocks + at
-            size = tl.load(cell, mask=at < blocks, other=0)
-            tl.store(cell, total + tl.cumsum(size, 0) - size, mask=at < blocks)
-            total += tl.sum(size, 0)
-        tl.store(level + tt.types_of(shape) + relation, total - begin)
-    at = tt.addresses(level, shape)
-    edge, receiver, _, reached = out
-    tl.store(at + tt.EDGE, edge.to(tl.int64))
-    tl.store(at + tt.RECEIVER, receiver.to(tl.int64))
-    tl.store(at + tt.REACHED, reached.to(tl.int64))
-    tl.store(at + tt.POSITION, position)
+@triton.jit
+def _begin_edges(after, shape, relation, begin, out, position):
+    """Notes where the edges of a relation begin, and where those of the hop are."""
+    tl.store(tt.edge_start(after, shape) + relation, begin)
+    if relation == 0:
+        at = tt.addresses(after, shape)
+        edge, receiver, _, reached = out
+        tl.store(at + tt.EDGE, edge.to(tl.int64))
+        tl.store(at + tt.RECEIVER, receiver.to(tl.int64))
+        tl.store(at + tt.REACHED, reached.to(tl.int64))
+        tl.store(at + tt.POSITION, position)
 
 
 @triton.jit(do_not_specialize=["shape", "key", "stride", "position", "slots"])
@@ -221,7 +211,17 @@ def draw(
     to = tl.load(own + tt.DST_TYPE)
     fanout = tl.load(own + tt.FANOUTS + tt.hop_of(shape))
     width = tl.load(level + to)
-    if (fanout != 0) & (block * B < width):
+    types, blocks = tt.types_of(shape), tl.num_programs(0)
+    work = (fanout != 0) & (block * B < width)
+    begin = tl.full((), 0, tl.int64)
+    if work | (block == 0):
+        own_sums = sums + relation * blocks
+        parts = tt.taken_parts(after, relation, shape)
+        earlier = tt.before_block(own_sums, parts, block, blocks)
+        begin = tl.sum(earlier + tt.before(after + types, relation), 0)
+    if block == 0:
+        _begin_edges(after, shape, relation, begin, out, position)
+    if work:
         walker = block * B + tl.arange(0, B).to(tl.int64)
         live = walker < width
         cell = relation * stride + walker
@@ -230,8 +230,7 @@ def draw(
         count = tl.load(count_of + cell, mask=live, other=0)
         size = tl.load(size_of + cell, mask=live, other=0)
         row = (start, count, size)
-        at = tl.load(sums + relation * tl.num_programs(0) + block)
-        at += tl.cumsum(size, 0) - size
+        at = begin + tl.cumsum(size, 0) - size
         first = tt.node_start(level, shape) + to
         place = tl.load(first) + walker
         node = tl.load(tt.array(level, tt.IDS, shape) + place, mask=live, other=0)
@@ -240,7 +239,6 @@ def draw(
             roots = tt.array(level, tt.ROOTS, shape)
             root = tl.load(roots + place, mask=live, other=0)
             name += root * tl.load(words + to * tt.TYPE_COLUMNS + tt.SIZE)
-        types = tt.types_of(shape)
         local = tl.load(first + types) + walker
         stream = streams(fold(fold(as_key(key), tt.hop_of(shape)), relation), name)
         who = (local[:, None], root[:, None], node, stream)
@@ -248,8 +246,7 @@ def draw(
         mass = tl.load(own + tt.CUMULATIVE_WEIGHT)
         if fanout < 0:
             if tl.load(own + tt.HAS_ZERO_WEIGHT) == 0:
-                begin = tl.load(tt.edge_start(after, shape) + relation)
-                tl.store(size_of + cell, at + size - begin, mask=live)
+                tl.store(size_of + cell, at + size, mask=live)
             elif MASS:
                 take_positive(own, row, who, at, live, made, APART, F)
         elif mass == 0:
@@ -285,8 +282,11 @@ def take(
         zero = tl.zeros_like(here)
         ends = rows[2] + relation * stride
         high = tl.where(live, zero + tl.load(level + to), 0)
-        walker = bisect(ends, zero, high, here)
+        begin = tl.load(tt.edge_start(after, shape) + relation)
+        at = begin + here
+        walker = bisect(ends, zero, high, at)
         before = tl.load(ends + walker - 1, mask=live & (walker > 0), other=0)
+        before = tl.where(walker > 0, before, begin)
         start = tl.load(rows[0] + relation * stride + walker, mask=live, other=0)
         first = tt.node_start(level, shape) + to
         root = zero
@@ -294,9 +294,8 @@ def take(
             roots = tt.array(level, tt.ROOTS, shape)
             root = tl.load(roots + tl.load(first) + walker, mask=live, other=0)
         who = (tl.load(first + types) + walker, root)
-        at = tl.load(tt.edge_start(after, shape) + relation) + here
         made = (words, types, slots.to(tl.int64), position, out)
-        arrive(own, start + here - before, who, at, live, made, HIDES, APART)
+        arrive(own, start + at - before, who, at, live, made, HIDES, APART)
 
 
 @triton.jit

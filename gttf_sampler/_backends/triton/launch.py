@@ -18,7 +18,7 @@ ENTRIES = 256  # edges or nodes of a block where each is on its own
 WALKERS = 128  # of a block, each with a walk of its own
 UNITS = 1024  # of features that a block moves
 SEEDS = 4  # whose trees or walks one program goes down
-SPAN = 1024  # blocks that a scan adds up at once
+SPAN = 1024  # cells that are cleared at once
 _watching: list[list[str]] = []
 
 

@@ -8,7 +8,8 @@ how far they are. Level 0 are the seeds, level h + 1 is what hop h has made of l
             and how much room there is for each
     levels  a row per level: new nodes per type, edges taken per relation, edges in
             front of the new nodes per relation; then where each of them starts;
-            addresses
+            addresses; new nodes per relation; then the two counts per relation once
+            more, in PARTS of its blocks, so that a block need not add up all before it
 
 Words travel as arguments of a kernel, which takes them to the device without a copy
 that anybody would have to wait for, and in a CUDA graph, too.
@@ -46,6 +47,8 @@ FANOUTS = tl.constexpr(len(RelationRow._fields))
 # addresses at the end of a level, and the position of its first edge among all entries
 IDS, ROOTS, EDGE, RECEIVER = map(tl.constexpr, range(4))
 REACHED, LOCAL, POSITION, ADDRESSES = map(tl.constexpr, range(4, 8))
+PARTS = tl.constexpr(32)  # of the blocks of a relation, each with a sum of its own
+LOOK = tl.constexpr(128)  # sums that are read at once; a power of two, PARTS at least
 
 
 @triton.jit
@@ -94,7 +97,9 @@ def node_place(words, shape):
 @triton.jit
 def level_row(levels, level, shape):
     """The row of a level: begins with new nodes, then edges taken, then in front."""
-    return levels + level * (3 * (types_of(shape) + relations_of(shape)) + ADDRESSES)
+    relations = relations_of(shape)
+    width = 3 * (types_of(shape) + relations) + ADDRESSES + relations * (1 + 2 * PARTS)
+    return levels + level * width
 
 
 @triton.jit
@@ -113,6 +118,56 @@ def edge_start(row, shape):
 def addresses(row, shape):
     """The addresses of a level."""
     return row + 3 * (types_of(shape) + relations_of(shape))
+
+
+@triton.jit
+def new_of(row, shape):
+    """New nodes per relation, of the type that sends."""
+    return addresses(row, shape) + ADDRESSES
+
+
+@triton.jit
+def taken_parts(row, relation, shape):
+    """Edges taken in each part of a relation's blocks of walkers."""
+    return new_of(row, shape) + relations_of(shape) + relation * PARTS
+
+
+@triton.jit
+def new_parts(row, relation, shape):
+    """New nodes in each part of a relation's blocks of edges."""
+    return taken_parts(row, relations_of(shape) + relation, shape)
+
+
+@triton.jit
+def add_up(sums, parts, block, blocks, count):
+    """Notes the count of a block, for `before_block` of a later launch."""
+    tl.store(sums + block, count)
+    tl.atomic_add(parts + block // tl.cdiv(blocks, PARTS), count, sem="relaxed")
+
+
+@triton.jit
+def before_block(sums, parts, block, blocks):
+    """Counts of the blocks before one, [LOOK] numbers to be summed: a few reads.
+
+    All blocks look for themselves, at whole parts first and then at the blocks of
+    their own part, so that no program has to go through all of them.
+    """
+    size = tl.cdiv(blocks, PARTS)
+    part, lane = block // size, tl.arange(0, LOOK)
+    some = (lane < part) & (lane < PARTS)
+    found = tl.load(parts + lane, mask=some, other=0)
+    for first in range(part * size, block, LOOK):
+        found += tl.load(sums + first + lane, mask=first + lane < block, other=0)
+    return found
+
+
+@triton.jit
+def before(values, count):
+    """The first `count` values, [LOOK] numbers to be summed."""
+    lane, found = tl.arange(0, LOOK), tl.zeros([LOOK], tl.int64)
+    for first in range(0, count, LOOK):
+        found += tl.load(values + first + lane, mask=first + lane < count, other=0)
+    return found
 
 
 @triton.jit
@@ -184,7 +239,8 @@ class Arguments:
         self._first_place = kinds * TYPE_COLUMNS.value
         self._first_place += relations * (FANOUTS.value + depth)
         size = self._first_place + 2 * (kinds + relations)
-        level = 3 * kinds + 3 * relations + ADDRESSES.value
+        level = 3 * (kinds + relations) + ADDRESSES.value
+        level += relations * (1 + 2 * PARTS.value)
         size += -size % WORDS  # arrays start where kernels are compiled for
         cells = size + (depth + 1) * level
         self.words = torch.empty(cells, dtype=torch.int64, device=plan.device)

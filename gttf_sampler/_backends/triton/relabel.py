@@ -2,7 +2,6 @@
 
     enter     the seeds are level 0, and claim their nodes
     mark      which edges of a hop have claimed a node that is new
-    number    how many are new before each block, per node type
     settle    the new nodes, in order of discovery
 
 A node is claimed in a cell that the smallest position wins. A cell belongs to a node,
@@ -198,43 +197,45 @@ def mark(
 ):
     """Counts, per block, the edges that have claimed a node that is new."""
     block, relation, own, _, level = tt.program(words, levels, shape)
-    kind = words + tl.load(own + tt.SRC_TYPE) * tt.TYPE_COLUMNS
+    by = tl.load(own + tt.SRC_TYPE)
+    kind = words + by * tt.TYPE_COLUMNS
     claims = (reached, position, slots)
     new = _new_edges(kind, level, relation, block, shape, claims, APART, B)[4]
-    tl.store(sums + relation * tl.num_programs(0) + block, tl.sum(new.to(tl.int64), 0))
+    blocks, total = tl.num_programs(0), tl.sum(new.to(tl.int64), 0)
+    parts = tt.new_parts(level, relation, shape)
+    tt.add_up(sums + relation * blocks, parts, block, blocks, total)
+    tl.atomic_add(tt.new_of(level, shape) + relation, total, sem="relaxed")
+    tl.atomic_add(level + by, total, sem="relaxed")
 
 
-@triton.jit(do_not_specialize=["shape", "blocks"])
-def number(words, levels, shape, sums, blocks, new_nodes, S: tl.constexpr):
-    """Scans the counts of new nodes: starts of blocks, and totals per type."""
-    hop, types = tt.hop_of(shape), tt.types_of(shape)
-    before, level = (
-        tt.level_row(levels, hop, shape),
-        tt.level_row(levels, hop + 1, shape),
-    )
-    total = tl.full((), 0, tl.int64)
+@triton.jit
+def _begin_nodes(before, level, shape, new_nodes):
+    """Notes where the new nodes of each type begin, and where those of the hop are."""
+    types, begin = tt.types_of(shape), tl.full((), 0, tl.int64)
     for by in range(types):
-        begin = total
         first = tt.node_start(level, shape) + by
-        old = tt.node_start(before, shape) + types + by
+        old = tl.load(tt.node_start(before, shape) + types + by)
         tl.store(first, begin)
-        tl.store(first + types, tl.load(old) + tl.load(before + by))
-        for relation in range(tt.relations_of(shape)):
-            own = tt.relation_row(words, relation, shape)
-            if tl.load(own + tt.SRC_TYPE) == by:
-                for some in range(0, blocks, S):
-                    at = some + tl.arange(0, S).to(tl.int64)
-                    cell = sums + tl.cast(relation, tl.int64) * blocks + at
-                    size = tl.load(cell, mask=at < blocks, other=0)
-                    ends = total + tl.cumsum(size, 0)
-                    tl.store(cell, ends - size, mask=at < blocks)
-                    total += tl.sum(size, 0)
-        tl.store(level + by, total - begin)
+        tl.store(first + types, old + tl.load(before + by))
+        begin += tl.load(level + by)
     place = tt.addresses(level, shape)
     ids, roots, local = new_nodes
     tl.store(place + tt.IDS, ids.to(tl.int64))
     tl.store(place + tt.ROOTS, roots.to(tl.int64))
     tl.store(place + tt.LOCAL, local.to(tl.int64))
+
+
+@triton.jit
+def _earlier_nodes(words, level, relation, shape, by):
+    """New nodes of a type by relations before one, [LOOK] numbers to be summed."""
+    lane, found = tl.arange(0, tt.LOOK), tl.zeros([tt.LOOK], tl.int64)
+    for first in range(0, relation, tt.LOOK):
+        other = first + lane
+        mask = other < relation
+        kinds = tt.relation_row(words, other, shape) + tt.SRC_TYPE
+        mask = mask & (tl.load(kinds, mask=mask, other=-1) == by)
+        found += tl.load(tt.new_of(level, shape) + other, mask=mask, other=0)
+    return found
 
 
 @triton.jit(do_not_specialize=["shape", "position", "slots"])
@@ -262,10 +263,17 @@ def settle(
     )
     if APART:
         node = tl.load(landed + at, mask=mask, other=0)
-    rank = tl.load(sums + relation * tl.num_programs(0) + block)
-    rank += tl.cumsum(new.to(tl.int64), 0) - 1
-    first = tt.node_start(level, shape) + by
-    name = tl.load(first + types) + rank - tl.load(first)
+    blocks = tl.num_programs(0)
+    parts = tt.new_parts(level, relation, shape)
+    earlier = tt.before_block(sums + relation * blocks, parts, block, blocks)
+    earlier += _earlier_nodes(words, level, relation, shape, by)
+    rank = tl.sum(earlier, 0) + tl.cumsum(new.to(tl.int64), 0) - 1
+    name = rank + tl.load(before + by)
+    name += tl.load(tt.node_start(before, shape) + types + by)
+    for other in range(by):
+        rank += tl.load(level + other)
+    if (block == 0) & (relation == 0):
+        _begin_nodes(before, level, shape, new_nodes)
     tl.store(ids + rank, node, mask=new)
     tl.store(local + at, name, mask=new)
     tl.store(reached + at, found, mask=mask)

@@ -1,6 +1,7 @@
 """Fixtures and settings that all tests share."""
 
 import os
+import signal
 import sys
 from importlib.util import find_spec
 
@@ -78,7 +79,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A GPU that was asked for must be there."""
+    """A GPU that was asked for must be there, and Ctrl-C must mean something.
+
+    A shell starts what runs in the background with signals of the keyboard ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
         raise pytest.UsageError(
             "'--device' must be 'simulated' where torch finds no GPU (got 'cuda'); "

@@ -23,11 +23,10 @@ except (ImportError, OSError) as err:  # dgl 2.1 misses a file for this torch
     ) from err
 
 from gttf_dgl._source import to_compact
-from gttf_dgl.dataloading import PartitionedLoader, partition
+from gttf_dgl.dataloading import DataLoader, PartitionedLoader, partition
 from gttf_dgl.fused import FusedLayers, fused, fused_layers
 from gttf_dgl.install import install, installed, uninstall
 from gttf_dgl.labor import LaborSampler, sample_labors
-from gttf_dgl.loader import DataLoader
 from gttf_dgl.sampler import (
     GTTFSampler,
     MultiLayerFullNeighborSampler,

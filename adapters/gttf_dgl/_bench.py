@@ -13,6 +13,7 @@ import gttf_dgl
 from gttf_dgl._bench_step import steppers
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import graphs
+from gttf_sampler.bench.graphs import SEED_TYPE, Typed
 from gttf_sampler.bench.hosts import (
     Calls,
     Host,
@@ -25,7 +26,6 @@ from gttf_sampler.bench.hosts import (
 from gttf_sampler.bench.loader import made_features
 from gttf_sampler.bench.machine import Missing, first_line
 from gttf_sampler.bench.measure import Peer, Work, draw_seeds, each
-from gttf_sampler.bench.typed import SEED_TYPE, Typed
 
 LABEL = f"DGL {dgl.__version__}"
 SAMPLERS = {

@@ -11,9 +11,9 @@ from dgl.nn import GATConv, GATv2Conv, GINConv, GraphConv, HeteroGraphConv, SAGE
 from torch import Tensor, nn
 
 from gttf_dgl.fused import fused, fused_layers
+from gttf_sampler.bench.graphs import SEED_TYPE, Typed
 from gttf_sampler.bench.hosts import Stepper, StepSetting
 from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.typed import SEED_TYPE, Typed
 
 HEADS = 4
 OWN = ", DGL's own layers"

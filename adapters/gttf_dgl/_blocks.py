@@ -92,7 +92,7 @@ class Origin:
         return Degrees(degree, drawable, _out_degree(adj).index_select(0, senders))
 
     def apart(self, batch: Any) -> Origin:
-        """The same for another process, which has the degrees and no rows."""
+        """A copy for another process, with the degrees of a batch and no rows."""
         found = copy.copy(self)
         found._source = None
         if self._source is not None and self.uniform and self.known:
@@ -165,7 +165,7 @@ def block_of(
 def graph_of(
     source: Source, drawn: HeteroSubgraph, norm: str | None = None
 ) -> DGLGraph:
-    """All of it as one graph, seeds first."""
+    """The whole sample as one graph, seeds first."""
     g, kinds = source.g, list(source.adjs)
     none = torch.empty(0, dtype=g.idtype, device=source.device)
     nodes = {name: drawn.node.get(name, none).to(g.idtype) for name in g.ntypes}
@@ -220,7 +220,7 @@ def _structure(
     senders: dict[str, int],
     receivers: dict[str, int] | None = None,
 ) -> Any:
-    """DGL's index of a graph with so many nodes per type; two kinds in a block."""
+    """DGL's index of a graph or block with these edges and numbers of nodes."""
     number = {name: i for i, name in enumerate(senders)}
     shift = 0 if receivers is None else len(senders)
     sizes = [*senders.values(), *(receivers or {}).values()]
@@ -273,7 +273,7 @@ def _with_origin(batch: Any, source: Source, norm: str | None) -> Any:
 
 
 def check_norm(norm: str | None, uniform: bool, prefetched: Any) -> str | None:
-    """`norm`, which asks for uniform draws and a column of its own."""
+    """Checks `norm`, which needs uniform draws and an edge data column of its own."""
     if norm is None:
         return None
     _check.one_of("normalize", norm, NORMS)

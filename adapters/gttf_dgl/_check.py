@@ -27,6 +27,7 @@ from gttf_sampler._check import (
 )
 from gttf_sampler._check import weights as weights_of
 from gttf_sampler.bias.base import as_bias
+from gttf_sampler.features import RowSource
 
 __all__ = [  # of the engine's checks, those that fit DGL's arguments as they are
     "device_or_none",
@@ -40,6 +41,7 @@ __all__ = [  # of the engine's checks, those that fit DGL's arguments as they ar
 
 EdgeType = tuple[str, str, str]
 Nodes = dict[str, Tensor]  # ids per node type
+Files = dict[tuple[str | None, str], RowSource]  # by node type, if any, and name
 
 EDGE_DIRS = ("in", "out")
 OF_NODES = ("prefetch_node_feats", "prefetch_labels", "prefetch_ndata")
@@ -93,7 +95,7 @@ def fanouts(value: Any, name: str = "fanouts") -> list[Any]:
 
 
 def _fanout(name: str, given: Any) -> int:
-    """One whole number, which DGL also takes as a float or in an array of one."""
+    """One fanout; as in DGL it may be a float, or an array with one element."""
     number, whole = given, False
     if isinstance(number, Tensor):
         dense(name, number)
@@ -192,7 +194,7 @@ def ids(
 
 
 def several(value: Any) -> Any:
-    """`value`, or lone numbers as one of several each, which DGL takes alike."""
+    """`value` with lone numbers as lists of one; DGL takes both."""
     if isinstance(value, Mapping):
         return {name: several(part) for name, part in value.items()}
     if isinstance(value, Tensor):
@@ -219,7 +221,7 @@ def weights(name: str, column: str, value: Tensor, boolean: bool) -> Tensor:
 
 
 def one_column(prob: Any, mask: Any) -> None:
-    """Names of edge data, of which one may be given."""
+    """Checks the names of edge data, of which one may be given."""
     for name, value in (("prob", prob), ("mask", mask)):
         if value is not None and not isinstance(value, str):
             mistyped(name, "must be the name of edge data", type(value).__name__)
@@ -291,6 +293,49 @@ def bias(value: Any, whole_trees: bool, prob: str | None) -> Any:
                 rule = f"must not {does} where every layer is sampled anew"
                 fail("bias", rule, repr(part), "pass rooted=True")
     return value
+
+
+def files(features: Any) -> Files:
+    """Feature files by node type and name; the type is None if there is but one."""
+    if features is None:
+        return {}
+    if not isinstance(features, Mapping):
+        rule = "must map names to feature files, or node types to such mappings"
+        mistyped("features", rule, shown(features))
+    found: Files = {}
+    for key, value in features.items():
+        typed = isinstance(value, Mapping)
+        for name, file in value.items() if typed else [(key, value)]:
+            if isinstance(file, Tensor) or not isinstance(file, RowSource):
+                cure = "put tensors into the graph's ndata"
+                mistyped("features", "must hold feature files", shown(file), cure)
+            found[key if typed else None, name] = file
+    return found
+
+
+def without_files(names: Any, features: Files) -> tuple[Any, Files]:
+    """The names to prefetch from the graph, and the files of the others."""
+    if not names or not features:
+        return names, {}
+    typed = names if isinstance(names, Mapping) else {None: names}
+    asked = [(kind, name) for kind, own in typed.items() for name in own]
+    files = {key: features[key] for key in asked if key in features}
+    rest: Any = {
+        kind: [name for name in own if (kind, name) not in files]
+        for kind, own in typed.items()
+    }
+    return rest if isinstance(names, Mapping) else rest[None], files
+
+
+def files_fit(g: DGLGraph, files: Files) -> None:
+    """Refuses feature files that do not have a row per node."""
+    for (kind, name), file in files.items():
+        if kind is not None and kind not in g.ntypes:
+            rule = f"must name node types of the graph, {g.ntypes}"
+            fail("features", rule, kind)
+        if len(file) != g.num_nodes(kind):
+            rule = f"must have one row per node, {g.num_nodes(kind)} in all"
+            fail(f"features[{name!r}]", rule, len(file))
 
 
 def _listed(names: Iterable[Any]) -> str:

@@ -155,7 +155,7 @@ class Choice(NamedTuple):
     bias: BiasFn | Mapping[Any, BiasFn] | None = None
 
     def checked(self, rooted: bool = False) -> Choice:
-        """This choice, with values that the caller passed."""
+        """This choice, after checks of what the caller passed."""
         _check.one_of("edge_dir", self.edge_dir, _check.EDGE_DIRS)
         _check.one_column(self.prob, self.mask)
         _check.bias(self.bias, rooted, self.prob)

@@ -31,7 +31,7 @@ except (ImportError, OSError) as err:
 
 from gttf_dgl import _check
 from gttf_dgl._source import Rows
-from gttf_dgl.loader import BatchKeys
+from gttf_dgl.sampler import BatchKeys
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, random
 from gttf_sampler.graph.tables import kept_of
 
@@ -207,7 +207,7 @@ def _whole(graph: Any, weight: Tensor | None) -> CompactAdj:
 
 
 def _some(whole: CompactAdj, kept: Tensor) -> CompactAdj:
-    """Some of the edges, which keep their positions as ids."""
+    """The rows of some edges, whose ids are their positions in the whole."""
     before = torch.cat([kept.new_zeros(1, dtype=torch.int64), kept.cumsum(0)])
     edge, weight = kept.nonzero().view(-1), whole.edge_weight
     weight = None if weight is None else weight[edge]
@@ -216,7 +216,7 @@ def _some(whole: CompactAdj, kept: Tensor) -> CompactAdj:
 
 
 def _subgraph(graph: Any, layer: Layer) -> SampledSubgraphImpl:
-    """A layer in GraphBolt's words."""
+    """A layer as GraphBolt's SampledSubgraph."""
     named, eids = graph.edge_attributes or {}, None
     if ORIGINAL_EDGE_ID in named:
         eids = named[ORIGINAL_EDGE_ID].index_select(0, layer.edge)
@@ -242,6 +242,6 @@ def _subgraph(graph: Any, layer: Layer) -> SampledSubgraphImpl:
 
 
 def _csc(row: Tensor, col: Tensor, size: int) -> CSCFormatBase:
-    """Edges whose receivers are in order."""
+    """GraphBolt's CSC of edges whose receivers are in order."""
     counts = torch.bincount(col, minlength=size)
     return CSCFormatBase(torch.cat([counts.new_zeros(1), counts.cumsum(0)]), row)

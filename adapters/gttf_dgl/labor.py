@@ -13,8 +13,7 @@ from gttf_dgl import _check
 from gttf_dgl._blocks import block_of, frontier_of
 from gttf_dgl._check import EdgeType, Nodes
 from gttf_dgl._source import Choice, Source
-from gttf_dgl.loader import BatchKeys
-from gttf_dgl.sampler import GTTFSampler, OneHop
+from gttf_dgl.sampler import BatchKeys, GTTFSampler, OneHop
 from gttf_sampler import HeteroSubgraph, LABORBias, random
 from gttf_sampler._check import integers
 from gttf_sampler.bias import Variates

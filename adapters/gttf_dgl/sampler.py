@@ -1,14 +1,20 @@
-"""GTTFSampler, also by DGL's names, and sample_neighbors: neighbours in blocks."""
+"""Samplers of blocks, by DGL's names and ours; sample_neighbors.
+
+All samplers of this package draw every batch by a key of its own.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from dgl import NID, DGLGraph
 from dgl.dataloading import BlockSampler
 from dgl.heterograph import DGLBlock
+from torch.utils.data import get_worker_info
 
 from gttf_dgl import _check
 from gttf_dgl._blocks import block_of, check_norm, frontier_of, output_device
@@ -19,12 +25,143 @@ from gttf_dgl._compat import (
     set_src_lazy_features,
 )
 from gttf_dgl._source import Choice, Source
-from gttf_dgl.loader import KeyedSampler, load_kernels
-from gttf_sampler import BiasFn, HeteroSubgraph, random
-from gttf_sampler._check import shown
-from gttf_sampler.features import RowSource
+from gttf_sampler import (
+    BiasFn,
+    CompactAdj,
+    EdgeWeightBias,
+    ExcludeBias,
+    HeteroSubgraph,
+    random,
+    sample_rooted,
+)
+from gttf_sampler._loading.seeded import BatchKey, KeyedIndex
+from gttf_sampler.random import WORD
 
-Files = dict[tuple[str | None, str], RowSource]  # by node type, if any, and name
+CPU = torch.device("cpu")
+
+
+class BatchKeys:
+    """The keys of the batches that a sampler is asked for, one call after the other.
+
+    A `gttf_dgl.DataLoader` gives a copy of its sampler the key of a batch; calls of
+    that copy are views of the batch, each with a key of its own. Anywhere else calls
+    are counted: without a seed, each takes a number from torch's default generator,
+    which torch seeds in every worker; with one, the first has the seed itself and the
+    others what follows from it, in a worker together with the worker's seed.
+
+    Args:
+        generator: a torch.Generator, an integer, or None.
+        seed: an integer instead of it, or None.
+    """
+
+    def __init__(self, generator: Any, seed: Any) -> None:
+        if seed is not None:
+            if generator is not None:
+                _check.fail("seed", "must not be given beside 'generator'", seed)
+            generator = _check.integer("seed", seed)
+        given = _check.randomness(generator)
+        if isinstance(given, torch.Generator):  # one number, once: a copy of the
+            # generator would repeat itself in every worker
+            device = given.device
+            given = int(torch.randint(1 << 62, (), generator=given, device=device))
+        self.seed, self._root = given, 0
+        if given is not None:
+            self._root = int(random.new_key(given, CPU, random.BATCH))
+        self._calls = 0
+        self._lone: int | None = None
+        self._batch: KeyedIndex | None = None
+
+    def of_batch(self, index: KeyedIndex) -> BatchKeys:
+        """A copy whose keys are those of one batch of a loader."""
+        found = copy.copy(self)
+        found._batch, found._calls = index, 0
+        return found
+
+    def epoch_key(self, epoch: int) -> int | None:
+        """The key of an epoch of a loader; None without a seed."""
+        return None if self.seed is None else fold(self._root, epoch)
+
+    def next(self) -> int:
+        """The key of the next call."""
+        self._calls += 1
+        if self._batch is not None:
+            return fold(self._batch.key or 0, self._calls)
+        if self.seed is None:
+            return random.draw(None)
+        worker = get_worker_info()
+        if worker is not None:
+            return fold(fold(self._root, worker.seed), self._calls)
+        return self.seed if self._calls == 1 else fold(self._root, self._calls)
+
+    def next_in_epoch(self) -> tuple[int, int]:
+        """The key of the next batch's epoch, and its number there.
+
+        Outside a DataLoader of this package all calls are one epoch.
+        """
+        key = None if self._batch is None else self._batch.key
+        if isinstance(key, BatchKey):
+            return key.epoch, key.number
+        if self._lone is None:
+            self._lone = random.draw(None) if self.seed is None else self._root
+        self._calls += 1
+        return self._lone, self._calls - 1
+
+
+def fold(key: int, number: int) -> int:
+    """The key of sub-task `number`, from any integer."""
+    return int(random.fold(key & WORD, number))
+
+
+class KeyedSampler:
+    """The base of all samplers of this package, which draw by keys.
+
+    Attributes:
+        bias: what neighbours are drawn by; a loader asks whether a thread may.
+        thread_workers: see `DataLoader`.
+    """
+
+    bias: Any = None
+    thread_workers: bool | None = None
+    _keys: BatchKeys
+    _in_loader = False
+
+    def use_keys(self, generator: Any, seed: Any, thread_workers: Any) -> None:
+        """Has batches drawn by keys; for the end of a constructor."""
+        if thread_workers is not None:
+            _check.yes_or_no("thread_workers", thread_workers)
+        self.thread_workers = thread_workers
+        self._keys = BatchKeys(generator, seed)
+
+    def for_batch(self, index: KeyedIndex) -> Any:
+        """A copy that draws one batch of a loader, which fetches the rows of files."""
+        found = copy.copy(self)
+        found._keys, found._in_loader = self._keys.of_batch(index), True
+        return found
+
+    @property
+    def fetches(self) -> bool:
+        """True if a batch needs rows of a file, which `fetch` reads."""
+        return False
+
+    def fetch(self, result: Any) -> None:
+        """Reads the rows of a batch from their files."""
+
+
+@cache
+def load_kernels(replace: bool) -> None:
+    """Samples once from a tiny graph of every kind; a process does so once.
+
+    A sampler does not hear of workers before it is in one, and there each would load
+    the machine code by itself, in every epoch.
+    """
+    how: dict[str, Any] = {"replace": replace, "generator": 0}
+    for dtype in (torch.int32, torch.int64):
+        ids, weight = torch.tensor([1, 0], dtype=dtype), torch.ones(2)
+        adj = CompactAdj.from_csr([0, 1, 2], ids, edge_id=ids, edge_weight=weight)
+        for bias in (None, EdgeWeightBias(), ExcludeBias([0])):
+            sub = sample_rooted(adj, [0], [1, -1], bias=bias, **how)
+            adj.original_edge(sub.edge)
+        sample_rooted({("", "", ""): adj}, {"": [0]}, [1, -1], **how)
 
 
 class NeighborChoice(KeyedSampler):
@@ -38,7 +175,7 @@ class NeighborChoice(KeyedSampler):
     def choose(
         self, fanouts: Any, choice: Choice, normalize: Any, prefetched: Any
     ) -> None:
-        """Notes checked options, and makes the machine code ready.
+        """Stores checked options, and loads the kernels.
 
         `prefetched` is the edge data that batches will have.
         """
@@ -49,7 +186,7 @@ class NeighborChoice(KeyedSampler):
         load_kernels(self.replace)
 
     def source_of(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any) -> Source:
-        """The rows that a batch is drawn from, by the attributes of today."""
+        """The rows that a batch is drawn from, by the sampler's current attributes."""
         choice = Choice(*(getattr(self, name) for name in Choice._fields))
         source = Source.of(g, choice, exclude_eids, seeds=seed_nodes)
         _check.prefetched(g, self)
@@ -133,9 +270,9 @@ class GTTFSampler(NeighborChoice, BlockSampler):
         _check.columns("prefetch_node_feats", prefetch_node_feats)
         _check.columns("prefetch_labels", prefetch_labels)
         _check.columns("prefetch_edge_feats", prefetch_edge_feats)
-        self.features = _checked_files(features)
-        inputs, self._inputs = _split(prefetch_node_feats, self.features)
-        labels, self._labels = _split(prefetch_labels, self.features)
+        self.features = _check.files(features)
+        inputs, self._inputs = _check.without_files(prefetch_node_feats, self.features)
+        labels, self._labels = _check.without_files(prefetch_labels, self.features)
         super().__init__(inputs, labels, prefetch_edge_feats, output_device)
         self.fused, self.rooted = fused, _check.yes_or_no("rooted", rooted)
         choice = Choice(edge_dir, prob, mask, replace, bias).checked(self.rooted)
@@ -191,7 +328,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
     ) -> tuple[Any, Any, list[DGLBlock]]:
         """(input_nodes, output_nodes, blocks), the block of the seeds last."""
         source = self.source_of(g, seed_nodes, exclude_eids)
-        _check_files(g, {**self._inputs, **self._labels})
+        _check.files_fit(g, {**self._inputs, **self._labels})
         return self._sample_from(source, seed_nodes)
 
     def _sample_from(
@@ -210,7 +347,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
     def _layered_blocks(
         self, source: Source, seeds: Nodes, hops: list[list[int]]
     ) -> list[DGLBlock]:
-        """One sample per layer: whatever a layer needs is drawn anew."""
+        """Blocks of one sample per layer, each drawn anew."""
         root = self._batch_key(source.device)
         blocks: list[DGLBlock] = []
         frontier = seeds
@@ -227,7 +364,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
     def _layer(
         self, source: Source, frontier: Nodes, fanouts: list[int], root: Any, layer: int
     ) -> tuple[HeteroSubgraph, DGLBlock]:
-        """One hop, and the block of it."""
+        """Draws one hop, and makes its block."""
         drawn = source.draw(frontier, [fanouts], int(random.fold(root, layer)))
         sizes = {name: ids.numel() for name, ids in frontier.items()}
         return drawn, block_of(source, drawn, sizes, norm=self.normalize)
@@ -235,7 +372,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
     def _rooted_blocks(
         self, source: Source, seeds: Nodes, hops: list[list[int]]
     ) -> list[DGLBlock]:
-        """One sample for all: the layer h steps from the seeds sees h hops of it."""
+        """Blocks of one sample: the layer h steps from the seeds sees h hops of it."""
         drawn = source.draw(seeds, hops, self._keys.next())
         counts = drawn.num_sampled_nodes or {}
         blocks = []
@@ -243,51 +380,6 @@ class GTTFSampler(NeighborChoice, BlockSampler):
             sizes = {name: sum(counts[name][:depth]) for name in seeds}
             blocks.append(block_of(source, drawn, sizes, depth, self.normalize))
         return blocks
-
-
-def _checked_files(features: Any) -> Files:
-    """`features` by node type and name; the type is None if there is but one."""
-    if features is None:
-        return {}
-    if not isinstance(features, Mapping):
-        rule = "must map names to feature files, or node types to such mappings"
-        _check.mistyped("features", rule, shown(features))
-    found: Files = {}
-    for key, value in features.items():
-        typed = isinstance(value, Mapping)
-        for name, file in value.items() if typed else [(key, value)]:
-            if isinstance(file, torch.Tensor) or not isinstance(file, RowSource):
-                cure = "put tensors into the graph's ndata"
-                _check.mistyped(
-                    "features", "must hold feature files", shown(file), cure
-                )
-            found[key if typed else None, name] = file
-    return found
-
-
-def _split(names: Any, features: Files) -> tuple[Any, Files]:
-    """The names of `prefetch_…` that the graph has, and those that have files."""
-    if not names or not features:
-        return names, {}
-    typed = names if isinstance(names, Mapping) else {None: names}
-    asked = [(kind, name) for kind, own in typed.items() for name in own]
-    files = {key: features[key] for key in asked if key in features}
-    rest: Any = {
-        kind: [name for name in own if (kind, name) not in files]
-        for kind, own in typed.items()
-    }
-    return rest if isinstance(names, Mapping) else rest[None], files
-
-
-def _check_files(g: DGLGraph, files: Files) -> None:
-    """Refuses files that do not have a row per node."""
-    for (kind, name), file in files.items():
-        if kind is not None and kind not in g.ntypes:
-            rule = f"must name node types of the graph, {g.ntypes}"
-            _check.fail("features", rule, kind)
-        if len(file) != g.num_nodes(kind):
-            rule = f"must have one row per node, {g.num_nodes(kind)} in all"
-            _check.fail(f"features[{name!r}]", rule, len(file))
 
 
 class NeighborSampler(GTTFSampler):

@@ -16,8 +16,7 @@ from gttf_dgl._blocks import graph_of, output_device
 from gttf_dgl._check import Nodes
 from gttf_dgl._compat import set_edge_lazy_features, set_node_lazy_features
 from gttf_dgl._source import Choice, Source, named_edges
-from gttf_dgl.loader import KeyedSampler
-from gttf_dgl.sampler import NeighborChoice
+from gttf_dgl.sampler import KeyedSampler, NeighborChoice
 from gttf_dgl.sampling import random_walk
 from gttf_sampler import BiasFn, HeteroSubgraph, Subgraph, random
 from gttf_sampler.graph.tables import kept_of

@@ -180,7 +180,7 @@ class Estimated:
     def update_all(
         self: Any, message_func: Any, reduce_func: Any, *args: Any, **kwargs: Any
     ) -> None:
-        """As ever; sums are scaled, and towers of PNAConv read these degrees."""
+        """Passes messages as DGL does; scales sums, and gives PNAConv these degrees."""
         name = getattr(reduce_func, "name", None)  # of DGL's own functions
         if name is None:
             # DGL sorts nodes by the number of their messages, not by these degrees

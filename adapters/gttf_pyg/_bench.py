@@ -23,6 +23,7 @@ from gttf_pyg._bench_modes import (
 )
 from gttf_pyg._bench_step import steppers
 from gttf_sampler import CompactAdj
+from gttf_sampler.bench.graphs import SEED_TYPE, Typed
 from gttf_sampler.bench.hosts import (
     Calls,
     Embedder,
@@ -34,7 +35,6 @@ from gttf_sampler.bench.hosts import (
 )
 from gttf_sampler.bench.machine import Missing, first_line
 from gttf_sampler.bench.measure import Peer, Work, each
-from gttf_sampler.bench.typed import SEED_TYPE, Typed
 from gttf_sampler.embedding import Epoch
 
 NO_CLUSTER = (

@@ -15,11 +15,11 @@ from torch_geometric.sampler import NeighborSampler, NodeSamplerInput
 import gttf_pyg
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import graphs
+from gttf_sampler.bench.graphs import SEED_TYPE, SPAN, Typed, database, seed_times
 from gttf_sampler.bench.hosts import LoaderSetting, Makers, Mode, ModeGraph
 from gttf_sampler.bench.loader import made_features
 from gttf_sampler.bench.machine import Missing, first_line
 from gttf_sampler.bench.measure import CPU, Peer, Work, draw_seeds
-from gttf_sampler.bench.typed import SEED_TYPE, SPAN, Typed, database, seed_times
 
 LABEL = f"PyG {torch_geometric.__version__}"
 NO_BACKEND = (

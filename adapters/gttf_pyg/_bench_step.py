@@ -22,10 +22,10 @@ from torch_geometric.utils import to_torch_csr_tensor, trim_to_layer
 from gttf_pyg._bench_modes import LABEL, NO_BACKEND, backend, data_of
 from gttf_pyg.fused import fused
 from gttf_pyg.inference import inference
+from gttf_sampler.bench.graphs import SEED_TYPE, Typed
 from gttf_sampler.bench.hosts import Stepper, StepSetting
 from gttf_sampler.bench.machine import Missing
 from gttf_sampler.bench.measure import CPU
-from gttf_sampler.bench.typed import SEED_TYPE, Typed
 
 HEADS = 4
 OWN = ", PyG's own layers"

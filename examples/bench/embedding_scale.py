@@ -12,8 +12,7 @@ import torch
 
 from examples.bench.tables import show
 from gttf_sampler.bench import embedding
-from gttf_sampler.bench.machine import Missing, PeakMemory
-from gttf_sampler.bench.process import ChildError, run_job
+from gttf_sampler.bench.machine import ChildError, Missing, PeakMemory, run_job
 from gttf_sampler.embedding import DeepWalk, WatchYourStep, link_auc
 
 HERE = "examples.bench.embedding_scale"  # however it was started

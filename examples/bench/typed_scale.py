@@ -10,7 +10,7 @@ import argparse
 
 from examples.bench.tables import show
 from gttf_sampler import TemporalBias, sample_rooted
-from gttf_sampler.bench import typed as databases
+from gttf_sampler.bench import graphs
 from gttf_sampler.bench.machine import private
 from gttf_sampler.bench.measure import Options
 from gttf_sampler.bench.memory import row_of
@@ -29,11 +29,11 @@ def steps(scale):
 def measured(edges, timed, options, report=lambda what, share: None):
     """The row of one size."""
     before = private()
-    made = databases.database(edges / databases.EDGES, options.seed)
+    made = graphs.database(edges / graphs.EDGES, options.seed)
     adjs, users = made.rows(timed), made.nodes["user"]
     nodes = sum(made.nodes.values())
     del made
-    times = databases.seed_times((min(options.batch, users),), options.seed)
+    times = graphs.seed_times((min(options.batch, users),), options.seed)
     bias = {k: TemporalBias(times) for k, a in adjs.items() if a.edge_time is not None}
 
     def sample(some):

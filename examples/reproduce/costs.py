@@ -26,8 +26,7 @@ from examples.reproduce.scores import loss_of
 from examples.reproduce.tasks import Task
 from examples.reproduce.train import optimizer_of
 from gttf_sampler.bench import machine
-from gttf_sampler.bench.machine import PeakMemory
-from gttf_sampler.bench.process import run_job
+from gttf_sampler.bench.machine import PeakMemory, run_job
 
 HERE = "examples.reproduce.costs"  # however it was started
 DATASETS = ("computers", "physics")

@@ -23,8 +23,8 @@ from examples.reproduce.datasets.catalog import SOURCES
 from examples.reproduce.provenance import provenance
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import graphs, machine
+from gttf_sampler.bench.machine import ChildError, Report, run_job
 from gttf_sampler.bench.measure import Options
-from gttf_sampler.bench.process import ChildError, Report, run_job
 from gttf_sampler.bench.step import PRODUCTS
 
 HERE = "examples.reproduce.table4"  # however it was started

@@ -145,7 +145,7 @@ def tensors_of(batch: Any) -> list[Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 
-class Idle(NamedTuple):
+class Lent(NamedTuple):
     """A buffer that was lent, and the event behind the last copy from it."""
 
     memory: Tensor
@@ -162,7 +162,7 @@ class PinnedBuffers:
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
-        self._idle: deque[Idle] = deque()  # those that were lent first stand first
+        self._idle: deque[Lent] = deque()  # those that were lent first stand first
 
     @contextmanager
     def lent(self, size: int, stream: Any) -> Iterator[Tensor]:
@@ -175,11 +175,11 @@ class PinnedBuffers:
         try:
             yield memory
         finally:
-            self._idle.append(Idle(memory, self._streams.event(stream)))
+            self._idle.append(Lent(memory, self._streams.event(stream)))
 
     def _take(self, size: int) -> Tensor:
         """A buffer that is free and fits, or a new one in the place of the oldest."""
-        passed: list[Idle] = []
+        passed: list[Lent] = []
         try:
             for _ in range(len(self._idle)):
                 idle = self._idle.popleft()

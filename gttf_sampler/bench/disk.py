@@ -15,7 +15,7 @@ from torch import Tensor
 from gttf_sampler import CompactAdj, FeatureFile, gather_rows, sample_rooted
 from gttf_sampler._backends.memory import room as free_memory
 from gttf_sampler.bench.loader import made_features
-from gttf_sampler.bench.machine import Missing
+from gttf_sampler.bench.machine import Missing, RefusedError, Report
 from gttf_sampler.bench.measure import (
     Group,
     Options,
@@ -25,7 +25,6 @@ from gttf_sampler.bench.measure import (
     draw_seeds,
     each,
 )
-from gttf_sampler.bench.process import RefusedError, Report
 from gttf_sampler.features import most_reached
 
 PIECE = 1 << 16  # rows that are written at a time

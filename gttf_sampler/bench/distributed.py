@@ -13,9 +13,8 @@ import torch.distributed as dist
 
 from gttf_sampler import CompactAdj, gather_rows, sample_rooted
 from gttf_sampler.bench.loader import made_features
-from gttf_sampler.bench.machine import Missing
+from gttf_sampler.bench.machine import Missing, Report
 from gttf_sampler.bench.measure import Group, Options, Row
-from gttf_sampler.bench.process import Report
 from gttf_sampler.distributed import PartitionedGraph, partition
 
 WORLDS = (2, 4)

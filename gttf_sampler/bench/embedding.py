@@ -16,9 +16,8 @@ import torch
 from gttf_sampler import CompactAdj, Node2VecBias, traverse
 from gttf_sampler.bench import measure as timing
 from gttf_sampler.bench.hosts import Embedder, EmbeddingSetting, Trained, hosts
-from gttf_sampler.bench.machine import Missing
+from gttf_sampler.bench.machine import Missing, RefusedError, Report, run_jobs
 from gttf_sampler.bench.measure import Group, Options, Peer, Row, Work, add_ratio
-from gttf_sampler.bench.process import RefusedError, Report, run_jobs
 from gttf_sampler.embedding import (
     DeepWalk,
     Epoch,

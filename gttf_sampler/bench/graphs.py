@@ -1,4 +1,4 @@
-"""Made graphs of real sizes, on disk or in memory, and graphs that a user gives.
+"""Made graphs of real sizes, plain or with types, and graphs that a user gives.
 
 Node ids are ranks in disguise: a multiplication modulo n spreads the popular nodes over
 all ids. The expected degree of a rank falls with its square root, times a random number
@@ -6,6 +6,8 @@ that makes low degrees common, and neighbours are drawn by the same law, each on
 degrees have a power law with exponent 3 in both directions, and hubs know hubs.
 Everything depends on the seed and the position alone, and a piece of some million edges
 is all that is ever in memory.
+
+A made database has tables whose rows name each other: a graph with types.
 """
 
 import math
@@ -23,7 +25,7 @@ from torch import Tensor
 
 from gttf_sampler import CompactAdj, _check
 from gttf_sampler._arrays import Pieces
-from gttf_sampler.bench.process import RefusedError, Report
+from gttf_sampler.bench.machine import RefusedError, Report
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.io import read_structure
 
@@ -224,3 +226,92 @@ def skewed(random: np.random.Generator, targets: int, count: int) -> Array:
     """int64 [count]: rows of a table, the first ones far more often."""
     drawn: Array = (targets * random.random(count) ** SKEW).astype(np.int64)
     return drawn
+
+
+EdgeType = tuple[str, str, str]
+SEED_TYPE = "user"  # whose rows are asked about
+EMPTY = 0.2  # of the rows of a table that leave a key empty
+SPAN = 1_000_000  # times lie in [0, SPAN)
+BOUGHT = (("order", "user"), ("order", "item"))
+REVIEWED = (("review", "user"), ("review", "item"))
+
+
+class Schema(NamedTuple):
+    """The tables of a database."""
+
+    rows: dict[str, int]  # of every table, at scale 1
+    keys: tuple[tuple[str, str], ...]  # which table refers to which
+    timed: tuple[str, ...]  # tables whose rows have a time
+
+
+SCHEMAS = {
+    "database": Schema(
+        {
+            "user": 200_000,
+            "item": 100_000,
+            "order": 2_000_000,
+            "review": 1_500_000,
+            "shop": 5_000,
+        },
+        (*BOUGHT, ("order", "shop"), *REVIEWED, ("item", "shop")),
+        ("order", "review", "user"),
+    ),
+    # a hundred times examples/shop.py
+    "relational": Schema(
+        {"user": 80_000, "item": 6_000, "order": 500_000, "review": 150_000},
+        (*BOUGHT, *REVIEWED),
+        ("order", "review", "user"),
+    ),
+}
+EDGES = 14_560_000  # of the database at scale 1, about
+
+
+class Typed(NamedTuple):
+    """A heterogeneous graph."""
+
+    nodes: dict[str, int]  # how many each type has
+    edges: dict[EdgeType, Tensor]  # [2, m], sources above targets
+    times: dict[str, Tensor]  # int64 [n] of the types that have times
+
+    @property
+    def num_edges(self) -> int:
+        """The edges of all types."""
+        return sum(ends.shape[1] for ends in self.edges.values())
+
+    def rows(self, timed: bool) -> dict[EdgeType, CompactAdj]:
+        """The rows that `sample_rooted` takes, sorted by time if `timed`."""
+        found = {}
+        for kind, ends in self.edges.items():
+            source, _, target = kind
+            sizes = self.nodes[source], self.nodes[target]
+            time = self.times.get(source) if timed else None
+            found[kind] = CompactAdj.from_edge_index(ends, sizes, node_time=time)
+        return found
+
+
+def database(scale: float = 1.0, seed: int = 0, schema: str = "database") -> Typed:
+    """The tables of one of `SCHEMAS`, whose keys are followed both ways."""
+    rows, keys, timed = SCHEMAS[schema]
+    random = np.random.Generator(np.random.PCG64([seed, 3]))
+    nodes = {name: sized(count, scale) for name, count in rows.items()}
+    edges: dict[EdgeType, Tensor] = {}
+    for source, target in keys:
+        ends = _keys(random, nodes[source], nodes[target])
+        edges[source, f"has_{target}", target] = ends
+        edges[target, f"rev_{source}", source] = ends.flip(0)
+    times = {
+        name: torch.from_numpy(random.integers(SPAN, size=nodes[name]))
+        for name in timed
+    }
+    return Typed(nodes, edges, times)
+
+
+def seed_times(shape: tuple[int, ...], seed: int = 0) -> Tensor:
+    """Times of seeds: they see between half of the past and all of it."""
+    random = np.random.Generator(np.random.PCG64([seed, 5]))
+    return torch.from_numpy(random.integers(SPAN // 2, SPAN, size=shape))
+
+
+def _keys(random: np.random.Generator, rows: int, targets: int) -> Tensor:
+    row = np.flatnonzero(random.random(rows) >= EMPTY)
+    return torch.from_numpy(np.stack([row, skewed(random, targets, row.size)]))

@@ -1,15 +1,28 @@
-"""The machine, its packages, peers that are left out, and the memory work takes."""
+"""The machine: its packages, the memory work takes, and jobs in their own processes.
 
+`python -m gttf_sampler.bench.machine` is such a process, which leaves nothing behind:
+it reads a job from stdin and writes lines of JSON to stdout.
+"""
+
+import contextlib
 import ctypes
 import gc
+import json
 import os
 import platform
 import re
+import signal
+import subprocess
 import sys
+import tempfile
 import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module, metadata
+from inspect import isgenerator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -177,3 +190,183 @@ def _from_status(field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+# libgomp reads its policy when it is loaded: threads that spin while they wait hurt
+# every peer on a machine that does anything else.
+ENVIRONMENT = {"OMP_WAIT_POLICY": "passive"}
+HERE = "gttf_sampler.bench.machine"
+PATIENCE = 5  # seconds between asking a process to end and killing it
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+TAIL = 12  # lines of a failed child's stderr that are repeated
+LOG_EVERY = 20  # seconds between two lines of progress in a log
+
+Report = Callable[[str, float], None]  # what is being done, and the share that is done
+Job = dict[str, Any]
+
+
+class ChildError(RuntimeError):
+    """A job that did not finish, with the last lines that its process wrote."""
+
+
+class RefusedError(ValueError):
+    """A job that was given something it cannot use; one sentence for the user."""
+
+
+def run_job(job: Job, report: Report | None = None) -> Any:
+    """Runs {"run": "package.module:function", **arguments} and returns its result."""
+    with conversation() as ask:
+        return ask(job, report)
+
+
+@contextlib.contextmanager
+def conversation(
+    environment: dict[str, str] | None = None,
+) -> Iterator[Callable[..., Any]]:
+    """A process that is told its job and returns the result.
+
+    A job that is a generator yields its first result, and may be asked again: it is
+    sent the question and yields the answer. In between its process waits, so that it
+    takes turns with what is measured here, in an environment of its own.
+    """
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words,
+        tempfile.TemporaryDirectory(prefix="gttf-bench-") as scratch,
+    ):
+        # what libraries leave in the place for temporary files goes with it
+        places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), scratch)
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        child = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", HERE, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=words,
+            encoding="utf-8",
+            env={**os.environ, **ENVIRONMENT, **places, **path, **(environment or {})},
+            start_new_session=True,  # its own workers end with it, by their group
+        )
+        try:
+            yield partial(_ask, child, words)
+        finally:
+            _end(child)
+
+
+def run_jobs(
+    job: Job, names: Iterable[str], missing: Missing, report: Report
+) -> dict[str, Any]:
+    """Runs a job per name, each in its process; a peer that fails is left out."""
+    found: dict[str, Any] = {}
+    for name in names:
+        try:
+            found[name] = run_job({**job, "name": name}, report)
+        except ChildError as error:
+            if name.startswith("gttf"):  # ours, which others are compared with
+                raise
+            missing.add(name, str(error).splitlines()[-1])
+    return found
+
+
+def _ask(
+    child: "subprocess.Popen[str]",
+    words: IO[str],
+    question: Job,
+    report: Report | None = None,
+) -> Any:
+    """Hands over a job or a question and listens until there is a result."""
+    if child.stdin is None or child.stdout is None:
+        raise ChildError("the process has no pipes")
+    with contextlib.suppress(BrokenPipeError):  # it says below why it has gone
+        child.stdin.write(json.dumps(question) + "\n")
+        child.stdin.flush()
+    for line in child.stdout:
+        message = json.loads(line)
+        if "result" in message:
+            return message["result"]
+        if "refused" in message:
+            raise RefusedError(message["refused"])
+        if report is not None:
+            report(message["doing"], message["share"])
+    status = child.wait()
+    words.seek(0)
+    how = f"was ended by signal {-status}" if status < 0 else f"failed ({status})"
+    hint = "; is there enough memory?" if status == -KILL else ""
+    tail = words.read().strip().splitlines()[-TAIL:]
+    what = question.get("run", question)
+    raise ChildError("\n".join([f"the process for {what} {how}{hint}", *tail]))
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """Ends the process and whatever it has started, if it is still there."""
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    if child.poll() is None:
+        _signal(child, signal.SIGTERM)
+        try:
+            child.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    _signal(child, KILL)
+
+
+def _signal(child: "subprocess.Popen[str]", number: int) -> None:
+    """Sends a signal to the child's process group, if that still exists."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, number)
+        elif child.poll() is None:
+            child.terminate()
+
+
+def progress() -> Report:
+    """Shows progress on a line of a terminal, else writes a line now and then."""
+    last = time.monotonic()
+
+    def show(what: str, share: float) -> None:
+        nonlocal last
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\033[K{what[:60]} {share:.0%}")
+        elif time.monotonic() - last > LOG_EVERY:
+            last = time.monotonic()
+            sys.stderr.write(f"{time.strftime('%H:%M:%S')} {what} {share:.0%}\n")
+
+    return show
+
+
+def main() -> None:
+    """Does the job on the first line of stdin, and answers questions on later ones."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # libraries print to stderr from now on
+    job: Job = json.loads(sys.stdin.readline())
+    if sys.platform == "linux":  # ends with its parent, even if that is killed
+        ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != int(sys.argv[1]):
+            sys.exit(1)
+
+    def say(**message: Any) -> None:
+        out.write(json.dumps(message) + "\n")
+        out.flush()
+
+    def report(what: str, share: float) -> None:
+        say(doing=what, share=share)
+
+    # not this file once more under the name of __main__: its errors are other classes
+    refused = import_module(HERE).RefusedError
+    module, _, function = job.pop("run").partition(":")
+    try:
+        done = getattr(import_module(module), function)(**job, report=report)
+        if isgenerator(done):
+            say(result=next(done))
+            for line in sys.stdin:
+                say(result=done.send(json.loads(line)))
+        else:
+            say(result=done)
+    except refused as refusal:
+        say(refused=str(refusal))
+
+
+if __name__ == "__main__":
+    main()

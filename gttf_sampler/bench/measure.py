@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler.bench.process import Report
+from gttf_sampler.bench.machine import Report
 
 ERRORS = 5.0  # standard errors that two means of the same law may differ by
 FEW = 2  # rounds are enough where one takes seconds

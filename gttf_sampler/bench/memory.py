@@ -18,7 +18,15 @@ from torch import Tensor
 from gttf_sampler import CompactAdj, sample_rooted
 from gttf_sampler.bench.graphs import SIZES, shuffled
 from gttf_sampler.bench.hosts import MakeSampler, hosts
-from gttf_sampler.bench.machine import Missing, PeakMemory, private, settled
+from gttf_sampler.bench.machine import (
+    Missing,
+    PeakMemory,
+    Report,
+    private,
+    run_job,
+    run_jobs,
+    settled,
+)
 from gttf_sampler.bench.measure import (
     Options,
     Peer,
@@ -29,7 +37,6 @@ from gttf_sampler.bench.measure import (
     draw_seeds,
     each,
 )
-from gttf_sampler.bench.process import Report, run_job, run_jobs
 
 TINY = 64  # nodes of the graph that everything is tried on first
 GRAPH = "papers-like"  # of `scale`

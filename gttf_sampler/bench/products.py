@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from gttf_sampler import sample_rooted
+from gttf_sampler.bench.graphs import SEED_TYPE, Typed
 from gttf_sampler.bench.hosts import StepSetting
 from gttf_sampler.bench.loader import HIDDEN
-from gttf_sampler.bench.typed import SEED_TYPE, Typed
 
 HEADS = 4  # of attention in the hidden layer
 

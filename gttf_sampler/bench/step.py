@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler.bench import graphs, loader
+from gttf_sampler.bench.graphs import SEED_TYPE, database
 from gttf_sampler.bench.hosts import (
     LoaderSetting,
     ModeGraph,
@@ -20,11 +21,9 @@ from gttf_sampler.bench.hosts import (
     hosts,
 )
 from gttf_sampler.bench.loader import CLASSES, HIDDEN, made_features
-from gttf_sampler.bench.machine import Missing, PeakMemory
+from gttf_sampler.bench.machine import Missing, PeakMemory, Report, conversation
 from gttf_sampler.bench.measure import Group, Options, Peer, Work, compare, draw_seeds
-from gttf_sampler.bench.process import Report, conversation
 from gttf_sampler.bench.products import Products, products
-from gttf_sampler.bench.typed import SEED_TYPE, database
 
 CLOSE = 1e-5  # how far outputs may differ, of the largest
 PATIENCE = 5.0  # seconds in which a row takes more than a few rounds

@@ -1,27 +1,185 @@
-"""`gttf bench`: numbers of this machine, beside others."""
+"""`gttf bench`: its tasks, their defaults and graphs, and the command."""
 
 import argparse
 import json
 import os
 import shlex
+import shutil
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from gttf_sampler import _check, _files
 from gttf_sampler._backends.compiling import HERE
-from gttf_sampler.bench import graphs, memory, modes, report, step, tasks
-from gttf_sampler.bench.machine import Missing
+from gttf_sampler.bench import (
+    embedding,
+    graphs,
+    loader,
+    machine,
+    memory,
+    report,
+    step,
+)
+from gttf_sampler.bench.machine import (
+    ChildError,
+    Missing,
+    RefusedError,
+    Report,
+    progress,
+    run_job,
+)
 from gttf_sampler.bench.measure import Options
-from gttf_sampler.bench.process import ChildError, RefusedError, progress
+
+PACKAGE = "gttf_sampler.bench"
+ALONE = "there is no peer to compare with here; what is left out says how to get some"
+
+Result = dict[str, Any]
+# what a row begins with if it is about us, and not about somebody to compare with
+OURS = ("gttf", step.PRODUCTS)
+
+
+class Task(NamedTuple):
+    """One task."""
+
+    purpose: str  # one line of `--help`
+    defaults: dict[str, Any]  # options that are not those of `Options`
+    job: str = ""  # "module:function" that does all of it on one graph, if one does
+    devices: bool = False  # runs on a GPU, too
+    compares: bool = True  # others should take part
+
+
+LARGE = {"graph": memory.GRAPH}
+TASKS = {
+    "loader": Task("batches with features", {}, "loader:load", devices=True),
+    "step": Task(
+        "a training step of each model, with sampling",
+        {"batches": 0, "rounds": 5},
+        "step:run",
+        devices=True,
+    ),
+    "modes": Task(
+        "loaders in every mode, ours and the hosts'",
+        {"graph": None, "batches": 0, "rounds": 5},
+        devices=True,
+    ),
+    "walks": Task(
+        "uniform and node2vec walks", {"batch": 4096, "batches": 10}, "embedding:walk"
+    ),
+    "embedding": Task("epochs of embeddings", {"graph": None, "rounds": 3}),
+    "memory": Task("what a sampler holds", {"batches": 5}),
+    "scale": Task(
+        "a batch from graphs of all sizes", {**LARGE, "rounds": 5}, compares=False
+    ),
+    "distributed": Task(
+        "batches from a graph in parts",
+        {"batches": 10, "rounds": 5},
+        "distributed:run",
+        compares=False,
+    ),
+    "disk": Task(
+        "features from a disk",
+        {**LARGE, "scale": 0.05, "batches": 10, "rounds": 3},
+        "disk:run",
+        compares=False,
+    ),
+}
+ALIASES = {"train": "step"}
+
+
+def options_of(task: str, given: dict[str, Any]) -> Options:
+    """Those that are given, else the task's own, else the usual ones."""
+    said = {name: value for name, value in given.items() if value is not None}
+    options = Options(**{**TASKS[task].defaults, **said})
+    if "fanouts" not in said and options.graph in graphs.SIZES:
+        options = replace(options, fanouts=graphs.SIZES[options.graph].fanouts)
+    return options
+
+
+def measure(task: str, options: Options, report: Report) -> Result:
+    """The result of a task. Nothing it has made outlives it but what is to be kept."""
+    busy = machine.busy()
+    with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=options.tmp) as tmp:
+        found = _measured(task, options, tmp, report)
+    notes = [busy] if busy else []
+    if TASKS[task].compares and alone(found):
+        notes.append(ALONE)
+    told = asdict(options).items()
+    settings = {name: v for name, v in told if name not in ("graph", "tmp", "keep")}
+    about = {"task": task, "settings": settings, "machine": machine.describe()}
+    return {**about, "notes": notes, **found}
+
+
+def _measured(task: str, options: Options, tmp: str, report: Report) -> Result:
+    """The groups of a task, and who was left out."""
+    if task == "modes":
+        return loader.measure_modes(options, report)
+    if task == "embedding":
+        return embedding.measure(options, report)
+    if task == "scale":
+        return memory.measure_scale(options, _maker(tmp, report), report)
+    facts = {"place": ""}  # the models of `--only` may have graphs of their own
+    if task != "step" or step.reads_graph(options.only):
+        facts = _graph(options, tmp, report)
+    place = facts.pop("place")
+    if task == "memory":
+        found = memory.measure(options, place, tmp, report)
+    else:
+        job = {"run": f"{PACKAGE}.{TASKS[task].job}", "graph": place}
+        found = run_job({**job, "options": asdict(options)}, report)
+    return {**found, "graph": facts}
+
+
+def alone(found: Result) -> bool:
+    """True if no row is about a peer."""
+    rows = [row for group in found["groups"] for row in group["rows"]]
+    return all((row.get("peer") or "gttf").startswith(OURS) for row in rows)
+
+
+def _graph(options: Options, tmp: str, report: Report) -> dict[str, Any]:
+    """Makes or reads the graph that was asked for; returns its facts and its place."""
+    source, place = str(options.graph), str(Path(tmp, "graph"))
+    if source not in graphs.SIZES:
+        job = {"run": f"{PACKAGE}.graphs:read_job", "source": source, "folder": place}
+        return {"name": Path(source).name, **run_job(job, report)}
+    size = graphs.scaled(source, options.scale)
+    final = str(Path(options.keep or place).absolute())
+    home = Path(final).parent
+    graphs.check_room(home, size.nodes, size.edges)
+    with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=home) as draft:
+        made = str(Path(draft, "graph"))
+        wanted = {"nodes": size.nodes, "edges": size.edges, "seed": options.seed}
+        job = {"run": f"{PACKAGE}.graphs:make_job", "folder": made}
+        facts = run_job({**job, **wanted}, report)
+        os.replace(made, final)
+    name = source + (f" × {size.scale:g}" if size.scale != 1 else "")
+    return {"name": name, "place": final, **facts}
+
+
+def _maker(tmp: str, report: Report) -> Callable[[Options], dict[str, Any]]:
+    """Makes one graph after the other in the same place; only the last one is kept."""
+    last = None
+
+    def make(options: Options) -> dict[str, Any]:
+        nonlocal last
+        if last is not None:
+            shutil.rmtree(last)
+        facts = _graph(options, tmp, report)
+        last = facts["place"]
+        return facts
+
+    return make
+
 
 OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
 COMMAND = "gttf bench "
 OPTIONS = tuple(Options.__dataclass_fields__)
 WRITTEN = ("tmp", "keep")  # options that change no number
 FORMATS = (".png", ".pdf", ".svg")
-ON_DEVICES = [name for name, task in tasks.TASKS.items() if task.devices]
+ON_DEVICES = [name for name, task in TASKS.items() if task.devices]
 EPILOG = f"exit status: {OK} done, {FAILED} a measurement failed, {BAD_ARGUMENTS} bad \
 arguments, {DISAGREEMENT} a peer did other work (no ratio is printed), 130 interrupted"
 
@@ -30,8 +188,8 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `gttf bench`; None stands for the task's default."""
     add = parser.add_argument
     parser.epilog = EPILOG
-    names = ", ".join(f"{name} ({task.purpose})" for name, task in tasks.TASKS.items())
-    add("task", choices=[*tasks.TASKS, *tasks.ALIASES], metavar="task", help=names)
+    names = ", ".join(f"{name} ({task.purpose})" for name, task in TASKS.items())
+    add("task", choices=[*TASKS, *ALIASES], metavar="task", help=names)
     names = ", ".join(graphs.SIZES)
     add("--graph", help=f"{names}, or a file: edge list, .npz, CompactAdj directory")
     add("--scale", type=float, help="size of a made graph; 1 is that of the real one")
@@ -56,11 +214,11 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
 
 def run_bench(args: argparse.Namespace) -> int:
     """Measures, shows, writes; returns the exit status."""
-    args.task = tasks.ALIASES.get(args.task, args.task)
+    args.task = ALIASES.get(args.task, args.task)
     os.environ["GTTF_COMPILE"] = HERE  # what is measured are kernels
     try:
         options = checked(args)
-        result = tasks.measure(args.task, options, progress())
+        result = measure(args.task, options, progress())
     except (ValueError, TypeError, RefusedError) as error:
         sys.stderr.write(f"gttf bench: {error}\n")
         return BAD_ARGUMENTS
@@ -115,7 +273,7 @@ def checked(args: argparse.Namespace) -> Options:
         _check.positive("--memory", args.memory)
     if args.task == "modes":
         _check_modes(args)
-    options = tasks.options_of(args.task, given)
+    options = options_of(args.task, given)
     _check_device(args, options)
     _check_graph(args, options)
     _check_places(args)
@@ -125,7 +283,7 @@ def checked(args: argparse.Namespace) -> Options:
 def _check_modes(args: argparse.Namespace) -> None:
     """Modes have graphs, fanouts and batches of their own."""
     if args.only is not None:
-        modes.chosen(args.only, Missing())
+        loader.chosen_modes(args.only, Missing())
     for name in ("graph", "fanouts", "batch", "keep"):
         value = getattr(args, name)
         if value is not None:

@@ -28,7 +28,7 @@ COMMANDS = {
     "verify": "compare the draws of a device with those of the CPU, bit by bit",
     "warm": "compile the CPU kernels ahead of their first use, as for an image",
 }
-MODULES = dict.fromkeys(("build", "convert", "features", "info"), "files")
+MODULES = dict.fromkeys(("build", "convert", "features", "info", "partition"), "files")
 MODULES |= dict.fromkeys(("doctor", "verify", "warm"), "machine")
 MODULES |= {"demo": "show"}  # the others have their own names
 FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130

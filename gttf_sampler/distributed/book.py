@@ -43,12 +43,12 @@ class PartitionBook:
 
     @classmethod
     def of_bounds(cls, bounds: Tensor) -> PartitionBook:
-        """Ranges of ids."""
+        """The book of parts that are ranges of ids."""
         return cls(bounds.numel() - 1, int(bounds[-1]), bounds=bounds)
 
     @classmethod
     def of_owners(cls, owner: Any, parts: int, name: str = "method") -> PartitionBook:
-        """A part number per node, in one byte each or two."""
+        """The book of a part number per node, stored in one byte each or two."""
         numbers = np.asarray(owner)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
             rule = "must be integers [n], a part per node"
@@ -128,7 +128,7 @@ class RowIndex:
         return torch.arange(*self._range) if self.is_range else self._nodes
 
     def locate(self, node: Tensor) -> tuple[Tensor, Tensor]:
-        """(in the set, position) of each node [k]; a position counts where it is in."""
+        """(is in the set, position in it) of each node [k]; positions else are void."""
         if self.is_range:
             position = node - self.first
             return (position >= 0) & (position < self.size), position
@@ -199,7 +199,7 @@ class Route(NamedTuple):
 
 
 class Located(NamedTuple):
-    """Rows in one place."""
+    """The rows of a call that lie in one place: a file, the cache, another process."""
 
     source: Any  # a FeatureFile, or the Tensor of the cache; None if others have them
     row: Tensor  # int64 [k], which rows of it; nodes if others have them
@@ -229,7 +229,7 @@ class RowLocator:
         return 0 if self._cached is None else self._cached[0].size
 
     def keep(self, nodes: Tensor, rows: Tensor | None) -> None:
-        """Caches rows of some nodes, which are ascending; None ends the cache."""
+        """Caches the rows of some nodes, which ascend; with None it drops the cache."""
         own = None if rows is None else (RowIndex(nodes, self.book.num_nodes), rows)
         self._cached = own
 
@@ -306,7 +306,7 @@ def _range_book(name: str, adjs: Adjs, size: int, parts: int) -> PartitionBook:
 
 
 def _hash_book(number: int, size: int, parts: int) -> PartitionBook:
-    """Parts drawn by the bits of the ids: equal sizes, whatever the order of ids."""
+    """Draws each node's part by a hash of its id, so that sizes are about equal."""
     pieces = [np.empty(0, np.uint16)]
     for first in range(0, size, CHUNK):
         ids = torch.arange(first, min(first + CHUNK, size))

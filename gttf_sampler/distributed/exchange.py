@@ -45,7 +45,7 @@ class PeerError(RuntimeError):
 
 
 class Service(NamedTuple):
-    """Something that a process answers to others."""
+    """A kind of request that a process answers."""
 
     name: str  # in words; "{}" in it stands for the detail of a request
     handler: Handler  # arrays of a request → those of the answer, or their message
@@ -60,7 +60,7 @@ class Traffic(NamedTuple):
 
 
 class Slot:
-    """A request on its way: where its answer will be."""
+    """A request that was sent, and its answer once that has arrived."""
 
     def __init__(self, task: str, nbytes: int) -> None:
         self.task, self.nbytes, self.sent = task, nbytes, time.monotonic()
@@ -104,7 +104,7 @@ class Link:
         return slot
 
     def call(self, kind: int, words: str = "") -> None:
-        """Sends a message that asks for nothing."""
+        """Sends a message that has no answer, such as a farewell."""
         body = _as_bytes(words)
         with self._lock:
             tag = next(self._tags)
@@ -124,28 +124,22 @@ class Link:
         for slot in list(self._slots.values()):
             slot.arrived.set()
 
-    def forget(self, slot: Slot) -> None:
-        """Lets an answer go that nobody waits for."""
-        with self._lock:
-            for tag in [tag for tag, each in self._slots.items() if each is slot]:
-                del self._slots[tag]
-
     def _send(self, head: Tensor, body: Tensor, tag: int, own: int) -> list[Any]:
-        """Two messages, and handles that they live as long as."""
+        """Sends a head and its body; handles must be kept until both have arrived."""
         handles = [self.group.send([head], self.peer, tag)]
         if body.numel():
             handles.append(self.group.send([body], self.peer, own))
         return handles
 
     def _receive_head(self, size: int, tag: int) -> list[int]:
-        """The numbers of a head, however long it takes."""
+        """Receives the numbers of a head, without a time limit."""
         head = torch.empty(size, dtype=torch.int64)
         self.group.recv([head], self.peer, tag).wait(AGES)
         numbers: list[int] = head.tolist()
         return numbers
 
     def _receive(self, size: int, tag: int) -> Tensor:
-        """The body behind a head, in memory that was used before."""
+        """Receives the body behind a head, into memory that was used before."""
         try:
             message = FEATURES.make(size)
         except (RuntimeError, MemoryError, ValueError, OverflowError):
@@ -267,12 +261,12 @@ class Exchange:
             atexit.register(self._at_exit)
 
     def serve(self, name: str, handler: Handler) -> int:
-        """Takes on a service, in one order in all processes; returns its number."""
+        """Registers a service, in one order in all processes; returns its number."""
         self.services.append(Service(name, handler))
         return len(self.services) - 1
 
     def start(self) -> None:
-        """Begins to answer."""
+        """Starts the threads that answer the others."""
         for link in self.links.values():
             for thread in link.threads:
                 thread.start()
@@ -293,7 +287,7 @@ class Exchange:
         return Pending(self, service, messages, detail)
 
     def close(self) -> None:
-        """Goes on answering until nobody has anything to ask, then parts.
+        """Goes on answering until nobody has anything to ask, then closes all links.
 
         Raises:
             PeerError: if another process has failed meanwhile.
@@ -342,7 +336,6 @@ class Exchange:
     def take(self, link: Link, slot: Slot) -> Tensor:
         """The answer to a request, which must come in time, counted from then on."""
         if not self._arrives(slot):
-            link.forget(slot)
             meanwhile = f"while rank {self.rank} waits for {slot.task}"
             rule = f"does not answer within {self.timeout:g} s {meanwhile}"
             self.fail(f"rank {link.peer} {rule}{link.last_request}")
@@ -377,7 +370,7 @@ class Exchange:
             self.close()
 
     def _await_silence(self, seconds: float) -> None:
-        """Waits until no thread is at work, but not for ever."""
+        """Waits until all threads have ended, for so many seconds at most."""
         until = time.monotonic() + seconds
         threads = [thread for link in self.links.values() for thread in link.threads]
         while any(thread.is_alive() for thread in threads):
@@ -386,7 +379,7 @@ class Exchange:
             time.sleep(GLANCE)
 
     def _await_all(self) -> None:
-        """Waits until all are done, and looks now and then whether they live."""
+        """Waits until all others are done, and checks now and then that they live."""
         looked = time.monotonic()
         for link in self.links.values():
             while not link.done.wait(GLANCE) and self._failure is None:
@@ -398,7 +391,8 @@ class Exchange:
                 ]
                 try:
                     signs = Pending(self, 0, {peer: [] for peer in busy}, 0)
-                    signs.since(before)  # so that it is told in time
+                    for _, slot in signs.asked:
+                        slot.sent = before  # so that it is told in time
                     signs.answers()
                 except PeerError:  # it is noted
                     return
@@ -415,11 +409,11 @@ class Pending:
         detail: int,
     ) -> None:
         self._exchange = exchange
-        self._asked: list[tuple[Link, Slot]] = []
+        self.asked: list[tuple[Link, Slot]] = []
         for peer, arrays in messages.items():
             link = exchange.links[peer]
             try:
-                self._asked.append((link, link.request(service, arrays, detail)))
+                self.asked.append((link, link.request(service, arrays, detail)))
             except RuntimeError:  # no such link any more
                 exchange.fail(f"rank {peer} is gone")
                 raise PeerError(exchange._failure) from None
@@ -432,7 +426,7 @@ class Pending:
         compiled code follows it.
         """
         found = {}
-        for link, slot in self._asked:
+        for link, slot in self.asked:
             message = self._exchange.take(link, slot)
             try:
                 found[link.peer] = read(link.peer, unpack(message))
@@ -443,17 +437,6 @@ class Pending:
                 self._exchange.fail(f"{about}: {error}")
                 raise PeerError(f"{about}: {error}") from None
         return found
-
-    def since(self, moment: float) -> None:
-        """Has the time limit count from an earlier moment."""
-        for _, slot in self._asked:
-            slot.sent = moment
-
-    def __del__(self) -> None:
-        """Lets answers go that nobody waits for any more."""
-        for link, slot in self._asked:
-            if not slot.arrived.is_set():
-                link.forget(slot)
 
 
 def rendezvous(

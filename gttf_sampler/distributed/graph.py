@@ -169,7 +169,7 @@ class PartitionedAdj(RemoteRows):
         return walk(self.graph, self.graph.number(self), seeds, fanouts, *how)
 
     def __repr__(self) -> str:
-        """Says what a person wants to know first."""
+        """Numbers of nodes and edges, in all and here."""
         nodes = described_nodes(self)
         here = f"{self.local.num_rows:,} rows and {self.local.num_edges:,} of them here"
         return f"PartitionedAdj({nodes}, {self.num_edges:,} edges, {here})"
@@ -353,7 +353,7 @@ class PartitionedGraph:
         return {**found, **pending.answers(checked)}
 
     def _serve(self, kind: type[Query]) -> int:
-        """Takes on to answer the queries of one kind; the number of the service."""
+        """Registers the answer to queries of one kind; returns the service's number."""
 
         def answer(arrays: list[Tensor]) -> list[Tensor]:
             query = decode(kind, arrays)
@@ -363,7 +363,7 @@ class PartitionedGraph:
         return self.exchange.serve(kind.service, answer)
 
     def __repr__(self) -> str:
-        """Says what a person wants to know first."""
+        """Numbers of nodes and edges, and which part is here."""
         nodes = sum(book.num_nodes for book in self.part.books.values())
         edges = sum(adj.num_edges for adj in self.adjs.values())
         part = f"part {self.part.number} of {self.part.header['parts']}"
@@ -415,12 +415,12 @@ class PartitionedFeatures:
 
     @property
     def shape(self) -> torch.Size:
-        """[n, ...], of all nodes."""
+        """[n, ...], the shape of the values of all nodes."""
         return torch.Size([self._book.num_nodes, *self.own.shape[1:]])
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the values."""
+        """The dtype of the values."""
         return self.own.dtype
 
     def __len__(self) -> int:

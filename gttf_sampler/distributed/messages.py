@@ -146,7 +146,7 @@ def unpack(message: Tensor) -> list[Tensor]:
 
 
 def need(arrays: Sequence[Tensor], count: int) -> Sequence[Tensor]:
-    """The arrays of a message, of which there must be `count`."""
+    """Returns the arrays of a message if there are `count` of them, else refuses it."""
     if len(arrays) != count:
         raise ValueError(f"{len(arrays)} arrays where there must be {count}")
     return arrays

@@ -86,7 +86,7 @@ def remove(path: Path) -> None:
 
 
 def whereabouts(folder: Path, part: int) -> str:
-    """A text that tells this copy of a part from others on any machine; "" for none.
+    """A text that identifies this copy of a part on any machine; "" if it has none.
 
     Processes that see the same file in the same kernel share its pages in memory.
     """
@@ -208,7 +208,7 @@ class LocalRows:
         return shift.add_(edge)
 
     def local_positions(self, edge: Tensor) -> Tensor:
-        """Of ascending positions in the whole graph, those that are here, as local."""
+        """Local positions of those edges that are here, from ascending global ones."""
         if isinstance(self.first, int):
             local = edge - self.first
             return local[(local >= 0) & (local < self.adj.num_edges)]

@@ -105,7 +105,7 @@ class BetweenQuery:
         return [size, here.whole_positions(row, size, edge)]
 
     def checked(self, answer: list[Tensor], part: Part) -> list[Tensor]:
-        """Counts per pair, and as many edges."""
+        """The answer, which must have a count per pair and as many edges."""
         size, edge = need(answer, 2)
         size = need_ids("counts", size, 0, edge.numel() + 1, self.node.numel())
         most = part.relation(self.relation).whole_edges
@@ -168,7 +168,7 @@ class StepQuery:
         return [whole.masked_fill_(edge < 0, -1), reached]
 
     def checked(self, answer: list[Tensor], part: Part) -> list[Tensor]:
-        """As many edges as walkers take, and as many nodes."""
+        """The answer, which must have as many edges and nodes as walkers take."""
         here, size = part.relation(self.relation), self.node.numel() * self.fanout
         edge, node = need(answer, 2)
         edge = need_ids("edges", edge, -1, here.whole_edges, size)
@@ -336,7 +336,7 @@ class HopQuery:
         return found
 
     def checked(self, answer: list[Tensor], part: Part) -> list[Tensor]:
-        """Three arrays for every relation of which anything can be drawn."""
+        """The answer, which must have three arrays per relation that is drawn from."""
         takes = [want for want in self.wanted if self.takes(want)]
         parts, found = iter(need(answer, 3 * len(takes))), list[Tensor]()
         for want in takes:
@@ -361,7 +361,7 @@ class HopQuery:
 
 
 def _without_tables(law: Law) -> Law:
-    """A law as others are told it, with nothing in the tables that they have."""
+    """A law with empty tables, which whoever has the rows replaces by its own."""
     held: dict[str, Any] = {n: EMPTY for n in HELD if getattr(law, n) is not None}
     return law._replace(**held)
 

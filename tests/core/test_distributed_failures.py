@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from apart import run_script
 from distributed_tasks import until_failure
 from gttf_sampler import CompactAdj
 from gttf_sampler.distributed import partition
@@ -147,8 +148,8 @@ except PeerError as error:
     ("claims", "match"),
     [(1, "rank 0 is taken: two processes"), (0, "rank 1 has not opened the graph")],
 )
-def test_two_jobs_on_one_port(cut, claims, match):
+def test_two_jobs_on_one_port(cut, tmp_path, claims, match):
     """A rank that is taken is told at once, one that never comes within the limit."""
-    words = [sys.executable, "-c", CLAIM, str(claims), str(cut[1])]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    assert match in done.stdout, done.stderr
+    script = tmp_path / "claim.py"
+    script.write_text(CLAIM)
+    assert match in "".join(run_script(script, claims, cut[1]))

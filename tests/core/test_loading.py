@@ -9,11 +9,7 @@ from torch.utils.data import DataLoader
 
 from gttf_sampler import _compat
 from gttf_sampler._loading.seeded import KeyedIndex, SeededLoader
-
-
-def pairs(batch):
-    """The indices with keys that a `collate_fn` of `SeededLoader` gets."""
-    return batch.index, batch.key
+from resumed import pairs
 
 
 def epochs(loader, count=3):

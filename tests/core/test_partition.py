@@ -51,19 +51,18 @@ def check_part(adj, path, number, values=None):
     found, position = here.rows.locate(torch.arange(adj.num_rows))
     assert found.nonzero().view(-1).equal(nodes)
     assert position[found].equal(torch.arange(nodes.numel()))
-    for local, node in enumerate(nodes.tolist()):
-        start, stop = adj.rowptr[node : node + 2].tolist()
-        low, high = here.adj.rowptr[local : local + 2].tolist()
-        assert here.adj.col[low:high].equal(adj.col[start:stop])
-        if adj.edge_weight is not None:
-            own = here.adj.edge_weight[low:high]
-            assert own.equal(adj.edge_weight[start:stop])
-        edges, count = torch.arange(low, high), torch.tensor([high - low])
-        whole = here.whole_positions(torch.tensor([local]), count, edges)
-        assert whole.tolist() == list(range(start, stop))
-        if adj.edge_id is not None:
-            assert here.edge_id[low:high].equal(adj.edge_id[start:stop])
-        assert here.local_positions(torch.arange(start, stop)).equal(edges)
+    start, degree = adj.row_range(nodes)
+    assert here.adj.degree.equal(degree)
+    edges = torch.arange(here.adj.num_edges)
+    shift = (start - here.adj.rowptr[:-1]).repeat_interleave(degree)
+    whole = here.whole_positions(torch.arange(nodes.numel()), degree, edges)
+    assert whole.equal(edges + shift)
+    assert here.local_positions(whole).equal(edges)
+    assert here.adj.col.equal(adj.col[whole])
+    if adj.edge_weight is not None:
+        assert here.adj.edge_weight.equal(adj.edge_weight[whole])
+    if adj.edge_id is not None:
+        assert here.edge_id.equal(adj.edge_id[whole])
     (book,) = part.books.values()
     own = book.nodes_of(number)
     assert (book.part_of(own) == number).all()
@@ -590,8 +589,8 @@ def test_bfloat16_features_are_cut(tmp_path, stored):
 
 def cut_old_and_new(path):
     """The old graph in `path`, and what cuts the new one over it."""
-    old, new = a_graph(), a_graph(seed=1)
-    x = torch.rand(300, 4)
+    old, new = (a_graph(60, 300, seed) for seed in range(2))
+    x = torch.rand(60, 4)
     partition(old, path, 2, method="hash", features={"x": x})
     return old, new, x, {"method": "hash", "features": {"x": -x}, "overwrite": True}
 

@@ -1,6 +1,5 @@
 """A loader that continues from a state gives the batches that were left, bit by bit."""
 
-import io
 import random
 import warnings
 
@@ -22,60 +21,7 @@ from gttf_sampler import CompactAdj
 from gttf_sampler._loading.seeded import SeededLoader
 from gttf_sampler.embedding import DeepWalk
 from gttf_sampler.embedding.base import ForestLoader
-
-EPOCHS = 3
-
-
-def pairs(batch):
-    """The indices with keys that a `collate_fn` of `SeededLoader` gets."""
-    return batch.index, batch.key
-
-
-def through_a_file(state):
-    """The state as a later process reads it."""
-    file = io.BytesIO()
-    torch.save(state, file)
-    return torch.load(io.BytesIO(file.getvalue()), weights_only=True)
-
-
-def run(make, stop=None, own=False, after=False):
-    """The batches of all epochs, beside a user's own draws meanwhile.
-
-    Args:
-        make: makes the loader.
-        stop: after so many batches the state is taken, and a loader of another process
-            goes on from there.
-        own: whether the loader leaves torch's default generator to the user.
-        after: take the state after an epoch if it ends at `stop`, not inside its loop.
-    """
-    torch.manual_seed(7)
-    seen, epoch, loader = [], 0, make()
-
-    def restarted():
-        saved = through_a_file([loader.state_dict(), torch.get_rng_state()])
-        torch.manual_seed(1234)
-        again = make()
-        torch.rand(5)
-        again.load_state_dict(saved[0])
-        if own:
-            torch.set_rng_state(saved[1])
-        return again, saved[0]["epoch"]
-
-    while epoch < EPOCHS:
-        if hasattr(loader.sampler, "set_epoch"):
-            loader.sampler.set_epoch(epoch)
-        ended = True
-        for batch in loader:
-            seen.append((epoch, batch, torch.rand(()).item()))
-            if len(seen) == stop and not (after and len(seen) % len(loader) == 0):
-                ended = False
-                break
-        if len(seen) == stop:
-            (loader, epoch), stop = restarted(), None
-        else:
-            epoch += ended
-    return seen
-
+from resumed import pairs, run, through_a_file
 
 WAYS = [
     {},

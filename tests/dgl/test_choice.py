@@ -161,6 +161,16 @@ def test_changed_graph_and_data_are_noticed():
     assert sampler.sample(g, torch.tensor([4]))[0].tolist() == [4]
 
 
+def test_weights_of_inference_tensors_are_read_anew():
+    with torch.inference_mode():
+        g = dgl.graph((torch.tensor([1, 2]), torch.tensor([0, 0])))
+        g.edata["w"] = torch.tensor([1.0, 0.0])
+        sampler = GTTFSampler([2], prob="w")
+        for _ in range(2):
+            block = sampler.sample(g, torch.tensor([0]))[2][0]
+            assert block.edata[dgl.EID].tolist() == [0]
+
+
 GRAPH = dgl.graph(
     tuple(torch.randint(12, (2, 50), generator=torch.Generator().manual_seed(0)))
 )

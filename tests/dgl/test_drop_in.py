@@ -91,11 +91,12 @@ def test_sample_neighbors_of_several_types():
 
 
 def test_sample_neighbors_is_uniform():
-    g = dgl.graph((torch.arange(1, 9), torch.zeros(8, dtype=torch.int64)))
-    count, hits = 4000, torch.zeros(8)
-    for number in range(count):
-        eid = sample_neighbors(g, [0], 3, generator=number).edata[dgl.EID]
-        hits += torch.bincount(eid, minlength=8)
+    count = 20_000  # stars side by side
+    centre = torch.arange(0, 9 * count, 9)
+    leaves = (centre[:, None] + torch.arange(1, 9)).view(-1)
+    g = dgl.graph((leaves, centre.repeat_interleave(8)))
+    eid = sample_neighbors(g, centre, 3, generator=1).edata[dgl.EID]
+    hits = torch.bincount(eid % 8, minlength=8)
     expected = 3 / 8
     error = (expected * (1 - expected) / count) ** 0.5
     assert ((hits / count - expected).abs() < 5 * error).all()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from apart import joins_a_group, run_script
+from apart import check_restart, joins_a_group, run_script
 from exact import one_thread
 
 __all__ = ["one_thread"]
@@ -46,6 +46,11 @@ def test_example(run, command):
 
 def test_sage_takes_the_sampler_of_dgl(run):
     assert len(run("dgl_sage.py", "--epochs", 1, "--sampler", "dgl")) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX, gloo on Linux")
+def test_restarted_run_ends_like_one_that_was_not(tmp_path):
+    check_restart(EXAMPLES / "dgl_ddp.py", tmp_path)
 
 
 def test_examples_are_all_tested():

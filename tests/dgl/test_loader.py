@@ -116,10 +116,12 @@ DRAWS = {
 @pytest.mark.process
 @pytest.mark.parametrize("name", DRAWS)
 def test_every_sampler_follows_the_seed_for_any_workers(name):
+    g = make_graph()
+
     def epoch(seed, workers=0):
         torch.manual_seed(seed)
         how = {"batch_size": 10, "num_workers": workers}
-        loader = DataLoader(make_graph(), torch.arange(NODES), DRAWS[name](), **how)
+        loader = DataLoader(g, torch.arange(NODES), DRAWS[name](), **how)
         batches = [batch[-1] if name != "saint" else batch for batch in loader]
         return [as_table(b if isinstance(b, list) else [b]) for b in batches]
 
@@ -270,6 +272,63 @@ def test_typed_features_are_prefetched():
     for view in (block.srcnodes, block.dstnodes):
         assert torch.equal(view["b"].data["x"], g.nodes["b"].data["x"][[1, 0]])
     assert torch.equal(block.edata["x"], g.edges["r"].data["x"][[2, 0, 1]])
+
+
+def typed_graph():
+    """Two relations of one name that run in opposite directions."""
+    g = dgl.heterograph(
+        {
+            ("u", "r", "i"): (torch.tensor([0, 1, 2]), torch.tensor([0, 1, 1])),
+            ("i", "r", "u"): (torch.tensor([0, 1]), torch.tensor([2, 0])),
+        }
+    )
+    for number, kind in enumerate(g.canonical_etypes):
+        count = g.num_edges(kind)
+        g.edges[kind].data["w"] = torch.arange(count) + 10.0 * (number + 1)
+    return g
+
+
+def first_batch(g, workers, thread):
+    weights = {kind: ["w"] for kind in g.canonical_etypes}
+    how = {"edge_dir": "out", "thread_workers": thread}
+    sampler = GTTFSampler([-1], prefetch_edge_feats=weights, **how)
+    ids = {"u": torch.arange(3), "i": torch.arange(2)}
+    loader = DataLoader(*(g, ids, sampler), batch_size=5, num_workers=workers)
+    return next(iter(loader))[2][0]
+
+
+@pytest.mark.parametrize(("workers", "thread"), [(0, None), (1, None), (1, False)])
+def test_turned_edges_have_the_data_of_their_own(workers, thread):
+    g = typed_graph()
+    block = first_batch(g, workers, thread)
+    for source, relation, target in block.canonical_etypes:
+        kind = source, relation, target
+        eids = block.edges[kind].data[dgl.EID]
+        own = g.edges[target, relation, source].data["w"]
+        assert torch.equal(block.edges[kind].data["w"], own[eids.long()])
+
+
+class Probe(torch.utils.data.Dataset):
+    """Samples where no DataLoader of DGL asks for a batch."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return index
+
+
+def sample_at_start(number):
+    g = dgl.graph((torch.tensor([1, 2]), torch.tensor([0, 0])))
+    GTTFSampler([1], seed=1).sample(g, torch.tensor([0]))
+
+
+@pytest.mark.process
+def test_sampling_in_the_start_of_a_worker_works():
+    loader = torch.utils.data.DataLoader(
+        Probe(), num_workers=1, worker_init_fn=sample_at_start
+    )
+    assert len(list(loader)) == 1
 
 
 def reverses(count):

@@ -1,9 +1,8 @@
 """Our DataLoader with our samplers continues from a state, bit by bit."""
 
-import io
+from functools import partial
 
 import dgl
-import numpy as np
 import pytest
 import torch
 from dgl.dataloading import as_edge_prediction_sampler, negative_sampler
@@ -12,6 +11,8 @@ from hypothesis import strategies as st
 
 from all_pairs import all_pairs
 from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler
+from resumed import run as run_of
+from resumed import through_a_file
 
 NODES, EPOCHS = 23, 3
 
@@ -40,39 +41,7 @@ def digest(batch):
     return found
 
 
-def through_a_file(state):
-    """The state as a later process reads it."""
-    file = io.BytesIO()
-    torch.save(state, file)
-    return torch.load(io.BytesIO(file.getvalue()), weights_only=True)
-
-
-def run(make, stop=None, after=False, epochs=EPOCHS):
-    """The batches of all epochs, beside a user's own draws meanwhile.
-
-    After `stop` batches a loader of another process goes on; `after` the epoch, where
-    it ends there.
-    """
-    torch.manual_seed(7)
-    np.random.seed(7)
-    seen, epoch, loader = [], 0, make()
-    while epoch < epochs:
-        ended = True
-        for batch in loader:
-            seen.append((epoch, digest(batch), torch.rand(()).item()))
-            if len(seen) == stop and not (after and len(seen) % len(loader) == 0):
-                ended = False
-                break
-        epoch += ended
-        if len(seen) == stop:
-            state, stop = through_a_file(loader.state_dict()), None
-            assert state["epoch"] == epoch
-            torch.manual_seed(99)
-            np.random.seed(99)
-            loader = make()
-            loader.load_state_dict(state)
-            assert str(loader.state_dict()) == str(state)
-    return seen
+run = partial(run_of, told=digest)
 
 
 def nodes(sampler=None, **options):
@@ -126,7 +95,7 @@ def test_resumed_is_uninterrupted(make, way, after):
     if way.get("thread_workers") is False:  # processes take their time
         stops = {each if after else each + 2}
     for stop in stops:
-        assert run(lambda: make(**way), stop, after) == whole, stop
+        assert run(lambda: make(**way), stop, after=after) == whole, stop
 
 
 @pytest.mark.process
@@ -135,7 +104,7 @@ def test_resumed_with_workers_that_persist(make):
     whole = run(lambda: make(**PERSISTS), epochs=4)
     each = len(whole) // 4
     for stop, after in ((3, False), (each, True), (2 * each - 1, False)):
-        assert run(lambda: make(**PERSISTS), stop, after, 4) == whole
+        assert run(lambda: make(**PERSISTS), stop, after=after, epochs=4) == whole
 
 
 @pytest.mark.parametrize("make", [nodes, seeded, links])
@@ -168,7 +137,8 @@ def test_resumed_with_any_batches(data):
     whole = run(make)
     if whole:
         stop = data.draw(st.integers(1, len(whole)), "stop")
-        assert run(make, stop, data.draw(st.booleans(), "after")) == whole
+        after = data.draw(st.booleans(), "after")
+        assert run(make, stop, after=after) == whole
 
 
 def test_negatives_without_workers():

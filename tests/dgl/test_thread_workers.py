@@ -4,8 +4,6 @@ import copy
 import gc
 import multiprocessing
 import pickle
-import threading
-import time
 
 import dgl
 import numpy as np
@@ -17,6 +15,7 @@ from all_pairs import all_pairs
 from cases import as_table
 from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler, NeighborSampler
 from gttf_sampler import LADIESBias, Node2VecBias, NoRevisitBias
+from resumed import gone, threads
 
 THEIRS = dgl.dataloading.DataLoader
 NODES = 60
@@ -35,18 +34,6 @@ def g():
 def no_workers_of_earlier_tests():
     """Torch waits for processes wherever the collector finds them: not in a thread."""
     gc.collect()
-
-
-def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "gttf-loader"]
-
-
-def gone():
-    """True if all threads of loaders end soon."""
-    deadline = time.monotonic() + 10
-    while threads() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not threads()
 
 
 def uniform(path, node, neighborhood):
@@ -183,22 +170,6 @@ def test_loaders_that_start_together_count_their_epochs_in_order(g):
         ]
 
     assert run(1) == run(1) == run(0)
-
-
-def test_errors_come_in_their_turn_and_the_rest_after_them(g):
-    def fail(path, node, neighborhood):
-        if 20 in node.tolist():
-            raise LookupError("broken bias")
-        return torch.ones(neighborhood.edge.numel())
-
-    sampler = GTTFSampler([2], bias=fail, thread_workers=True)
-    how = {"batch_size": 10, "num_workers": 1}
-    batches = iter(DataLoader(g, torch.arange(NODES), sampler, **how))
-    assert [int(next(batches)[1][0]) for _ in range(2)] == [0, 10]
-    with pytest.raises(LookupError, match="broken bias"):
-        next(batches)
-    assert [int(ids[0]) for _, ids, _ in batches] == [30, 40, 50]
-    assert gone()
 
 
 def test_loader_travels(g):

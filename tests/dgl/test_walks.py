@@ -5,7 +5,7 @@ import inspect
 import dgl
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from all_pairs import all_pairs
@@ -131,6 +131,7 @@ def test_walks_stop_where_nothing_weighs_anything():
     assert found.tolist() == [[0, 1, -1, -1]]
 
 
+@settings(max_examples=40)
 @given(data=graphs(weighted=True, timed=False), draw=st.data())
 def test_walks_follow_edges(data: Graph, draw):
     """And pad with -1 from where there is none, in traces and in edge ids."""
@@ -211,6 +212,14 @@ def test_metapath_walks_end_where_a_type_has_no_edge():
     g.edges["s"].data["w"] = torch.zeros(1)  # r has no such data: uniform there
     traces, _ = random_walk(g, [0, 1], metapath=["r", "s"], prob="w")
     assert traces.tolist() == [[0, 0, -1], [1, 2, -1]]
+
+
+def test_metapath_through_a_type_without_nodes_ends():
+    none = torch.empty(0, dtype=torch.int64)
+    edges = {("u", "r", "g"): (none, none), ("g", "b", "u"): (none, none)}
+    g = dgl.heterograph(edges, num_nodes_dict={"u": 2, "g": 0})
+    traces, _ = random_walk(g, [0, 1], metapath=["r", "b"])
+    assert traces.tolist() == [[0, -1, -1], [1, -1, -1]]
 
 
 @pytest.mark.parametrize("nodes", [[], [4], [0, 0, 2]])

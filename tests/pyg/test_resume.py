@@ -1,8 +1,8 @@
 """PyG's loaders continue from a state, bit by bit; also after a kill."""
 
-import io
 import signal
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -29,38 +29,10 @@ from makers import (
     shared,
     walks,
 )
+from resumed import run as run_of
+from resumed import through_a_file
 
-EPOCHS = 2
-
-
-def through_a_file(state):
-    """The state as a later process reads it."""
-    file = io.BytesIO()
-    torch.save(state, file)
-    return torch.load(io.BytesIO(file.getvalue()), weights_only=True)
-
-
-def run(make, stop=None):
-    """The batches of all epochs; another process's loader goes on after `stop`."""
-    torch.manual_seed(7)
-    seen, epoch, loader = [], 0, make()
-    while epoch < EPOCHS:
-        for batch in loader:
-            seen.append(numbers(batch))
-            if len(seen) == stop:
-                break
-        else:
-            epoch += 1
-        if len(seen) == stop:
-            state, stop = through_a_file(loader.state_dict()), None
-            torch.manual_seed(99)
-            loader._iterator = None  # ends workers now; the collector takes its time
-            loader = make()
-            loader.load_state_dict(state)
-            epoch = state["epoch"]
-    loader._iterator = None
-    return seen
-
+run = partial(run_of, own=True, epochs=2, told=numbers)
 
 MAKERS = [*NEIGHBORS, binary, shared, walks, forests]
 WAYS = [

@@ -3,15 +3,12 @@
 import gc
 import multiprocessing
 import os
-import signal
-import threading
-import time
 import traceback
 import weakref
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import SequentialSampler
 from torch_geometric.data import Data
 from torch_geometric.datasets import KarateClub
 from torch_geometric.sampler import NegativeSampling
@@ -23,6 +20,7 @@ from gttf_sampler import (
     LADIESBias,
     NoRevisitBias,
 )
+from resumed import gone, threads
 
 KARATE = KarateClub()[0]
 TWO = {"num_workers": 2, "batch_size": 5}
@@ -54,18 +52,6 @@ class OwnNegatives(NegativeSampling):
 def no_workers_of_earlier_tests():
     """Torch waits for processes wherever the collector finds them: not in a thread."""
     gc.collect()
-
-
-def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "gttf-loader"]
-
-
-def gone():
-    """True if all threads of loaders end soon."""
-    deadline = time.monotonic() + 10
-    while threads() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not threads()
 
 
 def weighted():
@@ -134,58 +120,6 @@ def test_validate():
         GTTFLoader(KARATE, [2], thread_workers="no", **TWO)
 
 
-@pytest.mark.parametrize("prefetch_factor", [1, 3])
-def test_works_ahead_and_no_further(prefetch_factor):
-    made = []
-
-    def note(batch):
-        made.append(int(batch.input_id[0]))
-        return batch
-
-    how = {"prefetch_factor": prefetch_factor, "thread_workers": True}
-    loader = GTTFLoader(KARATE, [2], batch_size=1, num_workers=2, transform=note, **how)
-    batches = iter(loader)
-    for taken in (0, 1):
-        deadline = time.monotonic() + 5
-        expected = 2 * prefetch_factor + taken
-        while len(made) < expected and time.monotonic() < deadline:
-            time.sleep(0.001)
-        time.sleep(0.05)
-        assert made == list(range(expected))
-        next(batches)
-
-
-def test_early_break_and_end_leave_no_thread():
-    loader = GTTFLoader(KARATE, [2], **TWO)
-    for _ in loader:
-        break
-    assert gone()
-    held = iter(loader)
-    assert len(list(held)) == 7
-    assert gone()
-    assert next(held, None) is None
-
-
-def slow(batch):
-    time.sleep(1)
-    return batch
-
-
-def test_interrupt_while_waiting():
-    how = {"transform": slow, "thread_workers": True}
-    batches = iter(GTTFLoader(KARATE, [2], **how, **TWO))
-    main = threading.get_ident()
-    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
-    begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        next(batches)
-    assert time.monotonic() - begin < 0.9  # at once, not after the batch
-    timer.join()
-    del batches
-    assert gone()
-
-
 def test_loader_goes_with_its_iterator():
     loader = GTTFLoader(KARATE, [2], persistent_workers=True, **TWO)
     batches = iter(loader)
@@ -222,37 +156,6 @@ def test_errors_come_in_their_turn_and_the_rest_after_them():
     assert gone()
 
 
-def failing_sampler():
-    yield from [0, 1, 2]
-    raise LookupError("no more numbers")
-
-
-def test_error_of_a_sampler_comes_in_its_turn():
-    class Numbers:
-        def __iter__(self):
-            return failing_sampler()
-
-        def __len__(self):
-            return 4
-
-    loader = GTTFLoader(KARATE, [2], sampler=Numbers(), num_workers=2)
-    batches = iter(loader)
-    assert [int(next(batches).input_id) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(LookupError, match="no more numbers"):
-        next(batches)
-    assert next(batches, None) is None
-    assert gone()
-
-
-def test_timeout():
-    how = {"transform": slow, "thread_workers": True, "timeout": 0.05}
-    batches = iter(GTTFLoader(KARATE, [2], **how, **TWO))
-    with pytest.raises(RuntimeError, match=r"timed out after 0\.05 seconds"):
-        next(batches)
-    del batches
-    assert gone()
-
-
 def test_several_iterators_at_once():
     torch.manual_seed(0)
     one, other = [list(GTTFLoader(KARATE, [2], seed=s, **TWO)) for s in (1, 2)]
@@ -267,12 +170,6 @@ def test_several_iterators_at_once():
     assert any(not torch.equal(a.e_id, b.e_id) for a, b in pairs)
 
 
-def test_pinning_without_an_accelerator_only_warns():
-    loader = GTTFLoader(KARATE, [2], pin_memory=True, **TWO)
-    with pytest.warns(UserWarning, match="pin_memory"):
-        assert len(list(loader)) == 7
-
-
 def test_gradients_as_where_the_loop_is():
     data = KARATE.clone()
     data.x.requires_grad_()
@@ -280,47 +177,6 @@ def test_gradients_as_where_the_loop_is():
     assert next(iter(loader)).x.requires_grad
     with torch.no_grad():
         assert not next(iter(loader)).x.requires_grad
-
-
-class Loads(torch.utils.data.Dataset):
-    """Iterates over a loader of ours inside a worker process."""
-
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        loader = GTTFLoader(KARATE, [2], seed=1, **TWO)
-        return torch.cat([batch.e_id for batch in loader])
-
-
-@pytest.mark.process
-def test_loader_inside_a_worker():
-    """Daemonic workers may not start processes."""
-    (found,) = DataLoader(Loads(), batch_size=None, num_workers=1)
-    assert torch.equal(found, Loads()[0])
-
-
-def rest_of(batches, queue):
-    queue.put([batch.e_id.tolist() for batch in batches])
-
-
-@pytest.mark.process
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_iterator_in_a_forked_child_goes_on():
-    def start():
-        batches = iter(GTTFLoader(KARATE, [3], seed=4, **TWO))
-        next(batches)
-        return batches
-
-    batches, context = start(), multiprocessing.get_context("fork")
-    queue = context.SimpleQueue()
-    child = context.Process(target=rest_of, args=(batches, queue))
-    child.start()
-    found = queue.get()
-    child.join(20)
-    assert child.exitcode == 0
-    assert found == [batch.e_id.tolist() for batch in start()]
-    assert found == [batch.e_id.tolist() for batch in batches]
 
 
 def resident():

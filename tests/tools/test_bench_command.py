@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import pytest
 
 from gttf_sampler import CompactAdj, _files
-from gttf_sampler.bench import hosts, memory, process, tasks
+from gttf_sampler.bench import hosts, machine, memory
 from gttf_sampler.bench.machine import Missing
 from gttf_sampler.cli import bench as command
 from gttf_sampler.cli.main import main
@@ -52,7 +52,7 @@ BAD = [
 @pytest.mark.parametrize(("words", "match"), BAD)
 def test_bench_validate(words, match, capsys, monkeypatch):
     """One sentence and status 2, before anything is measured."""
-    monkeypatch.setattr(tasks, "measure", None)
+    monkeypatch.setattr(command, "measure", None)
     try:
         status = main(["bench", *words])
     except SystemExit as end:
@@ -102,7 +102,7 @@ def measured(monkeypatch):
         done.append(task)
         return dict(found)
 
-    monkeypatch.setattr(tasks, "measure", measure)
+    monkeypatch.setattr(command, "measure", measure)
     return done
 
 
@@ -162,7 +162,7 @@ def test_bench_says_when_work_differs(capsys, monkeypatch):
     rows = [{**row, "peer": "gttf"}, {**row, "peer": "x", "differs": "5 edges where 9"}]
     found = {"task": "loader", "groups": [{"title": "t", "rows": rows}], "left_out": []}
     found["machine"] = {"cpu": "c", "cores": 2, "backend": "b"}
-    monkeypatch.setattr(tasks, "measure", lambda task, options, progress: found)
+    monkeypatch.setattr(command, "measure", lambda task, options, progress: found)
     assert main(["bench", "loader", "--json"]) == command.DISAGREEMENT == 3
     assert json.loads(capsys.readouterr().out)["groups"][0]["rows"] == rows
 
@@ -170,8 +170,8 @@ def test_bench_says_when_work_differs(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (process.ChildError("it failed"), 1),
-        (process.RefusedError("'--graph' is odd"), 2),
+        (machine.ChildError("it failed"), 1),
+        (machine.RefusedError("'--graph' is odd"), 2),
         (KeyboardInterrupt(), 130),
     ],
 )
@@ -179,7 +179,7 @@ def test_bench_status(error, status, capsys, monkeypatch):
     def measure(task, options, progress):
         raise error
 
-    monkeypatch.setattr(tasks, "measure", measure)
+    monkeypatch.setattr(command, "measure", measure)
     assert main(["bench", "loader"]) == status
     assert capsys.readouterr().err.startswith("gttf bench: ")
 
@@ -187,10 +187,10 @@ def test_bench_status(error, status, capsys, monkeypatch):
 def test_child_that_fails_and_child_that_refuses(tmp_path):
     job = {"run": "gttf_sampler.bench.graphs:read_job", "folder": ""}
     job["source"] = str(tmp_path)
-    with pytest.raises(process.RefusedError, match="--graph"):
-        process.run_job(job)
-    with pytest.raises(process.ChildError, match=r"failed \(1\)[\s\S]*missing"):
-        process.run_job({**job, "run": "gttf_sampler.bench.graphs:missing"})
+    with pytest.raises(machine.RefusedError, match="--graph"):
+        machine.run_job(job)
+    with pytest.raises(machine.ChildError, match=r"failed \(1\)[\s\S]*missing"):
+        machine.run_job({**job, "run": "gttf_sampler.bench.graphs:missing"})
 
 
 def test_process_that_answers_again_and_again(monkeypatch, tmp_path):
@@ -203,7 +203,7 @@ def test_process_that_answers_again_and_again(monkeypatch, tmp_path):
         "        asked = yield [asked, os.environ['HOW']]\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with process.conversation({"HOW": "tuned"}) as ask:
+    with machine.conversation({"HOW": "tuned"}) as ask:
         assert ask({"run": "echo:job", "first": 3}) == 3
         assert [ask({"n": n}) for n in (1, 2)] == [[{"n": n}, "tuned"] for n in (1, 2)]
 
@@ -213,21 +213,21 @@ def test_sampler_that_fails_is_left_out(monkeypatch):
         if "write" in job["run"]:
             return {"nodes": 2, "edges": 3}
         if job["name"] == failing:
-            raise process.ChildError("the process failed (1)\nMemoryError")
+            raise machine.ChildError("the process failed (1)\nMemoryError")
         return {"peer": job["name"], "held": 5, "input": 7}
 
     names = dict.fromkeys(["gttf CompactAdj", "theirs", "others"])
     monkeypatch.setattr(memory, "samplers", lambda missing: names)
     monkeypatch.setattr(memory, "run_job", run_job)
-    monkeypatch.setattr(process, "run_job", run_job)
+    monkeypatch.setattr(machine, "run_job", run_job)
     failing = "theirs"
-    found = memory.measure(tasks.options_of("memory", {}), "", "", None)
+    found = memory.measure(command.options_of("memory", {}), "", "", None)
     (group,) = found["groups"]
     assert [row["peer"] for row in group["rows"]] == ["gttf CompactAdj", "others"]
     assert found["left_out"] == [{"peer": "theirs", "why": "MemoryError"}]
     failing = "gttf CompactAdj"  # without ours there is nothing to compare to
-    with pytest.raises(process.ChildError):
-        memory.measure(tasks.options_of("memory", {}), "", "", None)
+    with pytest.raises(machine.ChildError):
+        memory.measure(command.options_of("memory", {}), "", "", None)
 
 
 SMALL = ["--scale", "0.001", "--batch", "16", "--batches", "6", "--rounds", "1"]
@@ -295,9 +295,9 @@ def test_the_engine_names_no_host():
 
 def test_bench_among_peers_has_no_such_note():
     rows = [{"peer": "gttf"}, {"peer": "products alone"}]
-    assert tasks.alone({"groups": [{"rows": rows}]})
-    assert tasks.alone({"groups": [{"rows": [{"peer": None}]}]})  # of a mode
-    assert not tasks.alone({"groups": [{"rows": [*rows, {"peer": "DGL 1.1.3"}]}]})
+    assert command.alone({"groups": [{"rows": rows}]})
+    assert command.alone({"groups": [{"rows": [{"peer": None}]}]})  # of a mode
+    assert not command.alone({"groups": [{"rows": [*rows, {"peer": "DGL 1.1.3"}]}]})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and processes of POSIX")
@@ -377,6 +377,6 @@ def test_demo_draws_figure_1(tmp_path, capsys):
 
 def test_progress_is_told_to_logs(monkeypatch, capsys):
     """A line now and then, where nobody looks at a terminal."""
-    monkeypatch.setattr(process, "LOG_EVERY", -1)
-    process.progress()("reading", 0.25)
+    monkeypatch.setattr(machine, "LOG_EVERY", -1)
+    machine.progress()("reading", 0.25)
     assert capsys.readouterr().err.endswith(" reading 25%\n")

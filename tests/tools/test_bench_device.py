@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from gttf_sampler.bench import graphs, loader, measure, modes, products, step
+from gttf_sampler.bench import graphs, loader, measure, products, step
 from gttf_sampler.bench.machine import Missing
 from gttf_sampler.bench.measure import Options, Peer
 from gttf_sampler.cli import bench as command
@@ -100,11 +100,11 @@ def test_bench_task_alone_on_a_device(device, task, graph, monkeypatch):
     ],
 )
 def test_bench_modes_on_a_device(device, name, graph):
-    ((_, mode),) = modes.chosen([name], Missing())
+    ((_, mode),) = loader.chosen_modes([name], Missing())
     assert mode.graph == graph
     how = options(only=[name], scale=0.001, batches=2)
     with device():
-        found = modes.run(how, silent)
+        found = loader.run_modes(how, silent)
     if name == "workers":
         assert not found["groups"]
         (entry,) = (e for e in found["left_out"] if e["peer"] == name)
@@ -120,7 +120,7 @@ def test_bench_modes_of_a_dgl_without_the_device(device):
         pytest.skip("there may be a DGL with CUDA here")
     how = options(only=["dgl-small"], scale=0.01, batches=2)
     with device():
-        found = modes.run(how, silent)
+        found = loader.run_modes(how, silent)
     assert found["groups"] == []
     assert found["left_out"][0]["peer"].startswith("DGL")
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from gttf_sampler.bench import embedding, process, report, tasks
+from gttf_sampler.bench import embedding, machine, report
 from gttf_sampler.bench.hosts import EmbeddingSetting
-from gttf_sampler.bench.machine import Missing
-from gttf_sampler.bench.process import ChildError
+from gttf_sampler.bench.machine import ChildError, Missing
+from gttf_sampler.cli import bench as command
 
 
 def silent(what, share):
@@ -35,7 +35,7 @@ def small(monkeypatch):
         module, _, name = job.pop("run").partition(":")
         return getattr(import_module(module), name)(**job, report=silent)
 
-    monkeypatch.setattr(process, "run_job", run_job)
+    monkeypatch.setattr(machine, "run_job", run_job)
     return run_job
 
 
@@ -99,8 +99,8 @@ def test_gensim_has_as_many_walks(monkeypatch):
 
 def test_a_table_per_method(small):
     pytest.importorskip("matplotlib")
-    options = tasks.options_of("embedding", {"rounds": 1, "tmp": "/tmp"})
-    found = tasks.measure("embedding", options, silent)
+    options = command.options_of("embedding", {"rounds": 1, "tmp": "/tmp"})
+    found = command.measure("embedding", options, silent)
     methods = dict.fromkeys(who.method for who in known().values())
     assert [group["title"] for group in found["groups"]][: len(methods)] == list(
         methods
@@ -121,9 +121,9 @@ def test_a_peer_that_fails_is_left_out(small, monkeypatch):
 
     ours = known()["gttf DeepWalk.fit"]
     both = {"gttf DeepWalk.fit": ours, "PyG": ours}
-    monkeypatch.setattr(process, "run_job", run_job)
+    monkeypatch.setattr(machine, "run_job", run_job)
     monkeypatch.setattr(embedding, "embedders", lambda missing: both)
-    failing, options = "PyG", tasks.options_of("embedding", {"rounds": 1})
+    failing, options = "PyG", command.options_of("embedding", {"rounds": 1})
     found = embedding.measure(options, silent)
     assert found["left_out"] == [{"peer": "PyG", "why": "RuntimeError: not today"}]
     failing = "gttf DeepWalk.fit"

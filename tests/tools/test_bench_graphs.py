@@ -6,7 +6,7 @@ import torch
 
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench import graphs
-from gttf_sampler.bench.process import RefusedError
+from gttf_sampler.bench.machine import RefusedError
 
 
 def silent(what, share):

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from gttf_sampler.bench import graphs, modes, report
+from gttf_sampler.bench import graphs, loader, report
 from gttf_sampler.bench.hosts import hosts
 from gttf_sampler.bench.machine import Missing
 from gttf_sampler.bench.measure import Options
@@ -15,7 +15,7 @@ from gttf_sampler.cli import bench as command
 from gttf_sampler.cli.main import main
 
 ROOT = pathlib.Path(__file__).parents[2]
-EVERY = modes.chosen(None, Missing())
+EVERY = loader.chosen_modes(None, Missing())
 GRAPHS = list(dict.fromkeys(mode.graph for _, mode in EVERY))
 
 
@@ -27,7 +27,7 @@ def measured(graph, only=None, batches=6):
     """The result of one small job."""
     names = only or [mode.name for _, mode in EVERY if mode.graph == graph]
     options = {"only": names, "scale": 0.001, "batches": batches, "rounds": 1}
-    return modes.run(vars(Options(**options)), silent)
+    return loader.run_modes(vars(Options(**options)), silent)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -111,7 +111,7 @@ def test_modes_refuse_other_work(pretend, capsys, monkeypatch):
         (row,) = group["rows"]
         assert row["ratio"] is None
         assert "edges where" in row["differs"]
-    monkeypatch.setattr(modes, "run_job", lambda job, report: found)
+    monkeypatch.setattr(loader, "run_job", lambda job, report: found)
     assert main(["bench", "modes", "--only", "disjoint"]) == command.DISAGREEMENT
     assert "disjoint, [10, 5], batch 1,000: no ratio, " in capsys.readouterr().out
 
@@ -136,7 +136,7 @@ def test_modes_without_a_host(monkeypatch, capsys):
         missing.add("gttf_pyg", "it is not installed")
         return []
 
-    monkeypatch.setattr(modes, "hosts", nobody)
+    monkeypatch.setattr(loader, "hosts", nobody)
     assert main(["bench", "modes"]) == command.FAILED
     assert "gttf_pyg: it is not installed" in capsys.readouterr().err
 
@@ -161,7 +161,7 @@ def test_modes_have_names_of_their_own():
     names = [mode.name for _, mode in EVERY]
     assert len(set(names)) == len(names)
     with pytest.raises(ValueError, match=r"'--only' must name some of .*\(got "):
-        modes.chosen(["nothing"], Missing())
+        loader.chosen_modes(["nothing"], Missing())
     for host in hosts(Missing()):
         assert {mode.graph for mode in host.modes} == set(host.graphs)
 
@@ -169,15 +169,13 @@ def test_modes_have_names_of_their_own():
 def test_database_is_as_described():
     """Five tables, twelve relations; 14.6 million edges at full size."""
     pytest.importorskip("torch_geometric")
-    from gttf_sampler.bench import typed as databases
-
-    made = databases.database(0.01, seed=1)
+    made = graphs.database(0.01, seed=1)
     assert made.nodes == {
         **{"user": 2000, "item": 1000, "order": 20_000, "review": 15_000},
         "shop": graphs.FEWEST,
     }
     assert len(made.edges) == 12
-    assert made.num_edges == pytest.approx(databases.EDGES / 100, rel=0.01)
+    assert made.num_edges == pytest.approx(graphs.EDGES / 100, rel=0.01)
     assert set(made.times) == {"order", "review", "user"}
     for (source, relation, target), ends in made.edges.items():
         assert (
@@ -193,12 +191,10 @@ def test_database_is_as_described():
 def test_relational_mode_has_the_shape_of_the_example():
     """Its tables a hundred times as large, asked as the script asks."""
     pytest.importorskip("torch_geometric")
-    from gttf_sampler.bench import typed as databases
-
-    made = databases.database(0.1, schema="relational")
+    made = graphs.database(0.1, schema="relational")
     assert made.nodes == {"user": 8000, "item": 600, "order": 50_000, "review": 15_000}
     assert len(made.edges) == 8
-    ((_, mode),) = modes.chosen(["relational"], Missing())
+    ((_, mode),) = loader.chosen_modes(["relational"], Missing())
     assert (mode.time, mode.options) == ("time", {"temporal_strategy": "last"})
     script = (ROOT / "examples" / "pyg_relational.py").read_text()
     assert f"GTTFLoader(data, {list(mode.fanouts)}, nodes, time" in script
@@ -207,12 +203,10 @@ def test_relational_mode_has_the_shape_of_the_example():
 
 def test_graphs_in_memory_follow_their_seed():
     pytest.importorskip("torch_geometric")
-    from gttf_sampler.bench import typed as databases
-
     for make in (
         lambda seed: graphs.plain(500, 8.0, seed).col,
-        lambda seed: databases.database(0.001, seed).edges["order", "has_user", "user"],
-        lambda seed: databases.seed_times((3, 50), seed),
+        lambda seed: graphs.database(0.001, seed).edges["order", "has_user", "user"],
+        lambda seed: graphs.seed_times((3, 50), seed),
     ):
         assert torch.equal(make(3), make(3))
         assert not torch.equal(make(3), make(4))
@@ -242,7 +236,7 @@ def test_ring_of_types_has_as_many_relations_as_said():
     ("count", "said"), [(999, "999"), (30_460, "30.5 k"), (14_560_700, "14.6 M")]
 )
 def test_sizes_in_titles(count, said):
-    assert modes.short(count) == said
+    assert loader.short(count) == said
 
 
 def test_docs_show_what_was_measured(tmp_path):

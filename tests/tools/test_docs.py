@@ -33,6 +33,11 @@ WHOLE_PAGE = {
     "relational.md": "relbench",
     "lightning.md": "lightning",
 }
+COMPILED = {  # packages that few have, by the line that imports them
+    "torch_cluster": "from torch_cluster import",
+    "torch_sparse": "from torch_sparse import",
+    "dgl.graphbolt": "from dgl import graphbolt",
+}
 NOISE = {  # of libraries that a page shows, by its name
     "relational.md": ("The given NumPy array", "Series.dt.dayofweek"),
     "lightning.md": (
@@ -70,6 +75,31 @@ def spans(page):
 # Python
 
 
+def run_beside(code, text, names):
+    """Runs one of two blocks that stand side by side.
+
+    "Before" is the host's own code, with our classes where PyG's need what is compiled;
+    it leaves no names behind. A missing package must stop a block at its import.
+    """
+    missing = [name for name, line in COMPILED.items() if line in text]
+    missing = [name for name in missing if not importable(name)]
+    before = text.startswith("# before")
+    swapped = before and "torch_geometric" in text
+    ours = import_module("gttf_pyg").installed if swapped else contextlib.nullcontext
+    stops = pytest.raises(ImportError) if missing else contextlib.nullcontext()
+    with ours(), stops:
+        exec(code, dict(names) if before else names)
+
+
+def importable(name):
+    """True if a module can be imported."""
+    try:
+        import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
 def run(page):
     """The names that the blocks of a page leave behind, and how many there were."""
     names, printed, tested = {}, "", 0
@@ -80,7 +110,10 @@ def run(page):
         elif language == "python":
             code = compile("\n" * line + text, str(page), "exec")
             with contextlib.redirect_stdout(io.StringIO()) as out:
-                exec(code, names)
+                if text.startswith(("# before", "# after")):
+                    run_beside(code, text, names)
+                else:
+                    exec(code, names)
             printed, tested = out.getvalue(), tested + 1
         elif language == "pycon":
             test = doctest.DocTestParser().get_doctest(text, names, "", None, line)
@@ -381,6 +414,16 @@ def _rounds_to(cell, time):
 
 
 # The site
+
+
+def test_diagrams_are_those_of_the_pages():
+    from docs import diagrams
+
+    versions = diagrams.versions((ROOT / "docs" / "robustness.md").read_text("utf-8"))
+    for name, drawn in {"samplers": diagrams.tree(), "versions": versions}.items():
+        file = ROOT / "docs" / "images" / f"{name}.svg"
+        assert file.read_text("utf-8") == drawn, "run: python -m docs.diagrams"
+        assert "prefers-color-scheme: dark" in drawn
 
 
 def test_site_is_searched_from_a_disk():

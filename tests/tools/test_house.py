@@ -44,7 +44,7 @@ FOR_ADAPTERS = {
     "gttf_sampler.bench.loader": "made_features",
     "gttf_sampler.bench.machine": "Missing first_line",
     "gttf_sampler.bench.measure": "CPU Peer Work draw_seeds each",
-    "gttf_sampler.bench.typed": "SEED_TYPE SPAN Typed database seed_times",
+    "gttf_sampler.bench.graphs": "SEED_TYPE SPAN Typed database seed_times",
     "gttf_sampler.bias.base": "as_bias",
     "gttf_sampler.distributed.write": "key_of",
     "gttf_sampler.embedding.fit": "fit",

@@ -39,7 +39,7 @@ def normal(*shape, dtype=torch.float32, seed=1):
 
 
 def with_gradients(call, given):
-    """What a call returns, then its gradients."""
+    """The output of a call, then its gradients."""
     leaves = [value.clone().requires_grad_() for value in given]
     out = call(*leaves)
     (out.float() ** 2).sum().backward()

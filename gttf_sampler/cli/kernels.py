@@ -104,10 +104,11 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
         yield ends.settle, apart | entries
         yield finish, apart | entries
         yield pad, apart | entries
-        yield walk, {"MASS": all_, "B": how.WALKERS}
+        warp = {"B": how.WALKERS, "num_warps": 1}
+        yield walk, {"MASS": all_} | warp
         for by_mass in (False, True):
             rows_ = {"ORDERED": not all_, "REVERSED": all_, "MASS": by_mass}
-            yield node2vec, rows_ | {"B": how.WALKERS}
+            yield node2vec, rows_ | warp
     yield ends.rehash, entries
     yield gather_rows, {"B": how.UNITS}
     yield from _aggregates()
@@ -134,9 +135,11 @@ def compiled(kernel: Any, constants: dict[str, Any], architecture: int) -> Taken
     if how.interpreted():
         _check.fail("TRITON_INTERPRET", "must not be set to compile kernels", 1)
     types = {name: _type(kernel, name, constants) for name in kernel.arg_names}
-    source = ASTSource(fn=kernel, signature=types, constexprs=constants)
+    fixed = {name: value for name, value in constants.items() if name in types}
+    source = ASTSource(fn=kernel, signature=types, constexprs=fixed)
     target = GPUTarget("cuda", architecture, 32)
-    made = triton.compile(source, target=target, options={"enable_fp_fusion": False})
+    options = {"enable_fp_fusion": False, "num_warps": constants.get("num_warps", 4)}
+    made = triton.compile(source, target=target, options=options)
     flags = [name.lower() for name, value in constants.items() if value is True]
     name = " ".join([kernel.__name__, *flags])
     with tempfile.TemporaryDirectory() as folder:

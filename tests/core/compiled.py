@@ -154,6 +154,7 @@ class _Runner:
             _loaded(made.asm["ptx"]).kernel,
             (ctypes.c_uint64 * len(words))(*words),
             (ctypes.c_uint32 * 3)(*grid, *(1,) * (3 - len(grid))),
+            ctypes.c_uint32(made.metadata.num_warps),
             ctypes.c_uint32(made.metadata.shared),
             ctypes.c_uint64(self.seed * 1_000_003 + self.launches),
             *(SWITCHING, RESIDENT, int(self.watch)),

@@ -1,6 +1,6 @@
 /* The machine that kernels of `ptx.py` run on: threads as fibers, on CPU memory.
 
-A program has WARPS * 32 threads. Some programs are resident at a time. Before a thread
+A program has one to WARPS warps of 32 threads. Some programs are resident at a time. Before a thread
 touches global memory it may be put aside for another one, by the seed of the launch, so
 every seed is another interleaving of one that a GPU may choose. Memory is sequentially
 consistent: reorderings of weak memory are not seen.
@@ -24,7 +24,7 @@ typedef int8_t s8;
 typedef __int128 s128;
 typedef unsigned __int128 u128;
 
-#define WARPS 4
+#define WARPS 4 /* at most */
 #define THREADS (WARPS * 32)
 #define MANY 0xFFFFFFFFu
 
@@ -116,6 +116,7 @@ Thread *now;
 u64 *arguments, random_state;
 u32 grid[3], switching;
 int trapped, watching;
+static u32 threads; /* of a program */
 static void *scheduler;
 static void (*kernel)(void);
 
@@ -239,7 +240,7 @@ void see(u64 at, u32 size, int kind, int same, const char *site) {
 static void open_barrier(Program *program) {
     program->waiting = 0;
     program->epoch++;
-    for (int i = 0; i < THREADS; i++)
+    for (u32 i = 0; i < threads; i++)
         if (program->threads[i].state == AT_BARRIER) program->threads[i].state = READY;
 }
 
@@ -262,9 +263,9 @@ static u32 *exchange(u32 value) {
     if (++warp->arrived == warp->live) {
         warp->arrived = 0;
         memcpy(warp->taken, warp->given, sizeof warp->given);
-        Thread *threads = &now->program->threads[number * 32];
+        Thread *lanes = &now->program->threads[number * 32];
         for (int i = 0; i < 32; i++)
-            if (threads[i].state == IN_WARP) threads[i].state = READY;
+            if (lanes[i].state == IN_WARP) lanes[i].state = READY;
     } else {
         switch_thread();
     }
@@ -317,12 +318,12 @@ static void start(Program *program, u32 id, u32 shared) {
     program->y = id / grid[0] % grid[1];
     program->z = id / grid[0] / grid[1];
     program->epoch = program->waiting = 0;
-    program->live = THREADS;
+    program->live = threads;
     program->used = 1;
     program->shared = realloc(program->shared, shared + 64);
     memset(program->shared, 0xA5, shared + 64); /* nobody may rely on zeros */
     for (int i = 0; i < WARPS; i++) program->warps[i] = (Warp){.live = 32};
-    for (u32 i = 0; i < THREADS; i++) {
+    for (u32 i = 0; i < threads; i++) {
         Thread *thread = &program->threads[i];
         if (!thread->stack) thread->stack = malloc(STACK);
         u64 *top = (u64 *)((u64)(thread->stack + STACK) & ~15ull);
@@ -338,8 +339,8 @@ static void start(Program *program, u32 id, u32 shared) {
 
 static Thread *choose(Program *program) {
     u32 first = draw();
-    for (u32 i = 0; i < THREADS; i++) {
-        Thread *thread = &program->threads[(first + i) % THREADS];
+    for (u32 i = 0; i < threads; i++) {
+        Thread *thread = &program->threads[(first + i) % threads];
         if (thread->state == READY) return thread;
     }
     return NULL;
@@ -354,12 +355,13 @@ static void end_launch(int signal) {
 
 /* 0, 1 after a trap, 2 where no thread of a program can go on, 3 after an access to
 memory that is not there. */
-int run(void (*code)(void), u64 *given, u32 *sizes, u32 shared, u64 seed, u32 often,
-        u32 resident, int watch) {
+int run(void (*code)(void), u64 *given, u32 *sizes, u32 warps, u32 shared, u64 seed,
+        u32 often, u32 resident, int watch) {
     static Program *programs;
     static u32 made;
     u32 count = sizes[0] * sizes[1] * sizes[2], next = 0, active = 0;
     kernel = code;
+    threads = warps * 32;
     arguments = given;
     memcpy(grid, sizes, sizeof grid);
     random_state = seed * 0x9E3779B97F4A7C15ull + 1;

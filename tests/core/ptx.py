@@ -110,8 +110,8 @@ class _Translation:
     def __init__(self, ptx: str) -> None:
         entry = re.search(r"\.visible \.entry \w+\(", ptx)
         threads = re.search(r"\.(?:reqntid|maxntid) (\d+)", ptx)
-        if entry is None or threads is None or threads[1] != "128":
-            raise UnknownPTXError("not one entry of 128 threads")
+        if entry is None or threads is None or threads[1] not in ("32", "64", "128"):
+            raise UnknownPTXError("not one entry of 32, 64 or 128 threads")
         start = ptx.index("{", entry.end()) + 1
         self.body = ptx[start : ptx.index("$L__func_end0")]
         declared = re.findall(r"\.(?:global|shared)\b[^;={]*?(\w+)\[", ptx[:start])

@@ -234,6 +234,7 @@ def walk_forest(
             *(*arrays, batch, len(fanouts), *rest[1:]),
             MASS=mass is not None,
             B=how.WALKERS,
+            num_warps=1,
         )
     elif batch and fanouts:
         words, room = empty_ids(len(fanouts), seeds), bucket(max(fanouts))

@@ -15,7 +15,7 @@ from gttf_sampler.random import Key
 LANES = 512  # entries of a block of walkers × draws, which are held in registers
 WIDEST = 1024  # draws of one walker that are
 ENTRIES = 256  # edges or nodes of a block where each is on its own
-WALKERS = 128  # of a block, each with a walk of its own
+WALKERS = 32  # of a block, each with a walk of its own: a warp, which needs no barrier
 UNITS = 1024  # of features that a block moves
 SEEDS = 4  # whose trees or walks one program goes down
 SPAN = 1024  # cells that are cleared at once

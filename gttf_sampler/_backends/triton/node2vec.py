@@ -1,8 +1,8 @@
 """node2vec: a lane per walker takes all of its steps in one launch.
 
 A walker proposes neighbours until one is accepted. Who was refused in all rounds weighs
-its neighbours exactly, which the rest of its block waits for; the arithmetic is that of
-`torch.node2vec`.
+its neighbours exactly, which the rest of its block waits for: a block is one warp, so
+that few wait and no barrier is needed. The arithmetic is that of `torch.node2vec`.
 """
 
 import math
@@ -377,6 +377,7 @@ def walk_node2vec(
         REVERSED=graph.reverse is not None,
         MASS=graph.table is not None,
         B=how.WALKERS,
+        num_warps=1,
     )
     return levels_of(edges, nodes, [batch] * length, [1] * length)
 

@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import dgl
-import numpy as np
 import torch
 from dgl.dataloading import DataLoader, NeighborSampler
 from torch import Tensor
@@ -12,20 +11,17 @@ from torch import Tensor
 import gttf_dgl
 from gttf_dgl._bench_step import steppers
 from gttf_sampler import CompactAdj
-from gttf_sampler.bench import graphs
-from gttf_sampler.bench.graphs import SEED_TYPE, Typed
+from gttf_sampler.bench.graphs import Typed
 from gttf_sampler.bench.hosts import (
     Calls,
     Host,
     LoaderSetting,
-    Makers,
     MakeSampler,
     Mode,
     ModeGraph,
 )
-from gttf_sampler.bench.loader import made_features
 from gttf_sampler.bench.machine import Missing, first_line
-from gttf_sampler.bench.measure import Peer, Work, draw_seeds, each
+from gttf_sampler.bench.measure import Mapped, Peer, Work, each
 
 LABEL = f"DGL {dgl.__version__}"
 SAMPLERS = {
@@ -58,43 +54,63 @@ def lacks(device: torch.device) -> str:
 
 
 def loaders(setting: LoaderSetting, missing: Missing) -> dict[str, Any]:
-    """Each sampler with its DataLoader; on a device, all of the graph is there."""
-    device = setting.device
+    """Each sampler with its DataLoader, or alone; on a device, all of the graph is."""
+    device, adj = setting.device, setting.adj
     if why := lacks(device):
         missing.add("DGL DataLoader", why)
         return {}
-    seeds: Any = setting.seeds.to(device).reshape(-1)
-    wanted: dict[str, Any] = {"prefetch_node_feats": ["feat"]}
-    wanted["prefetch_labels"] = ["label"]
-    if isinstance(setting.adj, Typed):
-        graph = dgl.heterograph(
-            {kind: tuple(ends) for kind, ends in setting.adj.edges.items()},
-            setting.adj.nodes,
-        ).formats("csc")
-        for kind, rows in setting.x.items():
-            graph.nodes[kind].data["feat"] = rows
-        graph.nodes[SEED_TYPE].data["label"] = setting.y
-        wanted["prefetch_node_feats"] = {kind: ["feat"] for kind in graph.ntypes}
-        wanted["prefetch_labels"] = {SEED_TYPE: ["label"]}
-        seeds = {SEED_TYPE: seeds}
+    typed = isinstance(adj, Typed)
+    if typed:
+        edges = {kind: tuple(ends) for kind, ends in adj.edges.items()}
+        graph = dgl.heterograph(edges, adj.nodes).formats("csc")
     else:
-        graph = graph_of(setting.adj)
-        graph.ndata["feat"], graph.ndata["label"] = setting.x, setting.y
-    graph = graph.to(device)
-    how = {"batch_size": setting.seeds.shape[1]}
+        graph = graph_of(adj)
+    features = setting.x if typed else {graph.ntypes[0]: setting.x}
+    first = next(iter(features))  # the type of the seeds
+    for kind, rows in features.items():
+        graph.nodes[kind].data["feat"] = rows
+    columns: Any = {kind: ["feat"] for kind in features} if typed else ["feat"]
+    wanted: dict[str, Any] = {"prefetch_node_feats": columns}
+    if setting.y is not None:
+        graph.nodes[first].data["label"] = setting.y
+        wanted["prefetch_labels"] = {first: ["label"]} if typed else ["label"]
+    graph, seeds = graph.to(device), setting.seeds.to(device)
+    fanouts = setting.fanouts[::-1]  # counted from the far side
+    if setting.mode.kind == "sampler":
+        return {
+            name: Mapped(partial(_sample, kind(fanouts), graph), seeds)
+            for name, kind in SAMPLERS.items()
+        }
+    chosen = {first: seeds.reshape(-1)} if typed else seeds.reshape(-1)
+    how = {"batch_size": seeds.shape[1]}
     how["num_workers"] = setting.workers if device.type == "cpu" else 0
     return {
-        name: LOADERS[kind](graph, seeds, kind(setting.fanouts[::-1], **wanted), **how)
+        name: LOADERS[kind](graph, chosen, kind(fanouts, **wanted), **how)
         for name, kind in SAMPLERS.items()
     }
 
 
-def of_blocks(made: Any) -> Work:
+class Sample(NamedTuple):
+    """What a sampler returns, without features."""
+
+    nodes: Tensor
+    seeds: Tensor
+    blocks: list[Any]
+
+
+def _sample(sampler: Any, graph: Any, seeds: Tensor) -> Sample:
+    return Sample(*sampler.sample(graph, seeds))
+
+
+def work_of(made: Any) -> Work:
     """The edges and input nodes of blocks, whose features must have arrived."""
     blocks = made[2]
+    edges = sum(block.num_edges() for block in blocks)
+    if isinstance(made, Sample):
+        return Work(edges, len(made.nodes))
     found = blocks[0].srcdata["feat"]
     rows = found.values() if isinstance(found, dict) else [found]
-    return Work(sum(b.num_edges() for b in blocks), sum(len(x) for x in rows))
+    return Work(edges, sum(map(len, rows)))
 
 
 GRAPHS = {
@@ -110,86 +126,6 @@ MODES = (
         "dgl-sampler", "sampler alone", (15, 10), 3, "dgl-plain", 1024, kind="sampler"
     ),
 )
-
-
-class Ground(NamedTuple):
-    """A DGLGraph whose nodes have features; seeds are of its first node type."""
-
-    graph: Any
-
-    @property
-    def facts(self) -> dict[str, int]:
-        """Its nodes and edges."""
-        return {"nodes": self.graph.num_nodes(), "edges": self.graph.num_edges()}
-
-    def seeds(self, mode: Mode, batches: int, seed: int) -> Tensor:
-        """The seeds of every batch [batches, b]."""
-        first = self.graph.ntypes[0]
-        return draw_seeds(self.graph.num_nodes(first), batches, mode.batch, seed)
-
-    def peers(self, mode: Mode, seeds: Tensor, seed: int, missing: Missing) -> Makers:
-        """Our DataLoader and sampler, and DGL's; or the samplers alone."""
-        make = self._sampler if mode.kind == "sampler" else self._loader
-        return {
-            name: partial(make, mode, seeds, kind) for name, kind in SAMPLERS.items()
-        }
-
-    def _loader(self, mode: Mode, seeds: Tensor, kind: Any, workers: int) -> Peer:
-        """A DataLoader over all seeds, with a sampler of class `kind`."""
-        graph, columns = self.graph, {name: ["feat"] for name in self.graph.ntypes}
-        one = len(columns) == 1
-        wanted = {"prefetch_node_feats": ["feat"] if one else columns}
-        sampler = kind(list(mode.fanouts[::-1]), **wanted)  # counted from the far side
-        nodes = seeds.reshape(-1).to(graph.device)
-        chosen = nodes if one else {graph.ntypes[0]: nodes}
-        how = {"batch_size": seeds.shape[1], "num_workers": workers}
-        loader = LOADERS[kind](graph, chosen, sampler, **how)
-        return Peer(lambda seeds: loader, of_blocks, device=graph.device)
-
-    def _sampler(self, mode: Mode, seeds: Tensor, kind: Any, workers: int) -> Peer:
-        """A sampler of class `kind`, called with the seeds of one batch at a time."""
-        graph, sampler = self.graph, kind(list(mode.fanouts[::-1]))
-        run = each(lambda part: sampler.sample(graph, part), graph.device)
-        return Peer(run, _of_sample, device=graph.device)
-
-
-def ground(name: str, scale: float, seed: int, device: torch.device) -> Ground:
-    """Makes the graph of some modes."""
-    if why := lacks(device):
-        raise NotImplementedError(why)
-    wanted = GRAPHS[name]
-    nodes = graphs.sized(wanted.nodes, scale)
-    if wanted.types == 1:
-        graph = graph_of(graphs.plain(nodes, wanted.degree, seed))
-    else:
-        edges = round(nodes * wanted.degree)
-        graph = ring_of_types(wanted.types, nodes, edges, seed)
-    for kind in graph.ntypes:
-        x, _ = made_features(graph.num_nodes(kind), wanted.features, seed)
-        graph.nodes[kind].data["feat"] = x
-    return Ground(graph.to(device))
-
-
-def ring_of_types(types: int, nodes: int, edges: int, seed: int) -> Any:
-    """Types that refer to the next one and the one after it, all of the same size."""
-    random = np.random.Generator(np.random.PCG64([seed, 4]))
-    names = [f"type{i}" for i in range(types)]
-    found = {}
-    for place, source in enumerate(names):
-        for step in (1, 2):
-            target = names[(place + step) % types]
-            ends = (
-                random.integers(nodes, size=edges),
-                graphs.skewed(random, nodes, edges),
-            )
-            kind = (source, f"step{step}", target)
-            found[kind] = tuple(map(torch.from_numpy, ends))
-    return dgl.heterograph(found, dict.fromkeys(names, nodes)).formats("csc")
-
-
-def _of_sample(made: Any) -> Work:
-    """The edges and input nodes of blocks without features."""
-    return Work(sum(block.num_edges() for block in made[2]), len(made[0]))
 
 
 def _memory(kind: Any) -> MakeSampler:
@@ -266,11 +202,10 @@ def _batches(
 HOST = Host(
     name="DGL",
     loaders=loaders,
-    work=of_blocks,
+    work=work_of,
     steppers=steppers,
     graphs=GRAPHS,
     modes=MODES,
-    ground=ground,
     samplers={name: _memory(kind) for name, kind in SAMPLERS.items()},
     walkers=walkers,
     checks=checks,

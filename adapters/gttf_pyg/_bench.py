@@ -12,18 +12,9 @@ from torch_geometric.nn import Node2Vec as PyGNode2Vec
 
 import gttf_pyg
 from gttf_pyg import _bench_modes as modes
-from gttf_pyg._bench_modes import (
-    AHEAD,
-    LABEL,
-    NO_BACKEND,
-    backend,
-    copied,
-    data_of,
-    label,
-)
+from gttf_pyg._bench_modes import LABEL, backend, data_of
 from gttf_pyg._bench_step import steppers
 from gttf_sampler import CompactAdj
-from gttf_sampler.bench.graphs import SEED_TYPE, Typed
 from gttf_sampler.bench.hosts import (
     Calls,
     Embedder,
@@ -41,38 +32,6 @@ NO_CLUSTER = (
     "torch-cluster cannot be imported ({}); install it with: "
     "pip install --no-build-isolation torch-cluster (it compiles)"
 )
-
-
-def loaders(setting: LoaderSetting, missing: Missing) -> dict[str, Any]:
-    """GTTFLoader, and NeighborLoader if it can run.
-
-    On a device, ours has its features there, pinned, or read in place; PyG's samples
-    on the CPU, and what it has gathered is pinned and copied.
-    """
-    device, seeds = setting.device, setting.seeds.reshape(-1)
-    data, typed = data_of(setting), isinstance(setting.adj, Typed)
-    how: dict[str, Any] = {
-        "num_neighbors": setting.fanouts,
-        "input_nodes": (SEED_TYPE, seeds) if typed else seeds,
-        "batch_size": setting.seeds.shape[1],
-        "num_workers": setting.workers,
-    }
-    ours: Any = partial(gttf_pyg.GTTFLoader, **how)
-    found: dict[str, Any] = {}
-    if device.type == "cpu":
-        found["gttf_pyg.GTTFLoader"] = ours(data)
-    else:
-        there = data_of(setting, device)
-        ours = partial(ours, device=device, prefetch=AHEAD)
-        found[f"gttf_pyg.GTTFLoader, features on {device}"] = ours(there)
-        found["gttf_pyg.GTTFLoader, features pinned"] = ours(data)
-        found["gttf_pyg.GTTFLoader, features by UVA"] = ours(data, uva=True)
-    if backend() is None:
-        missing.add(f"{LABEL} NeighborLoader", NO_BACKEND)
-    else:
-        loader = copied(NeighborLoader, data, how, device)
-        found[label(NeighborLoader, device)] = loader
-    return found
 
 
 def _memory(kind: Any) -> MakeSampler:
@@ -186,12 +145,11 @@ def _batches(
 
 HOST = Host(
     name="PyG",
-    loaders=loaders,
-    work=modes.of_batch,
+    loaders=modes.loaders,
+    work=modes.work_of,
     steppers=steppers,
     graphs=modes.GRAPHS,
     modes=modes.MODES,
-    ground=modes.ground,
     samplers={
         "gttf_pyg.GTTFLoader": _memory(gttf_pyg.GTTFLoader),
         f"{LABEL} NeighborLoader": _memory(NeighborLoader),

@@ -1,8 +1,7 @@
-"""PyG's loaders and samplers of `gttf bench modes`, beside ours, and their graphs."""
+"""PyG's loaders and samplers of `gttf bench`, beside ours, and the rows of `modes`."""
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch_geometric
@@ -13,13 +12,10 @@ from torch_geometric.loader import LinkNeighborLoader, NeighborLoader
 from torch_geometric.sampler import NeighborSampler, NodeSamplerInput
 
 import gttf_pyg
-from gttf_sampler import CompactAdj
-from gttf_sampler.bench import graphs
-from gttf_sampler.bench.graphs import SEED_TYPE, SPAN, Typed, database, seed_times
-from gttf_sampler.bench.hosts import LoaderSetting, Makers, Mode, ModeGraph
-from gttf_sampler.bench.loader import made_features
+from gttf_sampler.bench.graphs import LINKS, SEED_TYPE, SPAN, Typed, seed_times
+from gttf_sampler.bench.hosts import LoaderSetting, Mode, ModeGraph
 from gttf_sampler.bench.machine import Missing, first_line
-from gttf_sampler.bench.measure import CPU, Peer, Work, draw_seeds
+from gttf_sampler.bench.measure import Mapped, Work
 
 LABEL = f"PyG {torch_geometric.__version__}"
 NO_BACKEND = (
@@ -30,7 +26,6 @@ NO_BACKEND = (
 # what PyG says of a mode that its backend does not have, or has without its kernel
 REFUSALS = (ImportError, ValueError, RuntimeError, AttributeError)
 AHEAD = 2  # batches that a loader on a device makes ahead
-LINKS = ("order", "has_item", "item")
 Classes = tuple[type, type]  # ours, and PyG's
 CLASSES_OF: dict[str, Classes] = {
     "nodes": (gttf_pyg.GTTFLoader, NeighborLoader),
@@ -51,49 +46,117 @@ def label(kind: type, device: torch.device) -> str:
     return f"{LABEL} {kind.__name__} ({backend()}){where}"
 
 
-class Copied:
-    """A loader of the CPU whose batches are then copied to a device."""
-
-    def __init__(self, loader: Any, device: torch.device) -> None:
-        self.loader, self.device = loader, device
-
-    def __iter__(self) -> Iterator[Any]:
-        return (batch.to(self.device, non_blocking=True) for batch in self.loader)
-
-
-def copied(kind: Any, data: Any, how: dict[str, Any], device: torch.device) -> Any:
-    """A loader of class `kind`, as it is if `device` is the CPU."""
-    if device.type == "cpu":
-        return kind(data, **how)
-    return Copied(kind(data, **how, pin_memory=torch.cuda.is_available()), device)
-
-
 def data_of(setting: LoaderSetting, place: torch.device | None = None) -> Any:
-    """PyG's Data or HeteroData, with features and labels at `place`."""
-    adj, x, y = setting.adj, setting.x, setting.y.to(place)
-    if not isinstance(adj, Typed):
-        edges = adj.to_edge_index()
-        return Data(x.to(place), edges, y=y, num_nodes=adj.num_rows)
-    data = _typed_data(adj, {kind: rows.to(place) for kind, rows in x.items()})
-    data[SEED_TYPE].y = y
+    """PyG's Data or HeteroData with what the mode needs; features at `place`."""
+    adj, mode = setting.adj, setting.mode
+    if isinstance(adj, Typed):
+        data: Any = HeteroData()
+        for kind, rows in setting.x.items():
+            data[kind].x = rows.to(place)
+        for relation, ends in adj.edges.items():
+            data[relation].edge_index = ends
+        for kind, time in adj.times.items() if mode.time else ():
+            data[kind].time = time
+    else:
+        edges = adj.cached("edge_index", adj.to_edge_index)
+        data = Data(setting.x.to(place), edges, num_nodes=adj.num_rows)
+        generator = torch.Generator().manual_seed(setting.seed)
+        if mode.time is not None:
+            count = adj.num_rows if mode.time == "node_time" else adj.num_edges
+            data[mode.time] = torch.randint(SPAN, (count,), generator=generator)
+        if "weight_attr" in mode.options:
+            weight = torch.rand(adj.num_edges, generator=generator) + 0.1
+            data[mode.options["weight_attr"]] = weight
+    if setting.y is not None:
+        seeds = data[SEED_TYPE] if isinstance(adj, Typed) else data
+        seeds.y = setting.y.to(place)
     return data
 
 
-def _typed_data(graph: Typed, features: dict[str, Tensor]) -> Any:
-    data = HeteroData()
-    for name, x in features.items():
-        data[name].x = x
-    for kind, ends in graph.edges.items():
-        data[kind].edge_index = ends
-    return data
+def loaders(setting: LoaderSetting, missing: Missing) -> dict[str, Any]:
+    """Ours first, then PyG's own if it can run and its backend has this mode.
+
+    On a device, ours has its features there, pinned, or read in place; PyG's samples
+    on the CPU, and what it has gathered is pinned and copied.
+    """
+    device, mode, data = setting.device, setting.mode, data_of(setting)
+    ours, theirs = CLASSES_OF[mode.kind]
+    make = partial(_sampler if mode.kind == "sampler" else _loader, setting)
+    name, found = f"gttf_pyg.{ours.__name__}", dict[str, Any]()
+    ahead = {} if mode.kind == "sampler" else {"prefetch": AHEAD}
+    if device.type == "cpu":
+        found[name] = make(ours, data)
+    elif mode.name:
+        found[name] = make(ours, data, device=device, **ahead)
+    else:
+        there, make_here = data_of(setting, device), partial(make, ours, device=device)
+        found[f"{name}, features on {device}"] = make_here(there, **ahead)
+        found[f"{name}, features pinned"] = make_here(data, **ahead)
+        found[f"{name}, features by UVA"] = make_here(data, uva=True, **ahead)
+    if backend() is None:
+        missing.add(f"{LABEL} {theirs.__name__}", NO_BACKEND)
+        return found
+    name = label(theirs, device)
+    try:
+        tried = make(theirs, data)
+        next(iter(tried))
+    except REFUSALS as error:
+        missing.add(f"{name}, {mode.work}", first_line(error))
+        return found
+    return {**found, name: tried}
 
 
-def of_batch(batch: Any) -> Work:
-    """The edges and nodes of a batch; its features must have arrived with it."""
-    if not isinstance(batch, HeteroData):
-        return Work(batch.edge_index.shape[1], batch.x.shape[0])
-    edges = sum(store.edge_index.shape[1] for store in batch.edge_stores)
-    return Work(edges, sum(store.x.shape[0] for store in batch.node_stores))
+def _loader(setting: LoaderSetting, kind: Any, data: Any, **more: Any) -> Any:
+    """A loader of class `kind`; batches of PyG's own are copied to the device."""
+    mode, seeds, device = setting.mode, setting.seeds, setting.device
+    typed, flat = isinstance(setting.adj, Typed), seeds.reshape(-1)
+    how: dict[str, Any] = {"num_neighbors": setting.fanouts, **mode.options, **more}
+    how |= {"batch_size": seeds.shape[1], "num_workers": setting.workers}
+    if mode.kind == "links":
+        ends = (data[LINKS] if typed else data).edge_index[:, flat]
+        how["edge_label_index"] = (LINKS, ends) if typed else ends
+    else:
+        how["input_nodes"] = (SEED_TYPE, flat) if typed else flat
+    if mode.time is not None:
+        how["time_attr"] = mode.time
+        how["input_time"] = seed_times(seeds.shape, setting.seed).reshape(-1)
+    if device.type == "cpu" or more:
+        return kind(data, **how)
+    loader = kind(data, **how, pin_memory=torch.cuda.is_available())
+    return Mapped(lambda batch: batch.to(device, non_blocking=True), loader)
+
+
+def _sampler(setting: LoaderSetting, kind: Any, data: Any, **more: Any) -> Any:
+    """A sampler of class `kind`, called with the seeds of one batch at a time."""
+    mode, seeds = setting.mode, setting.seeds
+    sampler = kind(data, setting.fanouts, time_attr=mode.time, **mode.options, **more)
+    of_type = SEED_TYPE if isinstance(setting.adj, Typed) else None
+    times: Any = [None] * len(seeds)
+    if mode.time is not None:
+        times = seed_times(seeds.shape, setting.seed)
+
+    def draw(nodes: Tensor, when: Tensor | None) -> Any:
+        asked = NodeSamplerInput(None, nodes, when, of_type)
+        return sampler.sample_from_nodes(asked)
+
+    return Mapped(draw, seeds, times)
+
+
+def work_of(made: Any) -> Work:
+    """The edges and nodes of a batch, whose features must have arrived with it.
+
+    Of what a sampler has found, which has no features, the same in all types.
+    """
+    if isinstance(made, Data):
+        return Work(made.edge_index.shape[1], made.x.shape[0])
+    if isinstance(made, HeteroData):
+        edges = sum(store.edge_index.shape[1] for store in made.edge_stores)
+        return Work(edges, sum(store.x.shape[0] for store in made.node_stores))
+    rows, nodes = (
+        part.values() if isinstance(part, dict) else [part]
+        for part in (made.row, made.node)
+    )
+    return Work(sum(row.numel() for row in rows), sum(ids.numel() for ids in nodes))
 
 
 GRAPHS = {
@@ -144,137 +207,3 @@ MODES = (
     ),
     Mode("cora", "plain", (10, 10), 1.3, "cora", 64, 200),
 )
-
-
-class Ground(NamedTuple):
-    """A made graph with features, from which every mode takes what it needs."""
-
-    graph: CompactAdj | Typed
-    edge_index: Tensor | None  # [2, m] of one node type, None if there are many
-    features: dict[str, Tensor]  # [n, d] of each node type
-    device: torch.device = CPU
-
-    @property
-    def facts(self) -> dict[str, int]:
-        nodes = sum(len(x) for x in self.features.values())
-        return {"nodes": nodes, "edges": self.graph.num_edges}
-
-    @property
-    def typed(self) -> bool:
-        return self.edge_index is None
-
-    def links(self) -> Tensor:
-        """The edges [2, m] whose ends are seeds of a link loader."""
-        if isinstance(self.graph, Typed):
-            return self.graph.edges[LINKS]
-        return self.graph.to_edge_index()
-
-    def seeds(self, mode: Mode, batches: int, seed: int) -> Tensor:
-        """The seeds of every batch [batches, b]: nodes, or positions of edges."""
-        count = len(self.features[SEED_TYPE if self.typed else ""])
-        if mode.kind == "links":
-            count = self.links().shape[1]
-        return draw_seeds(count, batches, mode.batch, seed)
-
-    def peers(self, mode: Mode, seeds: Tensor, seed: int, missing: Missing) -> Makers:
-        """Ours first, then PyG's own if its backend has this mode."""
-        data, (ours, theirs) = self.data(mode, seed), CLASSES_OF[mode.kind]
-        make = self._sampler if mode.kind == "sampler" else self._loader
-        common = partial(make, data, mode, seeds, seed)
-        found: Makers = {f"gttf_pyg.{ours.__name__}": partial(common, ours)}
-        if backend() is None:
-            missing.add(f"{LABEL} {theirs.__name__}", NO_BACKEND)
-            return found
-        name = label(theirs, self.device)
-        try:
-            tried = common(theirs, 0)
-            next(iter(tried.run(seeds[:1])))
-        except REFUSALS as error:
-            missing.add(f"{name}, {mode.work}", first_line(error))
-            return found
-        # making one sorts all edges, so the one that was tried is kept
-        return {**found, name: lambda n: common(theirs, n) if n else tried}
-
-    def data(self, mode: Mode, seed: int) -> Any:
-        """PyG's Data or HeteroData, with nothing in it that the mode does not need."""
-        if isinstance(self.graph, Typed):
-            data = _typed_data(self.graph, self.features)
-            for name, time_ in self.graph.times.items() if mode.time else ():
-                data[name].time = time_
-            return data
-        generator = torch.Generator().manual_seed(seed)
-        nodes, edges = self.graph.num_rows, self.graph.num_edges
-        data = Data(self.features[""], self.edge_index, num_nodes=nodes)
-        if mode.time is not None:
-            count = nodes if mode.time == "node_time" else edges
-            span = SPAN
-            data[mode.time] = torch.randint(span, (count,), generator=generator)
-        if "weight_attr" in mode.options:
-            weight = torch.rand(edges, generator=generator) + 0.1
-            data[mode.options["weight_attr"]] = weight
-        return data
-
-    def _loader(
-        self, data: Any, mode: Mode, seeds: Tensor, seed: int, kind: Any, workers: int
-    ) -> Peer:
-        how: dict[str, Any] = {"batch_size": seeds.shape[1], "num_workers": workers}
-        chosen, of_type, key = seeds.reshape(-1), SEED_TYPE, "input_nodes"
-        if mode.kind == "links":
-            key, of_type = "edge_label_index", LINKS  # type: ignore[assignment]
-            chosen = self.links()[:, chosen]
-        how[key] = (of_type, chosen) if self.typed else chosen
-        if mode.time is not None:
-            how["time_attr"] = mode.time
-            how["input_time"] = seed_times(seeds.shape, seed).reshape(-1)
-        how |= {"num_neighbors": list(mode.fanouts), **mode.options}
-        if self.device.type != "cpu" and kind in (
-            own for own, _ in CLASSES_OF.values()
-        ):
-            loader = kind(data, **how, device=self.device, prefetch=AHEAD)
-        else:
-            loader = copied(kind, data, how, self.device)
-        return Peer(lambda seeds: loader, of_batch, device=self.device)
-
-    def _sampler(
-        self, data: Any, mode: Mode, seeds: Tensor, seed: int, kind: Any, workers: int
-    ) -> Peer:
-        """A sampler of class `kind`, called with the seeds of one batch at a time."""
-        how: dict[str, Any] = {"time_attr": mode.time, **mode.options}
-        if kind is gttf_pyg.GTTFSampler:
-            how["device"] = self.device
-        sampler = kind(data, list(mode.fanouts), **how)
-        times: Any = [None] * len(seeds)
-        if mode.time is not None:
-            times = seed_times(seeds.shape, seed)
-        of_type = SEED_TYPE if self.typed else None
-
-        def run(seeds: Tensor) -> Iterator[Any]:
-            for nodes, when in zip(seeds, times, strict=False):
-                asked = NodeSamplerInput(None, nodes, when, of_type)
-                yield sampler.sample_from_nodes(asked)
-
-        return Peer(run, of_output, device=self.device)
-
-
-def ground(name: str, scale: float, seed: int, device: torch.device) -> Ground:
-    wanted = GRAPHS[name]
-    if wanted.types == 1:
-        nodes = graphs.sized(wanted.nodes, scale)
-        adj = graphs.plain(nodes, wanted.degree, seed)
-        x, _ = made_features(nodes, wanted.features, seed)
-        return Ground(adj, adj.to_edge_index(), {"": x}, device)
-    tables = database(scale, seed, name)
-    features = {
-        kind: made_features(count, wanted.features, seed)[0]
-        for kind, count in tables.nodes.items()
-    }
-    return Ground(tables, None, features, device)
-
-
-def of_output(made: Any) -> Work:
-    """The edges and nodes that a sampler has found, in all types."""
-    rows, nodes = (
-        part.values() if isinstance(part, dict) else [part]
-        for part in (made.row, made.node)
-    )
-    return Work(sum(row.numel() for row in rows), sum(ids.numel() for ids in nodes))

@@ -116,7 +116,7 @@ def trained(mapped, x, setting, cold):
         facts["share"] = waiting / (time.perf_counter() - start)
 
     before = (lambda: disk.forget(mapped)) if cold else (lambda: None)
-    return Peer(run, modes.of_batch, before=before, facts=facts)
+    return Peer(run, modes.work_of, before=before, facts=facts)
 
 
 def epochs(mapped, adj, options, report):

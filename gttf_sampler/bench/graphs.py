@@ -229,7 +229,8 @@ def skewed(random: np.random.Generator, targets: int, count: int) -> Array:
 
 
 EdgeType = tuple[str, str, str]
-SEED_TYPE = "user"  # whose rows are asked about
+SEED_TYPE = "user"  # the first type of both, whose rows are asked about
+LINKS = ("order", "has_item", "item")  # the relation whose edges are
 EMPTY = 0.2  # of the rows of a table that leave a key empty
 SPAN = 1_000_000  # times lie in [0, SPAN)
 BOUGHT = (("order", "user"), ("order", "item"))
@@ -304,6 +305,19 @@ def database(scale: float = 1.0, seed: int = 0, schema: str = "database") -> Typ
         for name in timed
     }
     return Typed(nodes, edges, times)
+
+
+def ring(types: int, nodes: int, degree: float, seed: int = 0) -> Typed:
+    """Types of one size, each of which refers to the next two: mean degree `degree`."""
+    random = np.random.Generator(np.random.PCG64([seed, 4]))
+    names, count = [f"type{i}" for i in range(types)], round(nodes * degree)
+    edges = {}
+    for place, source in enumerate(names):
+        for step in (1, 2):
+            ends = random.integers(nodes, size=count), skewed(random, nodes, count)
+            kind = (source, f"step{step}", names[(place + step) % types])
+            edges[kind] = torch.from_numpy(np.stack(ends))
+    return Typed(dict.fromkeys(names, nodes), edges, {})
 
 
 def seed_times(shape: tuple[int, ...], seed: int = 0) -> Tensor:

@@ -13,7 +13,7 @@ It is imported when a task asks for hosts; one that cannot be imported is left o
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,39 +25,6 @@ from gttf_sampler.embedding import Epoch
 
 GROUP = "gttf.hosts"
 NOBODY = "no adapter is registered; install the package anew, so that its hosts are"
-
-
-class LoaderSetting(NamedTuple):
-    """The batches that every loader makes."""
-
-    adj: Any  # a CompactAdj with rows to sample from, on the CPU, or a `Typed` graph
-    x: Any  # features [n, d], of each type if there are types
-    y: Tensor  # labels [n], of `SEED_TYPE` if there are types
-    fanouts: list[int]  # seeds first
-    seeds: Tensor  # [batches, b]
-    workers: int = 0  # worker processes; 0 where batches are made on a device
-    device: torch.device = CPU  # where batches end up
-
-
-class StepSetting(NamedTuple):
-    """A model of two layers that is trained on the batches of every loader."""
-
-    layer: str  # sage, gcn, gin, max, gat, gatv2; "inference" uses SAGE on all nodes
-    sizes: tuple[int, int, int]  # features, hidden units, classes
-    loaders: dict[str, Any]  # of the host, ours first
-    batches: LoaderSetting  # what they load
-
-
-class Stepper(NamedTuple):
-    """Someone who takes training steps of a model."""
-
-    loader: Iterable[Any]
-    logits: Callable[[Any], Tensor]  # of a batch's seeds
-    labels: Callable[[Any], Tensor] | None  # None: nothing is trained
-    model: nn.Module
-    like: str | None = None  # the row whose outputs these must be
-    tuned: bool = False  # once more where the allocator keeps its memory
-    rounds: int = 1 << 30  # the most it takes part in
 
 
 class Mode(NamedTuple):
@@ -80,6 +47,9 @@ class Mode(NamedTuple):
         return f"{self.work}, {list(self.fanouts)}, batch {batch:,}"
 
 
+GIVEN = Mode("", "plain", (), 0.0, "", 0)  # batches that were asked for by options
+
+
 class ModeGraph(NamedTuple):
     """The size of a made graph that several modes share, at scale 1."""
 
@@ -90,21 +60,39 @@ class ModeGraph(NamedTuple):
     types: int = 1
 
 
-Makers = dict[str, Callable[[int], Peer]]  # name → number of workers → the peer
+class LoaderSetting(NamedTuple):
+    """The batches that every loader makes."""
+
+    adj: Any  # a CompactAdj with rows to sample from, on the CPU, or a `Typed` graph
+    x: Any  # features [n, d], of each type if there are types
+    y: Any  # labels [n], of the first type if there are types; None if nobody asks
+    fanouts: list[int]  # seeds first
+    seeds: Tensor  # [batches, b], nodes, or positions of edges where these are seeds
+    workers: int = 0  # worker processes; 0 where batches are made on a device
+    device: torch.device = CPU  # where batches end up
+    mode: Mode = GIVEN  # its kind, times and options
+    seed: int = 0  # of times and weights, where the mode has any
 
 
-class Ground(Protocol):
-    """A made graph in the host's own form, from which the modes load batches."""
+class StepSetting(NamedTuple):
+    """A model of two layers that is trained on the batches of every loader."""
 
-    @property
-    def facts(self) -> dict[str, int]:
-        """Its "nodes" and "edges"."""
+    layer: str  # sage, gcn, gin, max, gat, gatv2; "inference" uses SAGE on all nodes
+    sizes: tuple[int, int, int]  # features, hidden units, classes
+    loaders: dict[str, Any]  # of the host, ours first
+    batches: LoaderSetting  # what they load
 
-    def seeds(self, mode: Mode, batches: int, seed: int) -> Tensor:
-        """The seeds of every batch [batches, b]: nodes, or positions of edges."""
 
-    def peers(self, mode: Mode, seeds: Tensor, seed: int, missing: Missing) -> Makers:
-        """Our loader first, then the host's own if it has this mode."""
+class Stepper(NamedTuple):
+    """Someone who takes training steps of a model."""
+
+    loader: Iterable[Any]
+    logits: Callable[[Any], Tensor]  # of a batch's seeds
+    labels: Callable[[Any], Tensor] | None  # None: nothing is trained
+    model: nn.Module
+    like: str | None = None  # the row whose outputs these must be
+    tuned: bool = False  # once more where the allocator keeps its memory
+    rounds: int = 1 << 30  # the most it takes part in
 
 
 class EmbeddingSetting(NamedTuple):
@@ -146,14 +134,13 @@ class Host:
     """A host and everything of it that tasks measure, as its adapter hands it in."""
 
     name: str
-    # a loader per name, ours first, on one setting
+    # a loader per name, ours first, on one setting; none where the host has no such
     loaders: Callable[[LoaderSetting, Missing], dict[str, Any]]
     work: Callable[[Any], Work]  # counts a batch of these loaders
     # a row per name, ours first, of `gttf bench step`
     steppers: Callable[[StepSetting, Missing], dict[str, Stepper]]
     graphs: Mapping[str, ModeGraph]  # of `gttf bench modes`
     modes: tuple[Mode, ...]
-    ground: Callable[[str, float, int, torch.device], Ground]  # name, scale, seed
     samplers: Mapping[str, MakeSampler]  # of `gttf bench memory`
     # rows, steps of a walk, (p, q) of node2vec → who walks
     walkers: Callable[[CompactAdj, int, tuple[float, float], Missing], dict[str, Peer]]

@@ -14,7 +14,16 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from gttf_sampler import CompactAdj, _check, gather_rows, sample_rooted
-from gttf_sampler.bench.hosts import Ground, Host, LoaderSetting, Mode, Stepper, hosts
+from gttf_sampler.bench import graphs
+from gttf_sampler.bench.graphs import LINKS, Typed
+from gttf_sampler.bench.hosts import (
+    Host,
+    LoaderSetting,
+    Mode,
+    ModeGraph,
+    Stepper,
+    hosts,
+)
 from gttf_sampler.bench.machine import Missing, Report, run_job
 from gttf_sampler.bench.measure import (
     FEW,
@@ -167,60 +176,89 @@ def run_modes(options: dict[str, Any], report: Report) -> dict[str, Any]:
     """The job: the modes of `--only`, which share a graph."""
     asked, missing = Options(**options), Missing()
     modes = chosen_modes(asked.only, missing)
-    where = torch.device(asked.device)
     host, graph = modes[0][0], modes[0][1].graph
+    wanted, where = host.graphs[graph], torch.device(asked.device)
     report(f"making the graph '{graph}'", 0.0)
-    scale = 1.0 if asked.scale is None else asked.scale
-    try:
-        ground = host.ground(graph, scale, asked.seed, where)
-    except NotImplementedError as error:  # the host has no graphs on this device
-        missing.add(host.name, str(error))
-        return {"groups": [], "left_out": missing}
+    adj, x = made_graph(graph, wanted, asked)
     rows: dict[str, list[Row]] = {"modes": [], "workers": []}
     for _, mode in modes:
         if mode.workers and where.type != "cpu":
             missing.add(mode.name, "workers cannot use a graph on a device")
             continue
-        kind = "workers" if mode.workers else "modes"
-        rows[kind].append(_mode_row(host.name, ground, mode, asked, missing, report))
-    size = ", ".join(f"{short(n)} {what}" for what, n in ground.facts.items())
-    wanted = host.graphs[graph]
+        seeds = _seeds(adj, mode, asked)
+        setting = LoaderSetting(
+            *(adj, x, None, list(mode.fanouts), seeds),
+            device=where,
+            mode=mode,
+            seed=asked.seed,
+        )
+        if row := _mode_row(host, setting, asked.rounds, missing, report):
+            rows["workers" if mode.workers else "modes"].append(row)
+    typed = isinstance(adj, Typed)
+    nodes = sum(adj.nodes.values()) if typed else adj.num_rows
+    size = f"{short(nodes)} nodes, {short(adj.num_edges)} edges"
     title = f"{host.name}: {wanted.title}; {size}, {wanted.features:,} features"
     tables = ({"title": title, "columns": k, "rows": some} for k, some in rows.items())
     groups = [table for table in tables if table["rows"]]
     return {"groups": groups, "left_out": missing}
 
 
+def made_graph(name: str, wanted: ModeGraph, asked: Options) -> tuple[Any, Any]:
+    """A graph of the modes, a CompactAdj or typed, and the features of its nodes."""
+    scale = 1.0 if asked.scale is None else asked.scale
+    made = partial(made_features, features=wanted.features, seed=asked.seed)
+    nodes = graphs.sized(wanted.nodes, scale)
+    if wanted.types == 1:
+        return graphs.plain(nodes, wanted.degree, asked.seed), made(nodes)[0]
+    if wanted.nodes:
+        adj = graphs.ring(wanted.types, nodes, wanted.degree, asked.seed)
+    else:
+        adj = graphs.database(scale, asked.seed, name)
+    return adj, {kind: made(count)[0] for kind, count in adj.nodes.items()}
+
+
+def _seeds(adj: Any, mode: Mode, asked: Options) -> Tensor:
+    """The seeds of every batch [batches, b]: nodes, or positions of edges."""
+    if isinstance(adj, Typed):
+        nodes, links = next(iter(adj.nodes.values())), adj.edges.get(LINKS)
+        edges = 0 if links is None else links.shape[1]
+    else:
+        nodes, edges = adj.num_rows, adj.num_edges
+    count = edges if mode.kind == "links" else nodes
+    return draw_seeds(count, asked.batches or mode.batches, mode.batch, asked.seed)
+
+
 def _mode_row(
-    host: str,
-    ground: Ground,
-    mode: Mode,
-    asked: Options,
-    missing: Missing,
-    tell: Report,
-) -> Row:
+    host: Host, setting: LoaderSetting, rounds: int, missing: Missing, tell: Report
+) -> Row | None:
     """One mode: milliseconds per batch, or seconds for all where there are workers."""
-    seeds = ground.seeds(mode, asked.batches or mode.batches, asked.seed)
-    makers = ground.peers(mode, seeds, asked.seed, missing)
-    title, rounds = mode.title(seeds.shape[1]), asked.rounds
-    row: Row = {"name": mode.name, "host": host, "reach": mode.reach}
+    mode, seeds, device = setting.mode, setting.seeds, setting.device
+    title = mode.title(seeds.shape[1])
+    row: Row = {"name": mode.name, "host": host.name, "reach": mode.reach}
     row |= {"batch": seeds.shape[1], "batches": len(seeds), "mode": title}
-    entries: dict[str, Peer] = {}
+    peers: dict[str, Peer] = {}
+    for workers, label in ((mode.workers, ""), (0, f" {ALONE}"))[
+        : 1 + (mode.workers > 0)
+    ]:
+        for name, loader in host.loaders(
+            setting._replace(workers=workers), missing
+        ).items():
+            peers[name + label] = Peer(over(loader), host.work, device=device)
+    if not peers:
+        return None
     if not mode.workers:
-        entries = {name: make(0) for name, make in makers.items()}
-        return row | beside(compare(title, entries, seeds, rounds, tell)["rows"])
+        return row | beside(compare(title, peers, seeds, rounds, tell)["rows"])
     row["mode"] = title = f"{title}, {len(seeds)} batches"
-    for name, make in makers.items():
-        entries[name], entries[f"{name} {ALONE}"] = make(mode.workers), make(0)
     # batches made by workers: one round takes seconds
-    rows = compare(title, entries, seeds, min(rounds, FEW), tell)["rows"]
-    for some in rows:
+    found = compare(title, peers, seeds, min(rounds, FEW), tell)["rows"]
+    for some in found:
         for key in ("best", "median"):
             some[key] *= len(seeds) / 1e3
-    row |= {**beside(rows[::2]), "best_alone": rows[1]["best"]}
-    if len(rows) > 2:
-        row["theirs_alone"] = rows[3]["best"]
-    row["differs"] = next((r["differs"] for r in rows if r["differs"]), None)
+    rows, alone = found[: len(found) // 2], found[len(found) // 2 :]
+    row |= {**beside(rows), "best_alone": alone[0]["best"]}
+    if len(alone) > 1:
+        row["theirs_alone"] = alone[1]["best"]
+    row["differs"] = next((r["differs"] for r in found if r["differs"]), None)
     row["ratio"] = None if row["differs"] else row["ratio"]
     return row
 

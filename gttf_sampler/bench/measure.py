@@ -3,7 +3,7 @@
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
@@ -70,6 +70,16 @@ def each(
 ) -> Callable[[Tensor], Iterable[Any]]:
     """A function of one batch of seeds [b] on `device`, as a function of all."""
     return lambda seeds: map(call, seeds.to(device))
+
+
+class Mapped:
+    """A function of every entry of something, called whenever that is iterated."""
+
+    def __init__(self, call: Callable[..., Any], *over: Iterable[Any]) -> None:
+        self.call, self.over = call, over
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.call, *self.over)
 
 
 def draw_seeds(nodes: int, batches: int, size: int, seed: int = 0) -> Tensor:

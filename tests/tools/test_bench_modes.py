@@ -223,13 +223,10 @@ def test_plain_rows_in_memory_are_those_on_disk(tmp_path):
 
 
 def test_ring_of_types_has_as_many_relations_as_said():
-    pytest.importorskip("dgl")
-    from gttf_dgl._bench import ring_of_types
-
-    made = ring_of_types(4, 100, 250, 0)
-    assert len(made.canonical_etypes) == 8
-    assert made.num_edges() == 2000
-    assert all(kind[0] != kind[2] for kind in made.canonical_etypes)
+    made = graphs.ring(4, 100, 2.5)
+    assert len(made.edges) == 8
+    assert made.num_edges == 2000
+    assert all(kind[0] != kind[2] for kind in made.edges)
 
 
 @pytest.mark.parametrize(

@@ -36,15 +36,13 @@ FOR_ADAPTERS = {
     ),
     "gttf_sampler._backends.streams": "streams_of",
     "gttf_sampler._swap": "Swap host_names",
-    "gttf_sampler.bench": "graphs",
     "gttf_sampler.bench.hosts": (
-        "Calls Embedder EmbeddingSetting Host LoaderSetting MakeSampler Makers Mode "
+        "Calls Embedder EmbeddingSetting Host LoaderSetting MakeSampler Mode "
         "ModeGraph Stepper StepSetting Trained"
     ),
-    "gttf_sampler.bench.loader": "made_features",
     "gttf_sampler.bench.machine": "Missing first_line",
-    "gttf_sampler.bench.measure": "CPU Peer Work draw_seeds each",
-    "gttf_sampler.bench.graphs": "SEED_TYPE SPAN Typed database seed_times",
+    "gttf_sampler.bench.measure": "CPU Mapped Peer Work each",
+    "gttf_sampler.bench.graphs": "LINKS SEED_TYPE SPAN Typed seed_times",
     "gttf_sampler.bias.base": "as_bias",
     "gttf_sampler.distributed.write": "key_of",
     "gttf_sampler.embedding.fit": "fit",

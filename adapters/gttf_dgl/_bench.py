@@ -91,7 +91,7 @@ def loaders(setting: LoaderSetting, missing: Missing) -> dict[str, Any]:
 
 
 class Sample(NamedTuple):
-    """What a sampler returns, without features."""
+    """The return value of a sampler, without features."""
 
     nodes: Tensor
     seeds: Tensor

@@ -10,16 +10,18 @@ import copy
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gttf_sampler import _check
+from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import ScratchPool, empty_rows
 from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Rooted
 from gttf_sampler._backends.torch.gather import Move, Moves
+from gttf_sampler._backends.torch.hop import sample_hops
 from gttf_sampler.distributed.book import Route, RowIndex, RowLocator
 from gttf_sampler.distributed.exchange import Exchange, rendezvous
 from gttf_sampler.distributed.messages import blank, decode, encode, narrow, need
@@ -31,9 +33,8 @@ from gttf_sampler.distributed.query import (
     HopQuery,
     Query,
     StepQuery,
-    edges_between,
-    sample_remote,
-    walk,
+    ask_along,
+    draw_remote,
 )
 from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import tables
@@ -84,6 +85,8 @@ class PartitionedAdj(RemoteRows):
         self.num_edges, self.max_degree = entry["num_edges"], entry["max_degree"]
         self.direction: str = entry["direction"]
         self.scratch = ScratchPool()
+        self._number = list(graph.part.relations).index(edge_type)
+        self._kind = list(graph.part.books).index(edge_type[2])  # of its rows
 
     @classmethod
     def open(
@@ -108,8 +111,13 @@ class PartitionedAdj(RemoteRows):
 
         Their positions are those in the whole graph.
         """
-        here, there = checked_pairs(self, node, neighbor)
-        return edges_between(self.graph, self.graph.number(self), here, there)
+        query = BetweenQuery(self._number, *checked_pairs(self, node, neighbor))
+        route = self.graph.route(self._kind, query.node)
+        found = ask_along(self.graph, route, query, "neighbor")
+        if not found:
+            return query.node[:0], query.node[:0]
+        size, edge = route.join(found)
+        return torch.arange(query.node.numel()).repeat_interleave(size), edge
 
     @property
     def node_id(self) -> Array | None:
@@ -147,8 +155,11 @@ class PartitionedAdj(RemoteRows):
         return law
 
     def sample(self, plan: Plan, batch: Batch) -> Rooted:
-        """A batch of rooted sampling, wherever the rows are."""
-        return sample_remote(self.graph, plan, batch)
+        """A batch, bit for bit the one that a machine with all rows draws."""
+        none: list[Any] = [None] * len(plan.relations)
+        draw = partial(draw_remote, self.graph, plan, batch)
+        batch = batch._replace(biases=none, original_edge_ids=False)
+        return sample_hops(plan, batch, draw, remote=True)
 
     def walk(
         self,
@@ -159,14 +170,30 @@ class PartitionedAdj(RemoteRows):
         key: Key,
         stays: bool,
     ) -> list[tuple[Tensor, Tensor]]:
-        """(edges, nodes) [w, f] of every depth of a forest."""
+        """(edges, nodes) [w, f] of every depth, as a machine with all rows draws."""
         law = UNIFORM if bias is None else self.told_as_data(bias)
         weighted = law.cumulative_weight is not None
         if law._replace(cumulative_weight=None, has_zero_weight=False) != UNIFORM:
             rule = "must be None or EdgeWeightBias() in 'traverse' on this graph"
             _check.fail("bias", rule, bias, "'sample_rooted' takes it")
-        how = weighted, replace, key, stays
-        return walk(self.graph, self.graph.number(self), seeds, fanouts, *how)
+        levels, node = [], seeds
+        for depth, fanout in enumerate(fanouts):
+            walker = (node >= 0).nonzero().view(-1)  # the others have stopped
+            here = node.index_select(0, walker)
+            how = int(random.fold(key, depth)), fanout, replace, stays, weighted
+            query = StepQuery(self._number, *how, here, walker)
+            route = self.graph.route(self._kind, here)
+            found = ask_along(self.graph, route, query, "slot")
+            level = node.new_full((2, node.numel(), fanout), -1)
+            if found:
+                asked = walker if route.order is None else walker[route.order]
+                steps = [
+                    torch.cat(x).view(-1, fanout) for x in zip(*found, strict=True)
+                ]
+                level[:, asked] = torch.stack(steps)
+            levels.append((level[0], level[1]))
+            node = level[1].view(-1)
+        return levels
 
     def __repr__(self) -> str:
         """Numbers of nodes and edges, in all and here."""
@@ -196,7 +223,6 @@ class PartitionedGraph:
         self.adjs: dict[EdgeType, PartitionedAdj] = {
             kind: PartitionedAdj(self, kind) for kind in part.relations
         }
-        self._kinds = {name: number for number, name in enumerate(part.books)}
         self._services = {kind: self._serve(kind) for kind in QUERIES}
         self.features: dict[tuple[str, str], PartitionedFeatures] = {
             key: PartitionedFeatures(self, *key) for key in part.features
@@ -291,7 +317,7 @@ class PartitionedGraph:
     def number(self, adj: Any) -> int:
         """The number of a relation; NOBODY for one of another graph, without edges."""
         if isinstance(adj, PartitionedAdj) and adj.graph is self:
-            return list(self.adjs).index(adj.edge_type)
+            return adj._number
         if adj.num_edges:
             rule = "must hold relations of one partitioned graph"
             _check.fail("adj", rule, "others, too")
@@ -299,17 +325,13 @@ class PartitionedGraph:
 
     def numbers(self, plan: Plan) -> list[int]:
         """The number of each node type of a plan in this graph."""
-        found = [NOBODY] * len(plan.sizes)
+        found, kinds = [NOBODY] * len(plan.sizes), list(self.part.books)
         for relation in plan.relations:
             if self.number(relation.adj) != NOBODY:
                 by, _, to = relation.adj.edge_type  # type: ignore[attr-defined]
-                found[relation.src_type] = self._kinds[by]
-                found[relation.dst_type] = self._kinds[to]
+                found[relation.src_type] = kinds.index(by)
+                found[relation.dst_type] = kinds.index(to)
         return found
-
-    def row_type(self, relation: int) -> int:
-        """The number of the node type of a relation's rows."""
-        return self._kinds[self.part.row_type(relation)]
 
     def route(self, kind: int, node: Tensor) -> Route:
         """The route to the processes to ask about nodes [w] of a type.

@@ -12,9 +12,8 @@ everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -22,8 +21,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Relation, Rooted
-from gttf_sampler._backends.torch.hop import sample_hops
+from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Relation
 from gttf_sampler.backend import fast_backend
 from gttf_sampler.bias import EdgeWeightBias
 from gttf_sampler.distributed.book import Route
@@ -31,7 +29,7 @@ from gttf_sampler.distributed.messages import need, need_ids
 from gttf_sampler.distributed.part import LocalRows, Part
 from gttf_sampler.draw import Draw, Frontier, Walkers, draw_edges, draw_hop
 from gttf_sampler.graph import tables
-from gttf_sampler.random import WORD, Key
+from gttf_sampler.random import WORD
 
 if TYPE_CHECKING:
     from gttf_sampler.distributed.graph import PartitionedGraph
@@ -63,19 +61,18 @@ class Query(Protocol):
         """The answer of another process, if the holder of the rows can have sent it."""
 
 
-def _ask(
-    graph: PartitionedGraph,
-    route: Route,
-    make: Callable[[Sequence[Tensor]], Query],
-    *values: Tensor,
+def ask_along(
+    graph: PartitionedGraph, route: Route, query: BetweenQuery | StepQuery, other: str
 ) -> list[list[Tensor]]:
-    """The answers of all processes on a route, to the `values` [w] that go there."""
-    parts = zip(*(route.split(each) for each in values), strict=True)
-    queries = {
-        rank: make(own)
-        for rank, (own, count) in enumerate(zip(parts, route.counts, strict=True))
-        if count
-    }
+    """The answers of all processes on a route, about `node` and `other` [w] of each."""
+    parts = zip(
+        route.split(query.node), route.split(getattr(query, other)), strict=True
+    )
+    queries: dict[int, Query] = {}
+    for rank, (node, own) in enumerate(parts):
+        share: dict[str, Any] = {"node": node, other: own}
+        if node.numel():
+            queries[rank] = replace(query, **share)
     found = graph.ask(queries)
     return [found[rank] for rank in sorted(found)]
 
@@ -110,18 +107,6 @@ class BetweenQuery:
         size = need_ids("counts", size, 0, edge.numel() + 1, self.node.numel())
         most = part.relation(self.relation).whole_edges
         return [size, need_ids("edges", edge, 0, most, int(size.sum()))]
-
-
-def edges_between(
-    graph: PartitionedGraph, relation: int, node: Tensor, neighbor: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The pairs (node, neighbor) that have edges, and these."""
-    route = graph.route(graph.row_type(relation), node)
-    found = _ask(graph, route, lambda x: BetweenQuery(relation, *x), node, neighbor)
-    if not found:
-        return node[:0], node[:0]
-    size, edge = route.join(found)
-    return torch.arange(node.numel()).repeat_interleave(size), edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,39 +160,6 @@ class StepQuery:
         return [edge, need_ids("nodes", node, -1, here.adj.num_cols, size)]
 
 
-def walk(
-    graph: PartitionedGraph,
-    relation: int,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    weighted: bool,
-    with_replacement: bool,
-    key: Key,
-    stays: bool,
-) -> list[tuple[Tensor, Tensor]]:
-    """(edges, nodes) [w, f] of every depth, as a machine with all rows draws them."""
-    levels, node = [], seeds
-    for depth, fanout in enumerate(fanouts):
-        walker = (node >= 0).nonzero().view(-1)  # the others have stopped
-        here = node.index_select(0, walker)
-        route = graph.route(graph.row_type(relation), here)
-        own = int(random.fold(key, depth))
-        how = relation, own, fanout, with_replacement, stays, weighted
-        found = _ask(graph, route, partial(_step, how), here, walker)
-        level = node.new_full((2, node.numel(), fanout), -1)
-        if found:
-            asked = walker if route.order is None else walker[route.order]
-            columns = [torch.cat(x).view(-1, fanout) for x in zip(*found, strict=True)]
-            level[:, asked] = torch.stack(columns)
-        levels.append((level[0], level[1]))
-        node = level[1].view(-1)
-    return levels
-
-
-def _step(how: tuple[int, int, int, bool, bool, bool], own: Any) -> StepQuery:
-    return StepQuery(*how, *own)
-
-
 class Drawn(NamedTuple):
     """The edges that walkers of one relation took, walker after walker."""
 
@@ -216,11 +168,19 @@ class Drawn(NamedTuple):
     node: Tensor  # [e], where they lead
 
 
+class Front(NamedTuple):
+    """The walkers on nodes of one type."""
+
+    kind: int  # the number of the type in the partitioned graph; NOBODY for none there
+    node: Tensor  # [w]
+    root: Tensor  # [w], their trees; empty if nobody asks
+
+
 class Wanted(NamedTuple):
     """The draw that is asked for of one relation."""
 
     relation: int  # in the partitioned graph; NOBODY if it has no edges there
-    nodes: int  # which of the query's arrays of nodes have walkers on them
+    front: int  # which of the query's fronts has its walkers
     fanout: int  # edges that a walker takes; -1 for all, 0 for none
     law: Law  # of tables that the holder has, it only says whether they matter
 
@@ -255,9 +215,7 @@ class HopQuery:
     replace: bool
     disjoint: bool
     original: bool  # whether edges are to be named as the caller of the graph has
-    kinds: list[int]  # the numbers of the node types of `nodes`
-    nodes: list[Tensor]  # [w] per node type
-    roots: list[Tensor]  # [w] per node type, the trees; empty if nobody asks
+    fronts: list[Front]  # per node type
     wanted: list[Wanted]  # per relation, in the order in which the sampler has them
 
     @property
@@ -266,15 +224,25 @@ class HopQuery:
         laws = [want.law for want in self.wanted]
         return any(getattr(law, name) is not None for law in laws for name in HELD)
 
-    def takes(self, want: Wanted) -> bool:
-        """True if anything can be drawn of a relation; the answer has no others."""
-        some = want.relation != NOBODY and want.fanout != 0
-        return some and self.nodes[want.nodes].numel() > 0
+    @property
+    def taken(self) -> list[int]:
+        """The numbers of `wanted` that anything can be drawn of; answers have these."""
+        return [
+            number
+            for number, want in enumerate(self.wanted)
+            if want.relation != NOBODY and want.fanout
+            if self.fronts[want.front].node.numel()
+        ]
+
+    def drawn(self, answer: list[Tensor]) -> dict[int, Drawn]:
+        """An answer by the numbers of `wanted`."""
+        parts = zip(self.taken, answer[::3], answer[1::3], answer[2::3], strict=True)
+        return {number: Drawn(size, edge, node) for number, size, edge, node in parts}
 
     def check(self, part: Part) -> None:
         """Raises a ValueError for a query that compiled code must not follow."""
         kinds = list(part.books)
-        for kind, node, root in zip(self.kinds, self.nodes, self.roots, strict=True):
+        for kind, node, root in self.fronts:
             if not NOBODY <= kind < len(kinds) or (kind == NOBODY and node.numel()):
                 many = len(kinds)
                 raise ValueError(f"a node type must be one of {many} (got {kind})")
@@ -283,19 +251,19 @@ class HopQuery:
             if root.numel() or self.disjoint:
                 need_ids("trees", root, 0, _check.MAX_NODES, node.numel())
         for want in self.wanted:
-            if not 0 <= want.nodes < len(self.kinds):
-                raise ValueError(f"nodes must be of the request (got {want.nodes})")
+            if not 0 <= want.front < len(self.fronts):
+                raise ValueError(f"nodes must be of the request (got {want.front})")
             if not -1 <= want.fanout < 1 << 62:
                 raise ValueError(f"a fanout must be -1 or above (got {want.fanout})")
-            node, root = self.nodes[want.nodes], self.roots[want.nodes]
+            front = self.fronts[want.front]
             if self.replace:
-                _check.fits("fanout", 24 * want.fanout * node.numel())
+                _check.fits("fanout", 24 * want.fanout * front.node.numel())
             if want.relation != NOBODY:
                 here = part.relation(want.relation)
                 to = part.row_type(want.relation)
-                if self.kinds[want.nodes] not in (NOBODY, kinds.index(to)):
+                if front.kind not in (NOBODY, kinds.index(to)):
                     raise ValueError(f"nodes of a relation must be of type {to!r}")
-                _check_law(want.law, here, node, root)
+                _check_law(want.law, here, front)
 
     def answer(self, part: Part) -> list[Tensor]:
         """Size, edge and node of every relation of which anything can be drawn."""
@@ -305,7 +273,7 @@ class HopQuery:
             gone = want.relation == NOBODY
             here = relations[0 if gone else want.relation]
             laws.append(UNIFORM if gone else _own_law(here, want.law))
-            rows.append(Relation(here.adj, want.nodes, 0, [0 if gone else want.fanout]))
+            rows.append(Relation(here.adj, want.front, 0, [0 if gone else want.fanout]))
         plan = Plan(tuple(rows), (), (), 1, self.replace, CPU)
         none: list[Any] = [None] * len(rows)
         batch = Batch([], [], self.disjoint, list(laws), none, self.key & WORD)
@@ -314,19 +282,19 @@ class HopQuery:
         if taken is None:
             taken = _by_reference(plan, batch, walkers)
         found: list[Tensor] = []
-        for want, own in zip(self.wanted, taken, strict=True):
-            if self.takes(want):
-                here, (size, edge, node) = relations[want.relation], own
-                if self.original and here.edge_id is not None:
-                    name = here.edge_id.index_select(0, edge).to(torch.int64)
-                else:
-                    name = here.whole_positions(walkers[want.nodes].row, size, edge)
-                found += [size, name, node.to(torch.int64)]
+        for number in self.taken:
+            want, (size, edge, node) = self.wanted[number], taken[number]
+            here = relations[want.relation]
+            if self.original and here.edge_id is not None:
+                name = here.edge_id.index_select(0, edge).to(torch.int64)
+            else:
+                name = here.whole_positions(walkers[want.front].row, size, edge)
+            found += [size, name, node.to(torch.int64)]
         return found
 
     def _walkers(self, part: Part) -> list[_LocalWalkers]:
         found, kinds = [], list(part.books)
-        for kind, node, root in zip(self.kinds, self.nodes, self.roots, strict=True):
+        for kind, node, root in self.fronts:
             row, who = node, node
             if kind != NOBODY:
                 row = part.rows[kinds[kind]].locate(node)[1].to(torch.int64)
@@ -337,13 +305,13 @@ class HopQuery:
 
     def checked(self, answer: list[Tensor], part: Part) -> list[Tensor]:
         """The answer, which must have three arrays per relation that is drawn from."""
-        takes = [want for want in self.wanted if self.takes(want)]
-        parts, found = iter(need(answer, 3 * len(takes))), list[Tensor]()
-        for want in takes:
-            size, edge, node = (next(parts) for _ in range(3))
+        need(answer, 3 * len(self.taken))
+        found: list[Tensor] = []
+        for number, (size, edge, node) in self.drawn(answer).items():
+            want = self.wanted[number]
             here, count = part.relation(want.relation), edge.numel()
             most = here.whole_degree if want.fanout < 0 else want.fanout
-            walkers = self.nodes[want.nodes].numel()
+            walkers = self.fronts[want.front].node.numel()
             size = need_ids("counts", size, 0, most + 1, walkers)
             if (total := int(size.sum())) != count:
                 raise ValueError(f"edges must be {total} in all (got {count})")
@@ -351,22 +319,8 @@ class HopQuery:
             found += [size, edge, need_ids("nodes", node, 0, here.adj.num_cols, count)]
         return found
 
-    def drawn(self, answer: list[Tensor]) -> list[Drawn | None]:
-        """An answer by relation; None for those of which nothing can be drawn."""
-        parts = iter(answer)
-        return [
-            Drawn(next(parts), next(parts), next(parts)) if self.takes(want) else None
-            for want in self.wanted
-        ]
 
-
-def _without_tables(law: Law) -> Law:
-    """A law with empty tables, which whoever has the rows replaces by its own."""
-    held: dict[str, Any] = {n: EMPTY for n in HELD if getattr(law, n) is not None}
-    return law._replace(**held)
-
-
-def _check_law(law: Law, here: LocalRows, node: Tensor, root: Tensor) -> None:
+def _check_law(law: Law, here: LocalRows, front: Front) -> None:
     """Refuses a law of another process whose arrays do not fit rows and trees."""
     if law.time is not None and here.adj.edge_time is None:
         raise ValueError("times must be asked of edges that have some")
@@ -381,7 +335,7 @@ def _check_law(law: Law, here: LocalRows, node: Tensor, root: Tensor) -> None:
         trees = law.time_max.numel()
         if law.time_min is not None and law.time_min.numel() != trees:
             raise ValueError(f"times must be {trees} (got {law.time_min.numel()})")
-        need_ids("trees", root, 0, trees, node.numel())
+        need_ids("trees", front.root, 0, trees, front.node.numel())
 
 
 def _own_law(here: LocalRows, law: Law) -> Law:
@@ -400,36 +354,26 @@ def _own_law(here: LocalRows, law: Law) -> Law:
     return law._replace(**own)
 
 
-def _by_reference(plan: Plan, batch: Batch, walkers: list[_LocalWalkers]) -> list[Any]:
+def _by_reference(
+    plan: Plan, batch: Batch, walkers: list[_LocalWalkers]
+) -> list[Drawn]:
     """The draws of all relations, as the reference makes them; see `numba.batch`."""
-    keys = [random.fold(batch.key, number) for number in range(len(plan.relations))]
-    fronts = [(x.adj, walkers[x.dst_type].row, x.fanouts[0]) for x in plan.relations]
+    fronts = [walkers[relation.dst_type].row for relation in plan.relations]
     totals = [
-        int(adj.row_range(row)[1].sum()) if fanout < 0 else 0
-        for adj, row, fanout in fronts
+        int(relation.adj.row_range(row)[1].sum()) if relation.fanouts[0] < 0 else 0
+        for relation, row in zip(plan.relations, fronts, strict=True)
     ]
+    keys = [random.fold(batch.key, number) for number in range(len(fronts))]
+    draws = draw_hop(plan, batch, 0, keys, walkers, totals)
     found = []
-    for drawn, (_, row, _) in zip(
-        draw_hop(plan, batch, 0, keys, walkers, totals), fronts, strict=True
-    ):
-        taken = drawn.edge >= 0
-        size = torch.bincount(drawn.to[taken], minlength=row.numel())
-        found.append((size, drawn.edge[taken], drawn.node[taken]))
+    for draw, row in zip(draws, fronts, strict=True):
+        taken = draw.edge >= 0
+        size = torch.bincount(draw.to[taken], minlength=row.numel())
+        found.append(Drawn(size, draw.edge[taken], draw.node[taken]))
     return found
 
 
-def sample_remote(graph: PartitionedGraph, plan: Plan, batch: Batch) -> Rooted:
-    """A batch, bit for bit the one that a machine with all rows draws."""
-    none: list[Any] = [None] * len(plan.relations)
-    return sample_hops(
-        plan,
-        batch._replace(biases=none, original_edge_ids=False),
-        partial(_draw, graph, plan, batch),
-        remote=True,
-    )
-
-
-def _draw(
+def draw_remote(
     graph: PartitionedGraph,
     plan: Plan,
     batch: Batch,
@@ -439,47 +383,34 @@ def _draw(
     totals: list[int] | None,
 ) -> list[Draw]:
     """The edges that all relations take in a hop, wherever their rows are."""
-    kinds, ranks = graph.numbers(plan), range(graph.exchange.size)
-    frontiers = [some.frontier()[1:] for some in known]
-    routes = [
-        graph.route(kind, node)
-        for kind, (node, _) in zip(kinds, frontiers, strict=True)
-    ]
-    pairs = list(zip(routes, frontiers, strict=True))
-    nodes = [route.split(node) for route, (node, _) in pairs]
-    roots: list[Sequence[Tensor]] = [[NONE for _ in ranks] for _ in pairs]
-    if batch.disjoint:
-        roots = [route.split(root) for route, (_, root) in pairs]
+    key, walkers, routes, shares = int(random.fold(batch.key, hop)), [], [], []
+    for kind, some in zip(graph.numbers(plan), known, strict=True):
+        _, node, root = some.frontier()
+        route = graph.route(kind, node)
+        nodes, roots = route.split(node), [NONE] * len(route.counts)
+        if batch.disjoint:
+            roots = list(route.split(root))
+        walkers.append((node, root))
+        routes.append(route)
+        shares.append([Front(kind, *own) for own in zip(nodes, roots, strict=True)])
     wanted = []
     for each, law in zip(plan.relations, batch.laws, strict=True):
-        told = _without_tables(law or UNIFORM)
-        number, fanout = graph.number(each.adj), each.fanouts[hop]
-        wanted.append(Wanted(number, each.dst_type, fanout, told))
-    asked = {w.nodes for w in wanted if w.relation != NOBODY and w.fanout}
-    key = int(random.fold(batch.key, hop))
-    queries = {
-        rank: HopQuery(
-            key=key,
-            replace=plan.replace,
-            disjoint=batch.disjoint,
-            original=batch.original_edge_ids,
-            kinds=kinds,
-            nodes=[each[rank] for each in nodes],
-            roots=[each[rank] for each in roots],
-            wanted=wanted,
-        )
-        for rank in ranks
-        if any(routes[kind].counts[rank] for kind in asked)
-    }
+        told = law or UNIFORM
+        blank: dict[str, Any] = {n: EMPTY for n in HELD if getattr(told, n) is not None}
+        draw = each.dst_type, each.fanouts[hop], told._replace(**blank)
+        wanted.append(Wanted(graph.number(each.adj), *draw))
+    how = key, plan.replace, batch.disjoint, batch.original_edge_ids
+    each_rank = enumerate(zip(*shares, strict=True))
+    every = {rank: HopQuery(*how, list(own), wanted) for rank, own in each_rank}
+    queries = {rank: query for rank, query in every.items() if query.taken}
     answers = graph.ask(queries, hop + 1)
     found = [queries[rank].drawn(answers[rank]) for rank in sorted(answers)]
     draws = []
     for number, (want, each) in enumerate(zip(wanted, plan.relations, strict=True)):
-        there = [own for drawn in found if (own := drawn[number]) is not None]
-        node, root = frontiers[want.nodes]
+        node, root = walkers[want.front]
         taken = Drawn(node.new_zeros(node.numel()), NONE, NONE)
-        if there:
-            taken = Drawn(*routes[want.nodes].join(there))
+        if there := [drawn[number] for drawn in found if number in drawn]:
+            taken = Drawn(*routes[want.front].join(there))
         to = torch.arange(node.numel())
         to = to.repeat_interleave(taken.size, output_size=taken.edge.numel())
         here = Walkers(each.adj, node.new_empty(node.numel(), 0), node, root, node, key)

@@ -62,8 +62,9 @@ class Traffic(NamedTuple):
 class Slot:
     """A request that was sent, and its answer once that has arrived."""
 
-    def __init__(self, task: str, nbytes: int) -> None:
-        self.task, self.nbytes, self.sent = task, nbytes, time.monotonic()
+    def __init__(self, link: Link, task: str, nbytes: int) -> None:
+        self.link, self.task, self.nbytes = link, task, nbytes
+        self.sent = time.monotonic()
         self.arrived = threading.Event()  # there is an answer, or never will be
         self.answer: Tensor | None = None
         self.words = ""  # why there is none, if the other process said so
@@ -83,19 +84,22 @@ class Link:
         self.done = threading.Event()  # it has nothing more to ask
         self._tags, self._lock = count(FIRST, 2), threading.Lock()
         self._slots: dict[int, Slot] = {}
+        self._sent: dict[int, list[Any]] = {}  # handles of answers, by their tags
         self._handles: list[Any] = []
         self._said_bye = False
-        names = f"gttf-answers-to-{peer}", f"gttf-answers-of-{peer}"
+        how: dict[str, Any] = {"target": self._run, "daemon": True}
         self.threads = [
-            threading.Thread(target=run, name=name, daemon=True)
-            for name, run in zip(names, (self._serve, self._listen), strict=True)
+            threading.Thread(name=f"gttf-answers-to-{peer}", args=[self._serve], **how),
+            threading.Thread(
+                name=f"gttf-answers-of-{peer}", args=[self._listen], **how
+            ),
         ]
 
     def request(self, service: int, arrays: Arrays, detail: int) -> Slot:
         """Sends a request."""
         body = pack(arrays)
         name = self.exchange.services[service].name.format(detail)
-        slot = Slot(name, body.numel())
+        slot = Slot(self, name, body.numel())
         with self._lock:
             tag = next(self._tags)
             self._slots[tag] = slot
@@ -148,38 +152,43 @@ class Link:
             self.group.recv([message], self.peer, tag).wait(AGES)
         return message
 
-    def _serve(self) -> None:
-        sent: dict[int, list[Any]] = {}
+    def _run(self, turn: Callable[[], bool]) -> None:
+        """Takes messages until one is the last, or the peer is gone."""
         try:
-            while True:
-                head = self._receive_head(HEAD, CALLS)
-                kind, service, detail, tag, size, first_open = head
-                sound = kind in KINDS and 0 <= service < len(self.exchange.services)
-                if not (sound and size >= 0 and _is_tag(tag)):
-                    raise ValueError(f"a message that begins with {head}")
-                body = self._receive(size, tag)
-                if kind == DONE:
-                    self.done.set()
-                elif kind in (BYE, FAILED):
-                    self._said_bye = True
-                    farewell = torch.tensor((FAREWELL, 0))
-                    self._handles += self._send(farewell, farewell[:0], REPLIES, 0)
-                    if kind == FAILED:  # its threads must not outlive its interpreter
-                        self.call(BYE)
-                        self.exchange.fail(_as_text(body), tell=False)
-                    return
-                else:
-                    for old in [each for each in sent if each < first_open]:
-                        del sent[old]  # it has arrived
-                    name = self.exchange.services[service].name
-                    self.heard = name.format(detail)
-                    size, answer = self._answer(service, body)
-                    about = torch.tensor((tag, size))
-                    sent[tag] = self._send(about, answer, REPLIES, tag + 1)
+            while turn():
+                pass
         except RuntimeError:
             self._lost()
-        except ValueError as error:
-            self._refuse(error)
+        except ValueError as error:  # it is not listened to again
+            words = f"rank {self.peer} has sent a malformed message: {error}"
+            self.exchange.fail(words)
+
+    def _serve(self) -> bool:
+        """Answers one request; False if there will be no more."""
+        head = self._receive_head(HEAD, CALLS)
+        kind, service, detail, tag, size, first_open = head
+        sound = kind in KINDS and 0 <= service < len(self.exchange.services)
+        if not (sound and size >= 0 and _is_tag(tag)):
+            raise ValueError(f"a message that begins with {head}")
+        body = self._receive(size, tag)
+        if kind == DONE:
+            self.done.set()
+        elif kind in (BYE, FAILED):
+            self._said_bye = True
+            farewell = torch.tensor((FAREWELL, 0))
+            self._handles += self._send(farewell, farewell[:0], REPLIES, 0)
+            if kind == FAILED:  # its threads must not outlive its interpreter
+                self.call(BYE)
+                self.exchange.fail(_as_text(body), tell=False)
+            return False
+        else:
+            for old in [each for each in self._sent if each < first_open]:
+                del self._sent[old]  # it has arrived
+            self.heard = self.exchange.services[service].name.format(detail)
+            size, answer = self._answer(service, body)
+            about = torch.tensor((tag, size))
+            self._sent[tag] = self._send(about, answer, REPLIES, tag + 1)
+        return True
 
     def _answer(self, service: int, body: Tensor) -> tuple[int, Tensor]:
         """The answer to a request, or what went wrong with a negative size."""
@@ -191,28 +200,21 @@ class Link:
             words = _as_bytes(f"{type(error).__name__}: {error}")
             return -words.numel(), words
 
-    def _listen(self) -> None:
-        try:
-            while True:
-                tag, size = self._receive_head(REPLY_HEAD, REPLIES)
-                if tag == FAREWELL:
-                    return
-                if not _is_tag(tag):
-                    raise ValueError(f"an answer that begins with {[tag, size]}")
-                answer = self._receive(abs(size), tag + 1)
-                with self._lock:
-                    slot = self._slots.pop(tag, None)
-                if slot is not None:
-                    slot.words = _as_text(answer) if size < 0 else ""
-                    slot.answer = None if size < 0 else answer
-                    slot.arrived.set()
-        except RuntimeError:
-            self._lost()
-        except ValueError as error:
-            self._refuse(error)
-
-    def _refuse(self, error: ValueError) -> None:  # it is not listened to again
-        self.exchange.fail(f"rank {self.peer} has sent a malformed message: {error}")
+    def _listen(self) -> bool:
+        """Takes one answer; False if there will be no more."""
+        tag, size = self._receive_head(REPLY_HEAD, REPLIES)
+        if tag == FAREWELL:
+            return False
+        if not _is_tag(tag):
+            raise ValueError(f"an answer that begins with {[tag, size]}")
+        answer = self._receive(abs(size), tag + 1)
+        with self._lock:
+            slot = self._slots.pop(tag, None)
+        if slot is not None:
+            slot.words = _as_text(answer) if size < 0 else ""
+            slot.answer = None if size < 0 else answer
+            slot.arrived.set()
+        return True
 
     def _lost(self) -> None:
         if sys.is_finalizing() or self._said_bye:
@@ -273,8 +275,8 @@ class Exchange:
 
     def ask(
         self, service: int, messages: Mapping[int, Arrays], detail: int = 0
-    ) -> Pending:
-        """Sends requests to some processes; the answers are waited for later."""
+    ) -> list[Slot]:
+        """Sends requests to some processes; `answers` waits for what they say."""
         if os.getpid() != self._pid:
             raise RuntimeError(
                 "a partitioned graph must be used in the process that opened it (got "
@@ -284,7 +286,39 @@ class Exchange:
             raise PeerError(self._failure)
         if self._closed:
             raise RuntimeError("a partitioned graph must be open to be asked")
-        return Pending(self, service, messages, detail)
+        return self._send(service, messages, detail)
+
+    def _send(
+        self, service: int, messages: Mapping[int, Arrays], detail: int = 0
+    ) -> list[Slot]:
+        asked = []
+        for peer, arrays in messages.items():
+            try:
+                asked.append(self.links[peer].request(service, arrays, detail))
+            except RuntimeError:  # no such link any more
+                self.fail(f"rank {peer} is gone")
+                raise PeerError(self._failure) from None
+        return asked
+
+    def answers(
+        self, asked: list[Slot], read: Reader = lambda rank, arrays: arrays
+    ) -> dict[int, Any]:
+        """The answer of every process that was asked, as `read` understands it.
+
+        `read` gets the rank and the arrays, and raises a ValueError for an answer that
+        nobody gives who has the same graph: what comes from elsewhere is checked before
+        compiled code follows it.
+        """
+        found = {}
+        for slot in asked:
+            message, peer = self._take(slot), slot.link.peer
+            try:
+                found[peer] = read(peer, unpack(message))
+            except ValueError as error:
+                about = f"rank {peer} has sent a malformed answer about {slot.task}"
+                self.fail(f"{about}: {error}")
+                raise PeerError(f"{about}: {error}") from None
+        return found
 
     def close(self) -> None:
         """Goes on answering until nobody has anything to ask, then closes all links.
@@ -333,14 +367,15 @@ class Exchange:
                 link.call(FAILED, words)
             link.wake()
 
-    def take(self, link: Link, slot: Slot) -> Tensor:
+    def _take(self, slot: Slot) -> Tensor:
         """The answer to a request, which must come in time, counted from then on."""
+        peer = slot.link.peer
         if not self._arrives(slot):
             meanwhile = f"while rank {self.rank} waits for {slot.task}"
             rule = f"does not answer within {self.timeout:g} s {meanwhile}"
-            self.fail(f"rank {link.peer} {rule}{link.last_request}")
+            self.fail(f"rank {peer} {rule}{slot.link.last_request}")
         if slot.words:
-            raise PeerError(f"rank {link.peer} cannot answer: {slot.words}")
+            raise PeerError(f"rank {peer} cannot answer: {slot.words}")
         if slot.answer is None:
             raise PeerError(self._failure)
         with self._lock:
@@ -386,57 +421,15 @@ class Exchange:
                 if time.monotonic() < looked + self.timeout / 3:
                     continue
                 before, looked = looked, time.monotonic()
-                busy = [
-                    peer for peer, each in self.links.items() if not each.done.is_set()
-                ]
+                links = self.links.items()
+                busy = [peer for peer, each in links if not each.done.is_set()]
                 try:
-                    signs = Pending(self, 0, {peer: [] for peer in busy}, 0)
-                    for _, slot in signs.asked:
+                    asked = self._send(0, dict.fromkeys(busy, ()))
+                    for slot in asked:
                         slot.sent = before  # so that it is told in time
-                    signs.answers()
+                    self.answers(asked)
                 except PeerError:  # it is noted
                     return
-
-
-class Pending:
-    """Requests that were sent; see `Exchange.ask`."""
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        service: int,
-        messages: Mapping[int, Arrays],
-        detail: int,
-    ) -> None:
-        self._exchange = exchange
-        self.asked: list[tuple[Link, Slot]] = []
-        for peer, arrays in messages.items():
-            link = exchange.links[peer]
-            try:
-                self.asked.append((link, link.request(service, arrays, detail)))
-            except RuntimeError:  # no such link any more
-                exchange.fail(f"rank {peer} is gone")
-                raise PeerError(exchange._failure) from None
-
-    def answers(self, read: Reader = lambda rank, arrays: arrays) -> dict[int, Any]:
-        """The answer of every process that was asked, as `read` understands it.
-
-        `read` gets the rank and the arrays, and raises a ValueError for an answer that
-        nobody gives who has the same graph: what comes from elsewhere is checked before
-        compiled code follows it.
-        """
-        found = {}
-        for link, slot in self.asked:
-            message = self._exchange.take(link, slot)
-            try:
-                found[link.peer] = read(link.peer, unpack(message))
-            except ValueError as error:
-                about = (
-                    f"rank {link.peer} has sent a malformed answer about {slot.task}"
-                )
-                self._exchange.fail(f"{about}: {error}")
-                raise PeerError(f"{about}: {error}") from None
-        return found
 
 
 def rendezvous(

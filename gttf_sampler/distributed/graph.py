@@ -366,13 +366,13 @@ class PartitionedGraph:
                 local[rank] = self.near[rank]
             else:
                 messages[rank] = encode(query)
-        pending = self.exchange.ask(service, messages, detail)
+        asked = self.exchange.ask(service, messages, detail)
         found = {rank: queries[rank].answer(part) for rank, part in local.items()}
 
         def checked(rank: int, arrays: list[Tensor]) -> list[Tensor]:
             return queries[rank].checked(arrays, self.part)
 
-        return {**found, **pending.answers(checked)}
+        return {**found, **self.exchange.answers(asked, checked)}
 
     def _serve(self, kind: type[Query]) -> int:
         """Registers the answer to queries of one kind; returns the service's number."""
@@ -462,7 +462,7 @@ class PartitionedFeatures:
         away = {part: some for part, some in places.items() if some.source is None}
         self.misses += sum(some.row.numel() for some in away.values())
         messages = {part: [narrow(some.row)] for part, some in away.items()}
-        pending = self.graph.exchange.ask(self._service, messages)
+        asked = self.graph.exchange.ask(self._service, messages)
         for some in places.values():
             if isinstance(some.source, FeatureFile):
                 some.source.rows(some.row, found, some.to)
@@ -479,7 +479,7 @@ class PartitionedFeatures:
                 raise ValueError(f"values {rule} (got {got})")
             return values.view(shape)
 
-        for part, rows in pending.answers(read).items():
+        for part, rows in self.graph.exchange.answers(asked, read).items():
             _move(Move([rows], None, found, away[part].to))
         return found
 

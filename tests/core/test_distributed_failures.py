@@ -1,16 +1,15 @@
 """Processes that die, hang or end early: the others are told, and nothing hangs."""
 
+import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from apart import run_script
+from apart import run_apart, run_script
 from distributed_tasks import until_failure
 from gttf_sampler import CompactAdj
 from gttf_sampler.distributed import partition
@@ -89,13 +88,26 @@ def test_a_process_that_dies_is_named_where_its_part_is_read(tmp_path, cut):
 
 
 SCRIPT = """
-import sys
+import os, sys
 import torch.distributed as dist
 from gttf_sampler import sample_rooted
 from gttf_sampler.distributed import PartitionedAdj
 
-store, path, rank, fails = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=3)
+folder, path, fails = sys.argv[1:]
+children = []
+for rank in range(3):  # each ends as an interpreter does, and has imported torch once
+    child = os.fork()
+    if child == 0:
+        break
+    children.append(child)
+else:
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    print(codes)
+    os._exit(0)
+out = os.open(f"{folder}/{rank}", os.O_CREAT | os.O_WRONLY)
+os.dup2(out, 1), os.dup2(out, 2)
+store = f"file://{folder}/store"
+dist.init_process_group("gloo", init_method=store, rank=rank, world_size=3)
 adj = PartitionedAdj.open(path, timeout=60, direct=False)
 for number in range([5, 60, 0][rank]):
     sample_rooted(adj, [number], [3, 3], generator=number)
@@ -109,21 +121,15 @@ dist.destroy_process_group()
 @pytest.mark.parametrize("fails", ["fails", "succeeds"])
 def test_scripts_that_end_without_a_word(tmp_path, cut, fails):
     """A process that is through serves the others; one that fails says why."""
-    words = [sys.executable, "-c", SCRIPT, str(tmp_path / "store"), str(cut[1])]
-    runs = [
-        subprocess.Popen(
-            [*words, str(rank), fails], stderr=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        for rank in range(3)
-    ]
-    told = [[text.decode() for text in run.communicate(timeout=200)] for run in runs]
+    (codes,) = map(json.loads, run_apart("-c", SCRIPT, tmp_path, cut[1], fails))
+    told = [(tmp_path / str(rank)).read_text("utf-8") for rank in range(3)]
     if fails == "succeeds":
-        assert [run.returncode for run in runs] == [0, 0, 0], told
+        assert codes == [0, 0, 0], told
         return
-    assert runs[1].returncode == 1
+    assert codes[1] == 1
     for rank in (0, 2):
-        assert "batches made" in told[rank][0]
-        assert "rank 1 has failed: KeyError: 'no such key'" in told[rank][1]
+        assert "batches made" in told[rank]
+        assert "rank 1 has failed: KeyError: 'no such key'" in told[rank]
 
 
 CLAIM = """

@@ -183,10 +183,13 @@ def test_missing_cache_directory_only_means_compiling(tmp_path):
     none, one = torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.int64)
     print(ops.draw_uniform(none, one, 1, True).tolist(), backend_info().split()[0])
     """
+    (temporary := tmp_path / "tmp").mkdir()  # what earlier runs have left is elsewhere
+    homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), str(nowhere))
+    homes["TMPDIR"] = str(temporary)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
         cwd=frozen,
-        env={**os.environ, "HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere)},
+        env={**os.environ, **homes},
         capture_output=True,
         text=True,
         timeout=240,

@@ -25,18 +25,19 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "adapters")]
+sys.path[:0] = [str(ROOT / part) for part in ("", "adapters", "tests/core")]
 
 import torch  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from gttf_sampler import CompactAdj, Subgraph, sample_rooted  # noqa: E402
 from gttf_sampler.embedding import DeepWalk  # noqa: E402
+from interrupted import Interrupt  # noqa: E402
 
 OURS = (str(ROOT / "gttf_sampler"), str(ROOT / "adapters"))
 Row = tuple[str, str, str]
@@ -49,47 +50,17 @@ train(model(), sys.argv[3], resume=sys.argv[4] == "1", epochs=int(sys.argv[5]))
 """
 
 
-class Lines:
-    """Counts lines of our code in this thread, and raises at one of them.
-
-    Args:
-        at: the number of that line, from 1; 0 raises nowhere.
-    """
-
-    def __init__(self, at: int = 0) -> None:
-        self.at, self.seen = at, 0
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(OURS):
-            return None
-        if event == "line":
-            self.seen += 1
-            if self.seen == self.at:
-                raise KeyboardInterrupt
-        return self
-
-    def run(self, work: Callable[[], Any]) -> Any:
-        """The result of the work; None if it was interrupted."""
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            return work()
-        except KeyboardInterrupt:
-            return None
-        finally:
-            sys.settrace(before)
-
-
 def interrupted(
     work: Callable[[], Any], every: int, first: int = 1, after: Any = None
 ) -> Counter[str]:
     """Outcomes of interrupts at line `first`, and every so many lines after it."""
     expected = work()
-    counted = Lines()
-    counted.run(work)
+    with Interrupt(0, OURS, KeyboardInterrupt) as counted:
+        work()
     seen: Counter[str] = Counter()
     for at in range(first, counted.seen + 1, every):
-        Lines(at).run(work)
+        with suppress(KeyboardInterrupt), Interrupt(at, OURS, KeyboardInterrupt):
+            work()
         seen["interrupts"] += 1
         seen["threads left"] += sum("hogwild" in t.name for t in threading.enumerate())
         try:

@@ -12,16 +12,6 @@ HOSTS |= {"cluster": "pymetis", "padded": "torch"}
 NAMES = [name for name, host in HOSTS.items() if find_spec(host)]
 
 
-def test_lines_interrupt_once():
-    made = stress_fit.model()
-    lines = stress_fit.Lines(3)
-    assert lines.run(lambda: made.fit(1)) is None
-    assert lines.seen >= 3
-    counted = stress_fit.Lines()
-    assert len(counted.run(lambda: made.fit(1))) == 1
-    assert counted.seen > 100
-
-
 def test_interrupts_that_change_results_are_seen():
     calls = []
 

@@ -49,6 +49,35 @@ def heterogeneous() -> HeteroData:
     return data
 
 
+class Matrix:
+    """As much of torch-sparse's SparseTensor as loaders and samplers ask for."""
+
+    def __init__(self, row: Any, col: Any, value: Any = None, sparse_sizes: Any = None):
+        order = (row * int(sparse_sizes[1]) + col).argsort(stable=True)
+        self.row, self.col, self.sizes = row[order], col[order], sparse_sizes
+        self.given = None if value is None else value[order]
+        self.storage = self
+
+    def value(self) -> Any:
+        return self.given
+
+    def csr(self) -> Any:
+        ends = torch.arange(self.sizes[0] + 1)
+        return torch.searchsorted(self.row, ends), self.col, self.given
+
+    def csc(self) -> Any:
+        return Matrix(self.col, self.row, self.given, self.sizes[::-1]).csr()
+
+    def to(self, device: Any) -> "Matrix":
+        return self
+
+    def size(self, axis: int) -> int:
+        return self.sizes[axis]
+
+    def nnz(self) -> int:
+        return self.row.numel()
+
+
 def numbers(batch: Any) -> Any:
     """All that a batch holds, as what can be compared."""
     if isinstance(batch, tuple | list):

@@ -20,7 +20,7 @@ from gttf_pyg import (
     ShaDowKHopSampler,
 )
 from gttf_pyg.loader import NeighborSampler
-from makers import heterogeneous, homogeneous
+from makers import Matrix, heterogeneous, homogeneous
 
 
 def test_names_are_those_of_the_hosts_classes():
@@ -283,32 +283,6 @@ def test_clusters_say_what_they_lack(monkeypatch):
         ClusterData(homogeneous(), 0, log=False)
     with pytest.raises(TypeError, match="'cluster_data' must be a ClusterData"):
         ClusterLoader(homogeneous())
-
-
-class Matrix:
-    """As much of torch-sparse's SparseTensor as these loaders ask for."""
-
-    def __init__(self, row, col, value=None, sparse_sizes=None):
-        order = (row * int(sparse_sizes[1]) + col).argsort(stable=True)
-        self.row, self.col, self.sizes = row[order], col[order], sparse_sizes
-        self.given = None if value is None else value[order]
-        self.storage = self
-
-    def value(self):
-        return self.given
-
-    def csr(self):
-        ends = torch.arange(self.sizes[0] + 1)
-        return torch.searchsorted(self.row, ends), self.col, self.given
-
-    def to(self, device):
-        return self
-
-    def size(self, axis):
-        return self.sizes[axis]
-
-    def nnz(self):
-        return self.row.numel()
 
 
 @pytest.fixture

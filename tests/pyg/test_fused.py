@@ -19,7 +19,6 @@ from gttf_pyg import (
     fused,
     fused_layers,
     inference,
-    unbiased,
 )
 from gttf_pyg._sampled import SampledEdgeIndex
 
@@ -186,28 +185,6 @@ def test_fused_gradcheck(data, kind):
     twin(batch.x, batch.edge_index, *more)  # from now on it is trimmed
     x = batch.x.clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda x: twin(x, batch.edge_index, *more), x)
-
-
-@pytest.mark.parametrize("kind", ["sage", "gcn", "sage-max", "gin", "gat", "gatv2"])
-def test_fused_float32(data, kind):
-    exact, _ = twins(lambda: Two(kind))
-    model = copy.deepcopy(exact).float()
-    twin = fused(copy.deepcopy(model))
-    for batch in NeighborLoader(data, [5, 5], batch_size=40):
-        size, x = batch.batch_size, batch.x.float()
-        wanted = exact(batch.x, plain(batch.edge_index))[:size]
-        theirs = model(x, plain(batch.edge_index))[:size]
-        ours = twin(x, batch.edge_index)
-        assert (ours - wanted).abs().max() < 1e-5 * wanted.abs().max()
-        truth = gradients(exact, wanted)
-        errors = [
-            max(
-                (a.double() - b).abs().max().item()
-                for a, b in zip(g, truth, strict=True)
-            )
-            for g in (gradients(twin, ours), gradients(model, theirs))
-        ]
-        assert errors[0] < 2 * errors[1] + 1e-6
 
 
 class Residual(torch.nn.Module):
@@ -518,25 +495,6 @@ def test_fused_copies(data, copies, first):
     for batch in loader:
         assert len(assert_same(model, twin, batch)) == batch.batch_size
     assert type(twin) is type(model)
-
-
-@pytest.mark.parametrize("scale", [None, "sum"])
-@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GAT", "GIN"])
-@pytest.mark.filterwarnings("ignore::gttf_sampler.estimate.BiasedLayerWarning")
-def test_fused_unbiased(data, name, scale):
-    torch.manual_seed(3)
-    model = getattr(nn, name)(WIDTH, 16, 2, 4).double()
-    wanted = unbiased(copy.deepcopy(model), scale)
-    before = fused(unbiased(copy.deepcopy(model), scale))
-    after = unbiased(fused(copy.deepcopy(model)), scale)
-    for batch in NeighborLoader(data, [3, 2], batch_size=27):
-        out = wanted(batch.x, batch.edge_index)[: batch.batch_size]
-        for twin in (before, after):
-            found = twin(batch.x, batch.edge_index)[: batch.batch_size]
-            torch.testing.assert_close(found, out, rtol=1e-9, atol=1e-12)
-    assert not [part for part in before.modules() if "propagate" in part.__dict__]
-    weighs = name == "GAT" or (name == "GIN" and scale == "sum")
-    assert ("'unbiased' weighs its messages" in str(fused_layers(after))) == weighs
 
 
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gatv2", "gine", "rgcn"])

@@ -11,6 +11,7 @@ from torch_geometric.data import Data, HeteroData
 from gttf_pyg import NeighborLoader, fused, fused_layers, inference, unbiased
 from gttf_pyg._sampled import SampledEdgeIndex
 from gttf_sampler import FeatureFile
+from makers import Matrix
 
 NODES, WIDTH = 90, 8
 MODELS = {
@@ -128,7 +129,8 @@ def test_fused_threads_bits(kind):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_fused_float64_gradients(data, name):
+def test_fused_float32(data, name):
+    """As near to float64 as the host is."""
     torch.manual_seed(0)
     exact = MODELS[name]().double()
     for part in exact.modules():  # whose kinks make errors meaningless
@@ -139,8 +141,10 @@ def test_fused_float64_gradients(data, name):
     worst = [0.0, 0.0]
     for batch in NeighborLoader(data, [5, 5], batch_size=45):
         size, edges = batch.batch_size, batch.edge_index
-        truth = gradients(exact, exact(batch.x.double(), plain(edges))[:size])
+        wanted = exact(batch.x.double(), plain(edges))[:size]
+        truth = gradients(exact, wanted)
         outs = twin(batch.x, edges), model(batch.x, plain(edges))[:size]
+        assert (outs[0] - wanted).abs().max() < 1e-5 * wanted.abs().max()
         for i, (one, out) in enumerate(zip((twin, model), outs, strict=True)):
             found = zip(gradients(one, out), truth, strict=True)
             errors = [(a.double() - b).abs().max().item() for a, b in found]
@@ -226,6 +230,10 @@ def test_fused_unbiased_gradients(data, name, scale):
             found = twin(x, batch.edge_index)[:size]
             torch.testing.assert_close(found, out)
             torch.testing.assert_close(gradients(twin, found), theirs)
+    assert not [part for part in twins[0].modules() if "propagate" in part.__dict__]
+    weighs = name in ("gat", "gatv2") or (name == "gin" and scale == "sum")
+    told = str(fused_layers(twins[1]))
+    assert ("'unbiased' weighs its messages" in told) == weighs
 
 
 @pytest.mark.parametrize("jk", [None, "last"])
@@ -267,22 +275,10 @@ def test_fused_basic_gnn_inference_left_to_pyg(data):
     torch.testing.assert_close(fused(own).inference(loader), wanted)
 
 
-class Matrix:
-    """As much of torch-sparse's SparseTensor as a sampler asks for."""
-
-    def __init__(self, index, value):
-        order = index[1].sort(stable=True).indices
-        self.row, self.col = index[1][order], index[0][order]
-        self.value = None if value is None else value[order]
-
-    def csr(self):
-        ptr = torch.bincount(self.row, minlength=NODES).cumsum(0)
-        return torch.cat([ptr.new_zeros(1), ptr]), self.col, self.value
-
-
 def test_inference_of_adj_t(data):
     torch.manual_seed(0)
-    matrix, bare = Matrix(data.edge_index, data.w), Matrix(data.edge_index, None)
+    ends, sizes = data.edge_index.flip(0), (NODES, NODES)
+    matrix, bare = Matrix(*ends, data.w, sizes), Matrix(*ends, None, sizes)
     weighed, plain_one = Data(x=data.x, adj_t=matrix), Data(x=data.x, adj_t=bare)
     model = nn.GCN(WIDTH, 16, 2, 4).eval()
     torch.testing.assert_close(
@@ -300,7 +296,9 @@ def test_inference_of_adj_t(data):
 
 
 def test_fused_basic_gnn_inference_of_adj_t_is_left_to_pyg(data, monkeypatch):
-    sparse = Data(x=data.x, adj_t=Matrix(data.edge_index, None))
+    sparse = Data(
+        x=data.x, adj_t=Matrix(*data.edge_index.flip(0), None, (NODES, NODES))
+    )
     model = fused(nn.GraphSAGE(WIDTH, 16, 2, 4).eval())
     monkeypatch.setattr(nn.GraphSAGE, "inference", lambda *about: "by PyG")
     assert model.inference(NeighborLoader(sparse, [-1], batch_size=32)) == "by PyG"

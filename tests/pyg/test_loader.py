@@ -16,6 +16,7 @@ from torch_geometric.sampler.base import NumNeighbors
 import gttf_pyg
 from all_pairs import all_pairs
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, GTTFSampler
+from makers import Matrix
 from reference import assert_consistent, assert_same, hetero_toy, neighborhood
 
 KARATE = KarateClub()[0]
@@ -355,31 +356,14 @@ def test_loader_sorted_edges_of_types():
     assert_consistent(batch, data)
 
 
-class Rows:
-    """As much of torch-sparse's SparseTensor as a sampler asks for."""
-
-    def __init__(self, row: torch.Tensor, col: torch.Tensor, size: int) -> None:
-        self.row, self.col, self.size = row, col, size
-
-    def _compressed(self, major: torch.Tensor, minor: torch.Tensor):
-        major, order = major.sort(stable=True)
-        count = torch.bincount(major, minlength=self.size)
-        return torch.cat([count.new_zeros(1), count.cumsum(0)]), minor[order], None
-
-    def csr(self):
-        return self._compressed(self.row, self.col)
-
-    def csc(self):
-        return self._compressed(self.col, self.row)
-
-
 @pytest.mark.parametrize("name", ["adj", "adj_t"])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_loader_adjacency(name, direction):
     """Rows are those of an edge_index; edge ids are positions in them."""
     src, dst = index = torch.tensor([[0, 0, 1, 3, 3, 4], [1, 2, 2, 0, 4, 1]])
     data = Data(num_nodes=5)
-    data[name] = Rows(src, dst, 5) if name == "adj" else Rows(dst, src, 5)
+    ends = (src, dst) if name == "adj" else (dst, src)
+    data[name] = Matrix(*ends, sparse_sizes=(5, 5))
     options = {"num_neighbors": [-1], "sample_direction": direction}
     found = GTTFSampler(data, **options).adjs.popitem()[1]
     same = GTTFSampler(Data(edge_index=index, num_nodes=5), **options).adjs.popitem()[1]

@@ -109,13 +109,6 @@ def test_loaders_take_the_arguments_of_a_data_loader():
         model.loader(batch_size=None)
 
 
-def test_loaders_draw_anew_in_every_epoch():
-    loader = make("deepwalk").loader(batch_size=6)
-    torch.manual_seed(0)
-    levels = [next(iter(loader)).nodes[3] for _ in range(5)]
-    assert any(not torch.equal(level, levels[0]) for level in levels)
-
-
 @NAMES
 def test_modules_survive_pickling(name):
     model = make(name)
@@ -278,24 +271,3 @@ def test_walks_by_weight_if_told_to(kind):
     assert reached() == {1, 2}
     model.bias = EdgeWeightBias()
     assert reached() == {1}
-
-
-def test_loader_with_persistent_workers_is_the_same():
-    ring = CompactAdj.from_edge_index(
-        [list(range(20)), [(i + 1) % 20 for i in range(20)]], direction="out"
-    )
-    ring = CompactAdj.from_edge_index(
-        torch.cat([ring.to_edge_index(), ring.to_edge_index().flip(0)], 1),
-        direction="out",
-    )
-
-    def run(**options):
-        torch.manual_seed(5)
-        loader = DeepWalk(ring, 4).loader(batch_size=7, shuffle=True, **options)
-        return [[f.path(5).tolist() for f in loader] for _ in range(3)]
-
-    expected = run()
-    for thread in (None, False):
-        how = {"num_workers": 2, "thread_workers": thread}
-        assert run(**how) == expected
-        assert run(persistent_workers=True, **how) == expected

@@ -488,36 +488,6 @@ def test_ddp_splits_the_seeds(tmp_path):
             assert receivers["_N"] == batch
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_same_seed_of_torch_same_epoch(workers):
-    """Again and again with one sampler, as before every validation."""
-    g = dgl.rand_graph(50, 600)
-    loader = DataLoader(g, torch.arange(50), GTTFSampler([3]), num_workers=workers)
-
-    def epoch():
-        torch.manual_seed(0)
-        return [blocks[0].edata[dgl.EID].tolist() for _, _, blocks in loader]
-
-    first = epoch()
-    assert epoch() == first
-    assert epoch() == first
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_shuffled_order_follows_torch(workers):
-    def run(seed):
-        torch.manual_seed(seed)
-        how = {"batch_size": 7, "shuffle": True, "num_workers": workers}
-        loader = DataLoader(make_graph(), torch.arange(NODES), GTTFSampler([2]), **how)
-        torch.manual_seed(seed)
-        return [seeds.tolist() for _ in range(2) for _, seeds, _ in loader]
-
-    found = run(1)
-    assert run(1) == found
-    assert run(2) != found
-    assert found[:9] != found[9:]
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
 def test_loader_of_dgl_follows_torch(given_as, workers):

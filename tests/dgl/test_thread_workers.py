@@ -6,12 +6,10 @@ import multiprocessing
 import pickle
 
 import dgl
-import numpy as np
 import pytest
 import torch
 from dgl.dataloading import as_edge_prediction_sampler, negative_sampler
 
-from all_pairs import all_pairs
 from cases import as_table
 from gttf_dgl import DataLoader, GTTFSampler, GTTFSubgraphSampler, NeighborSampler
 from gttf_sampler import LADIESBias, Node2VecBias, NoRevisitBias
@@ -115,32 +113,6 @@ def test_validate(g):
             make([2], thread_workers="no")
     with pytest.raises(TypeError, match="'thread_workers' must be"):
         DataLoader(g, torch.arange(4), GTTFSampler([2]), thread_workers="no")
-
-
-@pytest.mark.process
-@all_pairs
-@pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("count", [1, 37, 60])
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_batches_and_their_order_are_those_of_processes(g, workers, count, drop_last):
-    found = []
-    for thread in (None, False):
-        torch.manual_seed(1)
-        np.random.seed(1)
-        sampler = GTTFSampler(
-            [3, 3], prefetch_node_feats=["feat"], thread_workers=thread
-        )
-        how = {"batch_size": 8, "shuffle": True, "drop_last": drop_last}
-        loader = DataLoader(g, torch.arange(count), sampler, num_workers=workers, **how)
-        found.append(
-            [
-                (ids.tolist(), as_table(blocks), blocks[0].srcdata["feat"].tolist())
-                for _ in range(2)
-                for _, ids, blocks in loader
-            ]
-        )
-    assert found[0] == found[1]
-    assert gone()
 
 
 @pytest.mark.process

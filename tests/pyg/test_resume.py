@@ -23,7 +23,6 @@ from makers import (
     NEIGHBORS,
     binary,
     forests,
-    link_loader,
     node_loader,
     numbers,
     shared,
@@ -90,19 +89,6 @@ def test_spawned_workers_get_a_loader_that_has_begun():
     again = node_loader(**way, multiprocessing_context=forks())
     again.load_state_dict(loader.state_dict())
     assert list(map(numbers, again)) == list(map(numbers, iterator))
-
-
-def test_state_of_another_loader():
-    with pytest.raises(ValueError, match="must be of a loader with loader GTTFLoader"):
-        node_loader().load_state_dict(link_loader().state_dict())
-    with pytest.raises(ValueError, match=r"with size 34, .* \(got size 2\)"):
-        node_loader().load_state_dict(
-            GTTFLoader(KARATE, [3], [1, 2], batch_size=8, shuffle=True).state_dict()
-        )
-    with pytest.raises(ValueError, match=r"batch_size 8, .* \(got batch_size 9\)"):
-        node_loader().load_state_dict(
-            GTTFLoader(KARATE, [3], batch_size=9, shuffle=True).state_dict()
-        )
 
 
 TRAIN = """

@@ -3,7 +3,6 @@
 import gc
 import multiprocessing
 import os
-import traceback
 import weakref
 
 import pytest
@@ -129,31 +128,6 @@ def test_loader_goes_with_its_iterator():
     assert gone()
     gc.collect()  # PyG's loader and its collate_fn hold each other
     assert alive() is None
-
-
-def fails_at_ten(batch):
-    if int(batch.input_id[0]) == 10:
-        raise LookupError("broken transform")
-    return batch
-
-
-@pytest.mark.process
-def test_errors_come_in_their_turn_and_the_rest_after_them():
-    """As torch has it; the error is the one that was raised, with its traceback."""
-    size, found = {"batch_size": TWO["batch_size"]}, []
-    ways = ({**TWO, "thread_workers": True}, {**TWO, "thread_workers": False})
-    for way in (*ways, {**size, "prefetch": 1}):
-        batches = iter(GTTFLoader(KARATE, [2], transform=fails_at_ten, **way))
-        first = [next(batches).input_id[0].item() for _ in range(2)]
-        with pytest.raises(LookupError, match="broken transform") as error:
-            next(batches)
-        told = "".join(traceback.format_exception(error.value))
-        assert "fails_at_ten" in told
-        rest = [batch.input_id[0].item() for batch in batches]
-        found.append((first, rest))
-        del batches, error
-    assert found == [([0, 5], [15, 20, 25, 30])] * 3
-    assert gone()
 
 
 def test_several_iterators_at_once():

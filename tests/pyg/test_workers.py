@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, WeightedRandomSampler
+from torch.utils.data import WeightedRandomSampler
 from torch_geometric.data import Data
 from torch_geometric.datasets import KarateClub
 
@@ -82,16 +82,6 @@ def test_threads_give_the_same_batches(make):
     finally:
         torch.set_num_threads(before)
     assert found[0] == found[1] == found[2]
-
-
-def test_shuffling_gives_the_order_of_torch():
-    """Sampling takes nothing from the generator that decides about the order."""
-    torch.manual_seed(3)
-    plain = DataLoader(range(34), batch_size=8, shuffle=True)
-    expected = [[batch.tolist() for batch in plain] for _ in range(3)]
-    torch.manual_seed(3)
-    loader = node_loader()
-    assert [[b.input_id.tolist() for b in loader] for _ in range(3)] == expected
 
 
 def test_seed_and_generator_govern_everything():

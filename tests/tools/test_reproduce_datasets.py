@@ -184,10 +184,6 @@ def edges_of(data):
     return {tuple(pair) for pair in data.edge_index.T.tolist()}
 
 
-def test_all_ten_datasets_are_known():
-    assert set(PAPER) < set(SOURCES)
-
-
 @pytest.mark.parametrize("name", ["ppi", "hepth", "astroph", "livejournal"])
 def test_edge_lists(root, name):
     graph, other = load(name, edges=str(root)), load(name, str(root))

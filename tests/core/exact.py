@@ -5,7 +5,7 @@ least: one outcome in a million may turn up in a thousand draws. What has probab
 zero must never occur. A test module that draws large batches imports `one_thread` too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, permutations
 from typing import Any
 
@@ -88,6 +88,52 @@ def transition_matrix(
         if not row:
             matrix[u, u] = 1.0
     return matrix
+
+
+Step = Callable[[Outcome], Mapping[int, float]]
+
+
+def second_order(
+    rows: Sequence[Sequence[int]], weights: Iterable[float], p: float, q: float
+) -> Step:
+    """A step of node2vec for `paths`; weights of edges in the order of the rows."""
+    flat = iter(weights)
+    own = [[next(flat) for _ in row] for row in rows]
+
+    def step(path: Outcome) -> Mapping[int, float]:
+        last = path[-2] if len(path) > 1 else None
+        mass: dict[int, float] = {}
+        for to, weight in zip(rows[path[-1]], own[path[-1]], strict=True):
+            alpha = 1.0
+            if last is not None and to == last:
+                alpha = 1 / p
+            elif last is not None and last not in rows[to]:
+                alpha = 1 / q
+            mass[to] = mass.get(to, 0.0) + alpha * weight
+        total = sum(mass.values())
+        return {to: own / total for to, own in mass.items()} if total else {}
+
+    return step
+
+
+def paths(
+    step: Step, start: int, length: int, end: int | None = None
+) -> dict[Outcome, float]:
+    """The exact distribution of walks; step(path) gives node → probability.
+
+    Where it gives nothing, a walk stays, or is at `end` from then on.
+    """
+    found: dict[Outcome, float] = {(start,): 1.0}
+    for _ in range(length):
+        longer: dict[Outcome, float] = {}
+        for path, chance in found.items():
+            moves = step(path) if path[-1] >= 0 else {}
+            for node, share in (moves or {path[-1] if end is None else end: 1}).items():
+                if share:
+                    walk = (*path, node)
+                    longer[walk] = longer.get(walk, 0.0) + chance * share
+        found = longer
+    return found
 
 
 def tally(outcomes: Tensor) -> dict[Outcome, int]:

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from exact import assert_frequencies, graph, proportional, successive
+from exact import assert_frequencies, graph, paths, second_order, successive
 from exact import one_thread as one_thread
 from gttf_sampler import CompactAdj, Node2VecBias, sample_rooted, traverse, use_backend
 
@@ -31,37 +31,6 @@ def edge_weights(rows):
     return weights
 
 
-def second_order(rows, weights, p, q):
-    """step(last, here) → {(next,): probability}; last is None at the seed."""
-    starts = [sum(map(len, rows[:u])) for u in range(len(rows))]
-
-    def step(last, here):
-        total = {}
-        for i, to in enumerate(rows[here], start=starts[here]):
-            alpha = 1.0
-            if last is not None and to == last:
-                alpha = 1 / p
-            elif last is not None and last not in rows[to]:
-                alpha = 1 / q
-            total[to,] = total.get((to,), 0.0) + alpha * weights[i]
-        return proportional(total)
-
-    return step
-
-
-def walk_distribution(step, start, length):
-    """Probabilities of all walks of `length` steps, without the seed."""
-    walks = {(): 1.0}
-    for _ in range(length):
-        longer = {}
-        for walk, probability in walks.items():
-            *_, last, here = (None, start, *walk)
-            for to, share in step(last, here).items():
-                longer[walk + to] = probability * share
-        walks = longer
-    return walks
-
-
 def assert_walks(rows, bias, weights=None, **options):
     """Walks of three steps from every node have the probabilities they should."""
     weight = None if weights is None else torch.tensor(weights)
@@ -70,9 +39,9 @@ def assert_walks(rows, bias, weights=None, **options):
     forest = traverse(adj, seeds, [1, 1, 1], bias, generator=1, **options)
     own = bias if isinstance(bias, Node2VecBias) else bias.left
     step = second_order(rows, weights or [1.0] * adj.num_edges, own.p, own.q)
-    walks = forest.path(3)[:, 1:].view(len(rows), N, 3)
+    walks = forest.path(3).view(len(rows), N, 4)
     for start in range(len(rows)):
-        assert_frequencies(walks[start], walk_distribution(step, start, 3))
+        assert_frequencies(walks[start], paths(step, start, 3))
 
 
 GRAPH = pytest.mark.parametrize("rows", GRAPHS.values(), ids=GRAPHS)
@@ -110,8 +79,8 @@ def test_node2vec_siblings_are_independent(bias):
     forest = traverse(adj, [0] * 50_000, [1, 2], bias, generator=2)
     step = second_order(UNDIRECTED, [1.0] * adj.num_edges, bias.p, bias.q)
     for here in UNDIRECTED[0]:
-        one = step(0, here)
-        exact = {a + b: one[a] * one[b] for a in one for b in one}
+        one = step((0, here))
+        exact = {(a, b): one[a] * one[b] for a in one for b in one}
         stands = forest.nodes[1][:, 0] == here
         assert_frequencies(forest.nodes[2][stands], exact)
 

@@ -1,10 +1,12 @@
 """Node2VecAcc: importance weights, and the gradients in p and q."""
 
+from itertools import chain
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from exact import assert_means, graph, one_thread  # noqa: F401
+from exact import assert_means, graph, one_thread, paths, second_order  # noqa: F401
 from gttf_sampler import (
     DeepWalkAcc,
     EdgeWeightBias,
@@ -34,26 +36,10 @@ def scalar(value):
 
 def walks(rows, p, q, weights=None):
     """(probability, nodes) of every walk of H steps by node2vec, in plain Python."""
-    found = [(1.0, [u]) for u in range(N)]
-    for _ in range(H):
-        longer = []
-        for chance, nodes in found:
-            here, own = nodes[-1], [1.0] * len(rows[nodes[-1]])
-            if weights is not None:
-                own = weights[here]
-            alpha = []
-            for x, weight in zip(rows[here], own, strict=True):
-                if len(nodes) > 1:
-                    last = nodes[-2]
-                    near = 1.0 if last in rows[x] else 1 / q
-                    weight = weight * (1 / p if x == last else near)
-                alpha.append(weight)
-            if not alpha:
-                longer.append((chance, [*nodes, here]))
-            for x, weight in zip(rows[here], alpha, strict=True):
-                longer.append((chance * weight / sum(alpha), [*nodes, x]))
-        found = longer
-    return found
+    weights = weights or [[1.0] * len(row) for row in rows]
+    step = second_order(rows, chain.from_iterable(weights), p, q)
+    found = [paths(step, u, H) for u in range(N)]
+    return [(chance, nodes) for some in found for nodes, chance in some.items()]
 
 
 def exact(z, rows, p, q, weights=None):

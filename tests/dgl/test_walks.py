@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from all_pairs import all_pairs
-from exact import assert_frequencies, one_thread
+from exact import assert_frequencies, one_thread, paths, second_order
 from gttf_dgl import NeighborSampler, node2vec_random_walk, ppr_graph, random_walk
 from strategies import Graph, graphs, seeds
 
@@ -17,7 +17,7 @@ __all__ = ["one_thread"]
 
 WALKS = 40_000
 ROWS = [[1, 2, 3], [0, 2, 2], [0, 3], [1, 4], []]  # one-way and multi-edges, an end
-WEIGHTS = [[1.0, 0.0, 3.0], [2.0, 1.0, 1.0], [0.5, 0.5], [1.0, 2.0], []]
+WEIGHTS = [1.0, 0.0, 3.0, 2.0, 1.0, 1.0, 0.5, 0.5, 1.0, 2.0]  # in their order
 
 
 def as_graph(rows, weights=None, idtype=torch.int64):
@@ -27,58 +27,15 @@ def as_graph(rows, weights=None, idtype=torch.int64):
     source, target = torch.tensor(ends)[order].t()
     g = dgl.graph((source, target), num_nodes=len(rows), idtype=idtype)
     if weights is not None:
-        g.edata["w"] = torch.tensor([w for row in weights for w in row])[order]
+        g.edata["w"] = torch.tensor(weights)[order]
     return g
 
 
-def paths(step, start, length):
-    """The exact distribution of traces; step(path) → node → probability."""
-    found = {(start,): 1.0}
-    for _ in range(length):
-        grown: dict[tuple[int, ...], float] = {}
-        for path, p in found.items():
-            moves = {} if path[-1] < 0 else step(path)
-            if not moves:
-                moves = {-1: 1.0}
-            for node, share in moves.items():
-                if share:
-                    longer = (*path, node)
-                    grown[longer] = grown.get(longer, 0.0) + p * share
-        found = grown
-    return found
-
-
-def normalised(moves):
-    """Pairs (node, weight) as node → probability; nothing if nothing weighs."""
-    total = sum(weight for _, weight in moves)
-    chance: dict[int, float] = {}
-    for node, weight in moves:
-        if total:
-            chance[node] = chance.get(node, 0.0) + weight / total
-    return chance
-
-
 def first_order(weights):
-    def step(path):
-        return normalised(list(zip(ROWS[path[-1]], weights[path[-1]], strict=True)))
-
-    return step
+    return second_order(ROWS, weights, 1, 1)
 
 
-def second_order(p, q, weights):
-    def step(path):
-        row = list(zip(ROWS[path[-1]], weights[path[-1]], strict=True))
-        if len(path) == 1:
-            return normalised(row)
-        last = path[-2]
-        alpha = {v: 1.0 if last in ROWS[v] else 1 / q for v, _ in row}
-        alpha[last] = 1 / p
-        return normalised([(v, w * alpha[v]) for v, w in row])
-
-    return step
-
-
-ONES = [[1.0] * len(row) for row in ROWS]
+ONES = [1.0] * sum(map(len, ROWS))
 
 
 @all_pairs
@@ -91,7 +48,7 @@ def test_random_walk_has_the_exact_distribution(prob, idtype, start):
     traces, types = random_walk(g, nodes, length=3, prob=prob, generator=1)
     assert traces.dtype == types.dtype == idtype
     assert types.tolist() == [0] * 4
-    exact = paths(first_order(WEIGHTS if prob else ONES), start, 3)
+    exact = paths(first_order(WEIGHTS if prob else ONES), start, 3, -1)
     assert_frequencies(traces.long(), exact)
 
 
@@ -100,7 +57,7 @@ def test_random_walk_has_the_exact_distribution(prob, idtype, start):
 def test_node2vec_has_the_exact_distribution(p, q, prob):
     g = as_graph(ROWS, WEIGHTS)
     traces = node2vec_random_walk(g, [0] * WALKS, p, q, 3, prob=prob, generator=1)
-    exact = paths(second_order(p, q, WEIGHTS if prob else ONES), 0, 3)
+    exact = paths(second_order(ROWS, WEIGHTS if prob else ONES, p, q), 0, 3, -1)
     assert_frequencies(traces, exact)
 
 
@@ -118,11 +75,11 @@ def test_restarts_end_walks_before_a_step(restart):
 
     g = as_graph(ROWS)
     traces, _ = random_walk(g, [1] * WALKS, length=3, restart_prob=restart, generator=1)
-    assert_frequencies(traces, paths(step, 1, 3))
+    assert_frequencies(traces, paths(step, 1, 3, -1))
 
 
 def test_walks_stop_where_nothing_weighs_anything():
-    g = as_graph([[1], [0]], [[1.0], [0.0]])
+    g = as_graph([[1], [0]], [1.0, 0.0])
     traces, eids, _ = random_walk(g, [0], length=3, prob="w", return_eids=True)
     assert traces.tolist() == [[0, 1, -1, -1]]
     assert g.find_edges(eids[0, :1])[1].tolist() == [1]
@@ -194,9 +151,9 @@ def test_metapath_walks_have_the_exact_distribution():
 
     def step(path):
         row = rows[metapath[len(path) - 1]][path[-1]]
-        return normalised([(v, 1.0) for v in row])
+        return {v: row.count(v) / len(row) for v in row}
 
-    assert_frequencies(traces, paths(step, 1, 3))
+    assert_frequencies(traces, paths(step, 1, 3, -1))
 
 
 def test_metapath_walks_end_where_a_type_has_no_edge():
@@ -257,7 +214,7 @@ def test_walks_follow_the_seed():
 
 
 def test_changed_probabilities_are_noticed():
-    g = as_graph([[1, 2], [], []], [[1.0, 0.0], [], []])
+    g = as_graph([[1, 2], [], []], [1.0, 0.0])
     assert random_walk(g, [0], length=1, prob="w")[0].tolist() == [[0, 1]]
     g.edata["w"] = 1 - g.edata["w"]
     assert random_walk(g, [0], length=1, prob="w")[0].tolist() == [[0, 2]]
@@ -371,7 +328,7 @@ def test_walks_by_a_column_of_columns_raise_as_in_dgl():
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
 def test_ppr_graph_is_one_for_any_sampler(idtype):
     rows = [[1, 2, 3], [0, 2], [0, 3], [1, 4], [0]]
-    g = as_graph(rows, [[1.0] * len(row) for row in rows], idtype)
+    g = as_graph(rows, [1.0] * 10, idtype)
     g.ndata["x"] = torch.rand(5, 2)
     near = ppr_graph(g, 2, walks=400, prob="w", generator=0)
     assert near.idtype == idtype

@@ -15,9 +15,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.datasets import KarateClub
 from torch_geometric.nn.models import node2vec as host
 
-from all_pairs import all_pairs
-from apart import forks
-from exact import assert_frequencies, proportional
+from exact import assert_frequencies, paths, second_order
 from exact import one_thread as one_thread
 from gttf_pyg import Node2Vec
 from gttf_sampler.embedding import split_links
@@ -147,52 +145,26 @@ def test_node2vec_negatives_are_uniform():
     assert_frequencies(neg[20_000:], pairs)
 
 
-def walk_distribution(rows, weights, p, q, start, length):
-    """Probabilities of all walks of `length` steps from `start`, by enumeration."""
-    walks = {(start,): 1.0}
-    for _ in range(length):
-        longer = {}
-        for walk, probability in walks.items():
-            here, mass = walk[-1], {}
-            for to, weight in zip(rows[here], weights[here], strict=True):
-                alpha = 1.0
-                if len(walk) > 1 and to == walk[-2]:
-                    alpha = 1 / p
-                elif len(walk) > 1 and walk[-2] not in rows[to]:
-                    alpha = 1 / q
-                mass[to,] = mass.get((to,), 0.0) + alpha * weight
-            steps = proportional(mass) if mass else {(here,): 1.0}
-            for to, share in steps.items():
-                longer[walk + to] = probability * share
-        walks = longer
-    return walks
-
-
-@all_pairs
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("rows", [UNDIRECTED, DIRECTED], ids=["undirected", "directed"])
 @pytest.mark.parametrize(
-    ("p", "q"), [(1, 1), (1, 4), (4, 1), (0.25, 4), (4, 0.25), (1e3, 2e3)]
+    ("rows", "p", "q", "weighted"),
+    [(UNDIRECTED, 0.25, 4, True), (DIRECTED, 4, 0.25, False)],
 )
 def test_node2vec_walks_have_second_order_probabilities(rows, p, q, weighted):
-    each = 8_000
-    edge_index = edges_of(rows)
-    flat = [0.5 + (7 * i) % 5 for i in range(edge_index.shape[1])]
-    flat = flat if weighted else [1.0] * len(flat)
-    weights, ahead = [], iter(flat)
-    for row in rows:
-        weights.append([next(ahead) for _ in row])
+    """p, q and weights are handed on; core/test_distributions_node2vec has the rest."""
+    each, edge_index = 8_000, edges_of(rows)
+    size = edge_index.shape[1]
+    weights = [0.5 + (7 * i) % 5 if weighted else 1.0 for i in range(size)]
     model = Node2Vec(
         edge_index,
         *(2, 4, 4, each, p, q),
         num_nodes=len(rows),
-        edge_weight=torch.tensor(flat) if weighted else None,
+        edge_weight=torch.tensor(weights) if weighted else None,
         generator=torch.Generator().manual_seed(3),
     )
     walks = model.pos_sample(torch.arange(len(rows))).view(each, len(rows), 4)
+    step = second_order(rows, weights, p, q)
     for start in range(len(rows)):
-        exact = walk_distribution(rows, weights, p, q, start, 3)
-        assert_frequencies(walks[:, start], exact)
+        assert_frequencies(walks[:, start], paths(step, start, 3))
 
 
 def test_node2vec_follows_edges_and_stays_at_dead_ends():
@@ -293,38 +265,10 @@ def test_node2vec_batches_do_not_depend_on_workers(shuffle, p):
     assert all(a != b for a, b in zip(alone[:half], alone[half:], strict=True))
 
 
-@pytest.mark.process
-def test_node2vec_batches_do_not_depend_on_how_workers_start():
-    model = karate(q=0.5, edge_weight=torch.rand(156))
-    options = {"num_workers": 1, "multiprocessing_context": forks()}
-    assert batches(model, **options) == batches(model)
-    options["thread_workers"] = False
-    assert batches(model, **options) == batches(model)
-
-
-@pytest.mark.process
-def test_node2vec_persistent_workers_go_on():
-    for thread in (None, False):
-        how = {"num_workers": 2, "persistent_workers": True, "thread_workers": thread}
-        assert batches(karate(), epochs=2, **how) == batches(karate(), epochs=2)
-
-
 def test_node2vec_batches_differ_within_an_epoch():
     model = Node2Vec(RING, 2, 9, 9)
     loader = model.loader(batch_sampler=[[1, 2]] * 20)
     assert len({str(neg.tolist()) for _, neg in loader}) == 20
-
-
-def test_node2vec_negatives_do_not_know_the_order():
-    """The seed of a shuffling sampler must not be the one of the first batch."""
-    loader = Node2Vec(RING, 2, 2, 2, num_nodes=6).loader(batch_size=6, shuffle=True)
-    torch.manual_seed(1)
-    epochs = torch.stack([next(iter(loader))[1] for _ in range(2000)])
-    pairs = {(a, b): 1 / 36 for a in range(6) for b in range(6)}
-    for i in range(6):  # the node in place i, and what is drawn in every place j
-        for j in range(6):
-            both = torch.stack([epochs[:, i, 0], epochs[:, j, 1]], dim=1)
-            assert_frequencies(both, pairs)
 
 
 def test_node2vec_own_generator_governs_alone():

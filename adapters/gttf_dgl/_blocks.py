@@ -28,7 +28,7 @@ from gttf_dgl._compat import (
     set_new_frames,
     toindex,
 )
-from gttf_dgl._source import Source
+from gttf_dgl._source import Source, devices_of
 from gttf_sampler import CompactAdj, HeteroSubgraph
 from gttf_sampler.estimate import share
 from gttf_sampler.gather import gather_columns
@@ -291,9 +291,7 @@ def output_device(asked: Any, seed_nodes: Any, g: DGLGraph) -> torch.device:
     """The device of a batch: as asked, else that of the seeds."""
     if asked is not None:
         return torch.device(asked)
-    parts = seed_nodes.values() if isinstance(seed_nodes, Mapping) else [seed_nodes]
-    found = [part.device for part in parts if isinstance(part, Tensor)]
-    return found[0] if found else g.device
+    return next(iter(devices_of(seed_nodes)), g.device)
 
 
 def fetch_marked(g: DGLGraph, batches: Sequence[DGLGraph]) -> None:

@@ -251,11 +251,12 @@ class Source(NamedTuple):
         rooted = self.adjs.sampler(hops, self.choice.replace)
         reached = {name: seeds[name] for name in seeds if name in rooted.number}
         own = self.biases() if bias is None else bias
-        drawn: Any = rooted.sample(reached, own, generator)
-        for name in seeds:
-            if name not in rooted.number:  # no edge has an end there
-                drawn.node[name] = seeds[name]
-                drawn.num_sampled_nodes[name] = [len(seeds[name])] + [0] * len(hops)
+        sound = self.device.type == "cpu"  # as `_check.seeds` has seen to
+        drawn: Any = rooted.sample(reached, own, generator, validated=sound)
+        for name, ids in seeds.items():
+            if name not in reached:  # no edge has an end there
+                drawn.node[name] = ids
+                drawn.num_sampled_nodes[name] = [len(ids)] + [0] * len(hops)
         found: HeteroSubgraph = drawn
         return found
 
@@ -288,19 +289,23 @@ def named_edges(
     return {kind: adj.original_edge(edges[kind]) for kind, adj in adjs.items()}
 
 
+def devices_of(seeds: Any) -> list[torch.device]:
+    """The devices of seeds, a tensor or one per node type."""
+    parts = seeds.values() if isinstance(seeds, Mapping) else [seeds]
+    return [part.device for part in parts if isinstance(part, Tensor)]
+
+
 def _drawn_on(g: DGLGraph, seeds: Any) -> torch.device:
     """The device on which a batch of `seeds` is drawn.
 
     With `use_uva=True` DGL's loader pins the graph and hands over ids of the device.
     """
-    parts = seeds.values() if isinstance(seeds, Mapping) else [seeds]
-    places = {part.device for part in parts if isinstance(part, Tensor)} - {g.device}
-    if len(places) == 1 and g.device.type == "cpu" and g.is_pinned():
-        (device,) = places
-        if streams_of(device) is not None:
-            return device
-    found: torch.device = g.device
-    return found
+    own: torch.device = g.device
+    there = {*devices_of(seeds)} - {own}
+    if len(there) != 1 or own.type != "cpu" or not g.is_pinned():
+        return own
+    (device,) = there
+    return own if streams_of(device) is None else device
 
 
 def _mapped(adj: CompactAdj, device: torch.device) -> CompactAdj:

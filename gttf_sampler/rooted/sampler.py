@@ -35,6 +35,7 @@ from gttf_sampler.subgraph import (
 
 FIELDS = ("node", "row", "col", "edge", "root", "num_nodes", "num_edges")
 OF_NODES = ("node", "root", "num_nodes")
+ONLY = ("", "", "")  # the edge type of a graph without types
 Sampled = Subgraph | HeteroSubgraph | PaddedSubgraph | PaddedHeteroSubgraph
 CLASSES = {  # by whether there are types, and whether shapes are static
     (False, False): Subgraph,
@@ -64,8 +65,8 @@ class RootedSampler:
         validate: whether seeds on an accelerator are checked.
 
     Attributes:
-        node_types: the types of nodes, in the order in which `draw` takes seeds.
-        edge_types: the types of edges, in the order in which `draw` takes laws.
+        node_types: the types of nodes, in the order of the seeds of a batch.
+        edge_types: the types of edges, in the order of the laws of a batch.
         number: the place of every node type among them.
         plan: what a backend is given.
     """
@@ -93,11 +94,10 @@ class RootedSampler:
             if not isinstance(adj, RemoteRows):
                 _check.of_type("adj", adj, CompactAdj)
             adj.ensure_sound()
-            sizes, only = {"": adj.num_rows}, ("", "", "")
-            hops = {only: _check.fanouts(fanouts, allow_all=True)}
-            if hops[only]:
+            sizes, adjs = {"": adj.num_rows}, {ONLY: adj}
+            hops = {ONLY: _check.fanouts(fanouts, allow_all=True)}
+            if hops[ONLY]:
                 _check.one_node_set("adj", adj.num_rows, adj.num_cols)
-            adjs = {only: adj}
         self.node_types: list[str] = list(sizes)
         self.edge_types: list[EdgeType] = list(adjs)
         self.number = number = {name: i for i, name in enumerate(sizes)}
@@ -146,43 +146,20 @@ class RootedSampler:
     ) -> Sampled:
         """The batch of some seeds; see `sample_rooted`."""
         if not self.typed:
-            seeds, bias = {"": seeds}, dict.fromkeys(self.edge_types, bias)
-        starts, first_root = self._starts(seeds)
-        biases = self._biases(bias)
+            seeds, bias = {"": seeds}, None if bias is None else {ONLY: bias}
+        starts, first_root = self._starts(seeds, checked=True)
+        biases, disjoint, laws = self._draws_of(bias, seeds, starts)
         randomness = _check.randomness_on(generator, self.plan.device)
-        disjoint, laws = self._laws(biases, self._trees(seeds, starts))
         key = random.new_key(randomness, self.plan.device, random.ROOTED)
         batch = Batch(starts, first_root, disjoint, laws, biases, key)
-        found = self.draw_padded(batch) if self.padded else self.draw(batch)
-        return self.named(found)  # type: ignore[no-any-return]
-
-    def named(self, found: Rooted | Padded) -> Any:
-        """A batch as a subgraph, by the names of the types where there are types."""
-        columns: list[Any] = []
-        for field in FIELDS:
-            arrays = getattr(found, field)
-            if arrays is not None and self.typed:
-                kinds: list[Any] = self.edge_types
-                if field in OF_NODES:
-                    kinds = self.node_types
-                columns.append(dict(zip(kinds, arrays, strict=True)))
-            else:
-                columns.append(None if arrays is None else arrays[0])
-        return CLASSES[self.typed, isinstance(found, Padded)](*columns)
-
-    def _is_plain(self, ids: Any) -> bool:
-        """True if ids need no check but that of their range."""
-        if type(ids) is not Tensor or ids.dtype != torch.int64 or ids.dim() != 1:
-            return False
-        here = self.plan.device.type == "cpu"  # elsewhere, a backend would have to wait
-        plain = ids.layout is torch.strided and not ids.is_neg()
-        return here and ids.device.type == "cpu" and plain
+        return self._named(self._draw(batch))  # type: ignore[no-any-return]
 
     def sample(
         self,
         seeds: Mapping[str, Any],
         bias: Mapping[EdgeType, Any],
         generator: random.Randomness,
+        validated: bool = False,
     ) -> Subgraph | HeteroSubgraph:
         """A batch whose edges are named as by the caller of the graph.
 
@@ -192,76 +169,98 @@ class RootedSampler:
             seeds: per node type, "" if there are no types; trees are in their order.
             bias: of the relations that are not drawn uniformly.
             generator: see `sample_rooted`.
+            validated: whether the seeds are known to be int64 ids of nodes.
         """
-        checked = False
-        for name, ids in seeds.items():
-            checked = checked or name not in self.number or not self._is_plain(ids)
+        checked = not (validated or all(map(self._is_plain, seeds, seeds.values())))
         starts, first_root = self._starts(seeds, checked)
         key = random.new_key(generator, self.plan.device, random.ROOTED)
-        biases, laws, disjoint = self._unbiased, self._uniform, self.disjoint
-        if bias:
-            biases = self._biases(bias)
-            disjoint, laws = self._laws(biases, self._trees(seeds, starts))
+        biases, disjoint, laws = self._draws_of(bias, seeds, starts)
         batch = Batch(
             *(starts, first_root, disjoint, laws, biases, key),
             original_edge_ids=True,
-            validated=checked,
+            validated=validated or checked,
         )
-        found: Subgraph | HeteroSubgraph = self.named(self.draw(batch))
+        found: Subgraph | HeteroSubgraph = self._named(self._draw(batch))
         return found
 
-    def draw(self, batch: Batch) -> Rooted:
+    def _is_plain(self, name: str, ids: Any) -> bool:
+        """True if ids need no check but that of their range."""
+        return (
+            self.plan.device.type == "cpu"  # elsewhere, a backend would have to wait
+            and name in self.number
+            and type(ids) is Tensor
+            and ids.dtype == torch.int64
+            and ids.dim() == 1
+            and ids.device.type == "cpu"
+            and ids.layout is torch.strided
+            and not ids.is_neg()
+        )
+
+    def _named(self, found: Rooted | Padded) -> Any:
+        """A batch as a subgraph, by the names of the types where there are types."""
+        columns: list[Any] = []
+        for field in FIELDS:
+            arrays = getattr(found, field)
+            if arrays is not None and self.typed:
+                kinds: Any = self.node_types if field in OF_NODES else self.edge_types
+                arrays = dict(zip(kinds, arrays, strict=True))
+            elif arrays is not None:
+                (arrays,) = arrays
+            columns.append(arrays)
+        return CLASSES[self.typed, self.padded](*columns)
+
+    def _draw(self, batch: Batch) -> Rooted | Padded:
         """A batch whose laws are known to be sound."""
-        plan = self.plan
-        if self._remote is not None:
-            if not batch.validated:
-                for number, ids in enumerate(batch.seeds):
-                    self._checked_seeds(number, ids)
-            return self._remote.sample(plan, batch)
+        plan, draw = self.plan, partial(draw_hop, self.plan, batch)
+        if self.padded:
+            return ops.rooted_padded(plan, batch) or sample_padded(plan, batch, draw)
+        if self._remote is not None and not batch.validated:
+            self._refuse_seeds(batch)
         try:
-            found = ops.rooted(plan, batch)
-            return found or sample_hops(plan, batch, partial(draw_hop, plan, batch))
+            if self._remote is not None:
+                return self._remote.sample(plan, batch)
+            return ops.rooted(plan, batch) or sample_hops(plan, batch, draw)
         except IndexError:
-            for number, ids in enumerate(batch.seeds):
-                self._checked_seeds(number, ids)
+            self._refuse_seeds(batch)
             raise
 
-    def draw_padded(self, batch: Batch) -> Padded:
-        """A batch of static shapes, whose laws and seeds are known to be sound."""
-        found = ops.rooted_padded(self.plan, batch)
-        draw = partial(draw_hop, self.plan, batch)
-        return found or sample_padded(self.plan, batch, draw)
+    def _refuse_seeds(self, batch: Batch) -> None:
+        """Raises the error of the first seed that is no node, if there is one."""
+        for number, ids in enumerate(batch.seeds):
+            self._checked_seeds(number, ids)
 
-    def _laws(
-        self, biases: list[Bias | None], trees: Tensor
-    ) -> tuple[bool, list[Law | None]]:
-        """True if trees are disjoint, and the law of each relation's bias, if any."""
+    def _draws_of(
+        self, bias: Any, seeds: Mapping[str, Any], starts: list[Tensor]
+    ) -> tuple[list[Bias | None], bool, list[Law | None]]:
+        """The bias of every relation, whether trees are disjoint, and the laws."""
+        if bias is None or (isinstance(bias, Mapping) and not bias):
+            return self._unbiased, self.disjoint, self._uniform
+        biases, trees = self._biases(bias), self._trees(seeds, starts)
         disjoint, remote = self.disjoint, self._remote is not None
-        # relations share biases, and are many
-        ours: dict[int, bool] = {}
+        ours: dict[int, bool] = {}  # relations share biases, and are many
         laws: list[Law | None] = []
-        for relation, bias in zip(self.plan.relations, biases, strict=True):
-            if bias is None:
+        for relation, part in zip(self.plan.relations, biases, strict=True):
+            if part is None:
                 laws.append(UNIFORM)
                 continue
             adj: Any = relation.adj
             # it must refuse what has to see the rows before that begins
-            law = adj.told_as_data(bias, trees.numel()) if remote else None
-            bias.begin(adj, trees)
-            disjoint = disjoint or bias.separates_trees
+            law = adj.told_as_data(part, trees.numel()) if remote else None
+            part.begin(adj, trees)
+            disjoint = disjoint or part.separates_trees
             if not remote:
-                law = bias.law(adj)
+                law = part.law(adj)
             if law is not None:
-                if id(bias) not in ours:
-                    ours[id(bias)] = remote or _is_ours(bias)
-                if not ours[id(bias)]:
+                if id(part) not in ours:
+                    ours[id(part)] = remote or _is_ours(part)
+                if not ours[id(part)]:
                     _check_law(law, adj, trees.numel())
                 disjoint = disjoint or law.time is not None  # times are those of trees
             elif self.padded:
                 rule = "must be told by a law where samples are padded"
-                _check.fail("bias", rule, bias, "see 'Bias.law'")
+                _check.fail("bias", rule, part, "see 'Bias.law'")
             laws.append(law)
-        return disjoint, laws
+        return biases, disjoint, laws
 
     def _biases(self, bias: Any) -> list[Bias | None]:
         """A checked bias per relation, without what happens here in any case."""
@@ -279,9 +278,7 @@ class RootedSampler:
                 simplest[id(part)] = own
         return [simplest[id(parts.get(kind))] for kind in kinds]
 
-    def _starts(
-        self, seeds: Any, checked: bool = True
-    ) -> tuple[list[Tensor], list[int]]:
+    def _starts(self, seeds: Any, checked: bool) -> tuple[list[Tensor], list[int]]:
         """The seeds of every node type, and the number of the first tree of each."""
         if checked:
             if not isinstance(seeds, Mapping):

@@ -13,7 +13,7 @@ from gttf_dgl import _check
 from gttf_dgl._blocks import block_of, frontier_of
 from gttf_dgl._check import EdgeType, Nodes
 from gttf_dgl._source import Choice, Source
-from gttf_dgl.sampler import BatchKeys, GTTFSampler, OneHop
+from gttf_dgl.sampler import BatchKeys, GTTFSampler, one_hop
 from gttf_sampler import HeteroSubgraph, LABORBias, random
 from gttf_sampler._check import integers
 from gttf_sampler.bias import Variates
@@ -160,14 +160,15 @@ def sample_labors(
         The graph, and per edge type what `LaborSampler` calls edge weights; empty where
         all are alike.
     """
-    hop = OneHop.of(g, nodes, fanout, Choice(edge_dir, prob), exclude_edges)
+    choice = Choice(edge_dir, prob)
+    source, seeds, fanouts = one_hop(g, nodes, fanout, choice, exclude_edges)
     rounds = _check.integer("importance_sampling", importance_sampling)
     device = _check.device_or_none("output_device", output_device)
     variates = _given_variates(random_seed, seed2_contribution)
-    drawn, found = draw_shared(hop.source, hop.seeds, hop.fanouts, rounds, variates)
+    drawn, found = draw_shared(source, seeds, fanouts, rounds, variates)
     none = torch.empty(0, device=g.device)
-    weights = [found.get(kind, none) for kind in hop.source.adjs]
-    frontier = frontier_of(hop.source, drawn, copy_ndata, copy_edata)
+    weights = [found.get(kind, none) for kind in source.adjs]
+    frontier = frontier_of(source, drawn, copy_ndata, copy_edata)
     if device is None:
         return frontier, weights
     return frontier.to(device), [weight.to(device) for weight in weights]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from dgl import NID, DGLGraph
@@ -453,33 +453,18 @@ def sample_neighbors(
         generator: a torch.Generator, an integer, or None for torch's default generator.
     """
     choice = Choice(edge_dir, prob, None, replace, bias)
-    hop = OneHop.of(g, nodes, fanout, choice, exclude_edges)
+    source, seeds, fanouts = one_hop(g, nodes, fanout, choice, exclude_edges)
     device = _check.device_or_none("output_device", output_device)
-    randomness = _check.randomness(generator)
-    drawn = hop.source.draw(hop.seeds, [hop.fanouts], randomness)
-    frontier = frontier_of(hop.source, drawn, copy_ndata, copy_edata)
+    drawn = source.draw(seeds, [fanouts], _check.randomness(generator))
+    frontier = frontier_of(source, drawn, copy_ndata, copy_edata)
     return frontier if device is None else frontier.to(device)
 
 
-class OneHop(NamedTuple):
-    """The arguments of a function that samples one hop.
-
-    Attributes:
-        source: the rows.
-        seeds: ids per node type.
-        fanouts: of every edge type.
-    """
-
-    source: Source
-    seeds: Nodes
-    fanouts: list[int]
-
-    @classmethod
-    def of(
-        cls, g: DGLGraph, nodes: Any, fanout: Any, choice: Choice, exclude_edges: Any
-    ) -> OneHop:
-        """The arguments as the caller passed them, checked."""
-        source = Source.of(g, choice.checked(), exclude_edges, "exclude_edges")
-        seeds = _check.seeds(g, _check.several(nodes), "nodes")
-        (fanouts,) = _check.fanouts([fanout], "fanout")
-        return cls(source, seeds, _check.layer_fanouts(g, fanouts, "fanout"))
+def one_hop(
+    g: DGLGraph, nodes: Any, fanout: Any, choice: Choice, exclude_edges: Any
+) -> tuple[Source, Nodes, list[int]]:
+    """The rows, seeds and fanouts of one hop, from what the caller passed."""
+    source = Source.of(g, choice.checked(), exclude_edges, "exclude_edges")
+    seeds = _check.seeds(g, _check.several(nodes), "nodes")
+    (fanouts,) = _check.fanouts([fanout], "fanout")
+    return source, seeds, _check.layer_fanouts(g, fanouts, "fanout")

@@ -2,7 +2,7 @@
 
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -19,32 +19,40 @@ class Swap:
     was made by then stays what it is.
 
     Args:
-        pairs: returns (theirs, ours) for classes and functions, once it is needed.
-        methods: returns {(class, name of a method): ours}.
+        names: {(module of the host, module of ours): names that both have}; modules are
+            imported when `install` is first called.
+        methods: {(class of the host, name of a method): module with a function of ours
+            of that name}.
         left: beginnings of the names of modules that go on meaning theirs.
     """
 
     def __init__(
         self,
-        pairs: Callable[[], list[tuple[Any, Any]]],
-        methods: Callable[[], Mapping[tuple[type, str], Any]] = dict,
+        names: Mapping[tuple[str, str], Iterable[str]],
+        methods: Mapping[tuple[type, str], str] | None = None,
         left: tuple[str, ...] = ("gttf_",),
     ) -> None:
-        self._pairs, self._methods, self._left = pairs, methods, left
+        self._names, self._methods, self._left = names, methods or {}, left
+        self._theirs: dict[tuple[str, str], Any] = {}  # before anything was swapped
         self._before: list[Place] = []
 
     def install(self) -> None:
         """Puts ours in their places; a second call sees to what came since."""
-        ours = {id(theirs): own for theirs, own in self._pairs()}
-        for name, module in list(sys.modules.items()):
-            if isinstance(module, ModuleType) and not name.startswith(self._left):
-                for key, value in list(vars(module).items()):
-                    own = ours.get(id(value))
-                    if own is not None:
-                        self._put(module, key, own)
-        for (owner, key), own in self._methods().items():
-            if getattr(owner, key) is not own:
-                self._put(owner, key, own)
+        ours = {}
+        for (host, module), names in self._names.items():
+            theirs, own = import_module(host), import_module(module)
+            for name in names:
+                first = self._theirs.setdefault((host, name), getattr(theirs, name))
+                ours[id(first)] = getattr(own, name)
+        for name, found in list(sys.modules.items()):
+            if isinstance(found, ModuleType) and not name.startswith(self._left):
+                for key, value in list(vars(found).items()):
+                    if id(value) in ours:
+                        self._put(found, key, ours[id(value)])
+        for (owner, key), module in self._methods.items():
+            method = getattr(import_module(module), key)
+            if getattr(owner, key) is not method:
+                self._put(owner, key, method)
 
     def uninstall(self) -> None:
         """Puts back what was there."""

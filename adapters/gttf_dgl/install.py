@@ -1,8 +1,6 @@
 """Our samplers and walks in the place of DGL's, for code that nobody can edit."""
 
 from contextlib import AbstractContextManager
-from importlib import import_module
-from typing import Any
 
 import dgl
 
@@ -23,25 +21,10 @@ SWAPPED = {
 
 METHODS = ("sample_labors", "sample_neighbors")  # of a DGLGraph as well
 
-_THEIRS = {
-    name: getattr(getattr(dgl, room), name)
-    for room, names in SWAPPED.items()
-    for name in names
-}
-
-
-def _pairs() -> list[tuple[Any, Any]]:
-    """Pairs of DGL's names and our classes that take their place."""
-    ours = import_module("gttf_dgl")
-    return [(theirs, getattr(ours, name)) for name, theirs in _THEIRS.items()]
-
-
-def _methods() -> dict[tuple[type, str], Any]:
-    ours = import_module("gttf_dgl")
-    return {(dgl.DGLGraph, name): getattr(ours, name) for name in METHODS}
-
-
-_SWAP = Swap(_pairs, _methods)
+_SWAP = Swap(
+    {(f"dgl.{room}", "gttf_dgl"): names for room, names in SWAPPED.items()},
+    {(dgl.DGLGraph, name): "gttf_dgl" for name in METHODS},
+)
 
 
 def install() -> None:

@@ -1,8 +1,6 @@
 """Our classes in the place of PyG's, for code that nobody can edit."""
 
 from contextlib import AbstractContextManager
-from importlib import import_module
-from typing import Any
 
 from gttf_sampler._swap import Swap
 
@@ -15,32 +13,16 @@ SWAPPED = {
     ),
     "sampler": ("BidirectionalNeighborSampler", "HGTSampler", "NeighborSampler"),
     "nn": ("Node2Vec",),
+    "data.lightning": ("LightningLinkData", "LightningNodeData"),
 }
 """Names of PyG's modules, and of ours of the same name, that `install` swaps."""
 
-LIGHTNING = ("LightningLinkData", "LightningNodeData")
-
-
-def _pairs() -> list[tuple[Any, Any]]:
-    """Pairs of PyG's names and our classes that take their place."""
-    found = []
-    for room, names in SWAPPED.items():
-        theirs = import_module(f"torch_geometric.{room}")
-        ours = import_module(f"gttf_pyg.{room}")
-        found += [(_first(theirs, name), getattr(ours, name)) for name in names]
-    theirs = import_module("torch_geometric.data.lightning")
-    ours = import_module("gttf_pyg.lightning")
-    found += [(_first(theirs, name), getattr(ours, name)) for name in LIGHTNING]
-    return found
-
-
-def _first(module: Any, name: str) -> Any:
-    """Looks up the meaning of a name in a PyG module before anything was swapped."""
-    return _THEIRS.setdefault((module.__name__, name), getattr(module, name))
-
-
-_THEIRS: dict[tuple[str, str], Any] = {}
-_SWAP = Swap(_pairs)
+_SWAP = Swap(
+    {
+        (f"torch_geometric.{room}", f"gttf_pyg.{room.removeprefix('data.')}"): names
+        for room, names in SWAPPED.items()
+    }
+)
 
 
 def install() -> None:

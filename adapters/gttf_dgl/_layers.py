@@ -6,6 +6,7 @@ degrees or add up messages see a view of their graph that answers for the whole.
 """
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -55,28 +56,20 @@ def _warned(why: str) -> Rule:
     return Rule(WARNED, why, trouble=lambda layer: why)
 
 
-def _aggregates(name: str) -> dict[str, Any]:
-    """The fields of a layer whose attribute says how it aggregates."""
+def _aggregates(how: Callable[[Any], str]) -> dict[str, Any]:
+    """The fields of a layer that aggregates as `how` tells of it."""
 
     def odd(layer: Any) -> str | None:
-        how = getattr(layer, name)
-        return None if how in ("sum", "mean", "gcn") else _no_estimate(how)
+        name = how(layer)
+        return None if name in ("sum", "mean", "gcn") else _no_estimate(name)
 
-    return {"sums": lambda layer: getattr(layer, name) == "sum", "trouble": odd}
+    return {"sums": lambda layer: how(layer) == "sum", "trouble": odd}
 
 
-def _reduces(layer: Any) -> str:
+def _reducer(layer: Any) -> str:
     """The name of the aggregation of NNConv and GMMConv."""
     reducer = layer.reducer if hasattr(layer, "reducer") else layer._reducer
     return str(getattr(reducer, "__name__", reducer))
-
-
-def _reduced() -> dict[str, Any]:
-    def odd(layer: Any) -> str | None:
-        how = _reduces(layer)
-        return None if how in ("sum", "mean") else _no_estimate(how)
-
-    return {"sums": lambda layer: _reduces(layer) == "sum", "trouble": odd}
 
 
 def _no_estimate(name: str) -> str:
@@ -103,6 +96,7 @@ DEGREES = "degrees of the graph, sums times δ/|S|"
 SUM = "sums times δ/|S|"
 MEAN = "means as they are, sums times δ/|S|"
 FUSED = "its fused kernel adds up the edges of the block"
+STEPS = "it solves for the degrees of the batch in many steps"
 DENSE = "it takes a dense matrix, which knows nothing of a sample"
 
 # Every layer of dgl.nn.pytorch.conv, and what they are wrapped into.
@@ -117,17 +111,16 @@ TABLE: dict[str, Rule] = {
         EXACT,
         "means as they are; gcn: degrees of the graph",
         degrees=lambda layer: layer._aggre_type == "gcn",
-        trouble=_aggregates("_aggre_type")["trouble"],
+        trouble=_aggregates(attrgetter("_aggre_type"))["trouble"],
     ),
-    "SGConv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
-    "TAGConv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
-    "APPNPConv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
-    "GCN2Conv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
-    "ChebConv": Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
-    "GINConv": Rule(EXACT, MEAN, **_aggregates("_aggregator_type")),
+    **dict.fromkeys(
+        ("SGConv", "TAGConv", "APPNPConv", "GCN2Conv", "ChebConv"),
+        Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
+    ),
+    "GINConv": Rule(EXACT, MEAN, **_aggregates(attrgetter("_aggregator_type"))),
     "GINEConv": Rule(EXACT, SUM, sums=_yes),
-    "NNConv": Rule(EXACT, MEAN, **_reduced()),
-    "GMMConv": Rule(EXACT, MEAN, **_reduced()),
+    "NNConv": Rule(EXACT, MEAN, **_aggregates(_reducer)),
+    "GMMConv": Rule(EXACT, MEAN, **_aggregates(_reducer)),
     "RelGraphConv": Rule(EXACT, SUM, sums=_yes),
     "GatedGraphConv": Rule(EXACT, SUM, sums=_yes, after=("gru",)),
     "AtomicConv": Rule(EXACT, SUM, sums=_yes),
@@ -140,28 +133,25 @@ TABLE: dict[str, Rule] = {
         after=("mixing_layer",),
         trouble=_towers,
     ),
-    "GATConv": Rule(RATIO, "ratio of sums, as it is"),
-    "GATv2Conv": Rule(RATIO, "ratio of sums, as it is"),
-    "EGATConv": Rule(RATIO, "ratio of sums, as it is"),
-    "EdgeGATConv": Rule(RATIO, "ratio of sums, as it is"),
-    "DotGatConv": Rule(RATIO, "ratio of sums, as it is"),
-    "AGNNConv": Rule(RATIO, "ratio of sums, as it is"),
-    "HGTConv": Rule(RATIO, "ratio of sums, as it is"),
+    **dict.fromkeys(
+        (
+            *("GATConv", "GATv2Conv", "EGATConv", "EdgeGATConv", "DotGatConv"),
+            *("AGNNConv", "HGTConv"),
+        ),
+        Rule(RATIO, "ratio of sums, as it is"),
+    ),
     "GroupRevRes": Rule(PARTS, "as its layer"),
     "HeteroGraphConv": Rule(PARTS, "as its layers"),
     "EdgeWeightNorm": Rule(WARNED, SUMS_OF_WEIGHTS, trouble=_edge_weights),
     "EdgeConv": _warned(_no_estimate("max")),
     "DGNConv": _warned("it averages along eigenvectors of the graph"),
-    "TWIRLSConv": _warned("it solves for the degrees of the batch in many steps"),
-    "TWIRLSUnfoldingAndAttention": _warned(
-        "it solves for the degrees of the batch in many steps"
+    **dict.fromkeys(("TWIRLSConv", "TWIRLSUnfoldingAndAttention"), _warned(STEPS)),
+    **dict.fromkeys(
+        ("DenseGraphConv", "DenseSAGEConv", "DenseChebConv"), _warned(DENSE)
     ),
-    "DenseGraphConv": _warned(DENSE),
-    "DenseSAGEConv": _warned(DENSE),
-    "DenseChebConv": _warned(DENSE),
-    "CuGraphGATConv": _warned(FUSED),
-    "CuGraphRelGraphConv": _warned(FUSED),
-    "CuGraphSAGEConv": _warned(FUSED),
+    **dict.fromkeys(
+        ("CuGraphGATConv", "CuGraphRelGraphConv", "CuGraphSAGEConv"), _warned(FUSED)
+    ),
 }
 
 # What a module of one's own calls if it passes messages.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from gttf_sampler import _check
 
 
 def share(total: Tensor, receiver: Tensor) -> Tensor:
@@ -283,27 +286,73 @@ def _rows(value: Any, exact: Any, ids: Tensor) -> Any:
     return exact[ids[: value.shape[0]].to(exact.device)]
 
 
-def report(
-    drawn: Iterable[list[tuple[str, Tensor]]],
-    exact: list[tuple[str, Tensor]],
-    layers: dict[str, nn.Module],
-    cure: Callable[[nn.Module], str],
-    tolerance: float,
-) -> UnbiasedReport:
-    """The verdict on the outputs of many batches, each in the order of the calls."""
-    rounds = list(drawn)
-    found = []
-    for call, (name, right) in enumerate(exact):
-        each = torch.stack([one[call][1] for one in rounds])
-        bias, errors = assess(each, right)
-        place, paren, step = name.partition(" (")
-        layer = layers[place]
-        off = bias > SLIGHT and errors > tolerance
-        shown = ".".join(filter(None, ["model", place])) + paren + step
-        advice = cure(layer) if off else None
-        if not (right.isfinite().all() and each.isfinite().all()):
-            where = "on batches" if right.isfinite().all() else "on the whole graph"
-            bias = errors = float("nan")
-            advice = f"a model without NaN and infinities, which it gives {where}"
-        found.append(LayerCheck(shown, type(layer).__name__, bias, errors, advice))
-    return UnbiasedReport(tuple(found), len(rounds), tolerance)
+class Trial(NamedTuple):
+    """The options of both hosts' `check_unbiased`, where they are explained."""
+
+    seeds: int
+    rounds: int
+    tolerance: float
+    linear: bool
+
+    def checked(self, forward: Any) -> Trial:
+        """These options, after checks of what the caller passed."""
+        _check.at_least(1, "seeds", self.seeds)
+        _check.at_least(8, "rounds", self.rounds)
+        _check.finite("tolerance", self.tolerance)
+        if forward is not None:
+            _check.functions("forward", [forward], many=True)
+        return self
+
+    def positions(self, count: int) -> Tensor:
+        """Evenly spaced positions among `count` seeds."""
+        every = torch.linspace(0, count - 1, min(self.seeds, count))
+        found: Tensor = every.long().unique()
+        return found
+
+    def report(
+        self,
+        passes: Passes,
+        whole: Callable[[], Any],
+        batch: Callable[[], Any],
+        nodes: Tensor,
+        cure: Callable[[nn.Module], str],
+    ) -> UnbiasedReport:
+        """Compares layers where `whole` computes the graph, and `batch` a new batch.
+
+        The first nodes of every batch are `nodes`; `cure` has advice on a layer.
+        """
+        with passes.whole():
+            whole()
+        exact = [(name, out[nodes.to(out.device)]) for name, out in passes.outputs]
+        drawn = []
+        for _ in range(self.rounds):
+            with passes.sampled(replace_inputs=not self.linear):
+                batch()
+            drawn.append([(name, out[: len(nodes)]) for name, out in passes.outputs])
+        found = []
+        for call, (name, right) in enumerate(exact):
+            each = torch.stack([one[call][1] for one in drawn])
+            bias, errors = assess(each, right)
+            place, paren, step = name.partition(" (")
+            layer = passes.layers[place]
+            off = bias > SLIGHT and errors > self.tolerance
+            shown = ".".join(filter(None, ["model", place])) + paren + step
+            advice = cure(layer) if off else None
+            if not (right.isfinite().all() and each.isfinite().all()):
+                where = "on batches" if right.isfinite().all() else "on the whole graph"
+                bias = errors = float("nan")
+                advice = f"a model without NaN and infinities, which it gives {where}"
+            found.append(LayerCheck(shown, type(layer).__name__, bias, errors, advice))
+        return UnbiasedReport(tuple(found), self.rounds, self.tolerance)
+
+
+def warn_of_biased(left: Mapping[str, str], stacklevel: int) -> None:
+    """Names the layers that `unbiased` leaves biased, each with the reason."""
+    if left:
+        named = "; ".join(f"{kind} ({why})" for kind, why in left.items())
+        warnings.warn(
+            f"'unbiased' cannot vouch for {named}; 'check_unbiased' says by how much "
+            "they are off",
+            BiasedLayerWarning,
+            stacklevel=stacklevel + 1,
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
@@ -16,16 +15,16 @@ from gttf_dgl import _check
 from gttf_dgl._blocks import Degrees
 from gttf_dgl._compat import AGGREGATORS, DGLBlock, PNAConvTower, rebuilt
 from gttf_dgl._layers import RATIO, aggregating, rule_of, trouble_of
-from gttf_sampler._check import at_least, finite, functions, shown
+from gttf_sampler._check import shown
 from gttf_sampler.estimate import (
-    BiasedLayerWarning,
     Passes,
+    Trial,
     UnbiasedReport,
     arguments,
     evaluating,
     replaced,
-    report,
     share,
+    warn_of_biased,
 )
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -89,14 +88,7 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
             # before the hook of `fused`, which asks the view of the graph
             layer.register_forward_pre_hook(found, prepend=True, with_kwargs=True)
         found.scale = scale or found.scale
-    if left:
-        named = "; ".join(f"{kind} ({why})" for kind, why in left.items())
-        warnings.warn(
-            f"'unbiased' cannot vouch for {named}; 'check_unbiased' says by how much "
-            "they are off",
-            BiasedLayerWarning,
-            stacklevel=2,
-        )
+    warn_of_biased(left, 2)
     return model
 
 
@@ -293,36 +285,22 @@ def check_unbiased(
     if not isinstance(x, Tensor) or not x.dim() or len(x) != g.num_nodes():
         rule = f"must be a tensor with a row for each of {g.num_nodes()} nodes"
         raise ValueError(f"'x' {rule} (got {shown(x)})")
-    at_least(1, "seeds", seeds)
-    at_least(8, "rounds", rounds)
-    finite("tolerance", tolerance)
-    if forward is not None:
-        functions("forward", [forward], many=True)
-    call = _forward if forward is None else forward
+    trial = Trial(seeds, rounds, tolerance, linear).checked(forward)
+    call: Any = forward or (lambda model, blocks, x: model(blocks, x))
     layers = dict(aggregating(model))
     if not layers:
         raise ValueError("'model' must have layers that aggregate (got none)")
-    count = g.num_nodes()
-    nodes = torch.linspace(0, count - 1, min(seeds, count)).long().unique()
-    nodes = nodes.to(g.device, g.idtype)
-    passes = Passes(layers, _ids)
-    drawn = []
+    nodes = trial.positions(g.num_nodes()).to(g.device, g.idtype)
+    _, _, first = sampler.sample(g, nodes)
+    whole = [g] * len(first) if isinstance(first, list) else g
+
+    def one_batch() -> None:
+        inputs, _, batch = sampler.sample(g, nodes)
+        call(model, batch, x[inputs.long()])
+
     with evaluating(model), replaced(_not_linear(layers)):
-        _, _, batch = sampler.sample(g, nodes)
-        with passes.whole():
-            call(model, [g] * len(batch) if isinstance(batch, list) else g, x)
-        exact = [(name, out[nodes.long()]) for name, out in passes.outputs]
-        for _ in range(rounds):
-            inputs, _, batch = sampler.sample(g, nodes)
-            with passes.sampled(replace_inputs=not linear):
-                call(model, batch, x[inputs.long()])
-            drawn.append([(name, out[: len(nodes)]) for name, out in passes.outputs])
-    return report(drawn, exact, layers, _cure, tolerance)
-
-
-def _forward(model: Any, blocks: Any, x: Tensor) -> Tensor:
-    found: Tensor = model(blocks, x)
-    return found
+        every, passes = partial(call, model, whole, x), Passes(layers, _ids)
+        return trial.report(passes, every, one_batch, nodes.long(), _cure)
 
 
 def _ids(named: dict[str, Any]) -> Tensor:

@@ -1,7 +1,6 @@
 """unbiased, check_unbiased: layers that are right in the mean over sampled batches."""
 
 import inspect
-import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import ClusterGCNConv, MeanAggregation, MessagePassing
 
-from gttf_pyg._check import function
 from gttf_pyg._compat import forward_pre_hooks
 from gttf_pyg._propagate import (
     JoinedPropagate,
@@ -33,14 +31,14 @@ from gttf_pyg._table import (
     sums,
     trouble_of,
 )
-from gttf_sampler._check import at_least, fail, finite, mistyped, one_of, shown
+from gttf_sampler._check import fail, mistyped, one_of, shown
 from gttf_sampler.estimate import (
-    BiasedLayerWarning,
     Passes,
+    Trial,
     UnbiasedReport,
     evaluating,
     replaced,
-    report,
+    warn_of_biased,
 )
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -127,14 +125,7 @@ def _check_layers(model: nn.Module, scale: str | None) -> None:
             must = "must have layers with an estimate"
             fail("model", must, f"a {kind}, which has none", found.why)
         left[kind] = found.why
-    if left:
-        named = "; ".join(f"{kind} ({why})" for kind, why in left.items())
-        warnings.warn(
-            f"'unbiased' cannot vouch for {named}; 'check_unbiased' says by how much "
-            "they are off",
-            BiasedLayerWarning,
-            stacklevel=3,
-        )
+    warn_of_biased(left, 3)
 
 
 class DegreeCorrection:
@@ -333,11 +324,7 @@ def check_unbiased(
     if getattr(loader.node_sampler, "is_hetero", False):
         cure = "check the layers one relation at a time"
         fail("loader", "must be of nodes of one type", "heterogeneous data", cure)
-    at_least(1, "seeds", seeds)
-    at_least(8, "rounds", rounds)
-    finite("tolerance", tolerance)
-    if forward is not None:
-        function("forward", forward)
+    trial = Trial(seeds, rounds, tolerance, linear).checked(forward)
     call = forward or (lambda model, batch: model(batch.x, batch.edge_index))
     data = loader.data if data is None else data
     if not isinstance(data, Data):
@@ -345,28 +332,25 @@ def check_unbiased(
     layers = {n: m for n, m in model.named_modules() if isinstance(m, MessagePassing)}
     if not layers:
         fail("model", "must have message passing layers", "none")
-    count = len(loader.dataset)
-    index = torch.linspace(0, count - 1, min(seeds, count)).long().unique().tolist()
+    index = trial.positions(len(loader.dataset)).tolist()
     batch = loader(index)
     nodes = batch.n_id[: batch.batch_size]
     rules = {name: rule_of(layer) for name, layer in layers.items()}
     outer = {name for name, rule in rules.items() if rule is None or rule.output}
     inner = {n: "propagate" for n, rule in rules.items() if not (rule and rule.output)}
     passes = Passes(layers, lambda named: batch.n_id, inner, outer)
-    drawn = []
     own = [m for m in layers.values() if hasattr(m, "act") and not _acts_on_messages(m)]
-    with evaluating(model), replaced((layer, "act", None) for layer in own):
-        with passes.whole():
-            call(model, data)
-        exact = [(name, out[nodes.to(out.device)]) for name, out in passes.outputs]
-        for _ in range(rounds):
-            batch = loader(index)
-            with passes.sampled(replace_inputs=not linear):
-                call(model, batch)
-            drawn.append([(n, out[: batch.batch_size]) for n, out in passes.outputs])
     layerwise = getattr(loader.node_sampler, "layerwise", False)
-    around = _around(model)
-    return report(drawn, exact, layers, partial(_advice, layerwise, around), tolerance)
+    advice = partial(_advice, layerwise, _around(model))
+
+    def one_batch() -> None:
+        nonlocal batch
+        batch = loader(index)
+        call(model, batch)
+
+    with evaluating(model), replaced((layer, "act", None) for layer in own):
+        every = partial(call, model, data)
+        return trial.report(passes, every, one_batch, nodes, advice)
 
 
 def _acts_on_messages(layer: Any) -> bool:

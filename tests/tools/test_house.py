@@ -53,8 +53,8 @@ FOR_ADAPTERS = {
     "gttf_sampler.objectives.node2vec": "node2vec_loss walk_loss",
     "gttf_sampler.gather": "gather_columns gathers_into",
     "gttf_sampler.estimate": (
-        "BiasedLayerWarning Passes UnbiasedReport arguments evaluating replaced "
-        "report share"
+        "BiasedLayerWarning Passes Trial UnbiasedReport arguments evaluating replaced "
+        "share warn_of_biased"
     ),
     "gttf_sampler.random": "NEGATIVE WORD new_key",
 }
@@ -78,7 +78,7 @@ MAY_IMPORT = {
     "forest": {*BASE, "graph", "subgraph", "plot"},  # to draw itself, when asked to
     "bias": {*BASE, "estimate", "graph", "draw", "subgraph"},
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
-    "estimate": set(),
+    "estimate": {"_check"},
     "subgraph": {*BASE, "estimate", "graph", "plot"},  # to draw itself as well
     "ppr": WALKS,
     "padded": {"graph", "subgraph"},

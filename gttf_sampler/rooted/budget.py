@@ -73,38 +73,32 @@ class BudgetSampler:
         max_neighbors: int | None = None,
     ) -> None:
         _check.mapping("adjs", adjs)
-        sizes = _check.node_types(adjs)
-        most = -1
-        if max_neighbors is not None:
-            most = _check.size("max_neighbors", max_neighbors)
-            if most == 0:
-                _check.fail("max_neighbors", "must be positive or None", max_neighbors)
-        self.num_samples = _counts(num_samples, list(sizes))
+        self.num_samples = _counts(num_samples, list(_check.node_types(adjs)))
         self.steps = len(next(iter(self.num_samples.values())))
-        self.adjs, self.most = dict(adjs), most
-        self._reach = RootedSampler(self.adjs, [most])
+        self.adjs, self.most = dict(adjs), -1
+        if max_neighbors is not None:
+            self.most = _check.size("max_neighbors", max_neighbors)
+            if self.most == 0:
+                _check.fail("max_neighbors", "must be positive or None", max_neighbors)
+        self._reach = RootedSampler(self.adjs, [self.most])
 
     def __call__(
         self, seeds: Mapping[str, Any], generator: random.Randomness = None
     ) -> HeteroSubgraph:
         """The batch of some seeds."""
         _check.mapping("seeds", seeds)
-        sizes = _check.node_types(self.adjs)
+        starts, _ = self._reach.starts(seeds, checked=True)
+        node = dict(zip(self._reach.node_types, starts, strict=True))
         device = self._reach.plan.device
-        _check.known_types("seeds", seeds, list(sizes), "node types")
         none = torch.empty(0, dtype=torch.int64, device=device)
-        node = {
-            name: _check.seeds(seeds.get(name, none), size, device, f"seeds[{name}]")
-            for name, size in sizes.items()
-        }
         key = random.new_key(_check.randomness(generator), device, random.ROOTED)
         counts = {name: [part.numel()] for name, part in node.items()}
-        budget = {name: Budget(none, none) for name in sizes}
+        budget = {name: Budget(none, none) for name in node}
         new = {name: part.unique() for name, part in node.items()}
         for step in range(self.steps):
             step_key = random.fold(key, step)
             self._share(new, budget, random.fold(step_key, 0))
-            for number, name in enumerate(sizes):
+            for number, name in enumerate(node):
                 budget[name].leave_out(node[name])
                 own = random.fold(step_key, number + 1)
                 drawn = budget[name].draw(self.num_samples[name][step], own)
@@ -166,24 +160,16 @@ def _counts(given: Any, names: list[str]) -> dict[str, list[int]]:
     """Nodes per step of every type; lists must be of one length."""
     typed = given if isinstance(given, Mapping) else dict.fromkeys(names, given)
     _check.known_types("num_samples", typed, names, "node types")
-    found = {
-        name: [_check.size("num_samples", n) for n in _listed(typed.get(name))]
-        for name in names
-    }
-    steps = max([len(counts) for counts in found.values()], default=0)
+    found: dict[str, list[int]] = {}
+    for name in names:
+        counts = typed.get(name)
+        if not isinstance(counts, list | tuple | None):
+            rule = "must hold lists of integers"
+            _check.mistyped("num_samples", rule, _check.shown(counts))
+        found[name] = [_check.size("num_samples", n) for n in counts or ()]
+    steps = max(map(len, found.values()), default=0)
     for name, counts in found.items():
         if name in typed and len(counts) != steps:
             rule = f"must have as many steps for all node types, {steps}"
             _check.fail("num_samples", rule, f"{len(counts)} for {name!r}")
     return {name: counts or [0] * steps for name, counts in found.items()}
-
-
-def _listed(counts: Any) -> list[Any]:
-    """A list of what should be one; none for a type that was not named."""
-    if counts is None:
-        return []
-    if not isinstance(counts, list | tuple):
-        _check.mistyped(
-            "num_samples", "must hold lists of integers", _check.shown(counts)
-        )
-    return list(counts)

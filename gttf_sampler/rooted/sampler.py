@@ -147,7 +147,7 @@ class RootedSampler:
         """The batch of some seeds; see `sample_rooted`."""
         if not self.typed:
             seeds, bias = {"": seeds}, None if bias is None else {ONLY: bias}
-        starts, first_root = self._starts(seeds, checked=True)
+        starts, first_root = self.starts(seeds, checked=True)
         biases, disjoint, laws = self._draws_of(bias, seeds, starts)
         randomness = _check.randomness_on(generator, self.plan.device)
         key = random.new_key(randomness, self.plan.device, random.ROOTED)
@@ -172,7 +172,7 @@ class RootedSampler:
             validated: whether the seeds are known to be int64 ids of nodes.
         """
         checked = not (validated or all(map(self._is_plain, seeds, seeds.values())))
-        starts, first_root = self._starts(seeds, checked)
+        starts, first_root = self.starts(seeds, checked)
         key = random.new_key(generator, self.plan.device, random.ROOTED)
         biases, disjoint, laws = self._draws_of(bias, seeds, starts)
         batch = Batch(
@@ -278,7 +278,7 @@ class RootedSampler:
                 simplest[id(part)] = own
         return [simplest[id(parts.get(kind))] for kind in kinds]
 
-    def _starts(self, seeds: Any, checked: bool) -> tuple[list[Tensor], list[int]]:
+    def starts(self, seeds: Any, checked: bool) -> tuple[list[Tensor], list[int]]:
         """The seeds of every node type, and the number of the first tree of each."""
         if checked:
             if not isinstance(seeds, Mapping):

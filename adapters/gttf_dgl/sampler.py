@@ -170,6 +170,8 @@ class NeighborChoice(KeyedSampler):
     fanouts: list[Any]
     normalize: str | None
     edge_dir: str
+    prob: str | None
+    mask: str | None
     replace: bool
 
     def choose(
@@ -187,8 +189,8 @@ class NeighborChoice(KeyedSampler):
 
     def source_of(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any) -> Source:
         """The rows that a batch is drawn from, by the sampler's current attributes."""
-        choice = Choice(*(getattr(self, name) for name in Choice._fields))
-        source = Source.of(g, choice, exclude_eids, seeds=seed_nodes)
+        how = self.edge_dir, self.prob, self.mask, self.replace, self.bias
+        source = Source.of(g, Choice(*how), exclude_eids, seeds=seed_nodes)
         _check.prefetched(g, self)
         return source
 

@@ -416,16 +416,8 @@ class PinSAGESampler(RandomWalkNeighborSampler):
                 rule = "must have edges from 'ntype' to 'other_type' and back"
                 _check.fail_like_dgl("G", rule, f"none {ends[0]!r} → {ends[1]!r}")
             metapath.append(found[0])
-        super().__init__(
-            G,
-            num_traversals,
-            termination_prob,
-            num_random_walks,
-            num_neighbors,
-            metapath,
-            weight_column,
-            generator=generator,
-        )
+        counts = num_traversals, termination_prob, num_random_walks, num_neighbors
+        super().__init__(G, *counts, metapath, weight_column, generator=generator)
 
 
 def _most_visited(

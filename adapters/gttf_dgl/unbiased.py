@@ -72,10 +72,9 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
         rule = rule_of(layer)
         cached = getattr(layer, "_cached", False)
         if cached and rule is not None and rule.degrees(layer):
-            raise ValueError(
-                "'model' must not cache its features, as every batch has others (got "
-                f"{type(layer).__name__}(cached=True)); make it with cached=False"
-            )
+            must = "must not cache its features, as every batch has others"
+            got = f"{type(layer).__name__}(cached=True)"
+            _check.fail("model", must, got, "make it with cached=False")
         why = trouble_of(layer, scale)
         if why is not None:
             left[type(layer).__name__] = why
@@ -119,25 +118,22 @@ class Estimate:
         alone = len(graph.canonical_etypes) == 1
         origin = getattr(graph, "origin", None) if alone else None
         if origin is not None and not origin.uniform:
-            raise ValueError(
-                "'model' must get uniform draws where it was made unbiased (got a "
-                "batch of a sampler with 'prob', 'mask' or 'bias'); leave that out"
-            )
+            must = "must get uniform draws where it was made unbiased"
+            got = "a batch of a sampler with 'prob', 'mask' or 'bias'"
+            _check.fail("model", must, got, "leave that out")
         summed = self.scale == "sum" and rule.sums(layer)
         if not (rule.degrees(layer) or summed) or isinstance(graph, Estimated):
             return None
         if origin is None or not origin.known:
             if not graph.is_block:
                 return None  # not a sample, for all that is known
-            raise ValueError(
-                "'model' must get blocks with degrees where it was made unbiased (got "
-                "some without); take a sampler of gttf_dgl with the whole graph"
-            )
+            must = "must get blocks with degrees where it was made unbiased"
+            cure = "take a sampler of gttf_dgl with the whole graph"
+            _check.fail("model", must, "some without", cure)
         if named.get("edge_weight") is not None and not rule.weighted:
-            raise ValueError(
-                f"'edge_weight' must be None in {type(layer).__name__}, which would "
-                "divide by sampled weights (got some); use GraphConv"
-            )
+            kind = type(layer).__name__
+            must = f"must be None in {kind}, which would divide by sampled weights"
+            _check.fail("edge_weight", must, "some", "use GraphConv")
         seen = rebuilt(EstimatedBlock if graph.is_block else EstimatedGraph, graph)
         seen.whole = origin.degrees(graph, graph.canonical_etypes[0])
         return (), {**named, place: seen}
@@ -278,18 +274,16 @@ def check_unbiased(
     """
     _check.model(model)
     if not _check.one_type(_check.graph(g)):
-        raise ValueError(
-            f"'g' must be homogeneous (got {len(g.etypes)} edge types); check one "
-            "relation at a time"
-        )
+        cure = "check one relation at a time"
+        _check.fail("g", "must be homogeneous", f"{len(g.etypes)} edge types", cure)
     if not isinstance(x, Tensor) or not x.dim() or len(x) != g.num_nodes():
         rule = f"must be a tensor with a row for each of {g.num_nodes()} nodes"
-        raise ValueError(f"'x' {rule} (got {shown(x)})")
+        _check.fail("x", rule, shown(x))
     trial = Trial(seeds, rounds, tolerance, linear).checked(forward)
     call: Any = forward or (lambda model, blocks, x: model(blocks, x))
     layers = dict(aggregating(model))
     if not layers:
-        raise ValueError("'model' must have layers that aggregate (got none)")
+        _check.fail("model", "must have layers that aggregate", "none")
     nodes = trial.positions(g.num_nodes()).to(g.device, g.idtype)
     _, _, first = sampler.sample(g, nodes)
     whole = [g] * len(first) if isinstance(first, list) else g

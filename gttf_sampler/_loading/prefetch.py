@@ -36,6 +36,16 @@ class Failed(NamedTuple):
     error: BaseException
 
 
+def attempt(step: Make, value: Any) -> Any:
+    """The result of a step; its error, or that of the step before, is a `Failed`."""
+    if isinstance(value, Failed):
+        return value
+    try:
+        return step(value)
+    except BaseException as error:  # the reader's to see
+        return Failed(error)
+
+
 class PrefetchQueue:
     """The queues between a worker thread and its reader: indices in, batches out.
 
@@ -64,8 +74,8 @@ class PrefetchQueue:
         stages: list[Any] = [(self.tasks, self.batch_of, self.done)]
         if self.finish is not None:
             stages = [
-                (self.tasks, self.made_of, self.made),
-                (self.made, self.finished, self.done),
+                (self.tasks, partial(attempt, self.make), self.made),
+                (self.made, partial(attempt, self.finished), self.done),
             ]
         for stage in stages:
             thread = threading.Thread(
@@ -81,26 +91,12 @@ class PrefetchQueue:
 
     def batch_of(self, index: Any) -> Any:
         """The batch of an index, or what went wrong."""
-        return self.finished(self.made_of(index))
-
-    def made_of(self, index: Any) -> Any:
-        """The result of `make` for an index, or the error of it."""
-        if isinstance(index, Failed):
-            return index
-        try:
-            return self.make(index)
-        except BaseException as error:  # the reader's to see
-            return Failed(error)
+        return attempt(self.finished, attempt(self.make, index))
 
     def finished(self, batch: Any) -> Any:
-        """The batch as its reader gets it, or the error of making it."""
-        if isinstance(batch, Failed):
-            return batch
-        try:
-            batch = batch if self.finish is None else self.finish(batch)
-            return batch if self.pin is None else self.pin(batch)
-        except BaseException as error:
-            return Failed(error)
+        """The batch as its reader gets it."""
+        batch = batch if self.finish is None else self.finish(batch)
+        return batch if self.pin is None else self.pin(batch)
 
     def close(self) -> None:
         """Ends the thread; safe to call from the collector, wherever it runs."""

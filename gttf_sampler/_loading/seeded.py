@@ -21,7 +21,6 @@ from gttf_sampler._loading.state import (
     SamplerState,
     checked,
     fingerprint,
-    same_number,
 )
 from gttf_sampler.random import BATCH, draw, fold, new_key
 
@@ -417,7 +416,9 @@ class SeededLoader(PrefetchLoader):
         order = self._order()
         also = ("epoch", "now", "epochs", "sampler", *NOT_BEGUN)
         state = checked(state_dict, self._known(order), also)
-        same_number(order.states(), state["now"])
+        if len(now := order.states()) != len(then := state["now"]):
+            rule = f"must be of samplers with {len(now)} generators, like these"
+            _check.fail("state_dict", rule, len(then))
         order.restore(state["now"])
         order.set_epochs(state["epochs"])
         self._loaded = deepcopy(state)

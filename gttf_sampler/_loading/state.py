@@ -265,13 +265,6 @@ def checked(state: Any, mine: dict[str, Any], also: tuple[str, ...]) -> dict[str
     return dict(state)
 
 
-def same_number(now: list[Tensor], then: list[Tensor]) -> None:
-    """Refuses a state of samplers with more or fewer generators than these."""
-    if len(now) != len(then):
-        rule = f"must be of samplers with {len(now)} generators, like these"
-        _check.fail("state_dict", rule, len(then))
-
-
 def described(value: Any, most: int | None = None) -> Any:
     """A setting as plain numbers and words, the same in every process.
 

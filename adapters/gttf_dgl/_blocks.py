@@ -66,7 +66,7 @@ class Origin:
     """
 
     def __init__(self, source: Source) -> None:
-        self.uniform, self.known = source.choice.uniform, not source.remote
+        self.uniform, self.known = source.choice.uniform, not source.adjs.remote
         self._source: Source | None = source
         self._degrees: dict[EdgeType, Degrees] = {}
 
@@ -228,7 +228,7 @@ def _structure(
     stops = [shift + number[kind[2]] for kind in kinds]
     relations = []
     for start, stop, (row, col) in zip(starts, stops, ends, strict=True):
-        row, col = (x.to(g.idtype).contiguous() for x in (row, col))
+        row, col = row.to(g.idtype).contiguous(), col.to(g.idtype).contiguous()
         shape = 1 if start == stop else 2, sizes[start], sizes[stop]
         make = heterograph_index.create_unitgraph_from_coo
         relations.append(make(*shape, row, col, FORMATS))

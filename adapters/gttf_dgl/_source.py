@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -170,6 +170,11 @@ class Choice(NamedTuple):
 class Rows(dict[EdgeType, CompactAdj]):
     """The rows of every edge type, with the samplers that were made of them."""
 
+    @cached_property
+    def remote(self) -> bool:
+        """True if rows are in other processes."""
+        return any(isinstance(adj, PartitionedAdj) for adj in self.values())
+
     def sampler(self, hops: Sequence[Sequence[int]], replace: bool) -> RootedSampler:
         """A sampler; `hops` has the fanouts of every edge type for each hop."""
 
@@ -231,11 +236,6 @@ class Source(NamedTuple):
             kind = _turned(kind, edge_dir)
             hidden[kind] = _positions(adjs[kind], eids)
         return cls(g, choice, adjs, hidden, device)
-
-    @property
-    def remote(self) -> bool:
-        """True if rows are in other processes."""
-        return any(isinstance(adj, PartitionedAdj) for adj in self.adjs.values())
 
     def draw(
         self,

@@ -128,6 +128,7 @@ class Bias:
 
 
 TRAITS = [name for name in Bias.__annotations__ if not name.startswith("_")]
+OF_ANY_PART = [n for n in TRAITS if n not in ("takes_whole_rows", "multiplies")]
 METHODS = ("begin", "draw", "walk", "law")
 RENAMED = {  # since 0.1: an old name must not be passed over in silence
     "per_root": "separates_trees",
@@ -174,15 +175,16 @@ def as_bias(bias: Any, name: str = "bias") -> Bias | None:
 
 def wrap(own: Bias, *parts: Bias | None) -> None:
     """Puts biases inside another one, which takes over the traits of any of them."""
-    own._parts = tuple(part for part in parts if part is not None)
-    for trait in TRAITS:
-        if trait not in ("takes_whole_rows", "multiplies"):
-            setattr(own, trait, any(getattr(part, trait) for part in own._parts))
+    own._parts = tuple([part for part in parts if part is not None])
+    for part in own._parts:
+        for trait in OF_ANY_PART:
+            if getattr(part, trait):
+                setattr(own, trait, True)
 
 
 def inner_bias(bias: Any, name: str = "bias") -> Bias | None:
     """Returns the bias inside another one, which has to know all its weights."""
-    found = as_bias(bias, name)
+    found = bias if isinstance(bias, Bias) else as_bias(bias, name)
     if found is not None and not found.multiplies:
         _check.fail(name, "must be a bias whose weights say all", found)
     return found
@@ -204,10 +206,11 @@ class ProductBias(Bias):
 
     def in_rooted_sampling(self) -> Bias | None:
         """The product of what is left of its parts."""
-        left, right = (part.in_rooted_sampling() for part in self._parts)
+        left, right = self.left.in_rooted_sampling(), self.right.in_rooted_sampling()
         if left is None or right is None:
             return right if left is None else left
-        return ProductBias(left, right)
+        same = left is self.left and right is self.right
+        return self if same else ProductBias(left, right)
 
     @property
     def factors(self) -> list[Bias]:
@@ -216,7 +219,7 @@ class ProductBias(Bias):
 
     def law(self, adj: CompactAdj) -> Law | None:
         """Returns the sampling spec of both, if one can hold it."""
-        left, right = (part.law(adj) for part in self._parts)
+        left, right = self.left.law(adj), self.right.law(adj)
         return None if left is None or right is None else left.both(right)
 
     def __call__(

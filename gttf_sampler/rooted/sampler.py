@@ -308,12 +308,11 @@ class RootedSampler:
 
 def _is_ours(bias: Bias) -> bool:
     """True if a bias is made of this package's own, whose laws fit once begun."""
-    return all(
-        type(factor).__module__.startswith("gttf_sampler.bias.")
-        and not isinstance(factor, FunctionBias)
-        and "law" not in vars(factor)
-        for factor in bias.factors
-    )
+    for factor in bias.factors:
+        own = type(factor).__module__.startswith("gttf_sampler.bias.")
+        if not own or isinstance(factor, FunctionBias) or "law" in vars(factor):
+            return False
+    return True
 
 
 def _check_law(law: Law, adj: CompactAdj, trees: int) -> None:

@@ -7,7 +7,7 @@ The only place that builds on DGL's own constructors instead of `dgl.create_bloc
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -297,25 +297,19 @@ def output_device(asked: Any, seed_nodes: Any, g: DGLGraph) -> torch.device:
 def fetch_marked(g: DGLGraph, batches: Sequence[DGLGraph]) -> None:
     """Replaces the marks of prefetched features by the features, in place."""
     places, columns = [], []
-    for frame, parent, ids in _frames_of(g, batches):
-        for key, column in frame._columns.items():
-            if not isinstance(column, LazyFeature) or column.id_ is not None:
-                continue
-            values = parent.get(column.name or key)
-            if isinstance(values, Tensor) and values.device == frame[ids].device:
-                places.append((frame, key))
-                columns.append((values, frame[ids]))
+    for batch in batches:
+        types = [*g.ntypes * 2][: len(batch._node_frames)]  # senders, then receivers
+        nodes = zip(batch._node_frames, types, strict=True)
+        frames = [(frame, g.nodes, kind, NID) for frame, kind in nodes]
+        edges = zip(batch._edge_frames, g.canonical_etypes, strict=True)
+        frames += [(frame, g.edges, kind, EID) for frame, kind in edges]
+        for frame, views, kind, ids in frames:
+            for key, column in frame._columns.items():
+                if not isinstance(column, LazyFeature) or column.id_ is not None:
+                    continue
+                values = views[kind].data.get(column.name or key)
+                if isinstance(values, Tensor) and values.device == frame[ids].device:
+                    places.append((frame, key))
+                    columns.append((values, frame[ids]))
     for (frame, key), rows in zip(places, gather_columns(columns), strict=True):
         frame[key] = rows
-
-
-def _frames_of(
-    g: DGLGraph, batches: Sequence[DGLGraph]
-) -> Iterator[tuple[Any, Any, str]]:
-    """The frames of some graphs, each with the data it comes from and its ids."""
-    for batch in batches:
-        for number, frame in enumerate(batch._node_frames):
-            name = g.ntypes[number % len(g.ntypes)]  # senders, then receivers
-            yield frame, g.nodes[name].data, NID
-        for number, frame in enumerate(batch._edge_frames):
-            yield frame, g.edges[g.canonical_etypes[number]].data, EID

@@ -53,8 +53,7 @@ FOR_ADAPTERS = {
     "gttf_sampler.objectives.node2vec": "node2vec_loss walk_loss",
     "gttf_sampler.gather": "gather_columns gathers_into",
     "gttf_sampler.estimate": (
-        "BiasedLayerWarning Passes Trial UnbiasedReport arguments evaluating replaced "
-        "share warn_of_biased"
+        "Passes Trial UnbiasedReport arguments evaluating replaced share warn_of_biased"
     ),
     "gttf_sampler.random": "NEGATIVE WORD new_key",
 }

@@ -17,6 +17,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan
+from gttf_sampler._backends.torch.draw import WeightedRows
 from gttf_sampler._backends.torch.rows import positions
 from gttf_sampler.graph import tables
 from gttf_sampler.graph.compact import CompactAdj
@@ -112,7 +113,7 @@ def draw_edges(walkers: Walkers, rule: Rule, fanout: int, replace: bool) -> Tens
 
 def draw_by_law(walkers: Walkers, law: Law, fanout: int, replace: bool) -> Tensor:
     """Draws from the admitted part of every row: O(log δ) per walker and per draw."""
-    start, count = admitted(walkers, law)
+    adj, (start, count) = walkers.adj, admitted(walkers, law)
     own = None if law.excluded_edges is None else law.excluded_edges.to(start.device)
     if own is not None:  # rows as they would stand if hidden edges were gone
         low, high = (torch.searchsorted(own, end) for end in (start, start + count))
@@ -126,12 +127,10 @@ def draw_by_law(walkers: Walkers, law: Law, fanout: int, replace: bool) -> Tenso
         whole = law.time is None and not law.most_recent
         if table.numel() and not whole:  # mass stands in front of what is admitted
             ahead = ops.take(table, (start - 1).clamp_(min=0))
-            row_start = walkers.adj.row_range(walkers.node)[0]
+            row_start = adj.row_range(walkers.node)[0]
             before = ahead.masked_fill_(start == row_start, 0)
-        how = fanout, replace, walkers.adj.max_degree
-        return ops.draw_weighted(
-            walkers.stream, table, start, start + count, before, *how
-        )
+        rows = WeightedRows(table, start, start + count, before, adj.max_degree)
+        return ops.draw_weighted(walkers.stream, rows, fanout, replace)
     kept = draw_within(walkers, start, count, fanout, replace)
     if own is None:
         return kept
@@ -172,9 +171,9 @@ def draw_by_weight(
     table = ops.weight_table(
         weights_of(bias, walkers.path, walkers.node, hood), hood.ptr
     )
-    ends = hood.ptr[:-1], hood.ptr[1:], torch.zeros_like(hood.ptr[:-1])
-    how = fanout, replace, walkers.adj.max_degree
-    position = ops.draw_weighted(walkers.stream, table, *ends, *how)
+    low, high = hood.ptr[:-1], hood.ptr[1:]
+    rows = WeightedRows(table, low, high, torch.zeros_like(low), walkers.adj.max_degree)
+    position = ops.draw_weighted(walkers.stream, rows, fanout, replace)
     return ops.take_or_none(hood.edge, position)
 
 
@@ -183,8 +182,8 @@ def draw_by_mass(mass: Tensor, count: int, replace: bool, key: Key) -> Tensor:
     first = torch.zeros(1, dtype=torch.int64, device=mass.device)
     end = torch.full_like(first, mass.numel())
     table = ops.weight_table(mass, torch.cat([first, end]))
-    ends, how = (first, end, first), (count, replace, mass.numel())
-    return ops.draw_weighted(stream(key, first), table, *ends, *how).view(-1)
+    rows = WeightedRows(table, first, end, first, mass.numel())
+    return ops.draw_weighted(stream(key, first), rows, count, replace).view(-1)
 
 
 def weights_of(

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
+from gttf_sampler._backends.torch.draw import ForestSpec
 from gttf_sampler._compat import is_compiling
 from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.draw import BiasFn, Walkers, draw_edges
@@ -156,9 +157,9 @@ def _draw_at_once(
     adj, seeds, fanouts = forest.adj, forest.nodes[0].view(-1), forest.fanouts
     if isinstance(adj, RemoteRows):
         return adj.walk(seeds, fanouts, bias, replace, key, stays)
+    spec = ForestSpec(adj.rowptr, adj.col, None, fanouts, replace, stays)
     if bias is None:
-        rows = adj.rowptr, adj.col, None
-        found = ops.walk_forest(*rows, seeds, fanouts, replace, key, stays)
+        found = ops.walk_forest(spec, seeds, key)
         if found:
             _check_inside(adj, found[-1][1])
         return found
@@ -171,8 +172,8 @@ def _draw_at_once(
         return None
     if law.time is not None or law.excluded_edges is not None:
         return None
-    weighted = adj.rowptr, adj.col, law.cumulative_weight
-    return ops.walk_forest(*weighted, seeds, fanouts, replace, key, stays)
+    weighted = spec._replace(mass=law.cumulative_weight)
+    return ops.walk_forest(weighted, seeds, key)
 
 
 def _check_inside(adj: CompactAdj, arrived: Tensor) -> None:

@@ -30,17 +30,14 @@ GROUPS = {
     "node2vec": ("draw_node2vec", "walk_node2vec", "weigh_node2vec"),
     "rooted": ("rooted",),
     "rows": (
-        *("compress", "edge_filter", "first_position", "has_edge", "take_or_none"),
+        *("edge_filter", "has_edge", "relabel", "take_or_none"),
         *("upper_bound", "weight_table"),
     ),
     "walks": ("draw_uniform", "draw_weighted", "walk_forest"),
 }
 """Operations whose kernels are compiled together, by another process."""
 
-REFERENCE_ONLY = {
-    *("arrive", "expand", "first_position_sorted"),
-    *("rooted_padded", "row_range"),
-}
+REFERENCE_ONLY = {"rooted_padded"}
 """Operations without kernels for CPUs, for which numba is not worth importing."""
 
 HERE = "here"  # GTTF_COMPILE=here: compile in the process that calls, and wait

@@ -174,9 +174,8 @@ def _rows() -> None:
         ops.upper_bound(values, *row, values[:MANY].to(_bound(dtype)), longest)
         if dtype.is_floating_point:
             ops.weight_table(values, adj.rowptr)
-    ops.compress(ids % 2 == 0, MANY // 2)
-    table = torch.full((NODES + 1,), 1 << 30, dtype=torch.int32)
-    ops.first_position(ids, table, 1 << 20)
+    with adj.borrow_table(NODES) as table:
+        ops.relabel(ids[:0], ids, table)
     columns = torch.arange(EDGES, dtype=adj.col.dtype) % NODES
     ops.has_edge(adj.rowptr, columns, ids, ids, longest)
     ops.edge_filter(adj.rowptr, columns)

@@ -30,6 +30,7 @@ from gttf_sampler._backends.memory import NodeTable
 from gttf_sampler._backends.torch import draw as torch_draw
 from gttf_sampler._backends.torch import gather as torch_gather
 from gttf_sampler._backends.torch import rows as torch_rows
+from gttf_sampler._backends.torch.draw import ForestSpec, WeightedRows
 from gttf_sampler._backends.torch.gather import Move, Moves, Reads
 from gttf_sampler._backends.torch.node2vec import Envelope, SecondOrder
 from gttf_sampler.graph import tables
@@ -291,14 +292,15 @@ def make_arguments(name: str, size: int) -> tuple:
     every = {
         "draw_uniform": (words, degree, 4, False),
         "draw_uniform again": (words, degree, 3, True),
-        "draw_weighted": (words, table, low, high, zero, 3, False, 9),
-        "draw_weighted again": (words, table, low, high, zero, 3, True, 9),
+        "draw_weighted": (words, WeightedRows(table, low, high, zero, 9), 3, False),
+        "draw_weighted again": (
+            *(words, WeightedRows(table, low, high, zero, 9), 3, True),
+        ),
         "weight_table": (weight, rowptr),
         "weight_table of integers": (col % 4, rowptr),
         "upper_bound": (ordered, low, high, numbers(max(size, 1)), 9),
         "has_edge": (rowptr, ordered, node.clamp(min=0), numbers(max(size, 1)), 9),
         "take_or_none": (ends, numbers(edges + 1) - 1 if edges else zero - 1),
-        "compress": (col % 2 == 0, int((col % 2 == 0).sum())),
         "both_ways": (last, node.clamp(min=0), max(size, 1)),
         "gather": (
             Moves(
@@ -319,21 +321,17 @@ def make_arguments(name: str, size: int) -> tuple:
                 ],
             ),
         ),
-        "first_position": (node, cell.cell, cell.reserve(size)),
+        "relabel": (last, node, cell),
+        "relabel sorted": (last, node, None),
         "group_by_row": (ends, col, size, size),
         "group_by_row sorted": (ordered.sort().values, col, size, size),
         "walk_forest": (
-            rowptr,
-            ends,
-            None,
-            node.clamp(min=0),
-            [2, 1, 3],
-            True,
-            7,
-            True,
+            ForestSpec(rowptr, ends, None, [2, 1, 3], replace=True, stays=True),
+            *(node.clamp(min=0), 7),
         ),
         "walk_forest bipartite": (
-            *(rowptr, ends, None, node.clamp(min=0), [2], False, 7, False),
+            ForestSpec(rowptr, ends, None, [2], replace=False, stays=False),
+            *(node.clamp(min=0), 7),
         ),
         "draw_node2vec": (
             law(envelope=Envelope(TOP, 1 << 62, 1 << 60, 40, 3 << 40, 4)),

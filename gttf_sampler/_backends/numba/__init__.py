@@ -30,7 +30,7 @@ from gttf_sampler._backends.numba.node2vec import (
 )
 from gttf_sampler._backends.numba.optimizer import as_gradient, step_rows
 from gttf_sampler._backends.numba.pairs import draw_alias, pair_pass, pair_scores
-from gttf_sampler._backends.numba.relabel import Numbers, compress, first_position
+from gttf_sampler._backends.numba.relabel import relabel
 from gttf_sampler._backends.numba.rows import (
     both_ways,
     edge_filter,

@@ -28,21 +28,61 @@ from gttf_sampler._backends.memory import (
 )
 from gttf_sampler._backends.numba import hop as tt
 from gttf_sampler._backends.numba.hop import (
-    check_relations,
     draw,
     gather,
     measure,
     note_hop,
     open_hop,
     reach,
-    relation_table,
 )
 from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import word
 from gttf_sampler._backends.numba.small import FEW_EDGES, Form, sample_small
-from gttf_sampler._backends.record import WIDE, Batch, Plan, Rooted
+from gttf_sampler._backends.record import (
+    UNIFORM,
+    WIDE,
+    Batch,
+    Law,
+    Plan,
+    Rooted,
+    relation_rows,
+)
 from gttf_sampler._backends.threads import Parts, parallel
 from gttf_sampler.random import fold
+
+
+def relation_table(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
+    """The table that kernels read, and tensors that must outlive it.
+
+    None if there is a relation that they cannot read.
+    """
+    found = relation_rows(plan, batch)
+    if found is None:
+        return None
+    rows, held = found
+    guarded = []
+    for row, relation, law in zip(rows, plan.relations, batch.laws, strict=True):
+        adj = relation.adj
+        edges = adj.col.numel()
+        names = adj.edge_id if batch.original_edge_ids else None
+        if names is not None or law is not UNIFORM:
+            edges = _shortest(edges, names, law)
+        guarded.append((*row, adj.rowptr.numel() - 1, edges, adj.num_cols, 0))
+    shape = (len(rows), tt.RELATION_COLUMNS)
+    return np.array(guarded, np.int64).reshape(shape), held.tensors
+
+
+def _shortest(edges: int, names: Tensor | None, law: Law | None) -> int:
+    """Edges that all arrays have; those that somebody edited may be shorter."""
+    more = [names] if law is None else [names, law.cumulative_weight, law.time]
+    return min([edges, *(array.numel() for array in more if array is not None)])
+
+
+def check_relations(relations: Array) -> None:
+    """Refuses a batch of a graph that was edited to lead out of itself."""
+    if relations[:, tt.CHANGED].any():
+        _check.changed()
+
 
 PARTS, PART = 8, 1 << 13  # how finely drawing and numbering a hop are interleaved
 

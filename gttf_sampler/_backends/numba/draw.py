@@ -3,8 +3,6 @@
 All depths of a block of seeds are walked in one pass.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numba import int64, uint64
@@ -31,7 +29,12 @@ from gttf_sampler._backends.numba.rows import (
     unchanged,
 )
 from gttf_sampler._backends.threads import parallel
-from gttf_sampler._backends.torch.draw import MASS_BITS, Levels
+from gttf_sampler._backends.torch.draw import (
+    MASS_BITS,
+    ForestSpec,
+    Levels,
+    WeightedRows,
+)
 from gttf_sampler.random import Key, fold
 
 _63 = np.uint64(63)
@@ -196,20 +199,17 @@ def draw_uniform(stream: Tensor, count: Tensor, fanout: int, replace: bool) -> T
 
 
 def draw_weighted(
-    stream: Tensor,
-    table: Tensor,
-    low: Tensor,
-    high: Tensor,
-    before: Tensor,
-    fanout: int,
-    replace: bool,
-    longest: int,
+    stream: Tensor, rows: WeightedRows, fanout: int, replace: bool
 ) -> Tensor:
     """Positions [w, f] drawn by mass; see `torch.draw`."""
-    out = low.new_empty(low.numel(), fanout)
-    arrays = (x.contiguous().numpy() for x in (stream, table, low, high, before))
-    how = fanout, replace, out.view(-1).numpy()
-    parallel(draw_weighted_kernel, low.numel(), out.numel() * 8, *arrays, *how)
+    out = stream.new_empty(stream.numel(), fanout)
+    arrays = (stream, rows.table, rows.low, rows.high, rows.before)
+    parallel(
+        draw_weighted_kernel,
+        *(stream.numel(), out.numel() * 8),
+        *(x.contiguous().numpy() for x in arrays),
+        *(fanout, replace, out.view(-1).numpy()),
+    )
     return out
 
 
@@ -308,30 +308,24 @@ def forest_kernel(
             width = wider
 
 
-def walk_forest(
-    rowptr: Tensor,
-    col: Tensor,
-    mass: Tensor | None,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    replace: bool,
-    key: Key,
-    stays: bool,
-) -> Levels | None:
+def walk_forest(spec: ForestSpec, seeds: Tensor, key: Key) -> Levels | None:
     """(edges, nodes) of every depth, unless drawn by mass; see `torch.draw`."""
-    if mass is not None:
+    if spec.mass is not None:
         return None
+    fanouts = spec.fanouts
     widths = np.cumprod([1, *fanouts], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(widths * seeds.numel())])
     total = int(starts[-1])
     nodes, edges = IDS.make(total), IDS.make(total)
     nodes[: seeds.numel()] = seeds
     keys = np.array([word(fold(key, k)) for k in range(len(fanouts))], np.uint64)
-    how = keys, np.array(fanouts, np.int64), starts, replace, stays
     changed = unchanged()
-    out = nodes.numpy(), edges.numpy(), changed
-    size, graph = (seeds.numel(), total), (rowptr.numpy(), col.numpy())
-    parallel(forest_kernel, *size, *graph, *how, *out)
+    parallel(
+        forest_kernel,
+        *(seeds.numel(), total, spec.rowptr.numpy(), spec.col.numpy()),
+        *(keys, np.array(fanouts, np.int64), starts, spec.replace, spec.stays),
+        *(nodes.numpy(), edges.numpy(), changed),
+    )
     check_unchanged(changed)
     levels = zip(starts[1:-1].tolist(), starts[2:].tolist(), fanouts, strict=True)
     return [

@@ -25,9 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from llvmlite import ir
 from numba import int64, types, uint64
-from numba.extending import intrinsic
 from torch import Tensor
 
 from gttf_sampler._backends import threads
@@ -43,23 +41,9 @@ _LINE = 64  # bytes that memory hands out at once
 _AHEAD = 1 << 12  # bytes that are asked for ahead, as the hardware cannot guess rows
 
 
-def _copying(size):
-    """An intrinsic that copies so many bytes from one address to another."""
-    kind = ir.VectorType(ir.IntType(8), size).as_pointer()
-
-    @intrinsic
-    def copy(_, source, target):
-        def emit(context, builder, signature, args):
-            source, target = (builder.inttoptr(address, kind) for address in args)
-            builder.store(builder.load(source, align=1), target, align=1)
-            return context.get_dummy_value()
-
-        return types.void(source, target), emit
-
-    return copy
-
-
-_copy_32, _copy_8, _copy_4, _copy_1 = (_copying(size) for size in (32, 8, 4, 1))
+_memcpy = types.ExternalFunction(
+    "memcpy", types.uintp(types.uintp, types.uintp, types.uintp)
+)
 
 
 @compiled
@@ -95,27 +79,8 @@ def gather_kernel(lo, hi, columns, pieces, wrong):
             if row < 0 or row >= rows:
                 wrong[0] |= row >= rows or columns[c, GAPS] == 0
                 continue
-            source = _address(pieces, piece, last, row, width)
-            target = out + i * width
-            if placed:
-                target = out + to[i] * width
-            end = target + width
-            while target + 128 <= end:
-                for part in range(0, 128, 32):
-                    _copy_32(source + part, target + part)
-                source, target = source + 128, target + 128
-            while target + 32 <= end:
-                _copy_32(source, target)
-                source, target = source + 32, target + 32
-            while target + 8 <= end:
-                _copy_8(source, target)
-                source, target = source + 8, target + 8
-            while target + 4 <= end:
-                _copy_4(source, target)
-                source, target = source + 4, target + 4
-            while target < end:
-                _copy_1(source, target)
-                source, target = source + 1, target + 1
+            target = out + (to[i] if placed else i) * width
+            _memcpy(target, _address(pieces, piece, last, row, width), width)
 
 
 SHARE_BYTES = 1 << 16  # bytes of features, fewer are not worth another thread
@@ -237,9 +202,6 @@ _advise = types.ExternalFunction(
     "posix_fadvise", types.intc(types.intc, types.int64, types.int64, types.intc)
 )
 _syscall = types.ExternalFunction("syscall", types.int64(*6 * [types.int64]))
-_memcpy = types.ExternalFunction(
-    "memcpy", types.uintp(types.uintp, types.uintp, types.uintp)
-)
 _WILL_NEED = np.int32(3)  # POSIX_FADV_WILLNEED
 _BURST = 32  # reads that are asked for, and collected, with one call
 _WORD, _HALF = 8, uint64(32)  # bytes of a word, bits of half of it

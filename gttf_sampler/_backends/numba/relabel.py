@@ -9,11 +9,11 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends import record as rel
-from gttf_sampler._backends.memory import NO_TREES, NodeTable
+from gttf_sampler._backends.memory import NodeTable
 from gttf_sampler._backends.numba import hop as tt
 from gttf_sampler._backends.numba.rng import AHEAD, GOLDEN, ONE, compiled, prefetch
 from gttf_sampler._backends.numba.rows import ints, longs
-from gttf_sampler._backends.record import WIDE
+from gttf_sampler._backends.torch import rows as reference
 
 _TREES_AHEAD = np.uint64(16)  # how many slots ahead memory is asked for those of trees
 
@@ -161,95 +161,45 @@ def _mark_nodes(ids, cell, floor, known):
 
 
 @compiled
-def first_position_kernel(ids, cell, floor, out):
-    """See `torch.rows`; False if an id has no cell."""
-    limit, last = floor + ids.size, cell.size - 1
-    sound = True
-    for i in range(ids.size):
-        at = uint64(ids[i]) if ids[i] >= 0 else uint64(last)
-        if at > uint64(last):
-            at, sound = uint64(last), False
-        value = int64(cell[at])
-        if value >= limit:
-            value = floor + i
-            cell[at] = value
-        out[i] = value - floor
-    return sound
+def relabel_kernel(known, ids, cell, floor, local, new):
+    """See `torch.rows`; False if an id has no cell, of which the last is for none."""
+    limit, size = floor + known.size + ids.size, uint64(cell.size - 1)
+    for i in range(known.size - 1, -1, -1):
+        at = uint64(known[i])
+        if at < size:
+            cell[at] = floor + i
+        elif known[i] >= 0:
+            return False
+    count, last = int64(known.size), uint64(ids.size - 1)
+    for e in range(uint64(ids.size)):
+        prefetch(cell, min(uint64(ids[min(e + AHEAD, last)]), size))
+        at, local[e], new[e] = uint64(ids[e]), -1, False
+        if at < size:
+            value = int64(cell[at])
+            new[e] = value >= limit
+            if new[e]:
+                value = floor + count
+                cell[at] = value
+                count += 1
+            local[e] = value - floor
+        elif ids[e] >= 0:
+            return False
+    return True
 
 
-@compiled
-def compress_kernel(mask, out):
-    count = 0
-    for i in range(uint64(mask.size)):
-        out[uint64(count)] = int64(i)
-        count += mask[i]
-
-
-def first_position(ids: Tensor, table: Tensor, floor: int) -> Tensor:
-    """Positions of first occurrences; see `torch.rows`."""
-    out = torch.empty_like(ids)
-    if not first_position_kernel(ids.numpy(), table.numpy(), floor, out.numpy()):
+def relabel(
+    known: Tensor,
+    ids: Tensor,
+    table: NodeTable | None,
+    count: int | Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Local ids [e], and which of them are new; see `torch.rows`."""
+    if table is None:
+        return reference.relabel(known, ids, table, count)
+    local = torch.empty(ids.numel(), dtype=torch.int64, device="cpu")
+    new = torch.empty(ids.numel(), dtype=torch.bool, device="cpu")
+    nodes = known.contiguous().numpy(), ids.contiguous().numpy(), table.cell.numpy()
+    floor = table.reserve(known.numel() + ids.numel())
+    if not relabel_kernel(*nodes, floor, local.numpy(), new.numpy()):
         _check.changed()
-    return out
-
-
-def compress(mask: Tensor, size: int) -> Tensor:
-    """The positions where `mask` holds; see `torch.rows`."""
-    out = torch.empty(size + 1, dtype=torch.int64, device="cpu")
-    compress_kernel(mask.numpy(), out.numpy())
-    return out[:size]
-
-
-class Numbers:
-    """Local ids of the nodes of one type, in the order of their discovery.
-
-    Args:
-        seeds: [b], the first ones; of equal ones the first counts.
-        table: scratch with a cell per node.
-        size: how many nodes there are.
-        most: no more than so many others will be reached.
-    """
-
-    def __init__(self, seeds: Tensor, table: NodeTable, size: int, most: int) -> None:
-        count = seeds.numel()
-        numbers = count + min(size, most + 1)
-        self.known = np.array([count], np.int64)
-        self.ids = np.empty(max(2 * count, 1 << 10), np.int64)
-        self.ids[:count] = seeds.numpy()
-        self.cell = table.cell
-        floor = table.reserve(numbers)
-        self.row = np.zeros((1, tt.NODE_COLUMNS), np.int64)
-        self.row[0, tt.SIZE], self.row[0, tt.FLOOR] = size, floor
-        self.row[0, tt.LIMIT] = floor + numbers
-        self.row[0, tt.CELL] = self.cell.data_ptr()
-        self.row[0, tt.WIDE_CELL] = WIDE[self.cell.dtype]
-        self._note()
-        insert_nodes(self.row, self.known, NO_TREES.slots, 0)
-
-    def _note(self) -> None:
-        """Writes down where the ids are now."""
-        self.row[0, tt.IDS] = self.ids.__array_interface__["data"][0]
-
-    def number(self, reached: Tensor) -> Tensor:
-        """Local ids of nodes [e], written over them; new ones are appended."""
-        known, by = int(self.known[0]), reached.numpy()
-        needed = known + by.size + 1
-        if self.ids.size < needed:
-            larger = np.empty(needed + needed // 2, np.int64)
-            larger[:known] = self.ids[:known]
-            self.ids = larger
-        self._note()
-        relations = np.zeros((1, tt.RELATION_COLUMNS), np.int64)
-        segments = np.array([[0, 0, 1, 0, 1]], np.int64)  # one walker took all of them
-        table, end = (relations, segments, self.row), np.array([by.size])
-        relabel_edges(0, 1, table, NO_TREES.slots, 0, self.known, end, by, by)
-        return reached
-
-    @property
-    def count(self) -> int:
-        """The number of known nodes."""
-        return int(self.known[0])
-
-    def nodes(self) -> Tensor:
-        """All nodes that are known."""
-        return torch.from_numpy(self.ids[: self.count])
+    return local, new

@@ -40,7 +40,7 @@ def sample(request, relations, fanouts, starts, slots, space, form):
     Where room in `space` or `slots` is too little, `request` gets what is needed. The
     arrays of `form` are those of `Form`.
     """
-    nodes, segments, moves, hops, taken, sizes = form
+    nodes, segments, moves, hops, taken = form
     kinds, depth = nodes.shape[0], fanouts.shape[1]
     apart, replace = request[APART] != 0, request[REPLACE] != 0
     edges, walkers, cells = request[EDGES], request[WALKERS], request[CELLS]
@@ -108,33 +108,20 @@ def sample(request, relations, fanouts, starts, slots, space, form):
     if relations[:, tt.CHANGED].any():
         return EDITED
     request[USED], request[MOVED] = used, moved
-    _note_sizes(known, taken, apart, sizes)
     return DONE
 
 
 @compiled
-def _note_sizes(known, taken, apart, sizes):
-    """Notes the numbers of nodes of every type, of their trees, and of edges."""
-    kinds = known.size
-    for kind in range(kinds):
-        sizes[kind] = known[kind]
-        if apart:
-            sizes[kinds + kind] = known[kind]
-    for relation in range(taken.shape[0]):
-        at = relation + (2 * kinds if apart else kinds)
-        sizes[at] = taken[relation].sum()
-
-
-@compiled
-def export(request, relations, nodes, space, moves, sizes):
+def export(request, relations, nodes, space, moves, hops):
     """Copies what was drawn to the addresses in `request`: nodes, ends and edges."""
     out, at, kinds = longs(request[OUT_NODES]), 0, nodes.shape[0]
     for part in range(2 if request[APART] else 1):
         for kind in range(kinds):
             source = longs(nodes[kind, tt.ROOTS if part else tt.IDS])
-            for i in range(uint64(sizes[kind])):
+            size = hops[kind].sum()
+            for i in range(uint64(size)):
                 out[uint64(at) + i] = source[i]
-            at += sizes[kind]
+            at += size
     edges = request[EDGES]
     edge, to, by = space[:edges], space[edges : 2 * edges], space[2 * edges :]
     index, names = longs(request[OUT_ENDS]), longs(request[OUT_EDGES])
@@ -172,7 +159,6 @@ class Form:
         moves: [relations · hops, 3], where edges of a hop and a relation are.
         hops: [types, hops + 1], numbers of new nodes.
         taken: [relations, hops], numbers of edges.
-        sizes: of all parts that `export` makes.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -188,9 +174,8 @@ class Form:
         self.moves = np.empty((relations * plan.depth, 3), np.int64)
         self.hops = np.zeros((kinds, plan.depth + 1), np.int64)
         self.taken = np.zeros((relations, plan.depth), np.int64)
-        self.sizes = np.zeros(2 * kinds + relations, np.int64)
         about = self.nodes, self.segments, self.moves
-        self.arrays = *about, self.hops, self.taken, self.sizes
+        self.arrays = *about, self.hops, self.taken
 
     def sample(
         self, plan: Plan, batch: Batch, relations: Array, workspace: Workspace
@@ -228,28 +213,26 @@ class Form:
         Nodes, ends and edges do not share it: hosts take the ends by their address,
         and torch moves all of a memory when a tensor of it goes to another process.
         """
-        request, kinds = self.request, len(plan.sizes)
-        count = 2 * kinds if batch.disjoint else kinds
-        sizes = self.sizes[: count + len(relations)].tolist()
+        request, parts = self.request, 2 if batch.disjoint else 1
+        num_nodes, num_edges = self.hops.tolist(), self.taken.tolist()
+        known, taken = [sum(own) for own in num_nodes], [sum(own) for own in num_edges]
         used = int(request[USED])
-        nodes, ends = memory.IDS.make(sum(sizes[:count])), memory.IDS.make(2 * used)
-        edges = memory.IDS.make(used)
+        nodes, edges = memory.IDS.make(parts * sum(known)), memory.IDS.make(used)
+        ends = memory.IDS.make(2 * used)
         request[OUT_NODES] = nodes.data_ptr()
         request[OUT_ENDS] = ends.data_ptr()
         request[OUT_EDGES] = edges.data_ptr()
-        place = space, self.moves, self.sizes
-        export(request, relations, self.nodes, *place)
+        export(request, relations, self.nodes, space, self.moves, self.hops)
         if used:  # a batch without edges, as to warm up, says nothing of others
             plan.size_hints["edges"] = used + used // 8
-        per_kind = list(torch.split_with_sizes(nodes, sizes[:count]))
-        pairs = [size for size in sizes[count:] for _ in range(2)]
-        both = torch.split_with_sizes(ends, pairs)
+        per_kind = torch.split_with_sizes(nodes, parts * known)
+        both = torch.split_with_sizes(ends, [size for size in taken for _ in range(2)])
         return Rooted(
-            node=per_kind[:kinds],
-            root=per_kind[kinds:] if batch.disjoint else None,
+            node=list(per_kind[: len(known)]),
+            root=list(per_kind[len(known) :]) if batch.disjoint else None,
             row=list(both[::2]),
             col=list(both[1::2]),
-            edge=list(torch.split_with_sizes(edges, sizes[count:])),
-            num_nodes=self.hops.tolist(),
-            num_edges=self.taken.tolist(),
+            edge=list(torch.split_with_sizes(edges, taken)),
+            num_nodes=num_nodes,
+            num_edges=num_edges,
         )

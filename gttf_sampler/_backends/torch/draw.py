@@ -8,6 +8,7 @@ is a running sum and one search.
 
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -101,62 +102,67 @@ def weight_table(weight: Tensor, rowptr: Tensor) -> Tensor:
     return cumulative.sub_(before.repeat_interleave(degree, output_size=mass.numel()))
 
 
-def draw_weighted(
-    stream: Tensor,
-    table: Tensor,
-    low: Tensor,
-    high: Tensor,
-    before: Tensor,
-    fanout: int,
-    replace: bool,
-    longest: int,
-) -> Tensor:
-    """Positions [w, f] in [low, high), drawn by the mass in `table`; -1 for none.
+class WeightedRows(NamedTuple):
+    """Parts of rows that are drawn from by mass.
 
-    `before` [w] is the mass of the row in front of `low`. Without replacement each draw
-    is made from the mass that is left, and positions come out in ascending order.
+    Attributes:
+        table: int64 [m], cumulative mass of the entries of every row.
+        low, high: [w], the positions that each walker may take.
+        before: [w], the mass of the row in front of `low`.
+        longest: no row is longer.
     """
+
+    table: Tensor
+    low: Tensor
+    high: Tensor
+    before: Tensor
+    longest: int
+
+    def total(self) -> Tensor:
+        """The mass [w] of every part."""
+        end = take(self.table, (self.high - 1).clamp_(min=0))
+        return (end - self.before).masked_fill_(self.high <= self.low, 0)
+
+
+def draw_weighted(
+    stream: Tensor, rows: WeightedRows, fanout: int, replace: bool
+) -> Tensor:
+    """Positions [w, f] drawn by mass; -1 for none.
+
+    Without replacement each draw is made from the mass that is left, and positions come
+    out in ascending order.
+    """
+    table, low, longest = rows.table, rows.low, rows.longest
     if table.numel() == 0:
         return low.new_full((low.numel(), fanout), -1)
     if not is_free_to_ask(low) and low.numel() * longest <= WHOLE_ROWS:
-        ends = cumulative_rows(table, low, high, before, longest)
-        law = draw_whole_replaced if replace else draw_whole_distinct
-        place = law(stream, ends, fanout)
+        law = _draw_whole_replaced if replace else _draw_whole_distinct
+        place = law(stream, _cumulative_rows(rows), fanout)
         return (low[:, None] + place).masked_fill_(place >= longest, -1)
-    end = take(table, (high - 1).clamp_(min=0))
-    total = (end - before).masked_fill_(high <= low, 0)
     if not replace:
-        return _draw_distinct_weighted(
-            stream, table, low, high, before, total, fanout, longest
-        )
-    low, high, before, total = (x[:, None] for x in (low, high, before, total))
+        return _draw_distinct_weighted(stream, rows, fanout)
+    ends = rows.low, rows.high, rows.before, rows.total()
+    low, high, before, total = (x[:, None] for x in ends)
     draw = torch.arange(fanout, device=stream.device)
     target = below_wide(bits(stream[:, None], draw), total) + before
     position = upper_bound(table, low, high, target, longest)
     return position.masked_fill(total == 0, -1)
 
 
-def _draw_distinct_weighted(
-    stream: Tensor,
-    table: Tensor,
-    low: Tensor,
-    high: Tensor,
-    before: Tensor,
-    total: Tensor,
-    fanout: int,
-    longest: int,
-) -> Tensor:
+def _draw_distinct_weighted(stream: Tensor, rows: WeightedRows, fanout: int) -> Tensor:
     """Successive sampling: aim into the mass that is left, then step over what is gone.
 
     `gone` holds the start of every position taken so far, measured in the mass that is
     left in front of it, and `mass` its mass: a target at or beyond `gone` moves on.
     """
+    table, low, before, total = rows.table, rows.low, rows.before, rows.total()
     chosen, gone, mass = (total.new_zeros(total.numel(), fanout) for _ in range(3))
     words = bits(stream[:, None], torch.arange(fanout, device=stream.device))
     for i in range(fanout):
         target = below_wide(words[:, i], total)
         skipped = mass[:, :i].where(gone[:, :i] <= target[:, None], 0).sum(1)
-        position = upper_bound(table, low, high, target + skipped + before, longest)
+        aim = target + skipped + before
+        position = upper_bound(table, low, rows.high, aim, rows.longest)
         start = torch.where(
             position > low, take(table, (position - 1).clamp_(min=0)), before
         )
@@ -175,18 +181,16 @@ LITTLE = sys.byteorder == "little"
 HIGH = 1 if LITTLE else 0  # which half of a word is its upper one
 
 
-def cumulative_rows(
-    table: Tensor, low: Tensor, high: Tensor, before: Tensor, longest: int
-) -> Tensor:
-    """The mass [w, longest] up to every entry of [low, high), and all of it beyond."""
-    slot = torch.arange(longest, device=low.device)
-    last = (high - 1).clamp_(min=0)[:, None]
-    at = torch.minimum(low[:, None] + slot, last)
-    found = table.index_select(0, at.view(-1)).view(at.shape)
-    return found.sub_(before[:, None]).masked_fill_((high <= low)[:, None], 0)
+def _cumulative_rows(rows: WeightedRows) -> Tensor:
+    """The mass [w, longest] up to every entry of a part, and all of it beyond."""
+    slot = torch.arange(rows.longest, device=rows.low.device)
+    last = (rows.high - 1).clamp_(min=0)[:, None]
+    found = take(rows.table, torch.minimum(rows.low[:, None] + slot, last))
+    found.sub_(rows.before[:, None])
+    return found.masked_fill_((rows.high <= rows.low)[:, None], 0)
 
 
-def draw_whole_replaced(stream: Tensor, ends: Tensor, fanout: int) -> Tensor:
+def _draw_whole_replaced(stream: Tensor, ends: Tensor, fanout: int) -> Tensor:
     """Places [w, f] in rows of cumulative mass [w, d]; d where there is no mass."""
     draw = torch.arange(fanout, device=stream.device)
     low, high = limbs(bits(stream[:, None], draw))
@@ -194,7 +198,7 @@ def draw_whole_replaced(stream: Tensor, ends: Tensor, fanout: int) -> Tensor:
     return torch.searchsorted(ends, target, right=True)
 
 
-def draw_whole_distinct(stream: Tensor, ends: Tensor, fanout: int) -> Tensor:
+def _draw_whole_distinct(stream: Tensor, ends: Tensor, fanout: int) -> Tensor:
     """Without replacement, ascending: every draw from the mass that is left."""
     longest = ends.shape[1]
     mass = torch.nn.functional.pad(ends, (0, 1))  # one more, which is never there
@@ -253,31 +257,47 @@ def arrive(
 Levels = list[tuple[Tensor, Tensor]]
 
 
-def walk_forest(
-    rowptr: Tensor,
-    col: Tensor,
-    mass: Tensor | None,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    replace: bool,
-    key: Key,
-    stays: bool,
-) -> Levels | None:
+class ForestSpec(NamedTuple):
+    """Walk forests on a graph: where walkers may go, and how many they become.
+
+    Attributes:
+        rowptr: [n + 1].
+        col: [m].
+        mass: int64 [m], cumulative mass of every row's entries; None if all are alike.
+        fanouts: per depth.
+        replace: whether an edge can be drawn twice.
+        stays: whether walkers without neighbours stay where they are.
+    """
+
+    rowptr: Tensor
+    col: Tensor
+    mass: Tensor | None
+    fanouts: Sequence[int]
+    replace: bool
+    stays: bool
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the arrays."""
+        return self.rowptr.device
+
+
+def walk_forest(spec: ForestSpec, seeds: Tensor, key: Key) -> Levels | None:
     """(edges, nodes) [w, f] of every depth of walks from the seeds [b].
 
-    By the cumulative mass [m] of every row's entries, unless all are equally likely.
     None where a backend has no such call, as here by mass: walks are taken step by step
     then, and come out the same.
     """
-    if mass is not None:
+    if spec.mass is not None:
         return None
-    node, levels = seeds, []
-    for fanout, own in zip(fanouts, folds(key, len(fanouts)), strict=True):
+    node, levels, replace = seeds, [], spec.replace
+    for fanout, own in zip(spec.fanouts, folds(key, len(spec.fanouts)), strict=True):
         slot = torch.arange(node.numel(), device=node.device)
-        start, count = row_range(rowptr, node)
+        start, count = row_range(spec.rowptr, node)
         stream = streams(own, slot)
         offset = draw_uniform(stream, count, fanout, replace)
         edge = offset.add(start[:, None]).masked_fill_(offset < 0, -1)
-        levels.append((edge, arrive(col, node, count, edge, replace, stays)))
+        arrived = arrive(spec.col, node, count, edge, replace, spec.stays)
+        levels.append((edge, arrived))
         node = levels[-1][1].view(-1)
     return levels

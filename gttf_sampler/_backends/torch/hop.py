@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +27,6 @@ from gttf_sampler._backends.record import (
     Rooted,
     named_edges,
 )
-from gttf_sampler.backend import fast_backend
 
 if TYPE_CHECKING:  # which draws with the help of backends
     from gttf_sampler.draw import Draw
@@ -66,13 +65,11 @@ class NodeSet(_Nodes):
         path: [frontier, hop], how the nodes of the last hop were reached.
         table: scratch for relabelling; None to relabel by sorting.
         hops: how many nodes were new at each hop, seeds first.
-        fast: what relabels in their place, if nobody asks for `root` and `path`.
     """
 
     path: Tensor
     table: NodeTable | None
     hops: list[int]
-    fast: Any = None
 
     def frontier(self) -> tuple[int, Tensor, Tensor]:
         """The first local id of the last hop's new nodes, their ids and their roots."""
@@ -301,11 +298,7 @@ def _first_nodes(plan: Plan, batch: Batch, stack: ExitStack) -> list[NodeSet]:
         root = torch.arange(first, first + count, device=seeds.device)
         path = seeds.new_empty(count, 0)
         own = seeds, root, size, batch.disjoint, biased
-        some = NodeSet(*own, path=path, table=table, hops=[count])
-        kind = getattr(fast_backend(plan.device, "rooted"), "Numbers", None)
-        if kind is not None and table is not None and not biased:
-            some.fast = kind(seeds, table, size, plan.most_edges(batch.seeds))
-        nodes.append(some)
+        nodes.append(NodeSet(*own, path=path, table=table, hops=[count]))
     return nodes
 
 
@@ -355,12 +348,6 @@ def _arrive(nodes: NodeSet | PaddedNodeSet, draws: list[Draw]) -> _Arrivals:
         parent.append(draw.to + width if width else draw.to)
         width += draw.walkers.node.numel()
     node = _joined([draw.node for draw in draws])
-    if isinstance(nodes, NodeSet) and nodes.fast is not None:
-        known = nodes.fast.count
-        local = nodes.fast.number(node.clone())
-        node = nodes.fast.nodes()[known:]  # the new ones alone
-        every = torch.ones(node.shape, dtype=torch.bool)
-        return _Arrivals(node, local, every, node, node, nodes.path)
     root, path = node, nodes.path  # unless anybody asks
     if nodes.biased or nodes.disjoint:
         root = _joined([draw.walkers.root for draw in draws])

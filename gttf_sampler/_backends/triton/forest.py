@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gttf_sampler._backends.torch.draw import Levels
+from gttf_sampler._backends.torch.draw import ForestSpec, Levels
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.draw import (
     draw_again,
@@ -209,24 +209,16 @@ def walk(
         tl.store(nodes + at * batch + slot, node, mask=live)
 
 
-def walk_forest(
-    rowptr: Tensor,
-    col: Tensor,
-    mass: Tensor | None,
-    seeds: Tensor,
-    fanouts: Sequence[int],
-    replace: bool,
-    key: Key,
-    stays: bool,
-) -> Levels | None:
+def walk_forest(spec: ForestSpec, seeds: Tensor, key: Key) -> Levels | None:
     """(edges, nodes) of every depth, by mass if there is one; see `torch.draw`."""
+    mass, fanouts, replace = spec.mass, spec.fanouts, spec.replace
     if mass is not None and not replace and max(fanouts, default=0) > how.WIDEST:
         return None
-    batch, table = seeds.numel(), rowptr if mass is None else mass
+    batch, table = seeds.numel(), spec.rowptr if mass is None else mass
     widths = list(accumulate(fanouts, int.__mul__, initial=batch))[1:]
     nodes, edges = empty_ids(sum(widths), seeds), empty_ids(sum(widths), seeds)
-    arrays = rowptr, col, table, key_of(key)
-    rest = batch, int(stays), seeds.contiguous(), nodes, edges
+    arrays = spec.rowptr, spec.col, table, key_of(key)
+    rest = batch, int(spec.stays), seeds.contiguous(), nodes, edges
     if batch and set(fanouts) == {1}:  # with or without replacement comes to the same
         launch(
             walk,

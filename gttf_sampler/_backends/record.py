@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -300,13 +299,6 @@ class Plan:
                 low, high = (int(bound) for bound in seeds.aminmax())
                 if low < 0 or high >= size:
                     raise IndexError("a seed is out of range")
-
-    @contextmanager
-    def borrow_tables(self) -> Iterator[list[NodeTable]]:
-        """A table per node type that nobody else holds."""
-        tables = self.take_tables()
-        yield tables
-        self.give_back(tables)
 
     def take_tables(self) -> list[NodeTable]:
         """A table per node type, to be given back."""

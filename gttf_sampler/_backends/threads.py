@@ -60,11 +60,15 @@ if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_crew.forget)
 
 
+def cut(size: int, parts: int) -> list[tuple[int, int]]:
+    """[0, size) as so many ranges of one length, but at least one."""
+    parts = max(1, parts)
+    return list(pairwise(size * part // parts for part in range(parts + 1)))
+
+
 def ranges(size: int, work: int) -> list[tuple[int, int]]:
     """[0, size) cut into as many ranges as threads are worth it for `work` steps."""
-    parts = max(1, min(torch.get_num_threads(), work // GRAIN, size))
-    bounds = [size * part // parts for part in range(parts + 1)]
-    return list(pairwise(bounds))
+    return cut(size, min(torch.get_num_threads(), work // GRAIN, size))
 
 
 class Calls:
@@ -72,13 +76,17 @@ class Calls:
 
     As a context it waits for all that was begun, whatever happens inside: kernels read
     memory by its address, which must not be freed under them. What nobody has begun by
-    then is not made.
+    then is not made. As an interrupt may come before anybody waits, calls hold on to
+    the `owners` of that memory.
     """
 
     def __init__(
-        self, calls: Sequence[Callable[[], Any]], crew: Crew = KERNELS
+        self,
+        calls: Sequence[Callable[[], Any]],
+        crew: Crew = KERNELS,
+        owners: Any = None,
     ) -> None:
-        self._calls = [_Call(call) for call in calls]
+        self._calls = [_Call(call, owners) for call in calls]
         self._left = deque(self._calls)  # popleft is atomic
         others = min(crew.size(), len(calls)) - 1
         self._busy = [Lock() for _ in range(others)]
@@ -123,10 +131,10 @@ def _help(left: "deque[_Call]", busy: Lock) -> None:
 class _Call:
     """A call, what it has raised, and a lock that is free when it is over."""
 
-    __slots__ = ("error", "function", "over")
+    __slots__ = ("error", "function", "over", "owners")
 
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function, self.over = function, Lock()
+    def __init__(self, function: Callable[[], Any], owners: Any) -> None:
+        self.function, self.owners, self.over = function, owners, Lock()
         self.error: BaseException | None = None
         self.over.acquire()
 
@@ -139,34 +147,16 @@ class _Call:
             self.over.release()
 
 
-def run(calls: Sequence[Callable[[], Any]], crew: Crew = KERNELS) -> None:
-    """Makes all calls and waits for them."""
+def run(
+    calls: Sequence[Callable[[], Any]], crew: Crew = KERNELS, owners: Any = None
+) -> None:
+    """Makes all calls and waits for them; see `Calls`."""
     if len(calls) == 1:
         calls[0]()
         return
-    with Calls(calls, crew) as made:
+    with Calls(calls, crew, owners) as made:
         for number in range(len(calls)):
             made.wait(number)
-
-
-class Parts(Calls):
-    """kernel(lo, hi, *args) for the ranges between `bounds`, in their order.
-
-    Calls hold on to `owners`, of memory that the kernel reads by its address: an
-    interrupt may come before anybody waits.
-    """
-
-    def __init__(
-        self,
-        kernel: Callable[..., Any],
-        bounds: Sequence[int],
-        *args: Any,
-        owners: Any = None,
-    ) -> None:
-        own = owners, kernel
-        super().__init__(
-            [partial(held, *own, lo, hi, *args) for lo, hi in pairwise(bounds)]
-        )
 
 
 def parallel(
@@ -174,18 +164,10 @@ def parallel(
 ) -> None:
     """Runs kernel(lo, hi, *args) over all of [0, size), in ranges, on the threads.
 
-    `owners` are those of memory that it reads by its address; see `Parts`.
+    `owners` are those of memory that it reads by its address; see `Calls`.
     """
-    if work < 2 * GRAIN:
-        kernel(0, size, *args)
-        return
-    own = owners, kernel
-    run([partial(held, *own, lo, hi, *args) for lo, hi in ranges(size, work)])
-
-
-def held(owners: Any, kernel: Callable[..., Any], *args: Any) -> Any:
-    """Calls a kernel; as long as it runs, `owners` live."""
-    return kernel(*args)
+    parts = ranges(size, work) if work >= 2 * GRAIN else [(0, size)]
+    run([partial(kernel, lo, hi, *args) for lo, hi in parts], owners=owners)
 
 
 def _serve(waiting: "SimpleQueue[Callable[[], None]]") -> None:

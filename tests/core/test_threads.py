@@ -208,7 +208,7 @@ def test_parts_are_waited_for_when_the_caller_fails(two_threads):
         ended.append(lo)
 
     def interrupted():
-        with threads.Parts(slow, range(9)):
+        with threads.Calls([partial(slow, lo, lo + 1) for lo in range(8)]):
             while not begun:
                 time.sleep(0.001)
             threading.Timer(0.05, go_on.set).start()
@@ -270,7 +270,8 @@ def test_calls_hold_the_owners_of_what_they_read(two_threads):
         go_on.wait(10)
         seen.append(alive() is not None)
 
-    with threads.Parts(slow, range(3), owners=owner) as parts:
+    calls = [partial(slow, lo, lo + 1) for lo in range(2)]
+    with threads.Calls(calls, owners=owner) as parts:
         del owner
         gc.collect()
         go_on.set()

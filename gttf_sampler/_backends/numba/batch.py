@@ -7,7 +7,7 @@ done in order, the next ones are drawn. Relations without a frontier take no par
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,7 +47,7 @@ from gttf_sampler._backends.record import (
     Rooted,
     relation_rows,
 )
-from gttf_sampler._backends.threads import Parts, parallel
+from gttf_sampler._backends.threads import Calls, cut, parallel
 from gttf_sampler.random import fold
 
 
@@ -190,11 +190,11 @@ class Run:
         drawn = _measure(table, plan.replace, rows, self)
         _check.fits("fanouts", 24 * drawn)
         new = self._room_for_edges(hop, table[1], end)
-        parts = max(1, min(PARTS, drawn // PART))
-        bounds = [width * part // parts for part in range(parts + 1)]
+        parts = cut(width, min(PARTS, drawn // PART))
         how = word(fold(batch.key, hop)), plan.replace, batch.disjoint
-        with Parts(draw, bounds, table, how, rows, new, owners=self) as drawing:
-            for part, (lo, hi) in enumerate(pairwise(bounds)):
+        calls = [partial(draw, *part, table, how, rows, new) for part in parts]
+        with Calls(calls, owners=self) as drawing:
+            for part, (lo, hi) in enumerate(parts):
                 drawing.wait(part)  # the next ones are drawn while it is numbered
                 relabel_edges(lo, hi, table, *self.tree, self.known, end, *new[1:])
         for array in scratch:

@@ -20,7 +20,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -108,10 +107,9 @@ def gather(moves: Moves) -> list[Tensor]:
         return outs
     wrong = np.zeros(1, np.bool_)
     args = np.array(table, np.int64), np.array(pieces, np.int64), wrong
-    parts = max(1, min(2 * torch.get_num_threads(), total // SHARE_BYTES))
-    bounds = [total * part // parts for part in range(parts + 1)]
-    calls = [partial(gather_kernel, *part, *args) for part in pairwise(bounds)]
-    threads.run([partial(threads.held, moves, call) for call in calls])
+    parts = threads.cut(total, min(2 * torch.get_num_threads(), total // SHARE_BYTES))
+    calls = [partial(gather_kernel, *part, *args) for part in parts]
+    threads.run(calls, owners=moves)
     if wrong[0]:
         raise IndexError("an index is out of range")  # `gather_rows` words it
     return outs
@@ -352,10 +350,10 @@ def read_all(reads: Reads, owner: Any) -> None:
         return
     step = min(MOST, max(FEWEST, -(-reads.runs // (2 * threads.KERNELS.size()))))
     calls = [
-        partial(threads.held, owner, _read_ahead, reads, lo, min(lo + step, reads.runs))
+        partial(_read_ahead, reads, lo, min(lo + step, reads.runs))
         for lo in range(0, reads.runs, step)
     ]
-    threads.run(calls)
+    threads.run(calls, owners=owner)
 
 
 def read_runs(reads: Reads, lo: int, hi: int) -> None:

@@ -10,7 +10,6 @@ the cache: scores, what they add to the loss, gradients.
 """
 
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ from gttf_sampler._backends.pairs import (
     Terms,
     scored,
 )
-from gttf_sampler._backends.threads import held, parallel, run
+from gttf_sampler._backends.threads import cut, parallel, run
 from gttf_sampler.random import Key
 
 _CACHED = 1 << 17  # bytes of vectors that a group of trees looks up
@@ -255,7 +254,7 @@ def pair_pass(
         given = arrays, vectors, how, weights, unit, gradients, both, ends
         values[chunk] = pair_pass_kernel(*bounds[chunk], *given)
 
-    run([partial(held, None, work, chunk) for chunk in range(len(bounds))])
+    run([partial(work, chunk) for chunk in range(len(bounds))])
     value = torch.tensor(sum(values), dtype=kind)
     found = [side.joined() for side in sides] if gradients else []
     return Passed(value, torch.from_numpy(unit) if units else None, found)
@@ -264,9 +263,8 @@ def pair_pass(
 def _chunks(pairs: Pairs, size: int) -> list[tuple[int, int]]:
     """The first and the last tree of every chunk: a power of two of them."""
     worth = pairs.scores * size // CHUNK
-    count = min(CHUNKS, 1 << max(0, worth.bit_length() - 1), max(1, pairs.trees))
-    cuts = [pairs.trees * chunk // count for chunk in range(count + 1)]
-    return list(pairwise(cuts))
+    count = min(CHUNKS, 1 << max(0, worth.bit_length() - 1), pairs.trees)
+    return cut(pairs.trees, count)
 
 
 class Side:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gttf_sampler._backends.threads import READERS, READS, held, run
+from gttf_sampler._backends.threads import READERS, READS, run
 
 
 class Move(NamedTuple):
@@ -124,10 +124,9 @@ def spread(read: Callable[[Reads, int, int], None], reads: Reads, owner: Any) ->
     count = reads.runs
     step = min(MOST, max(FEWEST, count // (4 * READS)))
     calls = [
-        partial(held, (owner, reads), read, reads, lo, min(lo + step, count))
-        for lo in range(0, count, step)
+        partial(read, reads, lo, min(lo + step, count)) for lo in range(0, count, step)
     ]
-    run(calls, READERS)
+    run(calls, READERS, owner)
 
 
 def read_runs(reads: Reads, lo: int, hi: int) -> None:

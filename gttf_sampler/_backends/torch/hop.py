@@ -10,7 +10,6 @@ device, and nobody asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -212,26 +211,28 @@ def sample_hops(
     """
     plan.ensure_nodes(batch)
     edges: list[list[_Edges]] = [[] for _ in plan.relations]
-    with ExitStack() as stack:
-        nodes = _first_nodes(plan, batch, stack)
-        (totals,) = _ask([] if remote else _totals(plan, 0, batch.seeds))
-        for hop, keys in enumerate(plan.keys(batch)):
-            draws = draw(hop, keys, nodes, totals)
-            taken, arrivals = _number(plan, nodes, draws)
-            there = [each.edge >= 0 for each in taken]
-            counts, new, totals = _ask(
-                [some.sum() for some in there],
-                [arrival.new.sum() for arrival in arrivals],
-                [] if remote else _totals(plan, hop + 1, arrivals),
-            )
-            for number, count in enumerate(counts):
-                own = taken[number]
-                if count < own.edge.numel():  # without places where nothing was drawn
-                    chosen = ops.compress(there[number], count)
-                    own = _Edges(*[ops.take(column, chosen) for column in own])
-                edges[number].append(own)
-            for some, arrival, count in zip(nodes, arrivals, new, strict=True):
-                some.append(arrival, count)
+    tables = [] if batch.disjoint else plan.take_tables()  # lost if there is an error
+    nodes = _first_nodes(plan, batch, tables or [None] * len(plan.sizes))
+    (totals,) = _ask([] if remote else _totals(plan, 0, batch.seeds))
+    for hop, keys in enumerate(plan.keys(batch)):
+        draws = draw(hop, keys, nodes, totals)
+        taken, arrivals = _number(plan, nodes, draws)
+        there = [each.edge >= 0 for each in taken]
+        counts, new, totals = _ask(
+            [some.sum() for some in there],
+            [arrival.new.sum() for arrival in arrivals],
+            [] if remote else _totals(plan, hop + 1, arrivals),
+        )
+        for number, count in enumerate(counts):
+            own = taken[number]
+            if count < own.edge.numel():  # without places where nothing was drawn
+                chosen = ops.compress(there[number], count)
+                own = _Edges(*[ops.take(column, chosen) for column in own])
+            edges[number].append(own)
+        for some, arrival, count in zip(nodes, arrivals, new, strict=True):
+            some.append(arrival, count)
+    if tables:
+        plan.give_back(tables)
     joined = [_join_hops(hops, plan.device) for hops in edges]
     return Rooted(
         node=[some.node if plan.depth else some.node.clone() for some in nodes],
@@ -284,11 +285,10 @@ def sample_padded(plan: Plan, batch: Batch, draw: DrawHop) -> Padded:
     )
 
 
-def _first_nodes(plan: Plan, batch: Batch, stack: ExitStack) -> list[NodeSet]:
+def _first_nodes(
+    plan: Plan, batch: Batch, tables: Sequence[NodeTable | None]
+) -> list[NodeSet]:
     """The seeds of every type, with a table to number their neighbours in."""
-    tables: Sequence[NodeTable | None] = [None] * len(plan.sizes)
-    if not batch.disjoint:
-        tables = stack.enter_context(plan.borrow_tables())
     biased = any(bias is not None for bias in batch.biases)
     nodes = []
     for seeds, first, size, table in zip(

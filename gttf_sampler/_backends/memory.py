@@ -273,11 +273,6 @@ class TreeTable:
         self._base += 1 << 32
         return self.slots, self._base
 
-    def keep(self, slots: Array) -> None:
-        """Takes over the slots that a batch has had to make."""
-        if slots.size > self.slots.size:
-            self.slots = slots
-
 
 NO_TREES = TreeTable()
 

@@ -191,7 +191,7 @@ class Run:
         _check.fits("fanouts", 24 * drawn)
         new = self._room_for_edges(hop, table[1], end)
         parts = cut(width, min(PARTS, drawn // PART))
-        how = word(fold(batch.key, hop)), plan.replace, batch.disjoint
+        how = word(fold(batch.key, hop)), plan.replace
         calls = [partial(draw, *part, table, how, rows, new) for part in parts]
         with Calls(calls, owners=self) as drawing:
             for part, (lo, hi) in enumerate(parts):
@@ -333,7 +333,7 @@ def asked(
     nodes[:, tt.SIZE] = 1
     for own, shift in zip(nodes, rest, strict=True):
         own[tt.ROOTS] = shift.data_ptr()
-    how = (relations, segments, nodes), (word(batch.key), plan.replace, True)
+    how = (relations, segments, nodes), (word(batch.key), plan.replace)
     parallel(draw, width, drawn, *how, rows, (edge, to, by), owners=(owners, rest))
     check_relations(relations)
     sizes = np.diff(end, prepend=0)

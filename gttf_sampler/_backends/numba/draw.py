@@ -17,16 +17,15 @@ from gttf_sampler._backends.numba.rng import (
     bits,
     compiled,
     mix,
-    word,
+    words,
 )
 from gttf_sampler._backends.numba.rows import (
     NUMBERS,
     bisect,
-    check_unchanged,
     empty_if_outside,
+    parallel_inside,
     prefetch_row,
     replace_outside,
-    unchanged,
 )
 from gttf_sampler._backends.threads import parallel
 from gttf_sampler._backends.torch.draw import (
@@ -35,7 +34,7 @@ from gttf_sampler._backends.torch.draw import (
     Levels,
     WeightedRows,
 )
-from gttf_sampler.random import Key, fold
+from gttf_sampler.random import Key
 
 _63 = np.uint64(63)
 _SHORT = 64  # rows of which it is faster to read all than to search in them
@@ -318,15 +317,12 @@ def walk_forest(spec: ForestSpec, seeds: Tensor, key: Key) -> Levels | None:
     total = int(starts[-1])
     nodes, edges = IDS.make(total), IDS.make(total)
     nodes[: seeds.numel()] = seeds
-    keys = np.array([word(fold(key, k)) for k in range(len(fanouts))], np.uint64)
-    changed = unchanged()
-    parallel(
+    parallel_inside(
         forest_kernel,
         *(seeds.numel(), total, spec.rowptr.numpy(), spec.col.numpy()),
-        *(keys, np.array(fanouts, np.int64), starts, spec.replace, spec.stays),
-        *(nodes.numpy(), edges.numpy(), changed),
+        *(words(key, len(fanouts)), np.array(fanouts, np.int64), starts),
+        *(spec.replace, spec.stays, nodes.numpy(), edges.numpy()),
     )
-    check_unchanged(changed)
     levels = zip(starts[1:-1].tolist(), starts[2:].tolist(), fanouts, strict=True)
     return [
         (edges[lo:hi].view(-1, fanout), nodes[lo:hi].view(-1, fanout))

@@ -28,7 +28,7 @@ from numba import int64, types, uint64
 from torch import Tensor
 
 from gttf_sampler._backends import threads
-from gttf_sampler._backends.memory import Idle
+from gttf_sampler._backends.memory import Array, Idle
 from gttf_sampler._backends.numba.rng import compiled, prefetch_address
 from gttf_sampler._backends.numba.rows import longs
 from gttf_sampler._backends.torch import gather as reference
@@ -391,13 +391,13 @@ def _longest(reads: Reads, lo: int, hi: int) -> int:
     return span * reads.stride + 2 * reads.align
 
 
-def _spare(reads: Reads, size: int) -> tuple[np.ndarray[Any, Any], int]:
+def _spare(reads: Reads, size: int) -> tuple[Array, int]:
     """Memory that the caller holds on to, and an aligned address in it."""
     memory = np.empty(size + reads.align, np.uint8)
     return memory, _aligned(memory, reads.align)
 
 
-def _aligned(memory: np.ndarray[Any, Any], align: int) -> int:
+def _aligned(memory: Array, align: int) -> int:
     """The first address in an array that is a multiple of `align`."""
     address: int = memory.__array_interface__["data"][0]
     return -(-address // align) * align

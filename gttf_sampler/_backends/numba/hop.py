@@ -201,7 +201,7 @@ def draw(lo, hi, table, how, rows, out):
     and the global ones of senders.
     """
     relations, segments, nodes = table
-    key, replace, apart = how
+    key, replace = how
     start, count, end = rows
     edge, to, by = out
     for s in range(segments.shape[0]):
@@ -215,15 +215,15 @@ def draw(lo, hi, table, how, rows, out):
         stem = mix(key + uint64(relation + 1) * GOLDEN)
         begin = segments[s, BEGIN] - segments[s, FIRST]
         here = nodes[own[rel.DST_TYPE]]
-        ids, roots, apart_by = longs(here[IDS]), longs(here[ROOTS]), here[SIZE]
+        ids, roots, size = longs(here[IDS]), longs(here[ROOTS]), here[SIZE]
         rowptr, table = longs(own[rel.ROWPTR]), longs(own[rel.CUMULATIVE_WEIGHT])
         by_mass = own[rel.CUMULATIVE_WEIGHT] and not again and fanout < _EVERY
         gone = np.empty((2, scratch_cells(fanout) if by_mass else 0), np.int64)
         for i in range(first, stop):
             at, local = end[i - 1] if i else 0, uint64(i + begin)
             who = ids[local]
-            if apart:
-                who += roots[local] * apart_by
+            if here[ROOTS]:  # trees are apart
+                who += roots[local] * size
             stream = mix(stem + uint64(who) * GOLDEN)
             if own[rel.CUMULATIVE_WEIGHT]:
                 soon = min(i + 2, stop - 1)

@@ -16,20 +16,19 @@ from gttf_sampler._backends.numba.rng import (
     compiled,
     mix,
     prefetch,
-    word,
+    words,
 )
 from gttf_sampler._backends.numba.rows import (
     bisect,
-    check_unchanged,
+    parallel_inside,
     place,
     row_holds,
     row_range,
-    unchanged,
 )
 from gttf_sampler._backends.threads import parallel
 from gttf_sampler._backends.torch.draw import MASS_BITS
 from gttf_sampler._backends.torch.node2vec import REFUSED, SecondOrder
-from gttf_sampler.random import Key, fold
+from gttf_sampler.random import Key
 
 
 @compiled
@@ -274,9 +273,10 @@ def draw_node2vec_kernel(
 
 
 @compiled
-def walk_node2vec_kernel(lo, hi, graph, exact, keys, plan, rounds, stays, out):
+def walk_node2vec_kernel(
+    lo, hi, graph, exact, keys, plan, rounds, stays, nodes, edges, changed
+):
     """Whole walks from seeds lo to hi, level by level as in `forest_kernel`."""
-    nodes, edges, changed = out
     rowptr, col = graph[0], graph[1]
     scratch = np.empty((9, _CROWD + 1), np.int64)
     stream, table = np.empty(_CROWD, np.int64), np.empty(0, np.int64)
@@ -320,13 +320,12 @@ def walk_node2vec(
     batch, total = seeds.numel(), seeds.numel() * (length + 1)
     nodes, edges = IDS.make(total), IDS.make(total)
     nodes[:batch] = seeds
-    keys = np.array([word(fold(key, step)) for step in range(length)], np.uint64)
-    how = keys, np.array(graph.envelope, np.int64), graph.rounds, stays
-    changed = unchanged()
-    out = nodes.numpy(), edges.numpy(), changed
-    args = _arrays(graph), _exact(graph), *how, out
-    parallel(walk_node2vec_kernel, batch, total * 8, *args)
-    check_unchanged(changed)
+    parallel_inside(
+        walk_node2vec_kernel,
+        *(batch, total * 8, _arrays(graph), _exact(graph), words(key, length)),
+        *(np.array(graph.envelope, np.int64), graph.rounds, stays),
+        *(nodes.numpy(), edges.numpy()),
+    )
     shape = (length + 1, batch)
     levels = zip(edges.view(shape)[1:], nodes.view(shape)[1:], strict=True)
     return [(edge[:, None], node[:, None]) for edge, node in levels]
@@ -339,12 +338,9 @@ def draw_node2vec(
     out = torch.empty_like(node)
     table = node.new_empty(0) if graph.table is None else graph.table
     walkers = (x.contiguous().numpy() for x in (table, node, last, stream))
-    changed = unchanged()
-    how = np.array(graph.envelope, np.int64), graph.rounds, out.numpy(), changed
-    work = node.numel() * 16
+    how = np.array(graph.envelope, np.int64), graph.rounds, out.numpy()
     args = _arrays(graph), *walkers, *how
-    parallel(draw_node2vec_kernel, node.numel(), work, *args)
-    check_unchanged(changed)
+    parallel_inside(draw_node2vec_kernel, node.numel(), node.numel() * 16, *args)
     return out
 
 

@@ -35,16 +35,12 @@ def relabel_edges(lo, hi, table, slots, base, known, end, to, by):
         kind = own[rel.SRC_TYPE]
         there, ids = nodes[kind], longs(nodes[kind, tt.IDS])
         new = by[head:tail]
-        hashed = nodes.shape[0], kind, slots, base, known[kind]
-        if slots.size and there[tt.ROOTS]:
-            trees = (
-                longs(nodes[own[rel.DST_TYPE], tt.ROOTS]),
-                longs(there[tt.ROOTS]),
-                there[tt.SIZE],
+        if slots.size:
+            trees = longs(nodes[own[rel.DST_TYPE], tt.ROOTS]), longs(there[tt.ROOTS])
+            code = there[tt.ROOTS] != 0, there[tt.SIZE], nodes.shape[0], kind
+            known[kind] = _number_hashed(
+                new, to[head:tail], ids, trees, code, slots, base, known[kind]
             )
-            known[kind] = _number_trees(new, to[head:tail], ids, *trees, *hashed)
-        elif slots.size:
-            known[kind] = _number_hashed(new, ids, *hashed)
         elif there[tt.WIDE_CELL]:
             cells = longs(there[tt.CELL])
             known[kind] = _number_nodes(new, cells, there, known[kind], ids)
@@ -98,36 +94,26 @@ def _enter(code, value, slots, base):
 
 
 @compiled
-def _number_hashed(ids, nodes, kinds, kind, slots, base, known):
-    """`_number_nodes` with a hash table for the nodes of all types."""
-    count, last = int64(known), uint64(ids.size - 1)
-    for e in range(uint64(ids.size)):
-        ahead = uint64(ids[min(e + _TREES_AHEAD, last)]) * uint64(kinds)
-        prefetch(slots, _slot_of(ahead + uint64(kind), slots))
-        id_ = ids[e]
-        code = uint64(id_) * uint64(kinds) + uint64(kind)
-        value = _enter(code, base + count, slots, base) - base
-        nodes[uint64(count)] = id_
-        count += int64(value == count)
-        ids[e] = value
-    return count
+def _number_hashed(ids, to, nodes, trees, code, slots, base, known):
+    """`_number_nodes` with a hash table for the nodes of all types.
 
-
-@compiled
-def _number_trees(
-    ids, to, nodes, root_of, roots, size, kinds, kind, slots, base, known
-):
-    """`_number_hashed` where a node is another one in every tree."""
-    count, last = int64(known), uint64(ids.size - 1)
+    `code` says whether a node is another one in every tree, how many nodes there are,
+    and which of so many types they are of.
+    """
+    root_of, roots = trees
+    apart, size, kinds, kind = code
+    count, last, root = int64(known), uint64(ids.size - 1), int64(0)
     for e in range(uint64(ids.size)):
         soon = min(e + _TREES_AHEAD, last)
-        root = root_of[uint64(to[soon])]
-        ahead = uint64(root * size + ids[soon]) * uint64(kinds) + uint64(kind)
-        prefetch(slots, _slot_of(ahead, slots))
-        root, id_ = root_of[uint64(to[e])], ids[e]
-        code = uint64(root * size + id_) * uint64(kinds) + uint64(kind)
-        value = _enter(code, base + count, slots, base) - base
-        nodes[uint64(count)], roots[uint64(count)] = id_, root
+        ahead, id_ = ids[soon], ids[e]
+        if apart:
+            root = root_of[uint64(to[e])]
+            roots[uint64(count)] = root
+            ahead += root_of[uint64(to[soon])] * size
+        prefetch(slots, _slot_of(uint64(ahead) * uint64(kinds) + uint64(kind), slots))
+        own = uint64(root * size + id_) * uint64(kinds) + uint64(kind)
+        value = _enter(own, base + count, slots, base) - base
+        nodes[uint64(count)] = id_
         count += int64(value == count)
         ids[e] = value
     return count

@@ -210,3 +210,10 @@ def below_wide(_, word, bound):
 def word(key: random.Key) -> Any:
     """A key as the unsigned number that kernels take."""
     return np.uint64(int(key) & random.WORD)
+
+
+def words(key: random.Key, count: int) -> Any:
+    """The keys of so many sub-tasks, uint64 [count]."""
+    return np.array(
+        [int(own) & random.WORD for own in random.folds(key, count)], np.uint64
+    )

@@ -6,6 +6,7 @@ set, and the caller refuses the result.
 """
 
 from functools import partial
+from typing import Any
 
 import numba
 import numpy as np
@@ -15,7 +16,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.memory import Array, borrow, empty, lend
+from gttf_sampler._backends.memory import borrow, empty, lend
 from gttf_sampler._backends.numba.rng import GOLDEN, HALF, ONE, compiled, prefetch
 from gttf_sampler._backends.threads import parallel, ranges, run
 from gttf_sampler._backends.torch import rows as reference
@@ -188,10 +189,8 @@ def take_or_none(values: Tensor, index: Tensor) -> Tensor:
     """values[index] as int64; see `torch.rows`."""
     out = torch.empty(index.shape, dtype=torch.int64, device="cpu")
     flat = index.reshape(-1)
-    changed = unchanged()
-    arrays = values.numpy(), flat.numpy(), out.view(-1).numpy(), changed
-    parallel(take_or_none_kernel, flat.numel(), flat.numel(), *arrays)
-    check_unchanged(changed)
+    arrays = values.numpy(), flat.numpy(), out.view(-1).numpy()
+    parallel_inside(take_or_none_kernel, flat.numel(), flat.numel(), *arrays)
     return out
 
 
@@ -225,13 +224,13 @@ def edge_filter(rowptr: Tensor, col: Tensor) -> Tensor | None:
     return out
 
 
-def unchanged() -> Array:
-    """A flag that kernels set where a graph leads out of itself."""
-    return np.zeros(1, np.bool_)
+def parallel_inside(kernel: Any, size: int, work: int, *args: Any) -> None:
+    """`parallel`; refuses a graph that was edited to lead out of itself.
 
-
-def check_unchanged(changed: Array) -> None:
-    """Refuses walks on a graph that was edited to lead out of itself."""
+    The last argument of the kernel is a flag, which it sets in that case.
+    """
+    changed = np.zeros(1, np.bool_)
+    parallel(kernel, size, work, *args, changed)
     if changed[0]:
         _check.changed()
 

@@ -100,7 +100,7 @@ def sample(request, relations, fanouts, starts, slots, space, form):
             return NO_ROOM
         edge, to = space[head:used], space[edges + head : edges + used]
         by = space[2 * edges + head : 2 * edges + used]
-        how = mix(key + uint64(hop + 1) * GOLDEN), replace, apart
+        how = mix(key + uint64(hop + 1) * GOLDEN), replace
         draw(0, width, table, how, rows, (edge, to, by))
         begin[:] = known
         relabel_edges(0, width, table, slots, base, known, end, to, by)

@@ -269,23 +269,11 @@ class Draw(NamedTuple):
     node: Tensor
 
 
-def draw_relation(
-    adj: CompactAdj,
-    rule: Rule,
-    here: Frontier,
-    fanout: int,
-    replace: bool,
-    key: Key,
-    total: int | None,
+def _draw(
+    walkers: Walkers, rule: Rule, fanout: int, replace: bool, total: int | None
 ) -> Draw:
-    """Draws for every node of the frontier of one relation.
-
-    `total` is the number of edges in front, where all are taken; None where shapes must
-    not depend on what is drawn.
-    """
-    _, node, root = here.frontier()
-    walkers_stream = stream(key, here.identity(node, root))
-    walkers = Walkers(adj, here.path, node, root, walkers_stream, key)
+    """Draws for all walkers of one relation; `total` as in `draw_hop`."""
+    node = walkers.node
     if fanout < 0:
         edge, to = all_edges(walkers, rule, total)
     elif fanout == 0 or node.numel() == 0:
@@ -302,7 +290,7 @@ def draw_relation(
         edge = draw_edges(walkers, rule, fanout, replace).view(-1)
         to = torch.arange(node.numel(), device=node.device)
         to = to[:, None].expand(-1, fanout).reshape(-1)
-    return Draw(walkers, edge, to, ops.take_or_none(adj.col, edge))
+    return Draw(walkers, edge, to, ops.take_or_none(walkers.adj.col, edge))
 
 
 def draw_hop(
@@ -323,10 +311,12 @@ def draw_hop(
         rule: Rule = None if law is None or law == UNIFORM else law
         if bias is not None and totals is not None:
             rule = bias
-        here, fanout = nodes[relation.dst_type], relation.fanouts[hop]
+        here, key = nodes[relation.dst_type], keys[number]
+        _, node, root = here.frontier()
+        own = stream(key, here.identity(node, root))
+        walkers = Walkers(relation.adj, here.path, node, root, own, key)
         total = None if totals is None else totals[number] if totals else 0
-        how = fanout, plan.replace, keys[number], total
-        draws.append(draw_relation(relation.adj, rule, here, *how))
+        draws.append(_draw(walkers, rule, relation.fanouts[hop], plan.replace, total))
     return draws
 
 

@@ -155,19 +155,19 @@ class RelationRow(NamedTuple):
     rowptr: int
     col: int
     wide_col: int
-    cumulative_weight: int
-    has_zero_weight: int
-    time: int
-    time_kind: int
-    time_max: int
-    time_min: int
-    most_recent: int
-    excluded: int
-    num_excluded: int
-    dst_type: int
-    src_type: int
-    edge_id: int
-    wide_edge_id: int
+    cumulative_weight: int = 0
+    has_zero_weight: int = 0
+    time: int = 0
+    time_kind: int = 0
+    time_max: int = 0
+    time_min: int = 0
+    most_recent: int = 0
+    excluded: int = 0
+    num_excluded: int = 0
+    dst_type: int = 0
+    src_type: int = 0
+    edge_id: int = 0
+    wide_edge_id: int = 0
 
     @classmethod
     def of(
@@ -184,13 +184,17 @@ class RelationRow(NamedTuple):
             return None
         if not rowptr.is_contiguous() or not col.is_contiguous():
             return None
-        names = wide_names = 0
-        if ids is not None:
-            names, wide_names = ids.data_ptr(), WIDE[ids.dtype]
-        ends = relation.dst_type, relation.src_type, names, wide_names
-        own = rowptr.data_ptr(), col.data_ptr(), wide
+        row = cls(
+            rowptr=rowptr.data_ptr(),
+            col=col.data_ptr(),
+            wide_col=wide,
+            dst_type=relation.dst_type,
+            src_type=relation.src_type,
+            edge_id=_address(ids),
+            wide_edge_id=0 if ids is None else WIDE[ids.dtype],
+        )
         if law is UNIFORM:
-            return cls(*own, 0, 0, 0, 0, 0, 0, 0, 0, 0, *ends)
+            return row
         weight, times, excluded = law.cumulative_weight, law.time, law.excluded_edges
         for array in (weight, times, ids):
             if array is not None and not array.is_contiguous():
@@ -199,8 +203,7 @@ class RelationRow(NamedTuple):
         if kind is None:
             return None
         bound = torch.float64 if kind in (FLOAT32, FLOAT64) else torch.int64
-        return cls(
-            *own,
+        return row._replace(
             cumulative_weight=_address(weight),
             has_zero_weight=int(law.has_zero_weight),
             time=_address(times),
@@ -210,10 +213,6 @@ class RelationRow(NamedTuple):
             most_recent=int(law.most_recent),
             excluded=held.address(excluded, torch.int64),
             num_excluded=0 if excluded is None else excluded.numel(),
-            dst_type=relation.dst_type,
-            src_type=relation.src_type,
-            edge_id=names,
-            wide_edge_id=wide_names,
         )
 
 

@@ -296,9 +296,17 @@ def _first_nodes(
     ):
         count = seeds.numel()
         root = torch.arange(first, first + count, device=seeds.device)
-        path = seeds.new_empty(count, 0)
-        own = seeds, root, size, batch.disjoint, biased
-        nodes.append(NodeSet(*own, path=path, table=table, hops=[count]))
+        own = NodeSet(
+            node=seeds,
+            root=root,
+            size=size,
+            disjoint=batch.disjoint,
+            biased=biased,
+            path=seeds.new_empty(count, 0),
+            table=table,
+            hops=[count],
+        )
+        nodes.append(own)
     return nodes
 
 
@@ -313,9 +321,17 @@ def _padded_seeds(
     if disjoint:
         root = seeds.new_zeros(most + 2)
         root[:count] = torch.arange(first, first + count, device=device)
-    total = torch.full((), count, device=device)
-    own = node, root, size, disjoint, False
-    return PaddedNodeSet(*own, first=0, known=count, width=count, hops=[total])
+    return PaddedNodeSet(
+        node=node,
+        root=root,
+        size=size,
+        disjoint=disjoint,
+        biased=False,
+        first=0,
+        known=count,
+        width=count,
+        hops=[torch.full((), count, device=device)],
+    )
 
 
 def _number(

@@ -196,8 +196,8 @@ def _coin(stream: Tensor, turn: int) -> Tensor:
 def _accept(graph: SecondOrder, edge: Tensor, coin: Tensor, last: Tensor) -> Tensor:
     """The proposed edges, REFUSED where the coin is above the share of its kind."""
     envelope, to = graph.envelope, take_or_none(graph.col, edge.clamp(min=-1))
-    ends = graph.sorted_col, to.clamp(min=0), last
-    adjacent = has_edge(graph.rowptr, *ends, graph.longest)
+    at = to.clamp(min=0)
+    adjacent = has_edge(graph.rowptr, graph.sorted_col, at, last, graph.longest)
     share = torch.full_like(to, envelope.away).masked_fill_(adjacent, envelope.near)
     share.masked_fill_(to == last, envelope.back)
     return edge.masked_fill((coin > share) & (edge >= 0), REFUSED)

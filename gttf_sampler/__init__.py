@@ -3,8 +3,8 @@
 from typing import Any
 
 from gttf_sampler import _check
+from gttf_sampler._backends.ops import backend_info, set_backend, use_backend
 from gttf_sampler._loading.communities import CommunitySampler
-from gttf_sampler.backend import backend_info, set_backend, use_backend
 from gttf_sampler.bias import (
     AttentionBias,
     Bias,

@@ -26,7 +26,7 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
 )
-from gttf_sampler.backend import BACKENDS, fast_backend, use_backend
+from gttf_sampler._backends.ops import BACKENDS, fast_backend, use_backend
 from gttf_sampler.bench import machine
 from gttf_sampler.bench.hosts import hosts
 from gttf_sampler.objectives import NegativeSampler

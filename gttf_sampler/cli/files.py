@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from gttf_sampler import CompactAdj, FeatureFile, _check, _files
-from gttf_sampler.backend import no_triton
+from gttf_sampler._backends.ops import no_triton
 from gttf_sampler.bench import machine
 from gttf_sampler.bench.graphs import facts as facts_of_graph
 from gttf_sampler.bench.hosts import unavailable

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
+from gttf_sampler._backends.ops import fast_backend
 from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Relation
-from gttf_sampler.backend import fast_backend
 from gttf_sampler.bias import EdgeWeightBias
 from gttf_sampler.distributed.book import Route
 from gttf_sampler.distributed.messages import need, need_ids

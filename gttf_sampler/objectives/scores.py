@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
+from gttf_sampler._backends.ops import fast_backend
 from gttf_sampler._backends.pairs import Pairs, Rows, Terms, of_levels, scored
 from gttf_sampler._backends.torch import pairs as torch_pairs
 from gttf_sampler._compat import is_compiling
-from gttf_sampler.backend import fast_backend
 from gttf_sampler.objectives.base import Vectors
 
 SCORES = 1 << 24  # pairs that are scored together

@@ -30,7 +30,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gttf_sampler import backend
+from gttf_sampler._backends import ops as backend
 from ptx import to_c
 
 HERE = Path(__file__).parent

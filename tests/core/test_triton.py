@@ -30,12 +30,12 @@ from gttf_sampler import (
     Node2VecBias,
     StratifiedBias,
     TemporalBias,
-    backend,
     backend_info,
     sample_rooted,
     traverse,
     use_backend,
 )
+from gttf_sampler._backends import ops as backend
 from gttf_sampler._backends.record import RelationRow
 from gttf_sampler._backends.triton import batch as triton_run
 from gttf_sampler._backends.triton import launch as how

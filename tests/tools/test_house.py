@@ -58,7 +58,7 @@ FOR_ADAPTERS = {
     "gttf_sampler.random": "NEGATIVE WORD new_key",
 }
 # What each room of the engine may import, beside itself.
-BASE = {"_check", "_compat", "_backends", "random", "backend"}
+BASE = {"_check", "_compat", "_backends", "random"}
 WALKS = {*BASE, "graph", "draw", "forest", "traverse", "bias"}
 MAY_IMPORT = {
     "_compat": set(),
@@ -68,7 +68,6 @@ MAY_IMPORT = {
     "_files": {"_check"},
     "_arrays": {"_check", "_files"},
     "_backends": BASE,
-    "backend": BASE,
     "graph": {*BASE, "_arrays", "_files"},
     "aggregate": BASE,
     "gather": BASE,

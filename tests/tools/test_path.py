@@ -15,7 +15,8 @@ import torch
 
 import gttf_sampler
 from apart import run_script
-from gttf_sampler import CompactAdj, backend
+from gttf_sampler import CompactAdj
+from gttf_sampler._backends import ops
 from gttf_sampler.embedding import DeepWalk
 
 ROOT = Path(gttf_sampler.__file__).parents[1]
@@ -121,7 +122,7 @@ MOST = {
 
 
 @pytest.mark.skipif(
-    not backend.fast_backend(torch.device("cpu")), reason="needs compiled kernels"
+    not ops.fast_backend(torch.device("cpu")), reason="needs compiled kernels"
 )
 @pytest.mark.parametrize("case", MOST, ids=lambda case: case.__name__)
 def test_batch_passes_few_files(case):

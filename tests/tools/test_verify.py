@@ -5,7 +5,8 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from gttf_sampler import backend, use_backend, verify
+from gttf_sampler import use_backend, verify
+from gttf_sampler._backends import ops as backend
 from gttf_sampler.bench.machine import Missing
 from gttf_sampler.cli.main import main
 from gttf_sampler.verify import (

@@ -28,7 +28,7 @@ GROUPS = {
     "build": ("both_ways", "group_by_row"),
     "gather": ("gather",),
     "node2vec": ("draw_node2vec", "walk_node2vec", "weigh_node2vec"),
-    "rooted": ("rooted",),
+    "rooted": ("draw_for_remote", "rooted"),
     "rows": (
         *("edge_filter", "has_edge", "relabel", "take_or_none"),
         *("upper_bound", "weight_table"),

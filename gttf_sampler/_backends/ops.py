@@ -6,7 +6,7 @@ backend instead if that has one for the tensors at hand.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from importlib import import_module
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler._backends.compiling import has_kernels, pending, ready
-from gttf_sampler._backends.record import Batch, Padded, Plan, Rooted
+from gttf_sampler._backends.record import Batch, Padded, Plan, RemoteWalkers, Rooted
 from gttf_sampler._backends.torch import (
     aggregate,
     draw,
@@ -260,6 +260,17 @@ def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
     """`rooted` with static shapes; `sample_padded` of `torch.hop` is the reference.
 
     No fanout is -1, every bias has a law, and the seeds are sound.
+    """
+    return None
+
+
+@_door
+def draw_for_remote(
+    plan: Plan, batch: Batch, walkers: Sequence[RemoteWalkers]
+) -> list[tuple[Tensor, Tensor, Tensor] | None] | None:
+    """One hop: per relation how many edges each walker takes, these, and their nodes.
+
+    None for a relation that takes nothing.
     """
     return None
 

@@ -380,6 +380,33 @@ class Batch(NamedTuple):
     validated: bool = True
 
 
+class RemoteWalkers(NamedTuple):
+    """Walkers of another process on rows that are here; a frontier of `draw_hop`.
+
+    Attributes:
+        row: [w], the local rows of their nodes.
+        root: [w], their trees.
+        who: [w], what tells a walker from others all over the graph.
+    """
+
+    row: Tensor
+    root: Tensor
+    who: Tensor
+
+    @property
+    def path(self) -> Tensor:
+        """[w, 0]: nobody asks how they came."""
+        return self.row.new_empty(self.row.numel(), 0)
+
+    def frontier(self) -> tuple[int, Tensor, Tensor]:
+        """All of them."""
+        return 0, self.row, self.root
+
+    def identity(self, node: Tensor, root: Tensor) -> Tensor:
+        """The numbers that their random streams depend on."""
+        return self.who
+
+
 def named_edges(plan: Plan, batch: Batch, edges: list[Tensor]) -> list[Tensor]:
     """The edges of every relation, from positions to the names that are asked for."""
     if not batch.original_edge_ids:

@@ -21,8 +21,14 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.ops import fast_backend
-from gttf_sampler._backends.record import UNIFORM, Batch, Law, Plan, Relation
+from gttf_sampler._backends.record import (
+    UNIFORM,
+    Batch,
+    Law,
+    Plan,
+    Relation,
+    RemoteWalkers,
+)
 from gttf_sampler.bias import EdgeWeightBias
 from gttf_sampler.distributed.book import Route
 from gttf_sampler.distributed.messages import need, need_ids
@@ -185,27 +191,6 @@ class Wanted(NamedTuple):
     law: Law  # of tables that the holder has, it only says whether they matter
 
 
-class _LocalWalkers(NamedTuple):
-    """Walkers on rows that are here; what `draw_hop` calls a frontier."""
-
-    row: Tensor  # [w], the local rows of their nodes
-    root: Tensor  # [w], their trees
-    who: Tensor  # [w], what tells a walker from others all over the graph
-
-    @property
-    def path(self) -> Tensor:
-        """[w, 0]: nobody asks how they came."""
-        return self.row.new_empty(self.row.numel(), 0)
-
-    def frontier(self) -> tuple[int, Tensor, Tensor]:
-        """All of them."""
-        return 0, self.row, self.root
-
-    def identity(self, node: Tensor, root: Tensor) -> Tensor:
-        """The numbers that their random streams depend on."""
-        return self.who
-
-
 @dataclass(frozen=True, eq=False)
 class HopQuery:
     """The edges that walkers of some relations take: size, edge and node of each."""
@@ -277,8 +262,7 @@ class HopQuery:
         plan = Plan(tuple(rows), (), (), 1, self.replace, CPU)
         none: list[Any] = [None] * len(rows)
         batch = Batch([], [], self.disjoint, list(laws), none, self.key & WORD)
-        fast = getattr(fast_backend(CPU, "rooted"), "asked", None)
-        taken: Any = None if fast is None else fast(plan, batch, walkers)
+        taken: Any = ops.draw_for_remote(plan, batch, walkers)
         if taken is None:
             taken = _by_reference(plan, batch, walkers)
         found: list[Tensor] = []
@@ -292,7 +276,7 @@ class HopQuery:
             found += [size, name, node.to(torch.int64)]
         return found
 
-    def _walkers(self, part: Part) -> list[_LocalWalkers]:
+    def _walkers(self, part: Part) -> list[RemoteWalkers]:
         found, kinds = [], list(part.books)
         for kind, node, root in self.fronts:
             row, who = node, node
@@ -300,7 +284,7 @@ class HopQuery:
                 row = part.rows[kinds[kind]].locate(node)[1].to(torch.int64)
             if self.disjoint:
                 who = node + root * part.books[kinds[kind]].num_nodes
-            found.append(_LocalWalkers(row, root if root.numel() else row, who))
+            found.append(RemoteWalkers(row, root if root.numel() else row, who))
         return found
 
     def checked(self, answer: list[Tensor], part: Part) -> list[Tensor]:
@@ -355,9 +339,9 @@ def _own_law(here: LocalRows, law: Law) -> Law:
 
 
 def _by_reference(
-    plan: Plan, batch: Batch, walkers: list[_LocalWalkers]
+    plan: Plan, batch: Batch, walkers: list[RemoteWalkers]
 ) -> list[Drawn]:
-    """The draws of all relations, as the reference makes them; see `numba.batch`."""
+    """The draws of all relations, as the reference makes them."""
     fronts = [walkers[relation.dst_type].row for relation in plan.relations]
     totals = [
         int(relation.adj.row_range(row)[1].sum()) if relation.fanouts[0] < 0 else 0

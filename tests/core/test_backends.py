@@ -428,7 +428,8 @@ def test_every_fast_function_is_compared():
     compared = {name.split()[0] for name in make_arguments("", 3)}
     made = {n for n, f in vars(numba_ops).items() if inspect.isfunction(f)}
     fast = made & set(vars(ops))
-    whole = {"rooted", "walk_node2vec"}  # compared where they are called
+    # compared where they are called
+    whole = {"draw_for_remote", "rooted", "walk_node2vec"}
     whole |= {"read_all"}  # compared above, with files
     # compared in `test_pairs` and `test_fit`
     whole |= {"as_gradient", "draw_alias", "pair_pass"}

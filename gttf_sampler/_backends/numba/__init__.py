@@ -15,7 +15,7 @@ from gttf_sampler._backends.numba.aggregate import (
     softmax_gradient,
     sound,
 )
-from gttf_sampler._backends.numba.batch import asked, rooted
+from gttf_sampler._backends.numba.batch import draw_for_remote, rooted
 from gttf_sampler._backends.numba.draw import (
     draw_uniform,
     draw_weighted,

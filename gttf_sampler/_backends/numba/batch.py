@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ from gttf_sampler._backends.record import (
     Batch,
     Law,
     Plan,
+    RemoteWalkers,
     Rooted,
     relation_rows,
 )
@@ -288,29 +289,10 @@ def _with_room(array: Array, used: int, needed: int) -> Array:
     return larger
 
 
-class Walkers(Protocol):
-    """Walkers on local rows, in trees, and what their streams depend on; all [w]."""
-
-    @property
-    def row(self) -> Tensor:
-        """The numbers of their rows."""
-
-    @property
-    def root(self) -> Tensor:
-        """Their trees; empty if no law asks."""
-
-    @property
-    def who(self) -> Tensor:
-        """The numbers that key the random stream of each walker."""
-
-
-def asked(
-    plan: Plan, batch: Batch, walkers: Sequence[Walkers]
+def draw_for_remote(
+    plan: Plan, batch: Batch, walkers: Sequence[RemoteWalkers]
 ) -> list[tuple[Tensor, Tensor, Tensor] | None] | None:
-    """Per relation how many edges each walker takes, these, and where they lead.
-
-    None for a relation that takes nothing; None in all if kernels cannot read a law.
-    """
+    """The edges of one hop of walkers of another process; see `ops`."""
     found = relation_table(plan, batch)
     if found is None:
         return None

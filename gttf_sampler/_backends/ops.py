@@ -204,7 +204,8 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         device = getattr(args[0], "device", None)  # of a tensor or a record of them
         fast = None if device is None else fast_backend(device, name)
-        chosen: Callable[P, T] = getattr(fast, name, reference)
+        found = getattr(fast, name, None)  # which may be a file of that name, too
+        chosen: Callable[P, T] = found if callable(found) else reference
         return chosen(*args, **kwargs)
 
     return call

@@ -27,7 +27,7 @@ from gttf_pyg._check import (
 )
 from gttf_pyg._compat import ONLY as ONLY
 from gttf_pyg._compat import EdgeType as EdgeType
-from gttf_pyg._compat import ordered_rows, row_type
+from gttf_pyg._compat import edge_stores, node_stores, ordered_rows, row_type
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import dense, fail, mistyped, within
 from gttf_sampler.graph.tables import ascends_in_time
@@ -79,29 +79,31 @@ class Columns(NamedTuple):
 MakeRows = Callable[[Any, tuple[int, int], Columns], CompactAdj]
 
 
-def one_relation(adj: CompactAdj, size: int, times: tuple[Any, Any]) -> Graph:
-    """The graph of one relation without types."""
-    return Graph({ONLY: adj}, size, [None], [None], *times, {})
-
-
-def many_relations(
-    sizes: dict[str, int],
+def graph_of(
+    sizes: dict[Any, Any],
     edge_types: list[Any],
-    columns: tuple[Any, Any, Mapping[Any, Tensor]],
+    times: tuple[Any, Any],
+    weights: Mapping[Any, Tensor],
     backward: bool,
     make: MakeRows,
 ) -> Graph:
-    """The graph of typed relations, of which `make` gives the rows.
+    """The graph of relations of which `make` gives the rows.
 
-    Of `columns`, node times are per node type, edge times and weights per edge type.
+    Node times are per node type, edge times and weights per edge type; without types,
+    all have the key None.
     """
-    node_time, edge_time, weights = columns
     adjs = {}
     for kind in edge_types:
-        size = sizes[kind[0]], sizes[kind[2]]
-        own = (node_time or {}).get(kind[0]), (edge_time or {}).get(kind)
-        rows = make(kind, size, Columns(*own, weights.get(kind)))
-        adjs[row_type(kind, backward)] = rows
+        src, _, dst = kind or (None, None, None)
+        node_time, edge_time = (
+            (part or {}).get(key) for part, key in zip(times, (src, kind), strict=True)
+        )
+        columns = Columns(node_time, edge_time, weights.get(kind))
+        rows = make(kind, (sizes[src], sizes[dst]), columns)
+        adjs[row_type(kind or ONLY, backward)] = rows
+    if edge_types == [None]:
+        count, *alone = (part and part[None] for part in (sizes, *times))
+        return Graph(adjs, count, [None], [None], *alone, {})
     known = {end for kind in adjs for end in (kind[0], kind[2])}
     none = torch.empty(2, 0, dtype=torch.int64)
     loose = {
@@ -109,68 +111,62 @@ def many_relations(
         for name, size in sizes.items()
         if name not in known
     }
-    return Graph(adjs, sizes, list(sizes), edge_types, node_time, edge_time, loose)
+    return Graph(adjs, sizes, list(sizes), edge_types, *times, loose)
 
 
-def from_homogeneous(data: Any, options: Options) -> Graph:
-    """The graph of a `Data`."""
-    if "edge_index" in data:  # PyG itself asks it for its last dimension
-        as_pairs("data.edge_index", plain(dense("data.edge_index", data["edge_index"])))
-    node_time = edge_time = weight = None
-    if (name := options.time_attr) is not None:
-        if name not in data:
-            raise missing("time_attr", name, data.keys())
-        time = as_reals(f"data.{name}", data[name])
-        if data.is_node_attr(name):
-            node_time = time
-        elif data.is_edge_attr(name):
-            edge_time = time
-        else:
-            rule = "must name a node-level or edge-level attribute"
-            fail("time_attr", rule, repr(name))
-    if (name := options.weight_attr) is not None:
-        name_or_none("weight_attr", name)
-        if name not in data:
-            raise missing("weight_attr", name, data.edge_attrs())
-        weight = data[name]
-    count = data.num_nodes
-    columns = Columns(node_time, edge_time, weight)
-    adj = rows_of(data, (count, count), columns, options)
-    return one_relation(adj, count, (node_time, edge_time))
-
-
-def from_heterogeneous(data: Any, options: Options) -> Graph:
-    """The graph of a `HeteroData`."""
-    node_types, edge_types = data.metadata()
-    sizes = {name: data[name].num_nodes for name in node_types}
-    for end in (end for kind in edge_types for end in (kind[0], kind[2])):
+def from_memory(data: Any, options: Options) -> Graph:
+    """The graph of a `Data` or a `HeteroData`."""
+    nodes, edges = node_stores(data), edge_stores(data)
+    if None in edges:
+        name_or_none("weight_attr", options.weight_attr)
+        if "edge_index" in data:  # PyG asks it for its last dimension
+            index = dense("data.edge_index", plain(data["edge_index"]))
+            as_pairs("data.edge_index", index)
+    sizes = {
+        name: (data if name is None else store).num_nodes
+        for name, store in nodes.items()
+    }
+    for end in (end for kind in edges if kind for end in (kind[0], kind[2])):
         if sizes.get(end) is None:
             rule, cure = f"must know how many {end!r} nodes there are", "num_nodes"
             fail("data", rule, "no such store", f"set data[{end!r}].{cure}")
-    name, times = options.time_attr, None
-    if name is not None:
-        times = {
-            kind: as_reals(f"data[{kind}].{name}", store[name])
-            for kind, store in (*data.node_items(), *data.edge_items())
-            if name in store
-        }
-        if not times:
-            raise missing(
-                "time_attr", name, sorted({k for s in data.stores for k in s})
-            )
     weights = weights_of(
         options.weight_attr,
-        edge_types,
-        lambda kind, name: data[kind].get(name),
-        lambda kinds: {key for kind in kinds for key in data[kind]},
+        list(edges),
+        lambda kind, name: edges[kind].get(name),
+        lambda kinds: {key for kind in kinds for key in edges[kind].edge_attrs()},
     )
-    return many_relations(
+    return graph_of(
         sizes,
-        edge_types,
-        (*typed_times(times, name), weights),
+        list(edges),
+        _times(nodes, edges, options.time_attr),
+        weights,
         options.backward,
-        lambda kind, size, columns: rows_of(data[kind], size, columns, options),
+        lambda kind, size, columns: rows_of(edges[kind], size, columns, options),
     )
+
+
+def _times(nodes: Any, edges: Any, name: str | None) -> tuple[Any, Any]:
+    """The times of the nodes or of the edges, per type."""
+    if name is None:
+        return None, None
+    stores = [*nodes.items(), *(edges.items() if None not in edges else ())]
+    times = {
+        kind: as_reals(f"data{'' if kind is None else [kind]}.{name}", store[name])
+        for kind, store in stores
+        if name in store
+    }
+    if not times:
+        known = sorted({key for _, store in stores for key in store})
+        raise missing("time_attr", name, known)
+    if None not in times:
+        return typed_times(times, name)
+    if nodes[None].is_node_attr(name):
+        return times, None
+    if not edges[None].is_edge_attr(name):
+        rule = "must name a node-level or edge-level attribute"
+        fail("time_attr", rule, repr(name))
+    return None, times
 
 
 def typed_times(times: dict[Any, Tensor] | None, name: str | None) -> tuple[Any, Any]:

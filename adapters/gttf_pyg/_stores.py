@@ -20,11 +20,9 @@ from gttf_pyg._rows import (
     Columns,
     Graph,
     Options,
-    from_heterogeneous,
-    from_homogeneous,
+    from_memory,
     from_rows,
-    many_relations,
-    one_relation,
+    graph_of,
     typed_times,
     weights_of,
 )
@@ -38,11 +36,8 @@ Column = tuple[Any, Any]  # the group and the name of a tensor
 
 def from_data(data: Any, options: Options) -> Graph:
     """The graph of whatever PyG's samplers take."""
-    kind = DataType.from_data(data)
-    if kind == DataType.homogeneous:
-        return from_homogeneous(data, options)
-    if kind == DataType.heterogeneous:
-        return from_heterogeneous(data, options)
+    if DataType.from_data(data) != DataType.remote:
+        return from_memory(data, options)
     graph = partitioned(data)
     if graph is not None:
         return _from_parts(graph, options)
@@ -81,36 +76,34 @@ def _from_stores(features: Any, graphs: Any, options: Options) -> Graph:
     )
     name = options.time_attr
     times = None if name is None else columns(name)
-    layout = graphs.csr() if options.backward else graphs.csc()
-    # csr() gives (rowptr, col, perm) and csc() (row, colptr, perm)
-    rowptr, col, perm = (
-        layout if options.backward else (layout[1], layout[0], layout[2])
-    )
+    if options.backward:
+        rowptr, col, perm = graphs.csr()
+    else:
+        col, rowptr, perm = graphs.csc()
     if edge_types == [None]:
-        node_time = edge_time = None
+        rowptr, col, perm = {None: rowptr}, {None: col}, {None: perm}
+        sizes: dict[Any, Any] = {None: size_of(edges[0])}
         if times is not None:
             if len(times) != 1:
                 rule = "must name one tensor of the feature store"
                 fail("time_attr", rule, f"{name!r}, which names {len(times)}")
-            (time,) = times.values()  # by PyG's convention, 'time' is that of nodes
-            node_time, edge_time = (time, None) if name == "time" else (None, time)
-        count = size_of(edges[0])
-        found = Columns(node_time, edge_time, weights.get(None))
-        adj = _store_rows((rowptr, col, perm), (count, count), found, options)
-        return one_relation(adj, count, (node_time, edge_time))
-    ends = [end for edge in edges for end in (edge.edge_type[0], edge.edge_type[2])]
-    sizes = {
-        kind: remote_backend_utils.num_nodes(features, graphs, kind)
-        for kind in dict.fromkeys([*(attr.group_name for attr in attrs), *ends])
-        if isinstance(kind, str)
-    }
+            times = {None: next(iter(times.values()))}
+        # by PyG's convention, 'time' is that of nodes
+        both = (times, None) if name == "time" else (None, times)
+    else:
+        ends = [end for edge in edges for end in (edge.edge_type[0], edge.edge_type[2])]
+        sizes = {
+            kind: remote_backend_utils.num_nodes(features, graphs, kind)
+            for kind in dict.fromkeys([*(attr.group_name for attr in attrs), *ends])
+            if isinstance(kind, str)
+        }
+        both = typed_times(times, name)
 
     def make(kind: Any, size: tuple[int, int], columns: Columns) -> CompactAdj:
         arrays = rowptr[kind], col[kind], perm.get(kind)
         return _store_rows(arrays, size, columns, options)
 
-    every = (*typed_times(times, name), weights)
-    return many_relations(sizes, edge_types, every, options.backward, make)
+    return graph_of(sizes, edge_types, both, weights, options.backward, make)
 
 
 def _store_rows(
@@ -179,20 +172,18 @@ def _from_parts(graph: PartitionedGraph, options: Options) -> Graph:
     rows: Any = {
         kind: adj.seen_with(weights=weighted, times=timed) for kind, adj in adjs.items()
     }
-    sizes = {name: book.num_nodes for name, book in graph.part.books.items()}
+    sizes: dict[Any, int] = {k: book.num_nodes for k, book in graph.part.books.items()}
     own: Any = {  # as in whole graphs, a time is that of nodes or of edges
         kind: values
         for (kind, name), values in graph.features.items()
         if name == options.time_attr
     }
-    times = {kind: adj.edge_time for kind, adj in rows.items()} if not own else None
+    times: Any = {kind: adj.edge_time for kind, adj in rows.items()} if timed else None
     if list(rows) == [ONLY]:
-        only = None if times is None else times[ONLY]
-        return one_relation(rows[ONLY], sizes[""], (own.get(""), only))
-    columns: Any = own or None, times if timed else None, {}
-    return many_relations(
-        sizes, list(rows), columns, False, lambda kind, size, columns: rows[kind]
-    )
+        rows, sizes = {None: rows[ONLY]}, {None: sizes[""]}
+        own, times = own and {None: own[""]}, times and {None: times[ONLY]}
+    both = (own, None) if own else (None, times)
+    return graph_of(sizes, list(rows), both, {}, False, lambda kind, *_: rows[kind])
 
 
 def join_stores(loader: Any, out: Any, sampler: Any) -> Any:

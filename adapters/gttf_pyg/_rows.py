@@ -102,8 +102,8 @@ def graph_of(
         rows = make(kind, (sizes[src], sizes[dst]), columns)
         adjs[row_type(kind or ONLY, backward)] = rows
     if edge_types == [None]:
-        count, *alone = (part and part[None] for part in (sizes, *times))
-        return Graph(adjs, count, [None], [None], *alone, {})
+        count, node_time, edge_time = (x and x[None] for x in (sizes, *times))
+        return Graph(adjs, count, [None], [None], node_time, edge_time, {})
     known = {end for kind in adjs for end in (kind[0], kind[2])}
     none = torch.empty(2, 0, dtype=torch.int64)
     loose = {

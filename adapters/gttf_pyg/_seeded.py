@@ -17,7 +17,10 @@ from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from gttf_pyg._batch import check_sources, has_sources, join, set_seeds
 from gttf_pyg._check import as_reals
-from gttf_pyg._keys import (
+from gttf_pyg._lazy import LazyColumns
+from gttf_pyg._rows import can_join
+from gttf_pyg._sampled import Annotator, BatchIterator
+from gttf_pyg._seeds import (
     Keyed,
     TypedNodes,
     checked_edges,
@@ -25,9 +28,6 @@ from gttf_pyg._keys import (
     one_per_seed,
     with_key,
 )
-from gttf_pyg._lazy import LazyColumns
-from gttf_pyg._rows import can_join
-from gttf_pyg._sampled import Annotator, BatchIterator
 from gttf_pyg._stores import edge_columns, join_stores
 from gttf_pyg.sampler import GTTFSampler
 from gttf_pyg.stores import FileStore, partitioned

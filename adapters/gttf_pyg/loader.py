@@ -19,9 +19,8 @@ from gttf_pyg._rows import detached
 from gttf_pyg._seeded import Batches, SeededLoader
 from gttf_pyg._seeds import (
     edge_label_index_of,
-    first_of,
     input_id_of,
-    input_nodes_of,
+    nodes_of,
     source_nodes,
     typed_nodes,
 )
@@ -252,17 +251,17 @@ class GTTFLoader(Batches, _NodeLoader, SeededLoader):
         self.prefetch, self.uva = options.prefetch, options.uva
         self.lazy = LazyColumns(options.lazy)
         sampler = options.sampler(data)
-        nodes, time = own_nodes(data, options.input_nodes), options.input_time
-        typed = typed_nodes(nodes, time, data, sampler, options.input_id)
-        if typed is not None:
-            nodes, time = first_of(typed), None
-        nodes, time = input_nodes_of(nodes, time, data, sampler)
+        named, time = own_nodes(data, options.input_nodes), options.input_time
+        typed = typed_nodes(named, time, data, sampler, options.input_id)
+        if typed is not None:  # as many of one type, which PyG's loader can count
+            named, time = (next(iter(typed.parts)), range(typed.node.numel())), None
+        nodes = nodes_of(named, time, sampler)
         _NodeLoader.__init__(
             self,
             detached(data),
             options.num_neighbors,
-            nodes,
-            time,
+            nodes.given,
+            nodes.time,
             input_id=input_id_of(options.input_id, nodes),
             **options.of_host(data, sampler),
         )

@@ -17,10 +17,9 @@ from torch_geometric.utils import select
 
 from gttf_pyg._check import as_pairs
 from gttf_pyg._compat import ONLY, mapping_of, store_of
-from gttf_pyg._keys import key_of
 from gttf_pyg._rows import Options, detached
 from gttf_pyg._seeded import SeededLoader
-from gttf_pyg._seeds import input_nodes_of
+from gttf_pyg._seeds import key_of, nodes_of
 from gttf_pyg._stores import from_data
 from gttf_pyg.sampler import sample_layers
 from gttf_sampler import CompactAdj, Subgraph
@@ -38,14 +37,6 @@ from gttf_sampler.distributed import metis_parts
 from gttf_sampler.rooted import RootedSampler
 
 OWN = ("edge_index", "adj_t", "num_nodes", "batch", "ptr")
-
-
-def _seed_ids(node_idx: Any, loader: Any) -> Tensor:
-    """The ids of the seeds that `node_idx` names by ids or a mask; all if None."""
-    nodes: Tensor | None = input_nodes_of(node_idx, None, None, loader, "node_idx")[0]
-    if nodes is None:
-        return torch.arange(loader.num_nodes)
-    return nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes
 
 
 class ShaDowKHopSampler(theirs.ShaDowKHopSampler, SeededLoader):
@@ -96,8 +87,8 @@ class ShaDowKHopSampler(theirs.ShaDowKHopSampler, SeededLoader):
         self._draw = RootedSampler(
             self.adj, [hop] * self.depth, replace=replace, disjoint=True
         )
-        self.node_idx = _seed_ids(node_idx, self)
-        every = range(self.node_idx.numel())
+        seeds: Any = nodes_of(node_idx, None, self, "node_idx").ids
+        self.node_idx, every = seeds, range(seeds.numel())
         SeededLoader.__init__(self, every, seed=seed, **kwargs)
         self.use_keys()
 
@@ -217,8 +208,8 @@ class NeighborSampler(theirs.NeighborSampler, SeededLoader):
         if not isinstance(sizes, list | tuple):
             mistyped("sizes", "must be a list of integers, one per layer", shown(sizes))
         self.fanouts = [f if f == -1 else size("sizes", f) for f in sizes]
-        self._nodes = _seed_ids(node_idx, self)
-        every = range(self._nodes.numel())
+        seeds: Any = nodes_of(node_idx, None, self, "node_idx").ids
+        self._nodes, every = seeds, range(seeds.numel())
         SeededLoader.__init__(self, every, seed=seed, **kwargs)
         self.use_keys()
 

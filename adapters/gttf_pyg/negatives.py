@@ -14,8 +14,8 @@ from torch_geometric.sampler import EdgeSamplerInput
 
 from gttf_pyg._check import as_pairs, as_reals, ids
 from gttf_pyg._compat import row_type
-from gttf_pyg._keys import CPU
 from gttf_pyg._rows import ONLY
+from gttf_pyg._seeds import CPU
 from gttf_sampler import CompactAdj, EdgeWeightBias, random, traverse
 from gttf_sampler._check import as_dense, fail, fits, within
 from gttf_sampler.graph.tables import kept_of

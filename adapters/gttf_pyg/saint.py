@@ -13,9 +13,9 @@ from torch_geometric.loader import GraphSAINTSampler as _Saint  # see `install`
 from tqdm import tqdm
 
 from gttf_pyg._check import as_pairs
-from gttf_pyg._keys import key_of
 from gttf_pyg._rows import detached, plain
 from gttf_pyg._seeded import SeededLoader
+from gttf_pyg._seeds import key_of
 from gttf_pyg.loaders import set_rows
 from gttf_sampler import CompactAdj, Subgraph, random, traverse
 from gttf_sampler._check import (

@@ -38,16 +38,17 @@ from gttf_pyg._check import (
     weight_names,
 )
 from gttf_pyg._compat import ONLY, EdgeType, row_type
-from gttf_pyg._keys import (
+from gttf_pyg._output import induced, limited, to_bidirectional
+from gttf_pyg._rows import Options, copied, detached
+from gttf_pyg._seeds import (
     TypedNodes,
-    keyed_edges,
-    keyed_nodes,
+    checked_edges,
+    checked_nodes,
+    key_of,
     sample_typed,
     seed_edges,
     seed_times,
 )
-from gttf_pyg._output import induced, limited, to_bidirectional
-from gttf_pyg._rows import Options, copied, detached
 from gttf_pyg.labor import Labor, whole_rows, with_factors
 from gttf_pyg.negatives import negatives_of
 from gttf_pyg.stores import as_stores, check_partitioned, partitioned
@@ -98,8 +99,8 @@ class KeyedSampler:
         self, inputs: NodeSamplerInput
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around some nodes."""
-        inputs, key = keyed_nodes(inputs)
-        sample = partial(self._limited, key=key)
+        inputs = checked_nodes(inputs)
+        sample = partial(self._limited, key=key_of(inputs))
         if isinstance(inputs, TypedNodes):
             return self._finished(sample_typed(inputs, sample))
         return self._finished(node_sample(inputs, sample))
@@ -110,7 +111,8 @@ class KeyedSampler:
         neg_sampling: NegativeSampling | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around both ends of some edges and of their negatives."""
-        inputs, key = keyed_edges(inputs, neg_sampling)
+        inputs = checked_edges(inputs, neg_sampling)
+        key = key_of(inputs)
         if neg_sampling is not None:
             neg_sampling = negatives_of(neg_sampling, inputs, self, key)
         sample = partial(self._limited, key=key)

@@ -16,7 +16,7 @@ from gttf_pyg._batch import from_subgraph
 from gttf_pyg._compat import BOTH_WAYS
 from gttf_pyg._rows import ONLY, Options, detached
 from gttf_pyg._seeded import Batches, SeededLoader
-from gttf_pyg._seeds import input_nodes_of
+from gttf_pyg._seeds import nodes_of
 from gttf_pyg._stores import from_data
 from gttf_pyg.sampler import GTTFSampler, KeyedSampler
 from gttf_sampler import EdgeWeightBias, HeteroSubgraph, Subgraph
@@ -286,12 +286,13 @@ class HGTLoader(Batches, theirs.HGTLoader, SeededLoader):
             data, num_samples, is_sorted, workers, max_neighbors=max_neighbors
         )
         sampler.is_hetero = True
-        nodes, _ = input_nodes_of(input_nodes, None, data, sampler)
+        nodes = nodes_of(input_nodes, None, sampler)
         theirs.NodeLoader.__init__(  # PyG's own constructor makes PyG's own sampler
             self,
             detached(data),
             sampler,
-            nodes,
+            nodes.given,
+            input_id=nodes.number,
             transform=transform,
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,

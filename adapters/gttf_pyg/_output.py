@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, zip_longest
 from typing import Any
 
 import torch
@@ -42,25 +42,25 @@ def induced(
     backward: bool,
 ) -> SamplerOutput | HeteroSamplerOutput:
     """All edges among the nodes of a sample that its biases admit, if it has some."""
-    if isinstance(found, Subgraph):
-        (only,) = adjs
-        one = found.induced(adjs[only])
-        ends = one.col, one.edge
-        kept = _admitted(biases.get(only), adjs[only], one.node, one.batch, ends)
-        one = replace(one, row=one.row[kept], col=one.col[kept], edge=one.edge[kept])
-        return from_subgraph(one, adjs, backward)
-    every = found.induced({**adjs, **loose})
-    row, col, edge = dict(every.row), dict(every.col), dict(every.edge)
+    typed = isinstance(found, HeteroSubgraph)
+    graph: Any = {**adjs, **loose} if typed else adjs[ONLY]
+    every: Any = found.induced(graph)
+    names = ("row", "col", "edge")
+    parts = {name: _named(getattr(every, name), ONLY) for name in names}
+    nodes, trees = _named(every.node, ""), _named(every.batch, "")
     for kind, adj in adjs.items():
-        node = every.node[kind[2]]
-        tree = None if every.batch is None else every.batch[kind[2]]
-        ends = col[kind], edge[kind]
+        ends = parts["col"][kind], parts["edge"][kind]
+        node, tree = nodes[kind[2]], trees.get(kind[2])  # None unless disjoint
         kept = _admitted(biases.get(kind), adj, node, tree, ends)
-        row[kind], col[kind], edge[kind] = (
-            part[kind][kept] for part in (row, col, edge)
-        )
-    every = replace(every, row=row, col=col, edge=edge)
-    return from_subgraph(every, adjs, backward)
+        for part in parts.values():
+            part[kind] = part[kind][kept]
+    given = parts if typed else {name: part[ONLY] for name, part in parts.items()}
+    return from_subgraph(replace(every, **given), adjs, backward)
+
+
+def _named(value: Any, key: Any) -> dict[Any, Any]:
+    """The parts of a sample by type; that of a sample without types has a key."""
+    return dict(value) if isinstance(value, Mapping) else {key: value}
 
 
 def _admitted(
@@ -110,110 +110,92 @@ def limited(out: Any, seed: Any, max_nodes: int | None, max_edges: int | None) -
 
 
 class _Parts:
-    """A sample, of one type or many, as dictionaries."""
+    """A sample, of one type or many, as dictionaries.
+
+    Attributes:
+        kept: how many of its first nodes are left, per type.
+        chosen: positions of the edges that are left, ascending, per relation.
+    """
 
     def __init__(self, out: Any, seeds: Mapping[str, int]) -> None:
-        self.given, self.typed = out, not isinstance(out, SamplerOutput)
-        self.node = self._named(out.node, "")
-        self.ends = {
-            kind: (row, self._named(out.col, ONLY)[kind])
-            for kind, row in self._named(out.row, ONLY).items()
-        }
+        self.given = out
+        self.node = _named(out.node, "")
+        self.row, self.col = _named(out.row, ONLY), _named(out.col, ONLY)
         self.seeds = {name: seeds.get(name, 0) for name in self.node}
         self.kept = {name: node.numel() for name, node in self.node.items()}
-        self.nodes = self._hops(out.num_sampled_nodes, self.kept, "")
-        sizes = {kind: row.numel() for kind, (row, _) in self.ends.items()}
-        self.edges = self._hops(out.num_sampled_edges, sizes, ONLY)
         self.chosen = {
             kind: torch.arange(row.numel(), device=row.device)
-            for kind, (row, _) in self.ends.items()
+            for kind, row in self.row.items()
         }
-
-    def _named(self, value: Any, key: Any) -> dict[Any, Any]:
-        return dict(value) if self.typed else {key: value}
-
-    def _hops(self, counts: Any, sizes: Any, key: Any) -> dict[Any, list[int]]:
-        """Per type how many there are in every hop; one hop where nobody knows."""
-        if counts is not None:
-            return {kind: list(hops) for kind, hops in self._named(counts, key).items()}
-        if key == ONLY:
-            return {kind: [size] for kind, size in sizes.items()}
-        return {
-            kind: [self.seeds[kind], n - self.seeds[kind]] for kind, n in sizes.items()
-        }
+        # how many there are in every hop; one hop where nobody knows
+        self.nodes, self.edges = out.num_sampled_nodes, out.num_sampled_edges
+        if self.nodes is None:
+            self.nodes = {k: [s, self.kept[k] - s] for k, s in self.seeds.items()}
+        if self.edges is None:
+            self.edges = {kind: [row.numel()] for kind, row in self.row.items()}
+        self.nodes, self.edges = _named(self.nodes, ""), _named(self.edges, ONLY)
 
     def cut_nodes(self, most: int) -> None:
         """Keeps the first nodes, hop by hop and type by type."""
-        left = most - sum(self.seeds.values())
-        kept = dict(self.seeds)
-        depth = max((len(hops) for hops in self.nodes.values()), default=0)
-        for hop in range(1, depth):
-            for kind, hops in self.nodes.items():
-                taken = min(left, hops[hop] if hop < len(hops) else 0)
-                kept[kind] += taken
-                left -= taken
-        self._keep(kept)
+        later = {name: hops[1:] for name, hops in self.nodes.items()}
+        more = _first(later, most - sum(self.seeds.values()))
+        self._keep({name: count + more[name] for name, count in self.seeds.items()})
 
     def cut_edges(self, most: int) -> None:
         """Keeps the first edges, hop by hop and type by type, and what they reach."""
-        left = most
-        firsts: dict[Any, list[Tensor]] = {kind: [] for kind in self.ends}
-        bounds = {
-            kind: list(accumulate(hops, initial=0)) for kind, hops in self.edges.items()
-        }
-        depth = max((len(hops) for hops in self.edges.values()), default=0)
-        for hop in range(depth):
-            for kind, bound in bounds.items():
-                at = self.chosen[kind]
-                low, high = bound[hop : hop + 2] if hop + 1 < len(bound) else (0, 0)
-                own = at[(at >= low) & (at < high)][:left]
-                firsts[kind].append(own)
-                left -= own.numel()
-        self.chosen = {kind: torch.cat(parts) for kind, parts in firsts.items()}
+        first = _first({kind: self._counted(kind) for kind in self.edges}, most)
+        self.chosen = {kind: at[: first[kind]] for kind, at in self.chosen.items()}
         if self.given.num_sampled_edges is None:
             return  # all edges between nodes: they say nothing of who was found how
         kept = dict(self.seeds)
-        for kind, (row, col) in self.ends.items():
-            for name, part in ((kind[0], row), (kind[2], col)):
-                used = part[self.chosen[kind]]
-                if used.numel():
-                    kept[name] = max(kept[name], int(used.max()) + 1)
+        for kind, at in self.chosen.items():
+            for name, ends in ((kind[0], self.row), (kind[2], self.col)):
+                if at.numel():
+                    kept[name] = max(kept[name], int(ends[kind][at].max()) + 1)
         self._keep({name: min(kept[name], self.kept[name]) for name in kept})
 
     def _keep(self, kept: dict[str, int]) -> None:
         """Leaves out nodes from some number on, and their edges."""
         self.kept = kept
-        for kind, (row, col) in self.ends.items():
-            at = self.chosen[kind]
-            inside = (row[at] < kept[kind[0]]) & (col[at] < kept[kind[2]])
+        for kind, at in self.chosen.items():
+            row, col = self.row[kind][at], self.col[kind][at]
+            inside = (row < kept[kind[0]]) & (col < kept[kind[2]])
             self.chosen[kind] = at[inside]
 
     def out(self) -> Any:
         made = copy.copy(self.given)
-        made.node = self._plain({k: x[: self.kept[k]] for k, x in self.node.items()})
-        for name in ("row", "col", "edge"):
-            parts = self._named(getattr(self.given, name), ONLY)
-            made_of = {k: x[self.chosen[k]] for k, x in parts.items() if x is not None}
-            setattr(made, name, self._plain(made_of))
-        if self.given.batch is not None:
-            batch = self._named(self.given.batch, "")
-            made.batch = self._plain({k: x[: self.kept[k]] for k, x in batch.items()})
-        if self.given.num_sampled_nodes is not None:
-            counts = {}
-            for kind, hops in self.nodes.items():
-                ends = accumulate(hops, initial=0)
-                least = pairwise(min(end, self.kept[kind]) for end in ends)
-                counts[kind] = [end - start for start, end in least]
-            made.num_sampled_nodes = self._plain(counts)
-        if self.given.num_sampled_edges is not None:
-            counts = {k: self._counted(k, hops) for k, hops in self.edges.items()}
-            made.num_sampled_edges = self._plain(counts)
+        for key, names, change in (
+            ("", ("node", "batch"), lambda kind, x: x[: self.kept[kind]]),
+            (ONLY, ("row", "col", "edge"), lambda kind, x: x[self.chosen[kind]]),
+            ("", ("num_sampled_nodes",), self._first_hops),
+            (ONLY, ("num_sampled_edges",), lambda kind, hops: self._counted(kind)),
+        ):
+            for name in names:
+                value = getattr(made, name)
+                if isinstance(value, Mapping):
+                    value = {kind: change(kind, part) for kind, part in value.items()}
+                elif value is not None:
+                    value = change(key, value)
+                setattr(made, name, value)
         return made
 
-    def _plain(self, parts: dict[Any, Any]) -> Any:
-        return parts if self.typed else next(iter(parts.values()), None)
+    def _first_hops(self, kind: str, hops: list[int]) -> list[int]:
+        """The nodes that are left of every hop."""
+        ends = [min(end, self.kept[kind]) for end in accumulate(hops, initial=0)]
+        return [end - start for start, end in pairwise(ends)]
 
-    def _counted(self, kind: Any, hops: list[int]) -> list[int]:
-        chosen = self.chosen[kind]
+    def _counted(self, kind: Any) -> list[int]:
+        """The edges that are left of every hop."""
+        chosen, hops = self.chosen[kind], self.edges[kind]
         bounds = torch.tensor(list(accumulate(hops, initial=0)), device=chosen.device)
         return torch.searchsorted(chosen, bounds).diff().tolist()
+
+
+def _first(hops: Mapping[Any, list[int]], most: int) -> dict[Any, int]:
+    """Per type, how many are among the first `most`, hop by hop and type by type."""
+    kept = dict.fromkeys(hops, 0)
+    for counts in zip_longest(*hops.values(), fillvalue=0):
+        for kind, count in zip(hops, counts, strict=True):
+            kept[kind] += min(count, most)
+            most -= min(count, most)
+    return kept

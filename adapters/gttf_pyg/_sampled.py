@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -407,44 +407,15 @@ def _keeps(func: Any, args: Any, kwargs: Any) -> bool:
     return func in SAME
 
 
-class BatchIterator(Iterator[Any]):
-    """The batches of an iterator, annotated in the process that uses them.
-
-    Not in workers: an annotation refers to the whole graph.
-    """
-
-    def __init__(self, batches: Any, annotator: Annotator) -> None:
-        self._batches, self._annotator = batches, annotator
-
-    def __iter__(self) -> BatchIterator:
-        return self
-
-    def __next__(self) -> Any:
-        return self._annotator.annotate(next(self._batches))
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __getattr__(self, name: str) -> Any:  # of torch's iterator, or PyG's
-        if name == "_batches":  # in a copy that is still empty
-            raise AttributeError(name)
-        return getattr(self._batches, name)
-
-
 class Annotator:
     """Annotates the batches of one loader with the draws of their edges."""
 
-    def __init__(self, data: Any, sampler: Any, weighted: bool) -> None:
+    def __init__(self, data: Any, sampler: GTTFSampler) -> None:
         self.data, self.sampler = data, sampler
-        self.weighted = weighted  # by the loader's `normalize`, with loops among edges
         self._full: dict[Any, FullGraph] = {}
 
     def annotate(self, batch: Any) -> Any:
-        """`batch`, whose edges carry their draws if a layer may ask for them."""
-        sampler = self.sampler
-        wanted = bool(CORRECTED) or getattr(sampler, "layerwise", False)
-        if self.weighted or not wanted or not isinstance(sampler, GTTFSampler):
-            return batch
+        """`batch`, whose edges carry their draws from now on."""
         if isinstance(batch, Data):
             self._annotate(batch, batch, batch, ONLY)
         elif isinstance(batch, HeteroData):

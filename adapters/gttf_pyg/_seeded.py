@@ -19,7 +19,7 @@ from gttf_pyg._batch import check_sources, has_sources, join, set_seeds
 from gttf_pyg._check import as_reals
 from gttf_pyg._lazy import LazyColumns
 from gttf_pyg._rows import can_join
-from gttf_pyg._sampled import Annotator, BatchIterator
+from gttf_pyg._sampled import CORRECTED, Annotator
 from gttf_pyg._seeds import (
     Keyed,
     TypedNodes,
@@ -38,7 +38,7 @@ from gttf_sampler._compat import fetcher_of
 from gttf_sampler._loading.prefetch import PrefetchIterator, is_thread_safe
 from gttf_sampler._loading.seeded import KeyedIndex, draw_key
 from gttf_sampler._loading.seeded import SeededLoader as KeyedLoader
-from gttf_sampler._loading.state import SPOT, described
+from gttf_sampler._loading.state import SPOT, CountedBatches, EpochState, described
 from gttf_sampler._loading.streams import StreamPipeline, pipeline_on
 
 COLLATES = (theirs.NodeLoader.collate_fn, theirs.LinkLoader.collate_fn)
@@ -182,6 +182,16 @@ def _seeded(kwargs: dict[str, Any], seed: Any) -> dict[str, Any]:
     return {**kwargs, "generator": torch.Generator().manual_seed(number)}
 
 
+class AnnotatedBatches(CountedBatches):
+    """The batches of a loader, annotated in the process that uses them.
+
+    Not in workers: an annotation refers to the whole graph.
+    """
+
+    def __next__(self) -> Any:
+        return self._loader.annotated(super().__next__())
+
+
 class Batches:
     """The part that loaders of nodes and of links share, in front of PyG's loader."""
 
@@ -195,6 +205,7 @@ class Batches:
     filter_per_worker: bool | None
     transform: Any
     transform_sampler_output: Any
+    annotator: Annotator | None = None
     _pipeline: StreamPipeline | None = None
 
     def use_keys(self) -> None:
@@ -218,10 +229,20 @@ class Batches:
             self.input_data = with_key(seeds, None)
         super().use_keys()  # type: ignore[misc]
         weights = getattr(self.transform, "weights", None)
-        self.annotator = Annotator(self.data, sampler, isinstance(weights, GCNWeights))
+        # those of `normalize` have loops among the edges
+        if self.ours and not isinstance(weights, GCNWeights):
+            self.annotator = Annotator(self.data, sampler)
 
-    def __iter__(self) -> Any:
-        return BatchIterator(super().__iter__(), self.annotator)  # type: ignore[misc]
+    def counted(self, batches: Any, epoch: EpochState) -> Any:
+        """An iterator that counts the batches, and annotates them."""
+        return AnnotatedBatches(batches, epoch, self)
+
+    def annotated(self, batch: Any) -> Any:
+        """`batch`, with the draws of its edges if a layer may ask for them."""
+        annotator = self.annotator
+        if annotator is None or not (CORRECTED or annotator.sampler.layerwise):
+            return batch
+        return annotator.annotate(batch)
 
     def __call__(self, index: Any, time: Any = None) -> Any:
         """The batch of some seeds, by their positions among all seeds.
@@ -234,7 +255,7 @@ class Batches:
             found = super().__call__(index)  # type: ignore[misc]
         else:
             found = self.filter_fn(self._sampled_at(index, time))
-        return self.annotator.annotate(found)
+        return self.annotated(found)
 
     def drawn(self, inputs: Any, filter_per_worker: bool | None = None) -> Any:
         """The sample of some seeds, or their batch where workers make it."""
@@ -312,7 +333,7 @@ class Batches:
 
     def _pipeline_of_rows(self) -> StreamPipeline | None:
         """The streams on which batches are made, where the rows are on a device."""
-        adjs = getattr(self.annotator.sampler, "adjs", None) or {}
+        adjs = getattr(sampler_of(self), "adjs", None) or {}
         devices = {adj.device for adj in adjs.values()} - {torch.device("cpu")}
         if devices and self._pipeline is None:
             pipeline = self._pipeline = pipeline_on(devices.pop())

@@ -179,7 +179,7 @@ class _Parts:
                 setattr(made, name, value)
         return made
 
-    def _first_hops(self, kind: str, hops: list[int]) -> list[int]:
+    def _first_hops(self, kind: Any, hops: list[int]) -> list[int]:
         """The nodes that are left of every hop."""
         ends = [min(end, self.kept[kind]) for end in accumulate(hops, initial=0)]
         return [end - start for start, end in pairwise(ends)]

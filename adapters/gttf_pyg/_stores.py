@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import FeatureStore, remote_backend_utils
-from torch_geometric.loader.utils import filter_custom_hetero_store, filter_custom_store
+from torch_geometric.data import Data, HeteroData, remote_backend_utils
 from torch_geometric.sampler import SamplerOutput
 from torch_geometric.sampler.base import DataType
 
@@ -195,17 +194,31 @@ def join_stores(loader: Any, out: Any, sampler: Any) -> Any:
     if loader.transform_sampler_output:
         out = loader.transform_sampler_output(out)
     features, graphs = loader.data
-    typed = not isinstance(out, SamplerOutput)
+    typed, columns = not isinstance(out, SamplerOutput), loader.edge_columns
+    data = (loader.custom_cls or (HeteroData if typed else Data))()
     edges = _edge_ids(out, getattr(sampler, "edge_permutation", None))
-    select = filter_custom_hetero_store if typed else filter_custom_store
-    columns = loader.edge_columns
-    parts = out.node, out.row, out.col, out.edge, loader.custom_cls
-    data = select(NodeColumns(features, columns), graphs, *parts)
-    for kind, name, rows in edge_features(features, columns, edges):
-        (data[kind] if typed else data)[name] = rows
-    ids = {"n_id": out.node if typed else {None: out.node}, "e_id": edges}
-    for name, parts_of in ids.items():
-        for kind, values in parts_of.items():
+    nodes = out.node if typed else {None: out.node}
+    for kind in dict.fromkeys(edge.edge_type for edge in graphs.get_all_edge_attrs()):
+        if not typed:
+            data.edge_index = torch.stack((out.row, out.col))
+        elif kind in out.row:
+            data[kind].edge_index = torch.stack((out.row[kind], out.col[kind]))
+    wanted = []
+    for attr in features.get_all_tensor_attrs():
+        of_edges = _column(attr) in columns
+        kind = attr.group_name if typed else None
+        ids = edges.get(columns[_column(attr)]) if of_edges else nodes.get(kind)
+        if ids is not None:
+            attr = copy.copy(attr)
+            attr.index = ids
+            wanted.append(attr)
+            if not of_edges:
+                (data[kind] if typed else data).num_nodes = ids.numel()
+    rows = features.multi_get_tensor(wanted)
+    for attr, values in zip(wanted, rows, strict=True):
+        (data[attr.group_name] if typed else data)[attr.attr_name] = values
+    for name, parts in (("n_id", nodes), ("e_id", edges)):
+        for kind, values in parts.items():
             if values is not None:
                 store = data[kind] if typed else store_of(data)
                 mapping_of(store).setdefault(name, values)
@@ -226,33 +239,6 @@ def _edge_ids(out: Any, perm: Any) -> dict[Any, Tensor | None]:
         else perm[kind][edge.to(torch.int64)]
         for kind, edge in found.items()
     }
-
-
-class NodeColumns(FeatureStore):
-    """A feature store without the tensors of edges, which PyG would gather by node."""
-
-    def __init__(self, store: Any, hidden: Mapping[Column, Any]) -> None:
-        super().__init__()
-        self.store, self.hidden = store, hidden
-
-    def get_all_tensor_attrs(self) -> list[Any]:
-        every = self.store.get_all_tensor_attrs()
-        return [attr for attr in every if _column(attr) not in self.hidden]
-
-    def _get_tensor(self, attr: Any) -> Any:
-        return self.store._get_tensor(attr)
-
-    def _get_tensor_size(self, attr: Any) -> Any:
-        return self.store._get_tensor_size(attr)
-
-    def _multi_get_tensor(self, attrs: list[Any]) -> Any:
-        return self.store._multi_get_tensor(attrs)
-
-    def _put_tensor(self, tensor: Any, attr: Any) -> bool:
-        return bool(self.store._put_tensor(tensor, attr))
-
-    def _remove_tensor(self, attr: Any) -> bool:
-        return bool(self.store._remove_tensor(attr))
 
 
 def edge_columns(data: Any, sampler: Any) -> dict[Column, Any]:
@@ -283,24 +269,6 @@ def edge_columns(data: Any, sampler: Any) -> dict[Column, Any]:
         if len(stored[kind]) > 1:
             _check_order(graphs, stored[kind], name)
     return found
-
-
-def edge_features(
-    features: Any, columns: Mapping[Column, Any], edges: Mapping[Any, Tensor | None]
-) -> list[tuple[Any, str, Any]]:
-    """(edge type, name, rows) of every tensor of edges, by the ids of some edges."""
-    wanted = []
-    for attr in features.get_all_tensor_attrs():
-        kind = columns.get(_column(attr), ONLY)
-        if edges.get(kind) is not None:
-            own = copy.copy(attr)
-            own.index = edges[kind]
-            wanted.append((kind, own))
-    rows = features.multi_get_tensor([attr for _, attr in wanted])
-    return [
-        (kind, attr.attr_name, part)
-        for (kind, attr), part in zip(wanted, rows, strict=True)
-    ]
 
 
 def _column(attr: Any) -> Column:

@@ -31,9 +31,7 @@ IMPORTED = {
     "torch_geometric.index": "index2ptr",
     "torch_geometric.loader.base": "DataLoaderIterator",
     "torch_geometric.loader.neighbor_sampler": "Adj EdgeIndex",
-    "torch_geometric.loader.utils": (
-        "filter_custom_hetero_store filter_custom_store index_select"
-    ),
+    "torch_geometric.loader.utils": "index_select",
     "torch_geometric.sampler.base": "DataType NumNeighbors SubgraphType",
     "torch_geometric.sampler.neighbor_sampler": "edge_sample node_sample",
     "torch_geometric.utils.num_nodes": "maybe_num_nodes",

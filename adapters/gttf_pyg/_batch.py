@@ -91,44 +91,41 @@ def join(
     """
     made, rows = copy.copy(data), RowGather(data, pipeline, device, uva, lazy)
     nodes, edges = mappings(made)
+    node, row, col, edge = map(by_type, (out.node, out.row, out.col, out.edge))
     none = torch.empty(0, dtype=torch.int64)
     for kind, store in node_stores(data).items():
-        rows.add_nodes(store, nodes[kind], _part(out.node, kind, none))
+        rows.add_nodes(store, nodes[kind], node.get(kind, none))
     for kind, store in edge_stores(data).items():
-        ends = _part(out.row, kind, none), _part(out.col, kind, none)
-        rows.add_edges(store, edges[kind], ends, _part(out.edge, kind, none))
+        ends = row.get(kind, none), col.get(kind, none)
+        own = None if out.edge is None else edge.get(kind, none)
+        rows.add_edges(store, edges[kind], ends, own)
     rows.gather()  # before the names that a batch uses for something else
     return set_sample(made, out, nodes, edges)
 
 
-def _part(values: Any, kind: Any, missing: Any) -> Any:
-    """The part of a sample of one type; a sample without types has one part."""
-    if kind is None or values is None:
-        return values
-    return values.get(kind, missing)
+def by_type(value: Any, alone: Any = None) -> Mapping[Any, Any]:
+    """The parts of a sample by type; what has no types has the key `alone`."""
+    return value if isinstance(value, Mapping) else {alone: value}
 
 
 def set_sample(made: Any, out: Any, nodes: Any, edges: Any) -> Any:
     """Sets the attributes of a sample beside its nodes and edges, in its `mappings`."""
-    one = isinstance(out, SamplerOutput)
     for stores, name in (
         (nodes, "batch"),
         (nodes, "num_sampled_nodes"),
         (edges, "num_sampled_edges"),
     ):
-        values = getattr(out, name)
-        for kind, value in ({None: values} if one else values or {}).items():
+        for kind, value in by_type(getattr(out, name)).items():
             if kind in stores:
                 set_or_remove(stores[kind], name, value)
-    factors = getattr(out, "edge_factor", None)  # of draws with `labor`
-    for kind, value in ({None: factors} if one else factors or {}).items():
+    # of draws with `labor`
+    for kind, value in by_type(getattr(out, "edge_factor", None)).items():
         if kind in edges and value is not None:
             edges[kind]["edge_factor"] = value
     if out.orig_row is not None and out.orig_col is not None:
-        rows = {None: out.orig_row} if one else out.orig_row
-        for kind, row in rows.items():
-            col = out.orig_col if one else out.orig_col[kind]
-            edge_stores(made)[kind]._orig_edge_index = torch.stack([row, col])
+        cols, stores = by_type(out.orig_col), edge_stores(made)
+        for kind, row in by_type(out.orig_row).items():
+            stores[kind]._orig_edge_index = torch.stack([row, cols[kind]])
     return made
 
 

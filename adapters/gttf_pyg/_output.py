@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from gttf_pyg._batch import from_subgraph
+from gttf_pyg._batch import by_type, from_subgraph
 from gttf_pyg._compat import ONLY, EdgeType
 from gttf_sampler import CompactAdj, HeteroSubgraph, Neighborhood, Subgraph
 from gttf_sampler._check import fail
@@ -46,8 +46,8 @@ def induced(
     graph: Any = {**adjs, **loose} if typed else adjs[ONLY]
     every: Any = found.induced(graph)
     names = ("row", "col", "edge")
-    parts = {name: _named(getattr(every, name), ONLY) for name in names}
-    nodes, trees = _named(every.node, ""), _named(every.batch, "")
+    parts = {name: {**by_type(getattr(every, name), ONLY)} for name in names}
+    nodes, trees = by_type(every.node, ""), by_type(every.batch, "")
     for kind, adj in adjs.items():
         ends = parts["col"][kind], parts["edge"][kind]
         node, tree = nodes[kind[2]], trees.get(kind[2])  # None unless disjoint
@@ -56,11 +56,6 @@ def induced(
             part[kind] = part[kind][kept]
     given = parts if typed else {name: part[ONLY] for name, part in parts.items()}
     return from_subgraph(replace(every, **given), adjs, backward)
-
-
-def _named(value: Any, key: Any) -> dict[Any, Any]:
-    """The parts of a sample by type; that of a sample without types has a key."""
-    return dict(value) if isinstance(value, Mapping) else {key: value}
 
 
 def _admitted(
@@ -95,8 +90,7 @@ def limited(out: Any, seed: Any, max_nodes: int | None, max_edges: int | None) -
     what is left is what a sampler would have found that stopped there. Seeds, ids or
     ids per node type, stay.
     """
-    typed = seed if isinstance(seed, Mapping) else {"": seed}
-    seeds = {name: ids.numel() for name, ids in typed.items()}
+    seeds = {name: ids.numel() for name, ids in by_type(seed, "").items()}
     total = sum(seeds.values())
     if max_nodes is not None and total > max_nodes:
         rule = f"must leave room for the seeds of a batch, {total}"
@@ -119,8 +113,8 @@ class _Parts:
 
     def __init__(self, out: Any, seeds: Mapping[str, int]) -> None:
         self.given = out
-        self.node = _named(out.node, "")
-        self.row, self.col = _named(out.row, ONLY), _named(out.col, ONLY)
+        self.node = by_type(out.node, "")
+        self.row, self.col = by_type(out.row, ONLY), by_type(out.col, ONLY)
         self.seeds = {name: seeds.get(name, 0) for name in self.node}
         self.kept = {name: node.numel() for name, node in self.node.items()}
         self.chosen = {
@@ -133,7 +127,7 @@ class _Parts:
             self.nodes = {k: [s, self.kept[k] - s] for k, s in self.seeds.items()}
         if self.edges is None:
             self.edges = {kind: [row.numel()] for kind, row in self.row.items()}
-        self.nodes, self.edges = _named(self.nodes, ""), _named(self.edges, ONLY)
+        self.nodes, self.edges = by_type(self.nodes, ""), by_type(self.edges, ONLY)
 
     def cut_nodes(self, most: int) -> None:
         """Keeps the first nodes, hop by hop and type by type."""

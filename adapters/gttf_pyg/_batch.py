@@ -150,7 +150,7 @@ def set_seeds(data: Any, metadata: Any, kind: Any) -> Any:
     own = data if kind is None else data[kind]
     input_id, *ends, time = metadata
     if not ends:
-        told = mappings(data)[0][kind]
+        told = mapping_of(node_stores(data)[kind])
         set_or_remove(told, "input_id", input_id)
         set_or_remove(told, "seed_time", time)
         told["batch_size"] = input_id.size(0)

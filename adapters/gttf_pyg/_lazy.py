@@ -73,8 +73,8 @@ class LazyColumns:
     """The features of a loader that are left where they are.
 
     Args:
-        asked: True for all that can be, False for none; None for those that fused
-            layers read in place, as long as there are fused layers.
+        asked: True for all that can be; None for those that fused layers read in
+            place, which are asked for while there are `READERS`.
     """
 
     def __init__(self, asked: bool | None) -> None:
@@ -83,17 +83,12 @@ class LazyColumns:
 
     def rows(self, column: Any, values: Any, ids: Tensor) -> Tensor | None:
         """Rows of a column that will be gathered later; None to gather them now."""
-        if not self._wanted() or not _can_wait(values, ids):
+        if not _can_wait(values, ids):
             return None
         use = self._uses.setdefault(column, Use())
         if self.asked is None and not use.pays:
             return None
         return LazyRows(Origin(values, ids, values.dtype, use), ids.numel())
-
-    def _wanted(self) -> bool:
-        if self.asked is None:
-            return bool(READERS)
-        return self.asked
 
 
 def _can_wait(values: Any, ids: Tensor) -> bool:

@@ -17,7 +17,7 @@ from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from gttf_pyg._batch import check_sources, has_sources, join, set_seeds
 from gttf_pyg._check import as_reals
-from gttf_pyg._lazy import LazyColumns
+from gttf_pyg._lazy import READERS, LazyColumns
 from gttf_pyg._rows import can_join
 from gttf_pyg._sampled import CORRECTED, Annotator
 from gttf_pyg._seeds import (
@@ -369,6 +369,8 @@ class Batches:
         finish = self.transform if isinstance(self.transform, Finish) else None
         device = None if finish is None else finish.device
         lazy = self.lazy if pipeline is None and get_worker_info() is None else None
+        if lazy is not None and not (READERS if lazy.asked is None else lazy.asked):
+            lazy = None
         joined = join(self.data, out, device, self.uva, pipeline, lazy)
         data = set_seeds(joined, out.metadata, mine.input_data.input_type)
         if finish is not None:

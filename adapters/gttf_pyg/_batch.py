@@ -103,9 +103,9 @@ def join(
     return set_sample(made, out, nodes, edges)
 
 
-def by_type(value: Any, alone: Any = None) -> Mapping[Any, Any]:
+def by_type(value: Any, alone: Any = None) -> dict[Any, Any]:
     """The parts of a sample by type; what has no types has the key `alone`."""
-    return value if isinstance(value, Mapping) else {alone: value}
+    return value if isinstance(value, dict) else {alone: value}
 
 
 def set_sample(made: Any, out: Any, nodes: Any, edges: Any) -> Any:

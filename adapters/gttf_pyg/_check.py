@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.sampler.base import NumNeighbors
 
 from gttf_pyg._compat import ONLY, EdgeType, row_type
@@ -80,6 +81,12 @@ def as_pairs(name: str, value: Any) -> Tensor:
 def as_reals(name: str, value: Any) -> Tensor:
     """`value` as a tensor of any shape, of numbers that can be compared."""
     return real(name, as_dense(name, value))
+
+
+def one_graph(data: Any) -> None:
+    """Refuses what is not a graph without types in memory."""
+    if not isinstance(data, Data):
+        mistyped("data", "must be a Data", shown(data))
 
 
 def function(name: str, value: Any) -> None:

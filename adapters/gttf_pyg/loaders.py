@@ -15,7 +15,7 @@ from torch_geometric.loader.neighbor_sampler import Adj, EdgeIndex
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import select
 
-from gttf_pyg._check import as_pairs
+from gttf_pyg._check import as_pairs, one_graph
 from gttf_pyg._compat import ONLY, mapping_of, store_of
 from gttf_pyg._rows import Options, detached
 from gttf_pyg._seeded import SeededLoader
@@ -72,8 +72,7 @@ class ShaDowKHopSampler(theirs.ShaDowKHopSampler, SeededLoader):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(data, Data):
-            mistyped("data", "must be a Data", shown(data))
+        one_graph(data)
         hop = num_neighbors
         if not isinstance(hop, int) or hop != -1:
             hop = size("num_neighbors", num_neighbors)
@@ -284,8 +283,7 @@ class ClusterData(_ClusterData):
         keep_inter_cluster_edges: bool = False,
         sparse_format: str = "csr",
     ) -> None:
-        if not isinstance(data, Data):
-            mistyped("data", "must be a Data", shown(data))
+        one_graph(data)
         if data.edge_index is None:
             fail("data", "must have an edge_index", "none")
         for name, value in data.to_dict().items():

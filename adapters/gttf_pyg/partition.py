@@ -19,6 +19,7 @@ from torch_geometric.data.storage import (
     NodeStorage,
 )
 
+from gttf_pyg._check import name_or_none
 from gttf_pyg._compat import store_of
 from gttf_pyg._rows import ONLY, Options
 from gttf_pyg._stores import from_data
@@ -84,9 +85,8 @@ def whole_of(data: Any, weight_attr: str | None, time_attr: str | None) -> Whole
     """The rows and features of a `Data` or `HeteroData` that are cut."""
     if not isinstance(data, Data | HeteroData):
         mistyped("data", "must be a Data or HeteroData", shown(data))
-    for name, value in (("weight_attr", weight_attr), ("time_attr", time_attr)):
-        if value is not None and not isinstance(value, str):
-            mistyped(name, "must be the name of an attribute", shown(value))
+    name_or_none("weight_attr", weight_attr)
+    name_or_none("time_attr", time_attr)
     if not any(name in store for store in data.edge_stores for name in EDGES):
         fail("data", "must have edges", shown(data))
     adjs = from_data(data, Options(time_attr, weight_attr)).adjs

@@ -12,7 +12,7 @@ from torch_geometric.index import index2ptr
 from torch_geometric.loader import GraphSAINTSampler as _Saint  # see `install`
 from tqdm import tqdm
 
-from gttf_pyg._check import as_pairs
+from gttf_pyg._check import as_pairs, one_graph
 from gttf_pyg._rows import detached, plain
 from gttf_pyg._seeded import SeededLoader
 from gttf_pyg._seeds import key_of
@@ -80,8 +80,7 @@ class GraphSAINTSampler(_Saint, SeededLoader):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(data, Data):
-            mistyped("data", "must be a Data", shown(data))
+        one_graph(data)
         if data.edge_index is None:
             fail("data", "must have an edge_index", "none")
         for name in NORMS:

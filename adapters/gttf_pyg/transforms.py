@@ -16,6 +16,7 @@ from gttf_pyg._check import (
     as_pairs,
     first_used,
     name_or_none,
+    one_graph,
 )
 from gttf_pyg._rows import ATTACHED, Options
 from gttf_pyg.sampler import GTTFSampler
@@ -111,7 +112,7 @@ class PPRNeighbors(BaseTransform):
 
     def forward(self, data: Any) -> Any:
         """`data` with the new edges; called by `__call__` with a shallow copy."""
-        _check_homogeneous(data)
+        one_graph(data)
         (adj,) = _stores.from_data(data, self.options).adjs.values()
         bias = None if self.options.weight_attr is None else EdgeWeightBias()
         how: Any = self.how
@@ -228,14 +229,14 @@ class GTTFNorm(BaseTransform):
 
     def __init__(self, data: Data, scheme: str = "unbiased") -> None:
         one_of("scheme", scheme, SCHEMES)
-        _check_homogeneous(data)
+        one_graph(data)
         options = Options()
         (adj,) = _stores.from_data(data, options).adjs.values()
         self.weights = GCNWeights(adj, scheme, edge_attributes(data))
 
     def forward(self, data: Any) -> Any:
         """`data` with loops and weights; called by `__call__` with a shallow copy."""
-        _check_homogeneous(data)
+        one_graph(data)
         if "edge_weight" in data:
             fail("data", "must have no 'edge_weight' yet", "one", "rename it")
         name = "data.edge_index"
@@ -265,11 +266,6 @@ class GTTFNorm(BaseTransform):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(scheme={self.weights.scheme!r})"
-
-
-def _check_homogeneous(data: Any) -> None:
-    if not isinstance(data, Data):
-        mistyped("data", "must be a Data", type(data).__name__)
 
 
 class Finish:

@@ -16,7 +16,6 @@ from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from gttf_pyg._batch import check_sources, has_sources, join, set_seeds
-from gttf_pyg._check import as_reals
 from gttf_pyg._lazy import READERS, LazyColumns
 from gttf_pyg._rows import can_join
 from gttf_pyg._sampled import CORRECTED, Annotator
@@ -33,7 +32,7 @@ from gttf_pyg.sampler import GTTFSampler
 from gttf_pyg.stores import FileStore, partitioned
 from gttf_pyg.transforms import Finish, GCNWeights
 from gttf_sampler import CompactAdj
-from gttf_sampler._check import as_dense, fail, integer, mistyped, shown
+from gttf_sampler._check import fail, integer, mistyped, shown
 from gttf_sampler._compat import fetcher_of
 from gttf_sampler._loading.prefetch import PrefetchIterator, is_thread_safe
 from gttf_sampler._loading.seeded import KeyedIndex, draw_key
@@ -278,8 +277,7 @@ class Batches:
             fail("time", "must be None where seeds have several types", "times")
         nodes = getattr(inputs, "node", None)
         count = (inputs.row if nodes is None else nodes).numel()
-        when = as_reals("time", as_dense("time", time))
-        inputs.time = one_per_seed("time", when, count)
+        inputs.time = one_per_seed("time", time, count)
         return self.drawn(inputs, filter_per_worker=False)
 
     def runs_only_ours(self) -> bool:

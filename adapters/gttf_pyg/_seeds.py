@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
 
+from gttf_pyg._batch import by_type
 from gttf_pyg._check import as_reals, ids, is_integer
 from gttf_pyg._compat import ONLY, EdgeType, row_type
 from gttf_pyg._rows import Options, can_join
@@ -194,10 +195,11 @@ def _with(inputs: Any, **parts: Tensor) -> Any:
 
 
 def one_per_seed(name: str, value: Any, count: int | None) -> Tensor | None:
-    """`value` as a tensor with one entry per seed, or None."""
+    """`value` as a tensor with one entry per seed, or None; times must be numbers."""
     if value is None:
         return None
-    found = dense(name, value)
+    check = dense if isinstance(value, Tensor) else as_dense
+    found: Tensor = (as_reals if "time" in name else check)(name, value)
     if found.dim() == 0 or count not in (None, found.shape[0]):
         rule = f"must have one entry per seed, {count} in all"
         raise InputError(f"'{name}' {rule} (got shape {list(found.shape)})")
@@ -214,16 +216,17 @@ def seed_times(
     if node_time is None and edge_time is None:
         return None
     if given is not None:
-        given = given if isinstance(given, Mapping) else {"": given}
+        given = by_type(given, "")
         return torch.cat([given[name] for name in seeds])
     if node_time is None:
         fail("input_time", "must be given where the edges have times", None)
-    own = node_time if isinstance(node_time, Mapping) else {"": node_time}
+    own, parts = by_type(node_time, ""), []
     for name, nodes in seeds.items():
-        if name not in own and nodes.numel():
+        if name in own:
+            parts.append(_at(own[name], nodes))
+        elif nodes.numel():
             rule = "must be given for nodes without times"
             fail("input_time", rule, f"None for {name!r}")
-    parts = [_at(own[name], nodes) for name, nodes in seeds.items() if name in own]
     return torch.cat(parts)
 
 
@@ -329,7 +332,7 @@ def nodes_of(value: Any, times: Any, sampler: Any, named: str = "input_nodes") -
     elif found is not None and found.dtype == torch.bool:
         found = number = found.nonzero().view(-1)
     size = None if found is None else found.numel()
-    return Nodes(kind, found, number, _one_per_seed("input_time", times, size))
+    return Nodes(kind, found, number, one_per_seed("input_time", times, size))
 
 
 def _typed(value: Any, sampler: Any) -> tuple[str, Any]:
@@ -365,9 +368,9 @@ def edge_label_index_of(
         if not isinstance(edges, Tensor) or edges.dim() != 2 or edges.shape[0] != 2:
             _refuse("edge_label_index", "must be a tensor [2, k] of pairs", edges)
         count = edges.shape[1]
-    labels = _one_per_seed("edge_label", labels, count)
+    labels = one_per_seed("edge_label", labels, count)
     if getattr(sampler, "is_temporal", True):  # else PyG refuses them
-        times = _one_per_seed("edge_label_time", times, count)
+        times = one_per_seed("edge_label_time", times, count)
     if kind is not None:
         edges = kind if edges is None else (kind, edges)
     return edges, labels, times
@@ -403,17 +406,6 @@ def _ids(value: Any, count: int | None, named: str) -> Tensor | None:
         what = f"a mask [{count}] or ids" if masked else "ids [k] or a mask"
         _refuse(named, f"must be {what}", value)
     return value if masked else ids(named, value)
-
-
-def _one_per_seed(name: str, values: Any, count: int | None) -> Any:
-    """Labels or times from an array, too; numbers if they are times."""
-    if values is None:
-        return None
-    if not isinstance(values, Tensor):
-        values = as_dense(name, values)
-    if name.endswith("_time"):
-        values = as_reals(name, values)
-    return one_per_seed(name, values, count)
 
 
 def _refuse(name: str, rule: str, value: Any) -> NoReturn:

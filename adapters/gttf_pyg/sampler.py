@@ -339,34 +339,28 @@ class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
             time = seed_times(seeds, seed_time, self.node_time, self.edge_time)
         admitted = self._admitted(time, hidden or {})
         bias = self._biases(admitted)
-        if self.layerwise and self._fanouts[ONLY]:
-            adj, fanouts = self.adjs[ONLY], self._fanouts[ONLY]
-            own: list[Any] = [bias.get(ONLY)] * len(fanouts)
+        layers = self.layerwise and bool(self._fanouts[ONLY])
+        if layers:
+            fanouts: Any = self._fanouts[ONLY]
+            by: dict[EdgeType, Any] = {ONLY: [bias.get(ONLY)] * len(fanouts)}
             if self.labor is not None:
-                own = self.labor.by_layer(own[0], fanouts, key)
+                by = {ONLY: self.labor.by_layer(bias.get(ONLY), fanouts, key)}
                 fanouts = whole_rows(fanouts)
-            found = sample_layers(adj, seeds[""], fanouts, own, self.replace, key)
-            out = from_subgraph(found, self.adjs, self._backward)
-            return (
-                out
-                if self.labor is None
-                else with_factors(out, {ONLY: own}, self._backward)
-            )
-        rooted = self._engine()
-        if self.labor is not None:
-            shared = self.labor.by_relation(bias, self._fanouts, rooted.number, key)
-            drawn: Any = rooted.sample(seeds, shared, key)
-            out = from_subgraph(drawn, self.adjs, self._backward, original=True)
-            parts: dict[EdgeType, list[Any]] = {k: [shared[k]] for k in self.adjs}
-            return with_factors(out, parts, self._backward)
-        if self.subgraph_type == SubgraphType.induced:
-            start = seeds if rooted.typed else seeds[""]
-            by = bias if rooted.typed else bias.get(ONLY)
-            drawn = rooted(start, bias=by, generator=key)
-            graph = self.adjs, self._loose
-            return induced(drawn, *graph, admitted, self._backward)
-        drawn = rooted.sample(seeds, bias, key)
-        return from_subgraph(drawn, self.adjs, self._backward, original=True)
+            given = self.adjs[ONLY], seeds[""], fanouts, by[ONLY]
+            found: Any = sample_layers(*given, self.replace, key)
+        else:
+            rooted = self._engine()
+            if self.subgraph_type == SubgraphType.induced:
+                start = seeds if typed else seeds[""]
+                by_bias = bias if typed else bias.get(ONLY)
+                found = rooted(start, bias=by_bias, generator=key)
+                return induced(found, self.adjs, self._loose, admitted, self._backward)
+            if self.labor is not None:
+                bias = self.labor.by_relation(bias, self._fanouts, rooted.number, key)
+                by = {kind: [bias[kind]] for kind in self.adjs}
+            found = rooted.sample(seeds, bias, key)
+        out = from_subgraph(found, self.adjs, self._backward, original=not layers)
+        return out if self.labor is None else with_factors(out, by, self._backward)
 
     def _admitted(
         self, time: Tensor | None, hidden: Mapping[EdgeType, Tensor]

@@ -12,7 +12,13 @@ import torch
 from torch.utils.data import DataLoader
 from torch_geometric import nn
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader import ClusterData, ClusterLoader
+from torch_geometric.loader import (
+    ClusterData,
+    ClusterLoader,
+    GraphSAINTSampler,
+    ShaDowKHopSampler,
+)
+from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import (
     EdgeSamplerInput,
     NegativeSampling,
@@ -181,6 +187,10 @@ def test_samplers_call_back_with_seeds_and_times():
 def test_clusters_and_loaders_have_the_methods_that_are_overridden():
     assert hasattr(ClusterData, "_metis")
     assert hasattr(ClusterLoader, "_collate")
+    for name in ("_batch_size", "_compute_norm", "_filename", "_sample_nodes"):
+        assert name in inspect.getsource(GraphSAINTSampler)
+    assert hasattr(ShaDowKHopSampler, "__collate__")
+    assert "transform_fn" in inspect.getsource(DataLoaderIterator)
     assert hasattr(DataLoader, "_get_iterator")
     assert hasattr(DataLoader, "_index_sampler")
 

@@ -113,9 +113,9 @@ def switches(files):
 
 # (files, switches between files) at most, with compiled kernels
 MOST = {
-    plain_pyg: (24, 74),
-    typed_temporal_pyg: (31, 136),
-    node2vec_pyg: (25, 98),
+    plain_pyg: (18, 62),
+    typed_temporal_pyg: (25, 114),
+    node2vec_pyg: (22, 72),
     plain_dgl: (28, 112),
     embedding_step: (32, 150),
 }

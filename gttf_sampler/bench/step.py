@@ -164,9 +164,6 @@ class Stage:
             if self.loaders[host.name]:
                 rows = host.steppers(self.setting(model, host.name), self.missing)
                 found.append(Rows(host.name, host.work, rows))
-        if not found and model.name == "sage":
-            plain = {loader.PLAIN: loader.stepper(self.batches)}
-            found = [Rows("plain torch", loader.of_batch, plain)]
         return [rows for rows in found if rows.steppers]
 
 

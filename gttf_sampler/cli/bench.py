@@ -104,6 +104,9 @@ def measure(task: str, options: Options, report: Report) -> Result:
     busy = machine.busy()
     with tempfile.TemporaryDirectory(prefix="gttf-bench-", dir=options.tmp) as tmp:
         found = _measured(task, options, tmp, report)
+    if not found["groups"]:
+        left_out = found["left_out"]
+        raise ImportError("; ".join(f"{e['peer']}: {e['why']}" for e in left_out))
     notes = [busy] if busy else []
     if TASKS[task].compares and alone(found):
         notes.append(ALONE)

@@ -77,14 +77,12 @@ def test_bench_task_on_a_device(device, task, graph):
         assert ours == wanted
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_bench_task_alone_on_a_device(device, task, graph, monkeypatch):
+def test_bench_loader_alone_on_a_device(device, graph, monkeypatch):
     """Without any host, torch's own loader does it."""
-    for module in (loader, step):
-        monkeypatch.setattr(module, "hosts", lambda missing: [])
+    monkeypatch.setattr(loader, "hosts", lambda missing: [])
     with device():
-        found = TASKS[task](graph, options(only=["sage"]), silent)
-    assert names(found)[0] == loader.PLAIN
+        found = loader.load(graph, options(), silent)
+    assert names(found) == [loader.PLAIN]
 
 
 @pytest.mark.skipif(not PYG, reason="torch-geometric is not installed")

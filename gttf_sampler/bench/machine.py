@@ -1,7 +1,7 @@
 """The machine: its packages, the memory work takes, and jobs in their own processes.
 
-`python -m gttf_sampler.bench.machine` is such a process, which leaves nothing behind:
-it reads a job from stdin and writes lines of JSON to stdout.
+Such a process runs `main` and leaves nothing behind: it reads a job from stdin and
+writes lines of JSON to stdout.
 """
 
 import contextlib
@@ -195,7 +195,7 @@ def _from_status(field: str) -> int:
 # libgomp reads its policy when it is loaded: threads that spin while they wait hurt
 # every peer on a machine that does anything else.
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive"}
-HERE = "gttf_sampler.bench.machine"
+CODE = "from gttf_sampler.bench.machine import main; main()"
 PATIENCE = 5  # seconds between asking a process to end and killing it
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
@@ -206,7 +206,7 @@ Report = Callable[[str, float], None]  # what is being done, and the share that 
 Job = dict[str, Any]
 
 
-class ChildError(RuntimeError):
+class ChildError(ChildProcessError):
     """A job that did not finish, with the last lines that its process wrote."""
 
 
@@ -238,7 +238,7 @@ def conversation(
         places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), scratch)
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}
         child = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", HERE, str(os.getpid())],
+            [sys.executable, "-W", "ignore", "-c", CODE, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=words,
@@ -353,8 +353,6 @@ def main() -> None:
     def report(what: str, share: float) -> None:
         say(doing=what, share=share)
 
-    # not this file once more under the name of __main__: its errors are other classes
-    refused = import_module(HERE).RefusedError
     module, _, function = job.pop("run").partition(":")
     try:
         done = getattr(import_module(module), function)(**job, report=report)
@@ -364,9 +362,5 @@ def main() -> None:
                 say(result=done.send(json.loads(line)))
         else:
             say(result=done)
-    except refused as refusal:
+    except RefusedError as refusal:
         say(refused=str(refusal))
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,15 +23,10 @@ from gttf_sampler.bench import (
     report,
     step,
 )
-from gttf_sampler.bench.machine import (
-    ChildError,
-    Missing,
-    RefusedError,
-    Report,
-    progress,
-    run_job,
-)
+from gttf_sampler.bench.machine import Missing, Report, progress, run_job
 from gttf_sampler.bench.measure import Options
+from gttf_sampler.cli import reading
+from gttf_sampler.cli.main import BAD_ARGUMENTS, FAILED
 
 PACKAGE = "gttf_sampler.bench"
 ALONE = "there is no peer to compare with here; what is left out says how to get some"
@@ -177,7 +171,7 @@ def _maker(tmp: str, report: Report) -> Callable[[Options], dict[str, Any]]:
     return make
 
 
-OK, FAILED, BAD_ARGUMENTS, DISAGREEMENT = 0, 1, 2, 3
+OK, DISAGREEMENT = 0, 3
 COMMAND = "gttf bench "
 OPTIONS = tuple(Options.__dataclass_fields__)
 WRITTEN = ("tmp", "keep")  # options that change no number
@@ -219,15 +213,7 @@ def run_bench(args: argparse.Namespace) -> int:
     """Measures, shows, writes; returns the exit status."""
     args.task = ALIASES.get(args.task, args.task)
     os.environ["GTTF_COMPILE"] = HERE  # what is measured are kernels
-    try:
-        options = checked(args)
-        result = measure(args.task, options, progress())
-    except (ValueError, TypeError, RefusedError) as error:
-        sys.stderr.write(f"gttf bench: {error}\n")
-        return BAD_ARGUMENTS
-    except (ChildError, ImportError, OSError) as error:
-        sys.stderr.write(f"gttf bench: {error}\n")
-        return FAILED
+    result = measure(args.task, checked(args), progress())
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")
     result["command"] = command_line(args)
@@ -333,14 +319,10 @@ def _check_places(args: argparse.Namespace) -> None:
         _check.fail("--keep", "must be in a directory that is there", args.keep)
     if args.json not in (None, "-"):
         _files.check_free("--json", args.json, args.force, _is_report)
-    if args.plot is None:
-        return
-    _files.check_free("--plot", args.plot, args.force, report.is_ours)
-    if Path(args.plot).suffix not in FORMATS:
-        _check.fail("--plot", f"must end in {', '.join(FORMATS)}", args.plot)
-    if find_spec("matplotlib") is None:
-        cure = "install it with: pip install matplotlib"
-        _check.fail("--plot", "needs matplotlib", "none", cure)
+    if args.plot is not None:
+        reading.check_plot(args, report.is_ours)
+        if Path(args.plot).suffix not in FORMATS:
+            _check.fail("--plot", f"must end in {', '.join(FORMATS)}", args.plot)
 
 
 def _is_report(file: Path) -> bool:

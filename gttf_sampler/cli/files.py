@@ -28,7 +28,7 @@ from gttf_sampler.graph.cells import OtherCellError, integers
 from gttf_sampler.graph.compact import DIRECTIONS
 from gttf_sampler.graph.edgelist import BLOCK, TextTable
 from gttf_sampler.graph.exchange import unpacked
-from gttf_sampler.graph.io import WRITTEN, is_table, read_table, write_graph
+from gttf_sampler.graph.io import WRITTEN, is_table, write_graph
 
 PIECE = 1 << 22  # edges that are read at a time
 FOLDER = "a directory"
@@ -254,9 +254,7 @@ def _read(args: argparse.Namespace) -> tuple[CompactAdj, dict[str, Any]]:
     """A graph, its heading, and a third column that cannot be weights."""
     if not is_table(args.graph):
         return reading.read(args, "graph")[0], {}
-    with reading.called(args, "graph"):
-        edges = read_table(Path(args.graph), reading.asked(args))
-    told: dict[str, Any] = {}
+    edges, told = reading.table(args, "graph"), dict[str, Any]()
     if edges.columns:
         told["heading"] = reading.heading(edges.columns).removeprefix("heading: ")
     if edges.weight is not None and args.columns is None:
@@ -390,22 +388,18 @@ def _of_table(args: argparse.Namespace) -> tuple[CompactAdj, dict[Any, Any], lis
     }
     named = dict(zip(("weight", "time"), (args.columns or [])[2:], strict=False))
     wanted = {role for role, (_, value, _) in asked.items() if value} | set(named)
+    edges = reading.table(args, "graph", values=bool(wanted))
+    for role, (option, _, what) in asked.items():
+        if role not in wanted:
+            edges = edges._replace(**dict[str, Any]({role: None}))
+        elif role not in named and getattr(edges, role) is None:
+            rule = f"must be left out where edges have no {what}"
+            _check.fail(option, rule, args.graph)
+    left = [asked[role][0] for role in set(asked) - wanted]
+    left = [f"{option} NAME takes its column" for option in sorted(left)]
     with reading.called(args, "graph"):
-        table = Path(args.graph), reading.asked(args)
-        edges = read_table(*table, values=bool(wanted))
-        for role in wanted - set(named):
-            option, _, what = asked[role]
-            if getattr(edges, role) is None:
-                rule = f"must be left out where edges have no {what}"
-                _check.fail(option, rule, args.graph)
-        edges = edges._replace(
-            weight=edges.weight if "weight" in wanted else None,
-            time=edges.time if "time" in wanted else None,
-        )
-        left = [asked[role][0] for role in set(asked) - wanted]
-        left = [f"{option} NAME takes its column" for option in sorted(left)]
-        told = reading.told(edges, ", ".join(left))
-        return CompactAdj.from_edges(edges), {}, told
+        adj = CompactAdj.from_edges(edges)
+    return adj, {}, reading.told(edges, ", ".join(left))
 
 
 def _features(named: list[str]) -> dict[Any, Any]:

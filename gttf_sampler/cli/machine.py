@@ -107,10 +107,7 @@ def add_warm(parser: argparse.ArgumentParser) -> None:
 def run_warm(args: argparse.Namespace) -> list[str]:
     """Compiles group by group."""
     for group in args.group:
-        if group not in compiling.GROUPS:
-            raise ValueError(
-                f"'group' must be one of {', '.join(compiling.GROUPS)} (got {group!r})"
-            )
+        _check.one_of("group", group, compiling.GROUPS)
     groups = args.group or list(compiling.GROUPS)
     with use_backend("numba"), progress(len(groups), " groups") as report:
         for group in groups:
@@ -171,7 +168,8 @@ def _rows() -> None:
     for dtype in (torch.int32, torch.int64, torch.float32, torch.float64):
         values = torch.arange(EDGES).to(dtype)
         ops.take_or_none(values, ids)
-        ops.upper_bound(values, *row, values[:MANY].to(_bound(dtype)), longest)
+        bound = values[:MANY].double() if dtype.is_floating_point else ids
+        ops.upper_bound(values, *row, bound, longest)
         if dtype.is_floating_point:
             ops.weight_table(values, adj.rowptr)
     with adj.borrow_table(NODES) as table:
@@ -179,11 +177,6 @@ def _rows() -> None:
     columns = torch.arange(EDGES, dtype=adj.col.dtype) % NODES
     ops.has_edge(adj.rowptr, columns, ids, ids, longest)
     ops.edge_filter(adj.rowptr, columns)
-
-
-def _bound(dtype: torch.dtype) -> torch.dtype:
-    """The type of bounds that values of a type are compared with."""
-    return torch.float64 if dtype.is_floating_point else torch.int64
 
 
 WORK: dict[str, Callable[[], None]] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gttf_sampler import CompactAdj, _check
+from gttf_sampler import CompactAdj, _check, _files
 from gttf_sampler.graph.cells import SEPARATORS, SPACE
 from gttf_sampler.graph.edgelist import NONE, EdgeList, TableOptions
 from gttf_sampler.graph.io import is_table, read_edges, read_graph, read_table
@@ -81,8 +81,14 @@ def read(
     with called(args, name):
         if not is_table(path):
             return read_graph(path, direction=direction, **asked(args)._asdict()), []
-        edges = read_table(Path(path), asked(args))
+        edges = table(args, name)
         return CompactAdj.from_edges(edges, direction=direction), told(edges)
+
+
+def table(args: argparse.Namespace, name: str, values: bool = True) -> EdgeList:
+    """The edges of a table, without weights and times if not `values`."""
+    with called(args, name):
+        return read_table(Path(getattr(args, name)), asked(args), values)
 
 
 def read_ends(args: argparse.Namespace, name: str) -> tuple[EdgeList, list[str]]:
@@ -94,8 +100,8 @@ def read_ends(args: argparse.Namespace, name: str) -> tuple[EdgeList, list[str]]
             _check.fail(name, rule, path, "gttf convert writes one")
         if not is_table(path):
             return read_edges(path, **asked(args)._asdict()), []
-        edges = read_table(Path(path), asked(args), values=False)
-        return edges, told(edges, "weights and times are not used")
+    edges = table(args, name, values=False)
+    return edges, told(edges, "weights and times are not used")
 
 
 def heading(columns: dict[str, str]) -> str:
@@ -126,6 +132,16 @@ def must_exist(name: str, paths: Iterable[str], what: str) -> None:
     for path in paths:
         if not Path(path).is_file():
             _check.fail(name, f"must be {what}", repr(path))
+
+
+def check_plot(
+    args: argparse.Namespace, ours: Callable[[Path], bool] = lambda file: False
+) -> None:
+    """Refuses `--plot` where it cannot be written, or nobody can draw it."""
+    _files.check_free("--plot", args.plot, args.force, ours)
+    if find_spec("matplotlib") is None:
+        cure = "install it with: pip install matplotlib"
+        _check.fail("--plot", "needs matplotlib", "none", cure)
 
 
 def array(name: str, file: str) -> Any:

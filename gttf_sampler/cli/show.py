@@ -1,7 +1,6 @@
 """`gttf show` and `demo`: a sample or a forest as text, as a figure or as a page."""
 
 import argparse
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -119,14 +118,11 @@ def add_demo(parser: argparse.ArgumentParser) -> None:
 def run_demo(args: argparse.Namespace) -> list[str]:
     """Walks on the graph of the paper's Figure 1; returns the lines to print."""
     if args.plot:
-        _files.check_free("--plot", args.plot, args.force)
+        reading.check_plot(args)
     adj = CompactAdj.from_edge_index(EDGES)
     forest = traverse(adj, args.seeds, args.fanouts, generator=args.seed)
     sub = sample_rooted(adj, args.seeds, args.fanouts, generator=args.seed)
     if args.plot:
-        if find_spec("matplotlib") is None:
-            cure = "install it with: pip install matplotlib"
-            _check.fail("--plot", "needs matplotlib", "none", cure)
         with _files.replacing(args.plot) as (file,):
             kind = Path(args.plot).suffix[1:] or "png"
             forest.draw().savefig(file, dpi=150, format=kind)

@@ -366,15 +366,13 @@ class CompactAdj:
         ends = torch.stack([row, self.col.to(torch.int64)])
         if self.direction == "in":
             ends = ends.flip(0)
-        if self.edge_id is None:
-            return ends
-        return torch.empty_like(ends).index_copy_(1, self.edge_id.to(torch.int64), ends)
+        return self.in_caller_order(ends)
 
     def in_caller_order(self, values: Tensor) -> Tensor:
-        """Values [m] per edge, from the order of `col` to the caller's."""
+        """Values [..., m] per edge, from the order of `col` to the caller's."""
         if self.edge_id is None:
             return values
-        return torch.empty_like(values).index_copy_(0, self.edge_id.long(), values)
+        return torch.empty_like(values).index_copy_(-1, self.edge_id.long(), values)
 
     def to_scipy(self) -> Any:
         """A scipy array whose entry (i, j) is the weight of i → j, or one.

@@ -189,7 +189,9 @@ def _column(frame: Any, name: str, column: str) -> Array:
 
 def _numbers(name: str, values: Array, dates: str | None) -> Tensor:
     """Converts a column to numbers; dates, also those in words, to seconds."""
-    if values.dtype.kind == "O" and _are_numbers(values):
+    numbers = int, float, decimal.Decimal  # decimals, or several kinds
+    entries = values.tolist() if values.dtype.kind == "O" else []
+    if entries and all(isinstance(entry, numbers) for entry in entries):
         values = values.astype(np.float64)
     elif values.dtype.kind in ("M" if name == "weight" else "OMTU"):
         values = _seconds(name, values, dates)
@@ -197,13 +199,6 @@ def _numbers(name: str, values: Array, dates: str | None) -> Tensor:
         _check.mistyped(name, "must be a column of numbers", values.dtype)
     kind = np.int64 if values.dtype.kind in "iub" else np.float64
     return torch.from_numpy(np.ascontiguousarray(values.astype(kind)))
-
-
-def _are_numbers(values: Array) -> bool:
-    """True if entries are decimals, or numbers of several kinds."""
-    return bool(len(values)) and all(
-        isinstance(entry, int | float | decimal.Decimal) for entry in values.tolist()
-    )
 
 
 def _seconds(name: str, values: Array, dates: str | None) -> Array:

@@ -234,7 +234,7 @@ def test_command_compiles_a_group_and_refuses_others(aside, capsys):
     assert "compiled for gather, kept in" in capsys.readouterr().out
     assert compiling.ready("gather")
     assert main(["warm", "tea"]) == 2
-    assert "'group' must be one of build, gather" in capsys.readouterr().err
+    assert "'group' must be one of 'build', 'gather'" in capsys.readouterr().err
 
 
 def test_doctor_draws_the_same_batch_on_every_backend(capsys):

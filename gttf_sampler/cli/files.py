@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from gttf_sampler.distributed.write import facts_of
 from gttf_sampler.features.write import ENCODINGS, chunks_of, is_features
 from gttf_sampler.graph.cells import OtherCellError, integers
 from gttf_sampler.graph.compact import DIRECTIONS
-from gttf_sampler.graph.edgelist import BLOCK, TextTable
+from gttf_sampler.graph.edgelist import TextTable
 from gttf_sampler.graph.exchange import unpacked
 from gttf_sampler.graph.io import WRITTEN, is_table, write_graph
 
@@ -99,23 +98,12 @@ class EdgeFiles:
         """Edges of lines, of which some are in memory at a time."""
         with reading.called(self.args, "edges"):
             try:
-                blocks = table.blocks(integers)
-                while some := list(islice(blocks, PIECE // BLOCK)):
-                    yield _joined(some)
+                for ends, read in table.pieces(integers, PIECE):
+                    yield ends, {f"edge_{role}": x for role, x in read.items()}
             except OtherCellError:
                 rule = "must have two integers in every line"
                 cure = f"'gttf convert {table.file} OUT' takes words, if memory holds "
                 table.refuse_ids(integers, "edges", rule, f"{cure}all edges")
-
-
-def _joined(blocks: list[tuple[list[Any], dict[str, Any]]]) -> tuple[Any, Any]:
-    """Edges [2, k] and their values, from blocks of them."""
-    ends = [np.concatenate([ends[side] for ends, _ in blocks]) for side in (0, 1)]
-    values = {
-        f"edge_{name}": np.concatenate([read[name] for _, read in blocks])
-        for name in blocks[0][1]
-    }
-    return np.stack(ends), values
 
 
 def _of_npy(name: str) -> Iterator[Any]:
@@ -389,14 +377,15 @@ def _of_table(args: argparse.Namespace) -> tuple[CompactAdj, dict[Any, Any], lis
     named = dict(zip(("weight", "time"), (args.columns or [])[2:], strict=False))
     wanted = {role for role, (_, value, _) in asked.items() if value} | set(named)
     edges = reading.table(args, "graph", values=bool(wanted))
-    for role, (option, _, what) in asked.items():
-        if role not in wanted:
-            edges = edges._replace(**dict[str, Any]({role: None}))
-        elif role not in named and getattr(edges, role) is None:
+    for role in wanted - set(named):
+        option, _, what = asked[role]
+        if getattr(edges, role) is None:
             rule = f"must be left out where edges have no {what}"
             _check.fail(option, rule, args.graph)
-    left = [asked[role][0] for role in set(asked) - wanted]
-    left = [f"{option} NAME takes its column" for option in sorted(left)]
+    unasked: dict[str, Any] = dict.fromkeys(set(asked) - wanted)
+    edges = edges._replace(**unasked)
+    options = sorted(asked[role][0] for role in unasked)
+    left = [f"{option} NAME takes its column" for option in options]
     with reading.called(args, "graph"):
         adj = CompactAdj.from_edges(edges)
     return adj, {}, reading.told(edges, ", ".join(left))

@@ -250,10 +250,10 @@ def read_text(file: Path, options: TableOptions, values: bool = True) -> EdgeLis
         _check.fail("path", "must be a file with edges", str(file))
     table = TextTable(file, options, values=values)
     try:
-        ends, read = table.read(cells.integers)
+        ends, read = next(table.pieces(cells.integers))
         node_id, number = np.unique(ends, return_inverse=True)
     except cells.OtherCellError:
-        ends, read = table.read(table.words)
+        ends, read = next(table.pieces(table.words))
         node_id, number = table.number_words(ends)
     columns = table.names()
     if columns and not table.layout.sure:
@@ -261,7 +261,8 @@ def read_text(file: Path, options: TableOptions, values: bool = True) -> EdgeLis
         if np.isin(names, node_id).any():  # the first line was an edge
             return read_text(file, options._replace(header=False), values)
     edge_index = torch.from_numpy(number.reshape(2, -1).astype(np.int64))
-    return EdgeList(edge_index, node_id, read.get("weight"), read.get("time"), columns)
+    found = {role: torch.from_numpy(values) for role, values in read.items()}
+    return EdgeList(edge_index, node_id, **found, columns=columns)
 
 
 class TextTable:
@@ -285,8 +286,23 @@ class TextTable:
         if options.dates is not None:
             self.parsers["time"] = partial(cells.dates, form=options.dates)
 
-    def blocks(self, parse: Parser) -> Iterator[tuple[list[Array], dict[str, Array]]]:
-        """Yields sources and targets as `parse` reads them, and values beside them."""
+    def pieces(
+        self, parse: Parser, most: int | None = None
+    ) -> Iterator[tuple[Array, dict[str, Array]]]:
+        """Yields ids [2, k] as `parse` reads them, weights and times that are there.
+
+        Of all edges at once, or of some blocks that have about `most` of them.
+        """
+        blocks = self._blocks(parse)
+        while some := list(islice(blocks, most and most // BLOCK)):
+            ends = [np.concatenate([ends[side] for ends, _ in some]) for side in (0, 1)]
+            values = {
+                role: np.concatenate([read[role] for _, read in some])
+                for role in self.wanted
+            }
+            yield np.stack(ends), values
+
+    def _blocks(self, parse: Parser) -> Iterator[tuple[list[Array], dict[str, Array]]]:
         names = self.layout.names
         rows = self._rows()
         while block := [row for _, row in islice(rows, BLOCK)]:
@@ -298,16 +314,6 @@ class TextTable:
                 for role, at in list(self.wanted.items())
             }
             yield ends, {role: read[role] for role in self.wanted}
-
-    def read(self, parse: Parser) -> tuple[Array, dict[str, Tensor]]:
-        """Reads all ids [2, m] as `parse` does; weights and times that are there."""
-        blocks = list(self.blocks(parse))
-        ends = [np.concatenate([ends[side] for ends, _ in blocks]) for side in (0, 1)]
-        values = {
-            role: torch.from_numpy(np.concatenate([read[role] for _, read in blocks]))
-            for role in self.wanted
-        }
-        return np.stack(ends), values
 
     def words(self, column: Sequence[str]) -> Array:
         """Parses ids as words, none of them blank."""

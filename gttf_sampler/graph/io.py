@@ -187,9 +187,8 @@ def _from_arrays(file: Path, direction: str) -> CompactAdj:
         if "format" in names:
             _check.library("scipy", f"'{file.name}', which scipy has written,")
             matrix = import_module("scipy.sparse").load_npz(file).tocoo()
-            ends = np.stack([matrix.row, matrix.col]).astype(np.int64)
-            size = max(matrix.shape)
-            return CompactAdj.from_edge_index(ends, size, direction=direction)
+            matrix.resize(2 * (max(matrix.shape),))  # one set of nodes
+            return CompactAdj.from_scipy(matrix, direction=direction)
         if {"indptr", "indices"} <= names:
             rows = arrays["indptr"], arrays["indices"]
             return CompactAdj.from_csr(*rows, direction=direction)

@@ -263,17 +263,20 @@ def rows_on_disk(
     with tempfile.TemporaryDirectory(prefix=".gttf-build-", dir=home) as folder:
         buckets = make_buckets(Path(folder), 0, num_rows, BUCKETS)
         try:
-            kinds: dict[str, np.dtype[Any]] = {}
+            columns: dict[str, np.dtype[Any]] = {}
             total = 0
             for edges in _stream(chunks, direction, num_rows, num_cols, edge_ids):
-                kinds = {name: values.dtype for name, values in edges.columns.items()}
+                columns = {name: values.dtype for name, values in edges.columns.items()}
                 spread(edges, buckets)
                 total += edges.row.size
                 tick("reading edges", edges.row.size)
         finally:
             for bucket in buckets:
                 bucket.close()
-        rows = SortedRows(num_rows, num_cols, total, kinds, edge_ids, sort_by_time)
+        kinds = {"rowptr": np.dtype("<i8"), "col": _id_kind(num_cols)}
+        if edge_ids:
+            kinds["edge_id"] = _id_kind(total)
+        rows = SortedRows(kinds | columns, num_cols, sort_by_time)
         facts = {"num_cols": num_cols, "direction": direction}
 
         def write(files: Mapping[str, Path]) -> dict[str, Entry]:
@@ -374,48 +377,36 @@ def _id_kind(upper: int) -> np.dtype[Any]:
     return np.dtype("<i4" if ops.id_dtype(upper) == torch.int32 else "<i8")
 
 
-class SortedRows:
-    """The arrays of a CompactAdj of these sizes, written range by range.
+class SortedRows(NamedTuple):
+    """The arrays of a CompactAdj on disk, sorted and written range by range."""
 
-    `columns` are the dtypes of what edges have beside their ends.
-    """
-
-    def __init__(
-        self,
-        num_rows: int,
-        num_cols: int,
-        total: int,
-        columns: dict[str, np.dtype[Any]],
-        edge_ids: bool,
-        sort_by_time: bool,
-    ) -> None:
-        self.num_rows, self.num_cols, self.total = num_rows, num_cols, total
-        self.sort_by_time = _check.yes_or_no("sort_by_time", sort_by_time)
-        self.kinds = {"rowptr": np.dtype("<i8"), "col": _id_kind(num_cols)}
-        if edge_ids:
-            self.kinds["edge_id"] = _id_kind(total)
-        self.kinds |= columns
-        self.in_order = edge_ids
+    kinds: dict[str, np.dtype[Any]]  # of every array, by name
+    num_cols: int
+    sort_by_time: bool
 
     def write(
         self, files: Mapping[str, Path], buckets: Iterator[Bucket], tick: Report
     ) -> dict[str, Entry]:
         """Sorts the buckets one by one; returns what the header says of the arrays."""
+        done, in_order = 0, True
         with ExitStack() as stack:
             outs = {
                 name: stack.enter_context(ArrayWriter(file, self.kinds[name]))
                 for name, file in files.items()
             }
             outs["rowptr"].add(np.zeros(1, np.int64))
-            done = 0
             for bucket in buckets:
-                for name, values in self._sorted(bucket, done).items():
+                found = self._sorted(bucket, done)
+                for name, values in found.items():
                     outs[name].add(values)
+                if "edge_id" in found:
+                    same = np.arange(done, done + bucket.count)
+                    in_order = in_order and np.array_equal(found["edge_id"], same)
                 done += bucket.count
                 bucket.remove()
                 tick("sorting rows", bucket.count)
         entries = {name: out.entry() for name, out in outs.items()}
-        if self.in_order and "edge_id" in entries:  # as in memory: nothing to tell
+        if in_order and "edge_id" in entries:  # as in memory: nothing to tell
             files["edge_id"].unlink()
             del entries["edge_id"]
         return entries
@@ -437,10 +428,7 @@ class SortedRows:
         )
         found = {n: v.numpy() for n, v in rows._asdict().items() if v is not None}
         found["rowptr"] = found["rowptr"][1:] + before
+        order = found.get("edge_id", slice(None))
         if "edge_id" in self.kinds:
-            order = found.get("edge_id")
-            ids = edges.position if order is None else edges.position[order]
-            same = np.arange(before, before + bucket.count)
-            self.in_order = self.in_order and np.array_equal(ids, same)
-            found["edge_id"] = ids
+            found["edge_id"] = edges.position[order]
         return {name: found[name] for name in self.kinds}

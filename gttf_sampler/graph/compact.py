@@ -145,7 +145,7 @@ class CompactAdj:
         build.rows_on_disk(
             *(chunks, path, num_nodes, direction),
             edge_ids=_check.yes_or_no("edge_ids", edge_ids),
-            sort_by_time=sort_by_time,
+            sort_by_time=_check.yes_or_no("sort_by_time", sort_by_time),
             overwrite=_check.yes_or_no("overwrite", overwrite),
             nbytes=memory,
             tmp=tmp,

@@ -196,7 +196,6 @@ def _from_status(field: str) -> int:
 # every peer on a machine that does anything else.
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive"}
 CODE = "from gttf_sampler.bench.machine import main; main()"
-PATIENCE = 5  # seconds between asking a process to end and killing it
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 TAIL = 12  # lines of a failed child's stderr that are repeated
@@ -297,28 +296,17 @@ def _ask(
 
 
 def _end(child: "subprocess.Popen[str]") -> None:
-    """Ends the process and whatever it has started, if it is still there."""
+    """Ends the process and its group, whatever is still there of them."""
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
-    if child.poll() is None:
-        _signal(child, signal.SIGTERM)
-        try:
-            child.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-    _signal(child, KILL)
-
-
-def _signal(child: "subprocess.Popen[str]", number: int) -> None:
-    """Sends a signal to the child's process group, if that still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
-            os.killpg(child.pid, number)
-        elif child.poll() is None:
-            child.terminate()
+            os.killpg(child.pid, KILL)
+        else:
+            child.kill()
+    child.wait()
 
 
 def progress() -> Report:

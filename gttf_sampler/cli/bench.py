@@ -175,6 +175,8 @@ OK, DISAGREEMENT = 0, 3
 COMMAND = "gttf bench "
 OPTIONS = tuple(Options.__dataclass_fields__)
 WRITTEN = ("tmp", "keep")  # options that change no number
+LEAST = dict.fromkeys(("batch", "batches", "rounds", "features", "length"), 1)
+LEAST |= {"workers": 0, "seed": 0}
 FORMATS = (".png", ".pdf", ".svg")
 ON_DEVICES = [name for name, task in TASKS.items() if task.devices]
 EPILOG = f"exit status: {OK} done, {FAILED} a measurement failed, {BAD_ARGUMENTS} bad \
@@ -242,12 +244,9 @@ def command_line(args: argparse.Namespace) -> str:
 def checked(args: argparse.Namespace) -> Options:
     """All options of a task, after checks of everything that can be wrong."""
     given = {name: getattr(args, name) for name in OPTIONS}
-    for name in ("batch", "batches", "rounds", "features", "length"):
-        if given[name] is not None and given[name] < 1:
-            _check.fail(f"--{name}", "must be 1 or more", given[name])
-    for name in ("workers", "seed"):
-        if given[name] is not None and given[name] < 0:
-            _check.fail(f"--{name}", "must be 0 or more", given[name])
+    for name, least in LEAST.items():
+        if given[name] is not None and given[name] < least:
+            _check.fail(f"--{name}", f"must be {least} or more", given[name])
     if args.fanouts is not None and any(f < 1 and f != -1 for f in args.fanouts):
         _check.fail("--fanouts", "must hold positive integers or -1", args.fanouts)
     if args.task == "step" and len(args.fanouts or [1, 1]) != 2:

@@ -198,8 +198,7 @@ def run_info(args: argparse.Namespace) -> list[str] | int:
     if heading:
         lines.insert(0, f"heading: {heading}")
     if args.graph is None:
-        told = [f"{adapter}: needs {host}" for adapter, host in unavailable()]
-        lines += [reading.line("", each) for each in told]
+        lines += [reading.line(name, f"needs {host}") for name, host in unavailable()]
     return lines
 
 

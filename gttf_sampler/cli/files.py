@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 import torch
 
 from gttf_sampler import CompactAdj, FeatureFile, _check, _files
-from gttf_sampler._backends.ops import no_triton
 from gttf_sampler.bench import machine
 from gttf_sampler.bench.graphs import facts as facts_of_graph
 from gttf_sampler.bench.hosts import unavailable
@@ -176,21 +174,12 @@ def add_info(parser: argparse.ArgumentParser) -> None:
     what = "edge list, .parquet, .npz, CompactAdj or partitioned directory, features"
     add("graph", nargs="?", help=what)
     add("--json", action="store_true", help="print JSON")
-    what = "compile the GPU kernels for sm_80 and sm_90 and print what they take"
-    add("--kernels", action="store_true", help=what)
     reading.add_arguments(parser)
 
 
-def run_info(args: argparse.Namespace) -> list[str] | int:
+def run_info(args: argparse.Namespace) -> list[str]:
     """Versions, backend and hosts, or the facts of a file; returns lines to print."""
-    command = "gttf info --kernels" if args.kernels else "gttf info"
-    try:
-        if args.kernels:
-            return _kernels()
-        found = _of_file(args) if args.graph else machine.describe()
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        sys.stderr.write(f"{command}: {error}\n")
-        return 2
+    found = _of_file(args) if args.graph else machine.describe()
     if args.json:
         return json.dumps(found, indent=1).splitlines()
     heading = found.pop("heading", None)
@@ -200,15 +189,6 @@ def run_info(args: argparse.Namespace) -> list[str] | int:
     if args.graph is None:
         lines += [reading.line(name, f"needs {host}") for name, host in unavailable()]
     return lines
-
-
-def _kernels() -> list[str]:
-    """The table of the GPU kernels, which takes a minute or two."""
-    if why := no_triton():
-        raise ImportError(why)
-    from gttf_sampler.cli.kernels import report
-
-    return report().splitlines()
 
 
 def _of_file(args: argparse.Namespace) -> dict[str, Any]:

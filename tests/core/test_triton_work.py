@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("triton", reason="there is nothing to count without Triton")
 
 import gpu_work
-from gttf_sampler.cli.kernels import variants
 
+variants = pytest.importorskip("examples.bench.gpu_kernels").variants
 ROOT = Path(__file__).parents[2]
 
 
@@ -52,7 +52,7 @@ SPILLS = {("draw mass hides apart", 80): 48}
 COMPILE = f"""
 import sys
 spills = {SPILLS}
-from gttf_sampler.cli.kernels import compiled, variants
+from examples.bench.gpu_kernels import compiled, variants
 for kernel, constants in variants():
     made = compiled(kernel, constants, int(sys.argv[1]))
     assert 0 < made.registers < 255, made

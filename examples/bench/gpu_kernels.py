@@ -1,8 +1,10 @@
 """Every Triton kernel, compiled for GPUs that need not be there, and what it takes.
 
-`gttf info --kernels` prints it. The machine code says how many registers a thread has,
-how many bytes of what it holds are on a stack in memory instead, and how often it has
-to wait for the others.
+    python -m examples.bench.gpu_kernels
+
+It takes a minute or two, and needs Triton. The machine code says how many registers a
+thread has, how many bytes of what it holds are on a stack in memory instead, and how
+often it has to wait for the others.
 """
 
 from __future__ import annotations
@@ -196,3 +198,7 @@ def report(architectures: tuple[int, ...] = ARCHITECTURES) -> str:
         cells = [" / ".join(row) if len({*row}) > 1 else row[0] for row in rows]
         lines.append(f"| `{made[0].name}` | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(report())

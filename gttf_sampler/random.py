@@ -139,6 +139,11 @@ def bits(stream: Tensor, draw: int | Tensor) -> Tensor:
     return mix(torch.add(stream, draw + 1, alpha=GOLDEN))
 
 
+def fraction(word: Tensor) -> Tensor:
+    """The first 53 bits of every word as a number of [0, 1), float64."""
+    return (word >> 11).bitwise_and_((1 << 53) - 1).double() / (1 << 53)
+
+
 def below(word: Tensor, bound: Tensor) -> Tensor:
     """⌊word · bound / 2⁶⁴⌋: uniform on [0, bound), for 0 <= bound < 2³¹.
 

@@ -30,8 +30,6 @@ from gttf_sampler._swap import host_names
 
 __all__, __getattr__ = host_names(theirs, __name__)
 
-FRACTION = 2.0**-53  # of the random words that decide about restarts, 53 bits count
-
 
 def random_walk(
     g: DGLGraph,
@@ -207,7 +205,9 @@ def _steps(g: DGLGraph, metapath: Any, length: Any) -> list[EdgeType]:
     if metapath is None:
         if length is None:
             _check.fail("length", "must be given, or 'metapath'", None)
-        _needs_no_metapath(g)
+        if not _check.one_type(g):
+            rule = "must be given for a graph with several types"
+            _check.fail_like_dgl("metapath", rule, None)
         return [tuple(g.canonical_etypes[0])] * _check.length("length", length)
     if isinstance(metapath, str) or not isinstance(metapath, Sequence):
         _check.mistyped("metapath", "must be a list of edge types", shown(metapath))
@@ -217,12 +217,6 @@ def _steps(g: DGLGraph, metapath: Any, length: Any) -> list[EdgeType]:
             rule = "must go on from the node type where the last step ended"
             _check.fail_like_dgl("metapath", rule, f"{after} after {before}")
     return kinds
-
-
-def _needs_no_metapath(g: DGLGraph) -> None:
-    if not _check.one_type(g):
-        rule = "must be given for a graph with several types"
-        _check.fail_like_dgl("metapath", rule, None)
 
 
 def _walk(
@@ -265,7 +259,7 @@ def _ends(
         _check.fail("restart_prob", rule, chance.tolist())
     stream = random.stream(key, torch.arange(walks, device=device))[:, None]
     word = random.bits(stream, torch.arange(steps, device=device))
-    return ((word >> 11) & ((1 << 53) - 1)).double() * FRACTION < chance
+    return random.fraction(word) < chance
 
 
 def _padded(
@@ -323,14 +317,8 @@ class RandomWalkNeighborSampler:
         generator: random.Randomness = None,
     ) -> None:
         self.G = _check.graph(G)
-        if metapath is None:
-            _needs_no_metapath(G)
-            metapath = [G.canonical_etypes[0]]
-        if not isinstance(metapath, list | tuple) or not metapath:
-            rule = "must be a list of edge types"
-            _check.mistyped("metapath", rule, shown(metapath))
-        kinds = [_check.edge_type("metapath", G, kind) for kind in metapath]
-        if kinds[0][0] != kinds[-1][2]:
+        kinds = _steps(G, metapath, 1)
+        if not kinds or kinds[0][0] != kinds[-1][2]:
             rule = "must start and end at the same node type"
             _check.fail_like_dgl("metapath", rule, kinds)
         self.ntype, self.metapath = kinds[0][0], kinds

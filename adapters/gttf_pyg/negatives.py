@@ -177,8 +177,8 @@ class TimedEnd(NamedTuple):
         if self.mass is None:
             return self.node[random.below_wide(word, known)]
         total = self.mass[known - 1]
-        share = (word >> 11).bitwise_and_((1 << 53) - 1).double() / (1 << 53)
         # right: a node without weight adds nothing, and is never the first above
+        share = random.fraction(word)
         place = torch.searchsorted(self.mass, share * total, right=True)
         return self.node[place.minimum(torch.searchsorted(self.mass, total))]
 

@@ -297,10 +297,9 @@ class FractionBias(Bias):
         owner = node + hood.root * hood.adj.num_rows if self.disjoint else node
         slot = torch.arange(walker.numel(), device=node.device) - ops.take(ptr, walker)
         stream = ops.take(random.stream(hood.key, owner), walker)
-        word = (random.bits(stream, slot) >> 11).bitwise_and_((1 << 53) - 1)
-        rank: Tensor = word
+        rank = random.fraction(random.bits(stream, slot))
         if self.bias is not None:  # a race: who has more weight comes earlier
-            rank = -torch.log1p(-word.to(torch.float64) / (1 << 53)) / weight
+            rank = -torch.log1p(-rank) / weight
         rank = rank.masked_fill(weight <= 0, torch.iinfo(torch.int64).max)
         order = rank.argsort(stable=True)
         order = order[ops.take(walker, order).argsort(stable=True)]

@@ -26,7 +26,6 @@ from gttf_sampler.subgraph import Subgraph
 
 Variate = Callable[[Tensor, Key], Tensor]
 
-FRACTION = 2.0**-53  # of a random word, 53 bits count
 BELOW_ONE = 1 - 2.0**-53
 CLOSE = 1e-6  # relative error of a variance that is solved for
 SETTLED = 1e-4  # share of nodes that one more round has to save
@@ -35,8 +34,7 @@ ROUNDS = 64  # at most, of either
 
 def shared_variate(node: Tensor, key: Key) -> Tensor:
     """A number of [0, 1) for every node, float64 [e]; equal nodes have equal ones."""
-    word = random.bits(random.stream(key, node), 0)
-    return ((word >> 11) & ((1 << 53) - 1)).double() * FRACTION
+    return random.fraction(random.bits(random.stream(key, node), 0))
 
 
 class Variates(NamedTuple):

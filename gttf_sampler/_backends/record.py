@@ -73,17 +73,14 @@ class Law(_Fields):
 
     def both(self, other: Law) -> Law | None:
         """The law of what both admit; None if that takes more than one."""
-        for name in ("cumulative_weight", "time"):
-            if getattr(self, name) is not None and getattr(other, name) is not None:
-                return None
-        laws = (self, other)
-        excluded = [x.excluded_edges for x in laws if x.excluded_edges is not None]
-        by_weight, by_time = (
-            self if getattr(self, name) is not None else other
-            for name in ("cumulative_weight", "time")
-        )
+        by_weight = other if self.cumulative_weight is None else self
+        by_time = other if self.time is None else self
+        clash = self is by_weight and other.cumulative_weight is not None
+        clash = clash or (self is by_time and other.time is not None)
+        both = self.excluded_edges, other.excluded_edges
+        excluded = [edges for edges in both if edges is not None]
         weighs = by_weight.cumulative_weight is not None
-        if self.most_recent or other.most_recent or (weighs and excluded):
+        if clash or self.most_recent or other.most_recent or (weighs and excluded):
             return None
         return by_time._replace(
             cumulative_weight=by_weight.cumulative_weight,

@@ -1,7 +1,7 @@
 """Names of torch that differ between versions, or that torch keeps private."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.utils._pytree import tree_leaves as tree_leaves
@@ -26,6 +26,18 @@ PRIVATE_OF_ITERATOR = (
     *("_sampler_iter", "_next_data", "_num_workers", "_timeout"),
     *("_pin_memory", "_pin_memory_device", "_base_seed"),
 )
+
+
+T = TypeVar("T")
+
+
+def hook_of(module: Any, kind: type[T]) -> T | None:
+    """The forward pre-hook of a module that is a `kind`, or the owner of one."""
+    for hook in module._forward_pre_hooks.values():
+        owner = getattr(hook, "__self__", hook)
+        if isinstance(owner, kind):
+            return owner
+    return None
 
 
 def fetcher_of(loader: Any) -> Callable[[Any], Any]:

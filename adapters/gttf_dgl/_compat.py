@@ -43,10 +43,18 @@ OF_DATASETS = (
 )
 
 
-def seeds_of(dataset: Any) -> Tensor:
-    """The ids that a dataset of DGL's goes through: [k], or [k, 2] of (type, id)."""
-    found: Tensor = dataset._id_tensor[dataset._indices]
-    return found
+def structure_of(graph: Any) -> Any:
+    """DGL's index of a graph, another one once edges or nodes came or went."""
+    return graph._graph
+
+
+def seeds_of(dataset: Any) -> tuple[Tensor, list[str] | None, bool]:
+    """Ids that a dataset goes through, their types if any, and whether it shuffles.
+
+    The ids are [k], or [k, 2] of (number of a type, id).
+    """
+    ids = dataset._id_tensor[dataset._indices]
+    return ids, dataset._mapping_keys, bool(dataset._shuffle)
 
 
 def named_seeds(ids: Tensor, names: list[str] | None) -> Any:

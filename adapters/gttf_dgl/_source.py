@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gttf_dgl import _check
 from gttf_dgl._check import EdgeType, Nodes
+from gttf_dgl._compat import structure_of
 from gttf_sampler import (
     BiasFn,
     CompactAdj,
@@ -87,7 +88,7 @@ def rows(
     They are kept with the structure of the graph, which DGL replaces when edges or
     nodes are added or removed in place, and made anew when the data have changed.
     """
-    kept = kept_of(g._graph)
+    kept = kept_of(structure_of(g))
     adj = kept.get((kind, direction), lambda: _make_rows(g, kind, direction))
     argument, name = ("mask", mask) if prob is None else ("prob", prob)
     if name is None or name not in g.edges[kind].data:
@@ -230,7 +231,7 @@ class Source(NamedTuple):
             return Rows({_turned(kind, edge_dir): adj for kind, adj in adjs.items()})
 
         place = "rows", edge_dir, prob, mask, device
-        adjs = kept_of(g._graph).get(place, make, *data)
+        adjs = kept_of(structure_of(g)).get(place, make, *data)
         hidden = {}
         for kind, eids in _excluded(g, exclude_eids, name, device).items():
             kind = _turned(kind, edge_dir)

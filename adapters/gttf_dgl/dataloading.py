@@ -69,10 +69,11 @@ class SeedPositions(SeededLoader):
             if kwargs.get(name) is not None and not isinstance(dataset, Positions):
                 _check.fail(name, "must be left to this loader", repr(kwargs[name]))
         if isinstance(dataset, DATASETS):
-            seeds = TensorSeeds(seeds_of(dataset), dataset._mapping_keys)
+            ids, names, shuffles = seeds_of(dataset)
+            seeds = TensorSeeds(ids, names)
             every = range(len(seeds.ids))
             order: Any = SequentialSampler(every)
-            if dataset._shuffle and len(every):
+            if shuffles and len(every):
                 order = RandomSampler(every, generator=kwargs.get("generator"))
             size, drop_last = as_index(dataset.batch_size), bool(dataset.drop_last)
             kwargs["sampler"] = BatchSampler(order, size, drop_last)

@@ -14,7 +14,11 @@ from torch import Tensor
 from gttf_dgl import _check
 from gttf_dgl._blocks import graph_of, output_device
 from gttf_dgl._check import Nodes
-from gttf_dgl._compat import set_edge_lazy_features, set_node_lazy_features
+from gttf_dgl._compat import (
+    set_edge_lazy_features,
+    set_node_lazy_features,
+    structure_of,
+)
 from gttf_dgl._source import Choice, Source, named_edges
 from gttf_dgl.sampler import KeyedSampler, NeighborChoice
 from gttf_dgl.sampling import random_walk
@@ -281,7 +285,7 @@ class SAINTSampler(KeyedSampler, Sampler):
                 weight = 1 / arrive[receiver] + 1 / weight[sender]
             return WeightedDraw(weight, count)
 
-        return kept_of(g._graph).get(("saint", self.mode, count), make)(key)
+        return kept_of(structure_of(g)).get(("saint", self.mode, count), make)(key)
 
 
 def _budget(mode: str, value: Any) -> tuple[int, ...]:

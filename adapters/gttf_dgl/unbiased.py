@@ -16,6 +16,7 @@ from gttf_dgl._blocks import Degrees
 from gttf_dgl._compat import AGGREGATORS, DGLBlock, PNAConvTower, rebuilt
 from gttf_dgl._layers import RATIO, aggregating, rule_of, trouble_of
 from gttf_sampler._check import shown
+from gttf_sampler._compat import hook_of
 from gttf_sampler.estimate import (
     Passes,
     Trial,
@@ -81,7 +82,7 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
     for layer in model.modules():
         if rule_of(layer) is None:
             continue
-        found = _estimate_of(layer)
+        found = hook_of(layer, Estimate)
         if found is None:
             found = Estimate(None)
             # before the hook of `fused`, which asks the view of the graph
@@ -89,12 +90,6 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
         found.scale = scale or found.scale
     warn_of_biased(left, 2)
     return model
-
-
-def _estimate_of(layer: nn.Module) -> Estimate | None:
-    """The hook of a layer that `unbiased` has seen, or None."""
-    hooks = layer._forward_pre_hooks.values()
-    return next((hook for hook in hooks if isinstance(hook, Estimate)), None)
 
 
 class Estimate:
@@ -324,7 +319,7 @@ def _cure(layer: Any) -> str:
     rule, why = rule_of(layer), trouble_of(layer, "sum")
     if rule is None or why is not None:
         return f"no estimate; {why}"
-    estimate = _estimate_of(layer)
+    estimate = hook_of(layer, Estimate)
     if rule.sums(layer) and (estimate is None or estimate.scale != "sum"):
         return "model = gttf_dgl.unbiased(model, scale='sum')"
     if rule.status == RATIO:

@@ -32,6 +32,7 @@ from gttf_pyg._table import (
     trouble_of,
 )
 from gttf_sampler._check import fail, mistyped, one_of, shown
+from gttf_sampler._compat import hook_of
 from gttf_sampler.estimate import (
     Passes,
     Trial,
@@ -233,10 +234,7 @@ class DegreeCorrection:
 
 def correction_of(layer: Any) -> DegreeCorrection | None:
     """The hooks that `unbiased` has given a layer, or None."""
-    owners = (getattr(hook, "__self__", None) for hook in forward_pre_hooks(layer))
-    return next(
-        (owner for owner in owners if isinstance(owner, DegreeCorrection)), None
-    )
+    return hook_of(layer, DegreeCorrection)
 
 
 @cache

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gttf_sampler._compat import hook_of
 from gttf_sampler.estimate import LayerCheck, UnbiasedReport, assess, share
 
 
@@ -54,3 +55,16 @@ def test_share_divides_among_draws():
     assert share(total, receiver).tolist() == [2.0, 3.0, 0.0]
     none = torch.empty(0, dtype=torch.int32)
     assert share(total, none).tolist() == [4.0, 3.0, 0.0]
+
+
+def test_hook_of_a_module():
+    """torch keeps the hooks of a module private."""
+
+    class Owner:
+        def hook(self, module, args):
+            pass
+
+    module, owner = torch.nn.Linear(1, 1), Owner()
+    assert hook_of(module, Owner) is None
+    module.register_forward_pre_hook(owner.hook)
+    assert hook_of(module, Owner) is owner

@@ -39,9 +39,10 @@ def test_datasets(typed):
     assert loader.collate_fn.sample_func == sampler.sample
     assert isinstance(loader.worker_init_fn, _compat.WorkerInitWrapper)
     assert loader.worker_init_fn.func is None
-    seeds = _compat.seeds_of(loader.dataset)
+    seeds, names, shuffles = _compat.seeds_of(loader.dataset)
     assert len(seeds) == 3
-    found = _compat.named_seeds(seeds[:2], loader.dataset._mapping_keys)
+    assert not shuffles
+    found = _compat.named_seeds(seeds[:2], names)
     found = found["b"] if typed else found
     assert found.tolist() == ([5, 6] if typed else [0, 1])
 

@@ -25,7 +25,7 @@ FOR_ADAPTERS = {
         "real shown size steps weights within yes_or_no"
     ),
     "gttf_sampler._backends.memory": "IDS empty_rows",
-    "gttf_sampler._compat": "fetcher_of",
+    "gttf_sampler._compat": "fetcher_of hook_of",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
     "gttf_sampler._loading.seeded": (
         "BatchKey KeyedDataset KeyedIndex SeededLoader copied draw_key"

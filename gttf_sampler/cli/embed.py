@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _files
+from gttf_sampler._backends import ops
 from gttf_sampler.cli import reading
 from gttf_sampler.embedding.base import WalkEmbedding, wide
 from gttf_sampler.embedding.links import link_auc, split_links
@@ -118,9 +119,9 @@ def check_out(args: argparse.Namespace) -> None:
 
 def both_ways(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Every edge in both directions, once each, without self-loops."""
-    source, target = torch.cat([edge_index, edge_index.flip(0)], dim=1)
-    code = (source * num_nodes + target)[source != target].unique()
-    return torch.stack([code // num_nodes, code % num_nodes])
+    source, target = edge_index[:, edge_index[0] != edge_index[1]]
+    target, source, _ = ops.both_ways(source, target, num_nodes)
+    return torch.stack([source, target])
 
 
 def make_model(adj: CompactAdj, args: argparse.Namespace) -> WalkEmbedding:

@@ -353,14 +353,12 @@ def _undirected(
     adjs: Adjs, offset: Mapping[str, int], total: int
 ) -> tuple[Tensor, Tensor]:
     """All relations as one graph, each edge both ways and once, without self-loops."""
-    codes = []
+    edges = []
     for (by, _, to), adj in adjs.items():
         row = torch.arange(adj.num_rows).repeat_interleave(adj.degree) + offset[to]
-        col = adj.col.to(torch.int64) + offset[by]
-        apart = row != col
-        row, col = row[apart], col[apart]
-        codes += [row * total + col, col * total + row]
-    code = torch.cat(codes).unique() if codes else torch.empty(0, dtype=torch.int64)
-    row, col = code // max(total, 1), code % max(total, 1)
+        edges.append(torch.stack([row, adj.col.to(torch.int64) + offset[by]]))
+    row, col = torch.cat(edges, dim=1)
+    apart = row != col
+    col, row, _ = ops.both_ways(row[apart], col[apart], total)
     counts = torch.bincount(row, minlength=total)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)]), col

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gttf_sampler import _check, random
+from gttf_sampler._backends import ops
 from gttf_sampler.graph import build
 
 TURNS = 32  # of guesses, after which pairs without an edge are counted instead
@@ -68,7 +69,7 @@ def split_links(
     # its ends connected: the spanning forest of the smallest ranks, hidden last of all.
     slot = torch.arange(total, device=edge.device)
     rank = random.stream(key, slot).argsort().argsort()
-    tree = spanning_forest(edge, rank, n)
+    tree, _ = spanning_forest(edge, rank, n)
     order = (total * tree - rank).argsort()
     positive, left = edge[:, order[:hidden]], edge[:, order[hidden:]]
     negative = _negatives(edge, n, hidden, random.fold(key, 1))
@@ -89,33 +90,30 @@ def largest_component(
 
 def components(edge: Tensor, num_nodes: int) -> Tensor:
     """The component [n] of every node, named by its smallest node; edges [2, m]."""
-    label = torch.arange(num_nodes, device=edge.device)
-    while True:
-        ends = label[edge]
-        low, high = ends.amin(0), ends.amax(0)
-        if bool((low == high).all()):
-            return label
-        label = label.scatter_reduce(0, high, low, "amin")
-        label = _roots(label)
+    node = torch.arange(num_nodes, device=edge.device)
+    rank = torch.arange(edge.shape[1], device=edge.device)
+    _, label = spanning_forest(edge, rank, num_nodes)
+    return node.scatter_reduce(0, label, node, "amin")[label]
 
 
-def spanning_forest(edge: Tensor, rank: Tensor, num_nodes: int) -> Tensor:
+def spanning_forest(
+    edge: Tensor, rank: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor]:
     """Marks the edges [2, m] of the spanning forest of smallest ranks, bool [m].
 
     Borůvka's method: every component takes its edge of the smallest rank to another
-    one; as ranks differ, no cycle can close. O(m log n), log n rounds at most.
+    one; as ranks differ, no cycle can close. O(m log n), log n rounds at most. With the
+    marks come the components [n], each named by one of its nodes.
     """
     label = torch.arange(num_nodes, device=edge.device)
     taken = torch.zeros_like(rank, dtype=torch.bool)
-    if not rank.numel():
-        return taken
     position = rank.argsort()  # of the edge that has a rank
     none = rank.numel()
     while True:
         left, right = label[edge]
         between = left != right
         if not bool(between.any()):
-            return taken
+            return taken, label
         best = torch.full_like(label, none)
         for end in (left, right):
             best = best.scatter_reduce(0, end[between], rank[between], "amin")
@@ -128,24 +126,16 @@ def spanning_forest(edge: Tensor, rank: Tensor, num_nodes: int) -> Tensor:
         # Two components that chose each other: the smaller one is the root.
         both = (target[other] == root) & (root < other)
         target[root[both]] = root[both]
-        label = _roots(target)[label]
-
-
-def _roots(parent: Tensor) -> Tensor:
-    """Follows parents to their roots [n]; there are no cycles."""
-    while True:
-        above = parent[parent]
-        if torch.equal(above, parent):
-            return parent
-        parent = above
+        while not torch.equal(above := target[target], target):  # to their roots
+            target = above
+        label = target[label]
 
 
 def _undirected(edge_index: Any, num_nodes: int | None) -> tuple[Tensor, int]:
     """Each edge once, the smaller node above, without self-loops; and the size."""
     edge, n = _edges(edge_index, num_nodes)
-    low, high = edge.aminmax(dim=0) if edge.numel() else edge
-    code = (low * n + high)[low != high].unique()
-    return torch.stack([code // max(1, n), code % max(1, n)]), n
+    high, low, _ = ops.both_ways(edge[0], edge[1], n)
+    return torch.stack([low, high])[:, low < high], n
 
 
 def _edges(edge_index: Any, num_nodes: int | None) -> tuple[Tensor, int]:

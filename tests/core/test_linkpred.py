@@ -75,7 +75,7 @@ def test_components_are_those_of_a_search(graph):
 def test_spanning_forest_is_that_of_the_smallest_ranks(graph, seed):
     edge, n = graph
     rank = torch.randperm(edge.shape[1], generator=torch.Generator().manual_seed(seed))
-    taken = spanning_forest(edge, rank, n)
+    taken, _ = spanning_forest(edge, rank, n)
     tree, chosen = set(), []  # Kruskal, edge by edge
     for i in rank.argsort().tolist():
         longer = tree | plain(edge[:, i : i + 1])

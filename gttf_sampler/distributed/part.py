@@ -333,17 +333,28 @@ class _Files(NamedTuple):
     told: dict[str, Any]  # what the part's header says of each
     verify: bool  # whether to read and check all of them
 
-    def array(self, name: str) -> Tensor:
-        """One of the arrays."""
-        return PART.array(self.where, self._entry(name), self.verify)
+    def array(self, name: str, size: int | None = None, of: str = "") -> Tensor:
+        """One of the arrays, of `size` entries, one per `of`."""
+        found = PART.array(self.where, self._entry(name), self.verify)
+        rule, got = f"must have one entry per {of}, {size}", found.numel()
+        self._need(size in (None, got), f"{name}.bin", rule, got)
+        return found
+
+    def ids(
+        self, name: str, upper: int, what: str, size: int | None = None, of: str = ""
+    ) -> Tensor:
+        """One of the arrays, whose entries must lie in [0, upper)."""
+        found = self.array(name, size, of)
+        if self.verify:
+            _within(self.where / f"{name}.bin", found, upper, what)
+        return found
 
     def rows(self, kind: int, num_nodes: int, own: Tensor) -> RowIndex:
         """The nodes of one type whose rows are in the part, `own` ones among them."""
         name = f"nodes-{kind}"
         if name in self.told:
-            nodes = self.array(name)
+            nodes = self.ids(name, num_nodes, "nodes")
             if self.verify:
-                _within(self.where / f"{name}.bin", nodes, num_nodes, "nodes")
                 ascend = bool((nodes.diff() > 0).all())
                 self._need(ascend, f"{name}.bin", "must hold ascending nodes", "others")
         else:
@@ -370,44 +381,34 @@ class _Files(NamedTuple):
         for name, right in (*sizes.items(), ("direction", entry["direction"])):
             got = getattr(adj, name)
             self._need(got == right, folder.name, f"must have {name} {right}", got)
-        first = self._entry(f"first-{kind}")
-        if not isinstance(first, int):
-            first = self.array(f"first-{kind}")
-        named = f"edge_id-{kind}" in self.told
-        edge_id = self.array(f"edge_id-{kind}") if named else None
-        whole = entry["num_edges"], entry["max_degree"]
-        found = LocalRows(adj, rows, first, edge_id, *whole)
-        self._check_edges(kind, found)
-        return found
+        edges, longest = entry["num_edges"], entry["max_degree"]
+        rule, count = f"must have at most {edges} edges", adj.num_edges
+        self._need(count <= edges, folder.name, rule, count)
+        if self.verify and rows.size:
+            rule, got = f"must have rows of at most {longest} edges", adj.max_degree
+            self._need(got <= longest, folder.name, rule, got)
+        name, edge_id = f"edge_id-{kind}", None
+        if name in self.told:
+            edge_id = self.ids(name, edges, "edges", count, "edge")
+        first = self._first(f"first-{kind}", adj, edges)
+        return LocalRows(adj, rows, first, edge_id, edges, longest)
 
-    def _check_edges(self, kind: int, here: LocalRows) -> None:
-        """Refuses rows that are no rows of the whole graph, by their edges."""
-        adj, first, edge_id = here.adj, here.first, here.edge_id
-        edges = here.whole_edges
-        name, count, rows = f"relation-{kind}", adj.num_edges, adj.num_rows
-        self._need(count <= edges, name, f"must have at most {edges} edges", count)
-        if edge_id is not None:
-            file, got = f"edge_id-{kind}.bin", edge_id.numel()
-            rule = f"must have one entry per edge, {count}"
-            self._need(got == count, file, rule, got)
-            if self.verify:
-                _within(self.where / file, edge_id, edges, "edges")
-        if self.verify and rows:
-            rule = f"must have rows of at most {here.whole_degree} edges"
-            fits = adj.max_degree <= here.whole_degree
-            self._need(fits, name, rule, adj.max_degree)
-        if isinstance(first, int):
-            rule = f"must begin among {edges} edges"
-            self._need(first + count <= edges, name, rule, first)
-            return
-        file, got = f"first-{kind}.bin", first.numel()
-        self._need(got == rows, file, f"must have one entry per row, {rows}", got)
-        if self.verify and rows:
+    def _first(self, name: str, adj: CompactAdj, edges: int) -> Tensor | int:
+        """The start of every row among the `edges` of the whole graph."""
+        told = self._entry(name)
+        if isinstance(told, int):
+            sound = told + adj.num_edges <= edges
+            file = name.replace("first", "relation")
+            self._need(sound, file, f"must begin among {edges} edges", told)
+            return told
+        first = self.array(name, adj.num_rows, "row")
+        if self.verify and first.numel():
             last = first + adj.degree
             sound = bool((first[1:] >= last[:-1]).all())
             sound &= int(first[0]) >= 0 and int(last[-1]) <= edges
             rule = f"must say where rows begin among {edges} edges"
-            self._need(sound, file, rule, "other numbers")
+            self._need(sound, f"{name}.bin", rule, "other numbers")
+        return first
 
     def feature(self, kind: int, entry: dict[str, Any], size: int) -> FeatureFile:
         """The `size` own rows of one feature."""

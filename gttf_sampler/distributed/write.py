@@ -18,7 +18,7 @@ from torch import Tensor
 from gttf_sampler import _check, _files
 from gttf_sampler._arrays import HEADER, Pieces, as_numpy, write_array
 from gttf_sampler._backends import ops
-from gttf_sampler.distributed.book import METHODS, PartitionBook, RowIndex, books_of
+from gttf_sampler.distributed.book import PartitionBook, RowIndex, books_of
 from gttf_sampler.distributed.part import (
     MOST_PARTS,
     ONLY,
@@ -102,7 +102,7 @@ def partition(
     tick = report or (lambda what, done: None)
     folder = _check.path("path", path)
     books = books_of(method, source.adjs, source.sizes, parts)
-    told = method if isinstance(method, str) and method in METHODS else "given"
+    told = method if isinstance(method, str) else "given"
     mark = fingerprint(source, books, parts, replicate, tick)
     facts = {"parts": parts, "method": told, "replicate": replicate, "mark": mark}
     _check_free(folder, mark, overwrite)
@@ -110,41 +110,26 @@ def partition(
     with _files.locked(folder):  # whoever cuts the same graph meanwhile finds it done
         if (done := _check_free(folder, mark, overwrite)) is None:
             _check_apart(folder, source)
-            done = _cut(folder, source, books, facts, tick)
+            sizes = source.sizes
+            wanted = {n: wanted_nodes(source, n, replicate, tick) for n in sizes}
+            cut = Cut(source, books, wanted, replicate, mark, tick)
+            done = _cut(folder, cut, facts)
         for file in folder.iterdir():
             if file.name not in (HEADER, done["folder"]):
                 remove(file)  # it was there before
     return facts_of(done)
 
 
-def _cut(
-    folder: Path,
-    source: Source,
-    books: Mapping[str, PartitionBook],
-    facts: dict[str, Any],
-    tick: Report,
-) -> dict[str, Any]:
+def _cut(folder: Path, cut: Cut, facts: dict[str, Any]) -> dict[str, Any]:
     """Writes all parts beside what is there, then the header that takes its place."""
-    mark, replicate = facts["mark"], facts["replicate"]
-    home = folder / f"cut-{mark:08x}"
+    home, source = folder / f"cut-{cut.mark:08x}", cut.source
     home.mkdir(exist_ok=True)
-    wanted = {
-        name: wanted_nodes(source, name, replicate, tick) for name in source.sizes
-    }
-    everywhere = {
-        name: nodes[: round(replicate * source.sizes[name])].sort().values
-        for name, nodes in wanted.items()
-    }
-    cut = Cut(source, books, everywhere, mark)
-    checks, counts = [], []
-    for part in range(facts["parts"]):
-        crc, count = write_part(home / f"part-{part}", part, cut, tick)
-        checks.append(crc)
-        counts.append(count)
+    parts = range(facts["parts"])
+    written = [write_part(home / f"part-{part}", part, cut) for part in parts]
     header = {
         "folder": home.name,
         **facts,
-        "node_types": _typed_nodes(home, source, books, wanted, everywhere),
+        "node_types": _typed_nodes(home, cut),
         "relations": [
             {
                 "type": list(kind),
@@ -152,16 +137,16 @@ def _cut(
                 "max_degree": adj.max_degree,
                 "direction": adj.direction,
                 "arrays": list(adj.arrays()),
-                "own": [count[number][0] for count in counts],
-                "cut": sum(count[number][1] for count in counts),
+                "own": [counts[number][0] for _, counts in written],
+                "cut": sum(counts[number][1] for _, counts in written),
             }
             for number, (kind, adj) in enumerate(source.adjs.items())
         ],
         "features": [
             {"type": kind, "name": name, "shape": list(values.shape[1:])}
-            for kind, name, values in source.features
+            for (kind, name), values in source.features.items()
         ],
-        "checks": checks,
+        "checks": [crc for crc, _ in written],
     }
     _files.sync_folder(home)
     WHOLE.write_header(folder, header)
@@ -200,51 +185,38 @@ def _check_free(folder: Path, mark: int, overwrite: bool) -> dict[str, Any] | No
 
 
 def _check_apart(folder: Path, source: Source) -> None:
-    for feature in source.features:
-        values = feature.values
+    for values in source.features.values():
         file = getattr(values, "path", getattr(values, "filename", None))
         if file and folder.resolve() in Path(file).resolve().parents:
             rule = "must not hold what is being cut"
             _check.fail("path", rule, str(folder), "cut it into another directory")
 
 
-def _typed_nodes(
-    folder: Path,
-    source: Source,
-    books: Mapping[str, PartitionBook],
-    wanted: Mapping[str, Tensor],
-    everywhere: Mapping[str, Tensor],
-) -> list[dict[str, Any]]:
+def _typed_nodes(folder: Path, cut: Cut) -> list[dict[str, Any]]:
     """Node types as the header declares them; writes the arrays that it names."""
     for name in SHARED:  # of somebody who was killed; maps stay as they are
         for file in folder.glob(f"{name}-*.bin"):
             file.unlink()
+
     entries = []
-    for number, (name, size) in enumerate(source.sizes.items()):
-        book = books[name]
+    for number, (name, size) in enumerate(cut.source.sizes.items()):
+
+        def put(array: str, values: Array, number: int = number) -> dict[str, Any]:
+            return write_array(folder / f"{array}-{number}.bin", values)
+
+        book, names = cut.books[name], cut.source.names[name]
         entry: dict[str, Any] = {"name": name, "num_nodes": size, "own": book.sizes()}
-        entry["replicated"] = everywhere[name].numel()
+        entry["replicated"] = cut.everywhere(name).numel()
         if book.bounds is not None:
             entry["bounds"] = book.bounds.tolist()
         else:
-            file = folder / f"book-{number}.bin"
-            entry["book"] = write_array(file, book.owner)
-        file = folder / f"wanted-{number}.bin"
-        entry["wanted"] = write_array(file, wanted[name].numpy())
+            entry["book"] = put("book", book.owner)
+        entry["wanted"] = put("wanted", cut.wanted[name].numpy())
         entry["names"] = {
-            array: write_array(folder / f"{array}-{number}.bin", told.numpy())
-            for array, told in source.names[name].items()
+            array: put(array, told.numpy()) for array, told in names.items()
         }
         entries.append(entry)
     return entries
-
-
-class Feature(NamedTuple):
-    """Values [n, ...] of the nodes of one type."""
-
-    kind: str
-    name: str
-    values: Values
 
 
 class Source(NamedTuple):
@@ -252,7 +224,7 @@ class Source(NamedTuple):
 
     adjs: dict[EdgeType, CompactAdj]
     sizes: dict[str, int]  # nodes of each type
-    features: list[Feature]
+    features: dict[tuple[str, str], Values]  # [n, ...] by node type and name
     stored: str | None  # how floats are stored, one of ENCODINGS; None as they are
     names: dict[str, dict[str, Tensor]]  # by node type, as `graph.exchange` packs them
 
@@ -298,8 +270,7 @@ def source_of(graph: Any, features: Mapping[Any, Any], stored: Any = None) -> So
         if (kind, name) in found:
             _check.fail("features", "must name every feature once", (kind, name))
         found[kind, name] = array
-    listed = [Feature(*key, values) for key, values in found.items()]
-    return Source(adjs, sizes, listed, stored, _names(adjs, sizes))
+    return Source(adjs, sizes, found, stored, _names(adjs, sizes))
 
 
 def _names(
@@ -370,7 +341,7 @@ def fingerprint(
         facts.append(named)
     crc = zlib.crc32(repr(facts).encode())
     arrays = [a.numpy() for adj in source.adjs.values() for a in adj.arrays().values()]
-    for kind, name, values in source.features:
+    for (kind, name), values in source.features.items():
         crc = zlib.crc32(repr((kind, name, values.dtype, values.shape)).encode(), crc)
         if isinstance(values, FeatureFile):
             crc = zlib.crc32(str(values.seal).encode(), crc)
@@ -401,13 +372,18 @@ class Cut(NamedTuple):
 
     source: Source
     books: Mapping[str, PartitionBook]
-    everywhere: Mapping[str, Tensor]  # ascending nodes whose rows all parts get
+    wanted: Mapping[str, Tensor]  # by node type, see `wanted_nodes`
+    share: float  # of nodes whose rows all parts get
     mark: int  # a checksum of all this; a part that has it need not be written again
+    tick: Report
+
+    def everywhere(self, name: str) -> Tensor:
+        """The nodes of a type whose rows all parts get, ascending."""
+        most = round(self.share * self.source.sizes[name])
+        return self.wanted[name][:most].sort().values
 
 
-def write_part(
-    folder: Path, part: int, cut: Cut, tick: Report
-) -> tuple[int, list[tuple[int, int]]]:
+def write_part(folder: Path, part: int, cut: Cut) -> tuple[int, list[tuple[int, int]]]:
     """Writes a part, unless it is there already; a failure leaves nothing of it.
 
     Returns the checksum of its header, and per relation how many edges its own nodes
@@ -419,22 +395,21 @@ def write_part(
     remove(folder)  # of somebody who was killed; maps of it stay as they are
     folder.mkdir(exist_ok=True)
     try:
-        return _write(folder, part, cut, tick)
+        return _write(folder, part, cut)
     except BaseException:
         remove(folder)
         raise
 
 
-def _write(
-    folder: Path, part: int, cut: Cut, tick: Report
-) -> tuple[int, list[tuple[int, int]]]:
+def _write(folder: Path, part: int, cut: Cut) -> tuple[int, list[tuple[int, int]]]:
     """Writes all files of a part, the header last."""
+    source = cut.source
     files: dict[str, Any] = {}
     rows: dict[str, RowIndex] = {}
     for number, (name, book) in enumerate(cut.books.items()):
         nodes = book.nodes_of(part)
-        if cut.everywhere[name].numel():
-            nodes = torch.cat([nodes, cut.everywhere[name]]).unique()
+        if (others := cut.everywhere(name)).numel():
+            nodes = torch.cat([nodes, others]).unique()
         rows[name] = RowIndex(nodes, book.num_nodes)
         if not rows[name].is_range:
             file = folder / f"nodes-{number}.bin"
@@ -442,49 +417,41 @@ def _write(
         elif nodes.numel():
             files[f"range-{number}"] = [int(nodes[0]), int(nodes[-1]) + 1]
     counts = []
-    for number, ((by, _, to), adj) in enumerate(cut.source.adjs.items()):
-        some = _Rows(adj, rows[to], part, cut.books[to], tick)
-        counts.append(some.write(folder, number, cut.books[by], files))
-    for number, feature in enumerate(cut.source.features):
+    for number, kind in enumerate(source.adjs):
+        some = _Rows(cut, kind, part, rows[kind[2]])
+        counts.append(some.write(folder, number, files))
+    for number, ((name, _), values) in enumerate(source.features.items()):
         file = folder / f"feature-{number}.npy"
-        own = cut.books[feature.kind].nodes_of(part)
-        chunks = _feature_rows(feature.values, own, tick)
-        about = write(file, chunks, cut.source.stored_as(feature.values))
+        chunks = _feature_rows(values, cut.books[name].nodes_of(part), cut.tick)
+        about = write(file, chunks, source.stored_as(values))
         files[file.stem] = {"file": file.name, "seal": about.seal()}
     content = {"part": part, "mark": cut.mark, "counts": counts, "files": files}
     return PART.write_header(folder, content), counts
 
 
 class _Rows:
-    """Some rows of a graph, to be copied in pieces of a bounded size."""
+    """Some rows of a relation, to be copied in pieces of a bounded size."""
 
-    def __init__(
-        self,
-        adj: CompactAdj,
-        rows: RowIndex,
-        part: int,
-        book: PartitionBook,
-        tick: Report,
-    ) -> None:
-        self.adj, self.rows, self.part, self.tick = adj, rows, part, tick
-        self.start, self.count = adj.row_range(rows.nodes)
+    def __init__(self, cut: Cut, kind: EdgeType, part: int, rows: RowIndex) -> None:
+        self.adj, self.tick = cut.source.adjs[kind], cut.tick
+        self.rows, self.part, self.by = rows, part, cut.books[kind[0]]
+        self.start, self.count = self.adj.row_range(rows.nodes)
         ends = torch.cat([self.count.new_zeros(1), self.count.cumsum(0)])
         self.rowptr, self.total = ends, int(ends[-1])
-        away = book.lies_elsewhere(rows.nodes, part)
+        away = cut.books[kind[2]].lies_elsewhere(rows.nodes, part)
         self.own = ~away if bool(away.any()) else None  # None: all of them
 
     def write(
-        self, folder: Path, number: int, by: PartitionBook, files: dict[str, Any]
+        self, folder: Path, number: int, files: dict[str, Any]
     ) -> tuple[int, int]:
         """Writes all arrays; returns how many own edges there are, and are cut."""
-        arrays: dict[str, Tensor | Pieces] = {"rowptr": self.rowptr}
         cut: list[int] = []
+        arrays: dict[str, Tensor | Pieces] = dict(self.adj.arrays())
         for name, array in self.adj.arrays().items():
-            if name == "rowptr":
-                continue
-            counted = (by, cut) if name == "col" else None
             dtype = as_numpy(name, array[:0]).dtype
-            arrays[name] = Pieces(dtype, self.total, self._pieces(array, counted))
+            pieces = self._pieces(array, cut if name == "col" else None)
+            arrays[name] = Pieces(dtype, self.total, pieces)
+        arrays["rowptr"] = self.rowptr
         names = arrays.pop("edge_id", None)
         facts = {"num_cols": self.adj.num_cols, "direction": self.adj.direction}
         where = folder / f"relation-{number}"
@@ -510,9 +477,7 @@ class _Rows:
             yield first, stop
             first = stop
 
-    def _pieces(
-        self, array: Tensor, counted: tuple[PartitionBook, list[int]] | None
-    ) -> Iterator[Array]:
+    def _pieces(self, array: Tensor, cut: list[int] | None) -> Iterator[Array]:
         """The entries of the rows, in order; counts those that lead elsewhere."""
         for first, stop in self._bounds():
             count = self.count[first:stop]
@@ -523,12 +488,12 @@ class _Rows:
             else:
                 _, edge = ops.expand(self.start[first:stop], count, size)
                 piece = array.index_select(0, edge)
-            if counted is not None:
-                away = counted[0].lies_elsewhere(piece, self.part)
+            if cut is not None:
+                away = self.by.lies_elsewhere(piece, self.part)
                 if self.own is not None:
                     own = self.own[first:stop]
                     away &= own.repeat_interleave(count, output_size=size)
-                counted[1].append(int(away.count_nonzero()))
+                cut.append(int(away.count_nonzero()))
             self.tick("writing", piece.numel() * piece.element_size())
             yield piece.numpy()
 

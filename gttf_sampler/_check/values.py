@@ -1,7 +1,9 @@
 """Checks of single values and tensors, and the one sentence that every refusal is."""
 
+import math
 import os
 from collections.abc import Collection, Sequence
+from functools import partial
 from importlib import import_module
 from numbers import Real
 from pathlib import Path
@@ -112,12 +114,11 @@ def of_type(name: str, value: Any, kind: type) -> None:
 def integer(name: str, value: Any) -> int:
     """`value` as a Python integer, from anything that is a single integer."""
     try:
-        if isinstance(value, bool):
-            raise TypeError
+        odd = isinstance(value, bool)
         if isinstance(value, Tensor):
-            odd = dense(name, value).dim() or value.dtype is torch.bool
-            if odd:
-                raise TypeError
+            odd = bool(dense(name, value).dim()) or value.dtype is torch.bool
+        if odd:
+            raise TypeError
         return int(value.__index__())
     except (AttributeError, TypeError, ValueError, RuntimeError):
         mistyped(name, "must be an integer", shown(value))
@@ -134,14 +135,7 @@ def at_least(least: int, name: str, value: Any) -> int:
     return number
 
 
-def size(name: str, value: Any) -> int:
-    """`value` as a count, which must be an integer >= 0."""
-    return at_least(0, name, value)
-
-
-def count(name: str, value: Any) -> int:
-    """`value` as an integer >= 1."""
-    return at_least(1, name, value)
+size, count = partial(at_least, 0), partial(at_least, 1)
 
 
 def nodes(name: str, value: Any) -> int:
@@ -167,13 +161,12 @@ def number(name: str, value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        return float("inf")
+        return math.inf
 
 
 def finite(name: str, value: Any) -> float:
     """`value` as a float, which must be finite."""
-    result = number(name, value)
-    if not abs(result) < float("inf"):
+    if not math.isfinite(result := number(name, value)):
         fail(name, "must be finite", value)
     return result
 
@@ -181,9 +174,9 @@ def finite(name: str, value: Any) -> float:
 def positive(name: str, value: float) -> float:
     """`value`, which must be a finite number > 0."""
     result = number(name, value)
-    if not 0 < result < float("inf"):
+    if not 0 < result < math.inf:
         fail(name, "must be finite and greater than 0", value)
-    if 1 / result == float("inf"):
+    if math.isinf(1 / result):
         fail(name, "must be large enough to have an inverse", value)
     return result
 

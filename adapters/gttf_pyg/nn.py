@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Sequence
 from functools import partial
-from os import PathLike
 from typing import Any
 
 import torch
@@ -37,7 +36,7 @@ from gttf_sampler._check import (
 from gttf_sampler._loading.seeded import KeyedIndex, SeededLoader
 from gttf_sampler._loading.state import SPOT, described, described_graph
 from gttf_sampler._swap import host_names
-from gttf_sampler.embedding import Epoch, LinkSplit
+from gttf_sampler.embedding import Epoch
 from gttf_sampler.embedding.fit import fit
 from gttf_sampler.embedding.optimizers import zeros
 from gttf_sampler.embedding.settings import Options, Task
@@ -212,22 +211,14 @@ class Node2Vec(theirs.Node2Vec):
         self,
         epochs: int,
         *,
-        optimizer: str = "adam",
         lr: float = 0.01,
-        weight_decay: float = 0.0,
         batch_size: int = 128,
-        schedule: Any = "constant",
-        hogwild: bool = False,
-        valid: LinkSplit | None = None,
-        patience: int | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        resume: bool = False,
-        progress: Any = None,
         generator: torch.Generator | int | None = None,
+        **options: Any,
     ) -> list[Epoch]:
         """Trains the embeddings, without a loop or an optimizer; returns the epochs.
 
-        The loss is PyG's, and "adam" its example's SparseAdam. Arguments are those of
+        The loss is PyG's, and "adam" its example's SparseAdam. `options` are those of
         `gttf_sampler.embedding.DeepWalk.fit`; `generator` is by default the module's.
         """
         task = Task(
@@ -240,9 +231,8 @@ class Node2Vec(theirs.Node2Vec):
             self._settings,
         )
         generator = self.generator if generator is None else generator
-        options = epochs, optimizer, lr, weight_decay, batch_size, schedule, hogwild
-        rest = valid, patience, checkpoint, resume, progress, generator
-        return fit(task, Options(*options, *rest))
+        options |= {"lr": lr, "batch_size": batch_size, "generator": generator}
+        return fit(task, Options(epochs, **options))
 
     def _settings(self, most: int | None = None) -> dict[str, Any]:
         """All that walks depend on beside seeds and keys, by name."""

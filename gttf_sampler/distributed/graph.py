@@ -49,7 +49,7 @@ from gttf_sampler.random import Key
 from gttf_sampler.subgraph import EdgeType
 
 TIMEOUT = 60.0
-QUERIES: tuple[type[Query], ...] = (HopQuery, StepQuery, BetweenQuery)
+QUERIES = (HopQuery, StepQuery, BetweenQuery)
 
 
 class PartitionedAdj(RemoteRows):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,25 +46,6 @@ NOBODY = -1  # stands for a relation, a node type or an array that there is none
 HELD = ("cumulative_weight", "time")  # the holder of the rows has their tables
 EMPTY = torch.empty(0)
 NONE = torch.empty(0, dtype=torch.int64)
-
-
-class Query(Protocol):
-    """A question about rows of one part; `service` says what is asked for, in words."""
-
-    service: ClassVar[str]  # "{}" in it stands for a detail
-
-    @property
-    def needs_tables(self) -> bool:
-        """True if it takes tables that the holder of the rows makes of them, once."""
-
-    def check(self, part: Part) -> None:
-        """Raises a ValueError for a query that this part cannot answer."""
-
-    def answer(self, part: Part) -> list[Tensor]:
-        """The answer of the holder of a part."""
-
-    def checked(self, answer: list[Tensor], part: Part) -> list[Tensor]:
-        """The answer of another process, if the holder of the rows can have sent it."""
 
 
 def ask_along(
@@ -302,6 +283,11 @@ class HopQuery:
             edge = need_ids("edges", edge, 0, here.whole_edges, count)
             found += [size, edge, need_ids("nodes", node, 0, here.adj.num_cols, count)]
         return found
+
+
+Query = HopQuery | StepQuery | BetweenQuery
+"""A question about rows of one part: `check` refuses one that a part cannot answer,
+`answer` answers, and `checked` refuses answers of others that cannot be true."""
 
 
 def _check_law(law: Law, here: LocalRows, front: Front) -> None:

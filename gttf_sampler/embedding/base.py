@@ -193,12 +193,12 @@ class WalkEmbedding(nn.Module):
             **described({**self.options, "penalty": getattr(self, "penalty", None)}),
         }
 
-    def score(self, edge: Tensor) -> Tensor:
-        """Scores pairs of nodes [2, e] as links, [e]; halves in both directions."""
-        return self._score(edge)
+    def score(self, edge: Tensor, *, directed: bool = False) -> Tensor:
+        """Scores pairs of nodes [2, e] as links, [e].
 
-    def _score(self, edge: Tensor, directed: bool = False) -> Tensor:
-        """⟨Z_u, Z_v⟩, or ⟨L_u, R_v⟩ of halves, plus ⟨L_v, R_u⟩ unless directed."""
+        By ⟨Z_u, Z_v⟩; where vectors are halves by ⟨L_u, R_v⟩ + ⟨L_v, R_u⟩, or, if links
+        are `directed`, by ⟨L_u, R_v⟩ alone.
+        """
         _check.integers("edge", _check.dense("edge", edge), rank=2)
         if edge.shape[0] != 2:
             _check.fail("edge", "must have shape [2, e]", f"shape {list(edge.shape)}")
@@ -237,10 +237,7 @@ class WalkEmbedding(nn.Module):
             _check.within(name, batch, self.adj.num_rows)
         return batch.clone() if batch.is_inference() else batch
 
-    @staticmethod
-    def test(train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor) -> float:
-        """The accuracy of a logistic regression from embeddings to classes."""
-        return accuracy(train_z, train_y, test_z, test_y)
+    test = staticmethod(accuracy)
 
     def _apply(
         self, fn: Callable[[Tensor], Tensor], recurse: bool = True

@@ -285,7 +285,7 @@ def _check_split(score: Any, split: Any) -> None:
 
 
 def accuracy(train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor) -> float:
-    """The share of test nodes whose class a linear model of their embedding finds.
+    """The accuracy of a logistic regression from embeddings to classes.
 
     Multinomial, with intercept and penalty ½ ‖W‖², as scikit-learn's default is.
     """

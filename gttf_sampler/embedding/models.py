@@ -224,7 +224,3 @@ class WatchYourStep(WalkEmbedding):
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss per seed of a forest and the penalty, []."""
         return super().loss(forest) + self.penalty * self.context.square().sum()
-
-    def score(self, edge: Tensor, *, directed: bool = False) -> Tensor:
-        """Scores pairs of nodes [2, e] as links by ⟨L_u, R_v⟩ + ⟨L_v, R_u⟩, [e]."""
-        return self._score(edge, directed)

@@ -47,18 +47,15 @@ class DeepWalk(WalkEmbedding):
         window: the largest distance of a pair; see `DeepWalkAcc`.
         fanouts: how many walkers each walker becomes, per depth; by default plain walks
             of `window` steps.
-        num_negatives: see `DeepWalkAcc`, like `negative_power` and `contrast`.
-        negative_power: negatives are drawn ∝ degree ^ negative_power.
-        contrast: "partition" or "logistic".
-        share_negatives: the same ones for all walkers of a tree.
+        num_negatives: see `DeepWalkAcc`.
         halves: half of a vector is L, of nodes that are left, half R, of nodes that are
             come to, as word2vec has two vectors of a word; `right` of `DeepWalkAcc`.
-        symmetric: score halves in both directions; half of what `score` gives.
-        negative_weight: what terms of negatives are multiplied by.
         sparse: sparse gradients, for `torch.optim.SparseAdam`.
         dtype: of the vectors: float32, float64, or bfloat16, for `fit`.
         storage: a folder; the vectors, and what optimizers of `fit` keep, are then in
             files there, memory-mapped, and may be larger than memory.
+        options: of `DeepWalkAcc`: `contrast`, `negative_power`, `negative_weight`,
+            `share_negatives`, and with `halves` `symmetric`.
     """
 
     def __init__(
@@ -69,38 +66,27 @@ class DeepWalk(WalkEmbedding):
         fanouts: Sequence[int] | None = None,
         num_negatives: int = 5,
         *,
-        negative_power: float = 0.75,
-        contrast: str = "partition",
-        share_negatives: bool = False,
         halves: bool = False,
-        symmetric: bool = False,
-        negative_weight: float = 1.0,
         sparse: bool = False,
         dtype: torch.dtype = torch.float32,
         storage: str | PathLike[str] | None = None,
+        **options: Any,
     ) -> None:
         if fanouts is None:
             fanouts = [1] * _check.steps("window", window, least=1)
         super().__init__(adj, fanouts, storage)
-        self.options = {
-            "window": window,
-            "num_negatives": num_negatives,
-            "negative_power": negative_power,
-            "contrast": contrast,
-            "share_negatives": share_negatives,
-            "symmetric": symmetric,
-            "negative_weight": negative_weight,
-        }
+        self.options = {"window": window, "num_negatives": num_negatives, **options}
         parts = 2 if _check.yes_or_no("halves", halves) else 1
         how = embedding_dim, sparse, dtype, parts
         self.embedding = self._vectors("embedding", *how)
         self.right = self._vectors("right", *how) if halves else None
         self.reset_parameters()
-        self.objective()  # checks the options
+        self.options = _options(self.objective())  # checked, and complete
 
     def objective(self) -> LossAcc:
         """The loss as an accumulator: `DeepWalkAcc`."""
-        return DeepWalkAcc(self.embedding, right=self.right, **self.options)
+        own: dict[str, Any] = {"right": self.right, "generator": None}
+        return DeepWalkAcc(self.embedding, **own, **self.options)
 
 
 class Node2Vec(DeepWalk):
@@ -164,17 +150,15 @@ class WatchYourStep(WalkEmbedding):
         adj: the graph; rows list where to walk to (`direction="out"`).
         embedding_dim: d, even: half of it is L, half R.
         fanouts: how many walkers each walker becomes, per depth; ten steps by default.
-        num_negatives: per seed; see `WYSAcc`, like `negative_weight` and `scheme`.
-        negative_weight: of all negatives of a seed, where its walkers weigh 1.
-        scheme: "unbiased", or "paper".
-        symmetric: score pairs as `score` does, in both directions: twice the work, and
-            every node learns from all pairs it is in, where the graph is too large for
-            many epochs.
+        num_negatives: per seed; see `WYSAcc`.
         penalty: β; β ‖context‖² is added to the loss, as in Watch Your Step, without
             which the smallest distance gets all the attention in the end.
         sparse: sparse gradients of L and R; the logits of Q have dense ones always.
         dtype: of the vectors; see `DeepWalk`, like `storage`.
         storage: a folder for the vectors.
+        options: of `WYSAcc`: `negative_weight`, `scheme`, and `symmetric`, which is
+            twice the work, and every node learns from all pairs it is in, where the
+            graph is too large for many epochs.
     """
 
     def __init__(
@@ -184,28 +168,21 @@ class WatchYourStep(WalkEmbedding):
         fanouts: Sequence[int] = (1,) * 10,
         num_negatives: int = 20,
         *,
-        negative_weight: float = 1.0,
-        scheme: str = "unbiased",
-        symmetric: bool = False,
         penalty: float = 0.05,
         sparse: bool = False,
         dtype: torch.dtype = torch.float32,
         storage: str | PathLike[str] | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(adj, fanouts, storage)
         how = embedding_dim, sparse, dtype, 2
         self.left = self._vectors("left", *how)
         self.right = self._vectors("right", *how)
         self.penalty = _check.finite("penalty", penalty)
-        self.options = {
-            "num_negatives": num_negatives,
-            "negative_weight": negative_weight,
-            "scheme": scheme,
-            "symmetric": symmetric,
-        }
+        self.options = {"num_negatives": num_negatives, **options}
         self.context = nn.Parameter(torch.zeros(len(self.fanouts)))
         self.reset_parameters()
-        self.objective()  # checks the options
+        self.options = _options(self.objective())  # checked, and complete
 
     def reset_parameters(self) -> None:
         """Starts from small random vectors and equal weights of all distances."""
@@ -219,8 +196,15 @@ class WatchYourStep(WalkEmbedding):
 
     def objective(self) -> LossAcc:
         """The loss as an accumulator, without the penalty: `WYSAcc`."""
-        return WYSAcc(self.left, self.right, self.context, **self.options)
+        vectors = self.left, self.right
+        return WYSAcc(*vectors, self.context, generator=None, **self.options)
 
     def loss(self, forest: WalkForest) -> Tensor:
         """The loss per seed of a forest and the penalty, []."""
         return super().loss(forest) + self.penalty * self.context.square().sum()
+
+
+def _options(loss: LossAcc) -> dict[str, Any]:
+    """The numbers, words and switches that a loss was made with, by name."""
+    plain = bool, int, float, str
+    return {name: x for name, x in vars(loss).items() if isinstance(x, plain)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -17,6 +17,7 @@ from gttf_sampler._backends.torch.node2vec import Reverse
 if TYPE_CHECKING:  # which asks here for the order of its rows
     from gttf_sampler.graph.compact import CompactAdj
 
+T = TypeVar("T")
 Nodes = tuple[Tensor, Tensor | None]  # ids [n], and the tree of each; None if shared
 
 
@@ -28,82 +29,79 @@ def edge_weight(adj: CompactAdj) -> Tensor:
     return adj.edge_weight
 
 
+def _cached(make: Callable[[CompactAdj], T]) -> Callable[[CompactAdj], T]:
+    """Makes a table once per graph: of the rows that are in this process."""
+
+    @wraps(make)
+    def table(adj: CompactAdj) -> T:
+        rows = adj.local
+        return rows.cached(make.__name__, lambda: make(rows))
+
+    return table
+
+
+@_cached
 def weight_table(adj: CompactAdj) -> Tensor:
     """Cumulative integer weights [m] of each row."""
-    weight, adj = edge_weight(adj), adj.local
-
-    def add_up() -> Tensor:
-        adj.ensure_inside()
-        return ops.weight_table(weight, adj.rowptr)
-
-    return adj.cached("weight_table", add_up)
+    weight = edge_weight(adj)
+    adj.ensure_inside()
+    return ops.weight_table(weight, adj.rowptr)
 
 
+@_cached
 def has_gaps(adj: CompactAdj) -> bool:
     """True if some edges have weight zero."""
-    weight, adj = edge_weight(adj), adj.local
-    return bool(adj.cached("has_gaps", lambda: bool((weight <= 0).any())))
+    return bool((edge_weight(adj) <= 0).any())
 
 
+@_cached
 def sorted_col(adj: CompactAdj) -> Tensor:
     """`adj.col` with every row in ascending order."""
-    return adj.cached("sorted_col", lambda: _ordered(adj, _ascending(adj)))
+    return _ordered(adj, _ascending(adj))
 
 
+@_cached
 def sorted_order(adj: CompactAdj) -> Tensor | None:
     """Positions in `adj.col` of the entries of `sorted_col`; None if the same."""
-
-    def sort() -> Tensor | None:
-        order = _ascending(adj)
-        adj.cached("sorted_col", lambda: _ordered(adj, order))  # one sort for both
-        return order
-
-    return adj.cached("sorted_order", sort)
+    order = _ascending(adj)
+    adj.cached("sorted_col", lambda: _ordered(adj, order))  # one sort for both
+    return order
 
 
+@_cached
 def reverse_rows(adj: CompactAdj) -> Reverse:
     """Row pointer and ascending columns of the reversed graph.
 
     They are `adj`'s own if every edge has its reverse, which takes no more memory.
     """
-
-    def turn() -> Reverse:
-        adj.ensure_inside()
-        row, sizes = _row_of_edge(adj), (adj.num_cols, adj.num_rows)
-        rowptr, col, _ = ops.group_by_row(adj.col, row, *sizes)
-        col, own = col.to(adj.col.dtype), sorted_col(adj)
-        if torch.equal(rowptr, adj.rowptr) and torch.equal(col, own):
-            return adj.rowptr, own
-        return rowptr, col
-
-    return adj.cached("reverse_rows", turn)
+    adj.ensure_inside()
+    row, sizes = _row_of_edge(adj), (adj.num_cols, adj.num_rows)
+    rowptr, col, _ = ops.group_by_row(adj.col, row, *sizes)
+    col, own = col.to(adj.col.dtype), sorted_col(adj)
+    if torch.equal(rowptr, adj.rowptr) and torch.equal(col, own):
+        return adj.rowptr, own
+    return rowptr, col
 
 
+@_cached
 def edge_filter(adj: CompactAdj) -> Tensor | None:
     """A Bloom filter of each row, which tells most absent edges without a search.
 
     None where the backend has none.
     """
-
-    def fill() -> Tensor | None:
-        adj.ensure_inside()
-        return ops.edge_filter(adj.rowptr, adj.col)
-
-    return adj.cached("edge_filter", fill)
+    adj.ensure_inside()
+    return ops.edge_filter(adj.rowptr, adj.col)
 
 
+@_cached
 def most_copies(adj: CompactAdj) -> int:
     """At least as many as any edge has parallel ones, itself included; a power of 2."""
-
-    def count() -> int:
-        col, row, copies = sorted_col(adj), _row_of_edge(adj), 1
-        while copies < adj.num_edges and bool(
-            ((col[copies:] == col[:-copies]) & (row[copies:] == row[:-copies])).any()
-        ):
-            copies *= 2
-        return copies
-
-    return adj.cached("most_copies", count)
+    col, row, copies = sorted_col(adj), _row_of_edge(adj), 1
+    while copies < adj.num_edges and bool(
+        ((col[copies:] == col[:-copies]) & (row[copies:] == row[:-copies])).any()
+    ):
+        copies *= 2
+    return copies
 
 
 def sorted_time(adj: CompactAdj) -> Tensor:
@@ -120,17 +118,11 @@ def sorted_time(adj: CompactAdj) -> Tensor:
     return time
 
 
+@_cached
 def ascends_in_time(adj: CompactAdj) -> bool:
     """True if the times of the edges ascend within every row."""
-    time = adj.edge_time
-
-    def ascends() -> bool:
-        row = _row_of_edge(adj)
-        return time is None or bool(
-            ((time[1:] >= time[:-1]) | (row[1:] != row[:-1])).all()
-        )
-
-    return adj.cached("time_ascends", ascends)
+    time, row = adj.edge_time, _row_of_edge(adj)
+    return time is None or bool(((time[1:] >= time[:-1]) | (row[1:] != row[:-1])).all())
 
 
 def edges_between(
@@ -193,7 +185,6 @@ def _row_of_edge(adj: CompactAdj) -> Tensor:
     return row.repeat_interleave(adj.degree, output_size=adj.num_edges)
 
 
-T = TypeVar("T")
 MOST = 128  # results of one object
 
 

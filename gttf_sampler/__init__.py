@@ -20,7 +20,7 @@ from gttf_sampler.bias import (
     TemporalBias,
 )
 from gttf_sampler.draw import BiasFn, Neighborhood
-from gttf_sampler.features import FeatureFile
+from gttf_sampler.features import DeviceCache, FeatureFile
 from gttf_sampler.forest import RootedAdjAcc, TransitionAcc, WalkForest
 from gttf_sampler.gather import gather_rows
 from gttf_sampler.graph import CompactAdj
@@ -52,6 +52,7 @@ __all__ = [
     "CommunitySampler",
     "CompactAdj",
     "DeepWalkAcc",
+    "DeviceCache",
     "EdgeWeightBias",
     "ExcludeBias",
     "FastGCNBias",

@@ -332,7 +332,8 @@ class RowGather:
 
     def gather(self) -> None:
         for rows in self.fetched:
-            ids = rows.ids.to("cpu", torch.int64).contiguous()
+            there = getattr(rows.values, "device", "cpu")  # of a `DeviceCache`
+            ids = rows.ids.to(there, torch.int64).contiguous()
             found = rows.values.rows(ids)
             found = found if self.device is None else found.to(self.device)
             rows.told[rows.key] = found

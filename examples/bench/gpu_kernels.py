@@ -35,14 +35,11 @@ from gttf_sampler._backends.triton.node2vec import node2vec
 
 ARCHITECTURES = (80, 90, 100)  # A100, H100, B200
 FENCES = ("MEMBAR", "CCTL", "ERRBAR")  # an order of memory accesses, and cold caches
-NUMBERS = (
-    *("at", "count", "span", "depth", "stride", "position", "slots"),
-    *("old_slots", "batch", "length", "rounds", "stays"),
-)
+NUMBERS = ("depth", "batch", "length", "rounds", "stays")
+LONG = ("at", "count", "span", "stride", "position", "slots", "old_slots")
 TYPES: dict[str, Any] = {  # of arguments that are no arrays of int64
     **dict.fromkeys(NUMBERS, "i32"),
-    "key": "i64",
-    "shape": "i64",
+    **dict.fromkeys(("key", "shape", *LONG), "i64"),
     "rows": ("*i64",) * 3,
     "new_nodes": ("*i64",) * 3,
     "out": ("*i64",) * 4,
@@ -91,7 +88,7 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     """Kernels with what they are compiled for: the default, and all laws at once."""
     lanes = {"B": how.LANES // 16, "F": 16}
     entries = {"B": how.ENTRIES}
-    yield table.write_words, {"B": how.SPAN}
+    yield table.write_words, {"W": 32, "B": how.SPAN}
     for all_ in (False, True):
         apart = {"APART": all_}
         laws = {"TIMES": all_, "HIDES": all_, "GAPS": all_}
@@ -112,7 +109,7 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
             rows_ = {"ORDERED": not all_, "REVERSED": all_, "MASS": by_mass}
             yield node2vec, rows_ | warp
     yield ends.rehash, entries
-    yield gather_rows, {"B": how.UNITS}
+    yield gather_rows, {}
     yield from _aggregates()
 
 

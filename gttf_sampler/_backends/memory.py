@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.streams import streams_of
+from gttf_sampler._backends.streams import is_captured, streams_of
 from gttf_sampler._backends.torch.rows import id_dtype
 
 HUGE = 1 << 21
@@ -186,7 +186,6 @@ def empty_rows(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 
 
 FEW_NODES = 1 << 10  # no table of trees is smaller
-CLEAN = -(1 << 40)  # less a size: tables that are cleared after use
 TREES = -1  # stands for tables of trees where others have a size; less is for spaces
 
 
@@ -211,31 +210,23 @@ class NodeTable:
         self._left: tuple[Any, Any] | None = None  # a stream, an event behind its use
 
     def follow(self) -> None:
-        """Has the stream of the caller come after the one that has left the table.
-
-        A stream that is captured cannot wait for what is not: whoever captures has
-        waited for the device before.
-        """
+        """Has the stream of the caller come after the one that has left the table."""
         if self._left is None:
             return
         streams, (stream, event) = streams_of(self._device), self._left
-        if streams is None or streams.captured():
+        if streams is None:
             return
         current = streams.current()
         if stream != current:
             streams.wait(current, event)
             streams.record(self.cell, current)
 
-    def leave(self) -> bool:
-        """Marks the end of a use; False if a CUDA graph will use the table again."""
+    def leave(self) -> None:
+        """Marks the end of a use."""
         streams = None if self._device.type == "cpu" else streams_of(self._device)
-        if streams is None:
-            return True
-        if streams.captured():
-            return False
-        stream = streams.current()
-        self._left = stream, streams.event(stream)
-        return True
+        if streams is not None:
+            stream = streams.current()
+            self._left = stream, streams.event(stream)
 
     def reserve(self, count: int) -> int:
         """The first of `count` numbers that are below all numbers in the table."""
@@ -308,7 +299,6 @@ class ScratchPool:
 
     def __init__(self) -> None:
         self._idle: dict[int, Idle[Any]] = {}
-        self._captured: list[NodeTable] = []  # those that CUDA graphs write to
 
     def __reduce__(self) -> tuple[type["ScratchPool"], tuple[()]]:
         """Copies and pickles start empty: scratch is never worth carrying along."""
@@ -321,15 +311,15 @@ class ScratchPool:
         yield table
         self.give_back(num_nodes, table)
 
-    def take(
-        self, num_nodes: int, device: torch.device, clean: bool = False
-    ) -> NodeTable:
+    def take(self, num_nodes: int, device: torch.device) -> NodeTable:
         """A table with a cell per node, to be given back.
 
-        One that is `clean` has nothing in it, and has to be given back like that.
+        One for a CUDA graph is made and filled in the graph, which does so again in
+        every replay, in memory that goes with the graph.
         """
-        name = CLEAN - num_nodes if clean else num_nodes
-        table = self.lease(name, partial(NodeTable, num_nodes, device))
+        if is_captured(device):
+            return NodeTable(num_nodes, device)
+        table = self.lease(num_nodes, partial(NodeTable, num_nodes, device))
         table.follow()
         return table
 
@@ -341,7 +331,8 @@ class ScratchPool:
 
     def give_back(self, name: int, table: NodeTable | TreeTable | Workspace) -> None:
         """Keeps a table for its next use; `name` says of which kind it is."""
-        if isinstance(table, NodeTable) and not table.leave():
-            self._captured.append(table)
-            return
+        if isinstance(table, NodeTable):
+            if is_captured(table.cell.device):
+                return
+            table.leave()
         self._idle.setdefault(name, Idle()).give_back(table)

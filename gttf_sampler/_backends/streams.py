@@ -42,6 +42,14 @@ class Streams:
         """True while a CUDA graph is made of work on that queue."""
         return torch.cuda.is_current_stream_capturing()
 
+    def graph(self) -> Any:
+        """A CUDA graph without work, to be captured and replayed."""
+        return torch.cuda.CUDAGraph()
+
+    def capture(self, graph: Any) -> AbstractContextManager[Any]:
+        """Makes a graph of what this thread has the device do, instead of doing it."""
+        return torch.cuda.graph(graph, capture_error_mode="thread_local")
+
     def use(self, stream: Any) -> AbstractContextManager[Any]:
         """Has this thread work on `stream`, and its device, inside a `with` block."""
         return torch.cuda.stream(stream)
@@ -160,6 +168,12 @@ _make: Make = cuda_streams
 def streams_of(device: torch.device) -> Streams | None:
     """The streams of `device`, or None if it has none."""
     return _make(device)
+
+
+def is_captured(device: torch.device) -> bool:
+    """True while a CUDA graph is made of work on the current stream of `device`."""
+    streams = None if device.type == "cpu" else _make(device)
+    return streams is not None and streams.captured()
 
 
 def set_streams(make: Make) -> Make:

@@ -147,12 +147,19 @@ class RootedSampler:
         """The batch of some seeds; see `sample_rooted`."""
         if not self.typed:
             seeds, bias = {"": seeds}, None if bias is None else {ONLY: bias}
-        starts, first_root = self.starts(seeds, checked=True)
-        biases, disjoint, laws = self._draws_of(bias, seeds, starts)
         randomness = _check.randomness_on(generator, self.plan.device)
         key = random.new_key(randomness, self.plan.device, random.ROOTED)
-        batch = Batch(starts, first_root, disjoint, laws, biases, key)
-        return self._named(self._draw(batch))  # type: ignore[no-any-return]
+        return self.drawn(self.batch_of(seeds, bias, key))  # type: ignore[no-any-return]
+
+    def batch_of(self, seeds: Mapping[str, Any], bias: Any, key: random.Key) -> Batch:
+        """The record of a batch, of seeds per node type, all of it checked."""
+        starts, first_root = self.starts(seeds, checked=True)
+        biases, disjoint, laws = self._draws_of(bias, seeds, starts)
+        return Batch(starts, first_root, disjoint, laws, biases, key)
+
+    def drawn(self, batch: Batch) -> Any:
+        """A batch as a subgraph."""
+        return self._named(self._draw(batch))
 
     def sample(
         self,

@@ -11,6 +11,7 @@ Needs gcc and x86-64; `why_not` says what is missing. Code is kept in `.pytest_c
 
 import ctypes
 import hashlib
+import math
 import os
 import platform
 import shutil
@@ -62,6 +63,25 @@ class Race(NamedTuple):
     sites: tuple[str, str]
 
 
+class Work(NamedTuple):
+    """The work of one launch.
+
+    Attributes:
+        kernel: its name.
+        programs, warps: of the launch.
+        instructions: of PTX, of all threads, those that a guard skips among them.
+        sectors: of 32 bytes, read and written, as if no cache held any of them.
+        reads: of the thread that reads most often.
+    """
+
+    kernel: str
+    programs: int
+    warps: int
+    instructions: int
+    sectors: int
+    reads: int
+
+
 def why_not() -> str | None:
     """The reason why compiled kernels cannot run here, if there is one."""
     if reason := backend.no_triton():
@@ -78,7 +98,7 @@ def why_not() -> str | None:
 
 
 @contextmanager
-def kernels(seed: int = 1, watch: bool = False):
+def kernels(seed: int = 1, watch: bool = False, works: list["Work"] | None = None):
     """`use_backend("triton")` runs compiled kernels on the CPU; gives the races found.
 
     Skips the test where that cannot be.
@@ -86,6 +106,7 @@ def kernels(seed: int = 1, watch: bool = False):
     Args:
         seed: of the interleaving.
         watch: look for races.
+        works: takes the work of every launch; threads are not interleaved then.
     """
     if reason := why_not():
         pytest.skip(reason)
@@ -94,7 +115,7 @@ def kernels(seed: int = 1, watch: bool = False):
 
     from gttf_sampler._backends.triton import launch as triton_launch
 
-    runner = _Runner(seed, watch)
+    runner = _Runner(seed, watch, works)
     driver, before = triton.runtime.driver, triton.runtime.driver._active
     with ExitStack() as changes:
         change = changes.enter_context
@@ -128,17 +149,21 @@ class _Driver:
 class _Runner:
     """Launches of one block, and the races among them."""
 
-    def __init__(self, seed: int, watch: bool) -> None:
-        self.seed, self.watch = seed, watch
+    def __init__(self, seed: int, watch: bool, works: list["Work"] | None) -> None:
+        self.seed, self.watch, self.works = seed, watch, works
         self.races: Counter[Race] = Counter()
         self.launches = 0
 
-    def start(self, kernel: Any, grid: Any, args: Any, constants: Any) -> None:
-        """Stands in for `triton_launch.start`; sees through simulated devices."""
+    def start(
+        self, kernel: Any, grid: Any, args: Any, constants: Any, long: bool
+    ) -> None:
+        """Stands in for `launch.start`; sees through simulated devices."""
+        from gttf_sampler._backends.triton import launch as triton_launch
+
         with torch._C.DisableTorchFunction(), _disable_current_modes(), _LOCK:
             args = tuple(map(_plain, args))
             options = {**constants, "enable_fp_fusion": False}
-            made = kernel.warmup(*args, grid=grid, **options)
+            made = kernel.warmup(*triton_launch.typed(args, long), grid=grid, **options)
             given = dict(zip(kernel.arg_names, args, strict=False)) | constants
             words = [
                 word
@@ -157,8 +182,15 @@ class _Runner:
             ctypes.c_uint32(made.metadata.num_warps),
             ctypes.c_uint32(made.metadata.shared),
             ctypes.c_uint64(self.seed * 1_000_003 + self.launches),
-            *(SWITCHING, RESIDENT, int(self.watch)),
+            0 if self.works is not None else SWITCHING,
+            *(RESIDENT, int(self.watch) | 2 * (self.works is not None)),
         )
+        if self.works is not None:
+            found = (ctypes.c_uint64 * 3)()
+            _runtime().work(found)
+            programs = math.prod(grid)
+            warps = programs * made.metadata.num_warps
+            self.works.append(Work(name, programs, warps, *found))
         if self.watch:
             self.races.update(_races(name))
         if status:
@@ -169,7 +201,7 @@ _LOCK = threading.RLock()
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return tuple(map(_plain, value))
     return value.as_subclass(torch.Tensor) if isinstance(value, torch.Tensor) else value
 

@@ -1,26 +1,20 @@
-"""Counts a batch's work for a GPU without one: launches, host syncs, bytes.
+"""Counts a batch's work for a GPU without one, and fills in the tables of docs/gpu.md.
 
-    TRITON_INTERPRET=1 python tests/core/gpu_work.py
+    python tests/core/gpu_work.py
 
-fills in the tables of docs/gpu.md.
-
-Kernels run on the simulated device, as they are compiled, or in Triton's interpreter
-where bytes are counted. Torch's own operations are counted, too. Bytes are what the
-kernels of a batch read and write: every access of every program is seen, and the
-32-byte sectors it touches are counted, as a GPU moves them if nothing is found in a
-cache.
+Kernels run as they are compiled, on the simulated device. Torch's own operations are
+counted, too. Bytes are what the kernels of a batch read and write: the 32-byte sectors
+that the lanes of a warp touch at one line of a kernel, as a GPU moves them if nothing
+is found in a cache.
 """
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from unittest import mock
 
-import numpy as np
 import torch
-from triton.runtime.interpreter import InterpreterBuilder
 
 import compiled
+import host_time
 from gttf_sampler import (
     CompactAdj,
     EdgeWeightBias,
@@ -32,7 +26,7 @@ from gttf_sampler import (
     use_backend,
 )
 from gttf_sampler._backends.triton import launch as triton_launch
-from simulated import Accelerator, start_interpreted
+from simulated import Accelerator
 
 SECTOR = 32
 
@@ -44,78 +38,39 @@ class Work(NamedTuple):
         kernels: the names of the kernels, in order.
         operations: torch's own, beside views and allocations.
         syncs: what the host has waited for.
-        bytes: moved by the kernels, in sectors; 0 where they were compiled.
+        launches: the work of every kernel, if it was counted.
+        result: what came out.
     """
 
     kernels: list[str]
     operations: list[str]
     syncs: list[str]
-    bytes: int
+    launches: list[compiled.Work]
+    result: object
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the kernels move."""
+        return SECTOR * sum(launch.sectors for launch in self.launches)
+
+    @property
+    def instructions(self) -> int:
+        """Instructions of PTX of all threads."""
+        return sum(launch.instructions for launch in self.launches)
 
 
-class Traffic:
-    """Counts the sectors that kernels touch."""
-
-    def __init__(self) -> None:
-        self.sectors = 0
-
-    def note(self, pointers, mask=None, times=1) -> None:
-        """The sectors of one access of one program."""
-        at = np.asarray(pointers.data).reshape(-1)
-        if mask is not None:
-            at = at[np.broadcast_to(mask.data, pointers.data.shape).reshape(-1)]
-        self.sectors += times * np.unique(at // SECTOR).size
-
-    @contextmanager
-    def counting(self):
-        """Watches loads, stores and atomics."""
-        names = {
-            "create_load": lambda p, *rest: self.note(p),
-            "create_store": lambda p, v, *rest: self.note(p),
-            "create_masked_load": lambda p, m, *rest: self.note(p, m),
-            "create_masked_store": lambda p, v, m, *rest: self.note(p, m),
-            "create_atomic_rmw": lambda op, p, v, m, *rest: self.note(p, m, 2),
-            "create_atomic_cas": lambda p, *rest: self.note(p, None, 2),
-        }
-        with contextmanager(self._patched)(names):
-            yield self
-
-    def _patched(self, names):
-        before = {name: getattr(InterpreterBuilder, name) for name in names}
-        for name, see in names.items():
-            whole = before[name]
-
-            def seen(builder, *args, see=see, whole=whole, **kwargs):
-                see(*args)
-                return whole(builder, *args, **kwargs)
-
-            setattr(InterpreterBuilder, name, seen)
-        try:
-            yield
-        finally:
-            for name, whole in before.items():
-                setattr(InterpreterBuilder, name, whole)
-
-
-def work_of(call) -> Work:
+def work_of(call, traffic: bool = False) -> Work:
     """Counts the work of a call on the simulated device, once everything is made."""
-    seen = Traffic()
-    with _kernels(), use_backend("triton"), Accelerator() as gpu:
+    launches: list[compiled.Work] = []
+    how = {"works": launches} if traffic else {}
+    with compiled.kernels(**how), use_backend("triton"), Accelerator() as gpu:
         ready = call(gpu)
         ready()
-        with gpu.counting(), triton_launch.counting() as kernels, seen.counting():
-            ready()
+        launches.clear()
+        with gpu.counting(), triton_launch.counting() as kernels:
+            result = ready()
         operations, syncs = list(gpu.launches), list(gpu.syncs)
-    return Work(kernels, operations, syncs, seen.sectors * SECTOR)
-
-
-def _kernels():
-    """Triton's kernels in its interpreter, if that was chosen, or compiled."""
-    if not triton_launch.interpreted():
-        return compiled.kernels()
-    import interpreted  # noqa: F401 (for its effect)
-
-    return mock.patch.object(triton_launch, "start", start_interpreted)
+    return Work(kernels, operations, syncs, launches, result)
 
 
 def graph(nodes: int = 30, edges: int = 150) -> CompactAdj:
@@ -209,7 +164,46 @@ def line(name: str, hops: int, work: Work) -> str:
 # ---- the model of docs/gpu.md
 
 NODES, EDGES, BATCH = 200_000, 3_000_000, 1024
-GPUS = {"A100": (2.039e12, 5e-6), "H100": (3.35e12, 5e-6)}  # bytes/s, s per launch
+
+
+class GPU(NamedTuple):
+    """A GPU as its maker describes it, and what others have measured of its kind.
+
+    Attributes:
+        bandwidth: bytes per second.
+        issue: instructions of warps per second, of all multiprocessors.
+        warps: that are resident at a time.
+    """
+
+    bandwidth: float
+    issue: float
+    warps: int
+
+
+GPUS = {
+    "A100": GPU(2.039e12, 108 * 4 * 1.41e9, 108 * 64),
+    "H100": GPU(3.35e12, 132 * 4 * 1.83e9, 132 * 64),
+}
+# Assumed, in seconds: between two kernels; of a read that depends on the one before;
+# of a driver call beside what `host_time` measures; of a sync.
+GAP, LATENCY, DRIVER, SYNC = 2e-6, 0.6e-6, 2e-6, 10e-6
+
+
+def seconds_of(launch: compiled.Work, gpu: GPU) -> float:
+    """The time of a kernel: of what takes longest, memory, instructions, or waiting."""
+    moves = launch.sectors * SECTOR / gpu.bandwidth
+    issues = launch.instructions / 32 / gpu.issue
+    turns = -(-launch.warps // gpu.warps)
+    return GAP + max(moves, issues, turns * launch.reads * LATENCY)
+
+
+def batch_seconds(work: Work, host: host_time.HostWork, gpu: GPU) -> float:
+    """The time of a batch, whose kernels run while the host starts the next ones."""
+    device = sum(seconds_of(launch, gpu) for launch in work.launches)
+    device += len(work.operations) * GAP
+    calls = len(work.kernels) + len(work.operations)
+    mine = host.microseconds * 1e-6 + calls * DRIVER
+    return max(device, mine) + len(work.syncs) * SYNC
 
 
 def large() -> CompactAdj:
@@ -220,6 +214,7 @@ def large() -> CompactAdj:
 MODELLED = {
     "`sample_rooted` [15, 10], the default": rooted([15, 10], None, large, BATCH),
     "with replacement": rooted([15, 10], None, large, BATCH, replace=True),
+    "`padded=True`": rooted([15, 10], None, large, BATCH, padded=True),
     "forest [15, 10]": forest([15, 10], None, True, large, BATCH),
     "uniform walk of 20 steps": forest([1] * 20, None, True, large, BATCH),
     "node2vec walk of 20 steps": forest(
@@ -228,14 +223,29 @@ MODELLED = {
 }
 
 
-def modelled(name: str, work: Work) -> str:
+def modelled(name: str, work: Work, host: host_time.HostWork) -> str:
     """A row of the table of the model."""
-    launches = len(work.kernels) + len(work.operations) + len(work.syncs)
-    times = []
-    for bandwidth, launch in GPUS.values():
-        seconds = work.bytes / bandwidth + launches * launch
-        times.append(f"{seconds * 1e6:.0f}")
-    return f"| {name} | {work.bytes / 1e6:.1f} | {launches} | {' | '.join(times)} |"
+    found = work.result
+    edges = found.edge.numel() if hasattr(found, "edge") else 0
+    edges = edges or sum(level.numel() for level in found.edges)
+    cells = [
+        f"{edges:,}",
+        f"{work.bytes / 1e6:.1f}",
+        f"{work.instructions / edges:.0f}",
+        f"{host.microseconds:.0f}",
+        *(f"{batch_seconds(work, host, gpu) * 1e6:.0f}" for gpu in GPUS.values()),
+    ]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def by_kernel(work: Work) -> list[str]:
+    """A row per kernel of a batch: what it was counted to do."""
+    return [
+        f"| `{x.kernel}` | {x.programs} | {x.instructions / 1e6:.2f} | "
+        f"{x.sectors * SECTOR / 1e6:.2f} | {x.reads} | "
+        f"{seconds_of(x, GPUS['A100']) * 1e6:.1f} |"
+        for x in work.launches
+    ]
 
 
 def tables() -> dict[str, list[str]]:
@@ -244,17 +254,23 @@ def tables() -> dict[str, list[str]]:
     launches.append("|---|---:|---:|---:|")
     for name, (hops, call) in CASES.items():
         launches.append(line(name, hops, work_of(call)))
-    model = ["| a batch of | MB | launches and syncs | A100, µs | H100, µs |"]
-    model.append("|---|---:|---:|---:|---:|")
+    model = [
+        "| a batch of | edges | MB | PTX per edge | host, µs | A100, µs | H100, µs |"
+    ]
+    model.append("|---|---:|---:|---:|---:|---:|---:|")
+    kernels = ["| kernel | programs | million PTX | MB | reads | A100, µs |"]
+    kernels.append("|---|---:|---:|---:|---:|---:|")
+    hosts = host_time.measured()
     for name, call in MODELLED.items():
-        model.append(modelled(name, work_of(call)))
-    return {"launches": launches, "model": model}
+        work = work_of(call, traffic=True)
+        model.append(modelled(name, work, hosts[name]))
+        if len(kernels) == 2:
+            kernels += by_kernel(work)
+    return {"launches": launches, "model": model, "by kernel": kernels}
 
 
 def main() -> None:
     """Fills in the tables."""
-    if not triton_launch.interpreted():
-        raise SystemExit("set TRITON_INTERPRET=1, by which bytes are counted")
     page = Path(__file__).parents[2] / "docs" / "gpu.md"
     text = page.read_text()
     for name, rows in tables().items():

@@ -9,10 +9,15 @@ import threading
 from collections import deque
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gttf_sampler._backends.triton import launch as triton_launch
 
 UNWRITTEN = 0xAA
 
@@ -34,6 +39,59 @@ class Event:
         """Has the stream do everything before the event."""
         while not self.reached:
             self.stream.left.popleft()()
+
+
+def _tensors(found: Any) -> list[Tensor]:
+    parts = found if isinstance(found, tuple | list) else [found]
+    return [part for part in parts if isinstance(part, Tensor)]
+
+
+class PaperGraph(TorchDispatchMode):
+    """Work that was recorded, to be done again: operations of torch, and kernels.
+
+    What operations have made lasts as long as the graph, as in memory of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work: list[Any] = []
+        self.made: list[Tensor] = []
+
+    @contextmanager
+    def recording(self):
+        start = triton_launch.start
+
+        def record(*args):
+            self.work.append(partial(start, *args))
+            start(*args)
+
+        with mock.patch.object(triton_launch, "start", record), self:
+            yield
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        self.made += _tensors(found)
+        fresh = func.overloadpacket.__name__ in ("empty", "empty_strided")
+        if not func.is_view and not fresh:
+            self.work.append(partial(self._again, func, args, kwargs or {}, found))
+        return found
+
+    @staticmethod
+    def _again(func, args, kwargs, before):
+        found = func(*args, **kwargs)
+        for old, new in zip(_tensors(before), _tensors(found), strict=True):
+            if new is not old:
+                old.copy_(new)
+
+    def forget(self) -> None:
+        """Leaves nothing that was not written by a replay."""
+        for tensor in self.made:
+            tensor.untyped_storage().fill_(UNWRITTEN)
+
+    def replay(self) -> None:
+        with torch._C.DisableTorchFunction():
+            for step in self.work:
+                step()
 
 
 class PaperStreams:
@@ -62,6 +120,20 @@ class PaperStreams:
 
     def captured(self) -> bool:
         return self.captures
+
+    def graph(self) -> "PaperGraph":
+        return PaperGraph()
+
+    @contextmanager
+    def capture(self, graph):
+        self.captures = True
+        self.notes.append("capture")
+        try:
+            with graph.recording():
+                yield
+        finally:
+            self.captures = False
+        graph.forget()
 
     @contextmanager
     def use(self, stream):

@@ -37,7 +37,7 @@ typedef struct {
     void *stack_pointer;
     char *stack;
     Program *program;
-    u32 id;
+    u32 id, reads;
     int state;
 } Thread;
 
@@ -60,7 +60,8 @@ extern u64 *arguments;      /* of the kernel */
 extern u32 grid[3];
 extern u32 switching;       /* of 256 accesses, those that another thread precedes */
 extern u64 random_state;
-extern int trapped, watching;
+extern int trapped, watching; /* bits: for races, for traffic */
+extern u64 executed;          /* instructions, of all threads */
 
 void switch_thread(void);
 void see(u64 at, u32 size, int kind, int same, const char *site);
@@ -116,6 +117,7 @@ Thread *now;
 u64 *arguments, random_state;
 u32 grid[3], switching;
 int trapped, watching;
+u64 executed;
 static u32 threads; /* of a program */
 static void *scheduler;
 static void (*kernel)(void);
@@ -228,7 +230,69 @@ static void see_place(u64 place, int kind, int same, const char *site) {
     note(&cell->by[kind], site);
 }
 
+/* ---- traffic: what the lanes of a warp touch at one line of a kernel comes in sectors
+of 32 bytes, each once; a lane that is there again begins another access. */
+
+typedef struct {
+    u64 sector;
+    const char *site;
+    u32 launch, warp, lanes;
+} Touch;
+
+static Touch *touches;
+static u64 touch_room, touched;
+static u64 sectors;
+static u32 longest_chain; /* of reads of one thread */
+
+static Touch *touch_of(u64 sector, u32 warp, const char *site) {
+    u64 hash = (sector * 0x9E3779B97F4A7C15ull ^ (u64)site * 0xD6E8FEB86659FD93ull) + warp;
+    for (u64 at = hash * 0x9E3779B97F4A7C15ull >> 20;; at++) {
+        Touch *touch = &touches[at & (touch_room - 1)];
+        if (touch->launch != launch) {
+            *touch = (Touch){sector, site, launch, warp, 0};
+            touched++;
+            return touch;
+        }
+        if (touch->sector == sector && touch->site == site && touch->warp == warp)
+            return touch;
+    }
+}
+
+static void widen_touches(void) {
+    if (touches && touched * 2 < touch_room) return;
+    Touch *before = touches;
+    u64 size = touch_room;
+    touch_room = size ? size * 4 : 1 << 16;
+    touches = calloc(touch_room, sizeof(Touch));
+    touched = 0;
+    for (u64 i = 0; i < size; i++)
+        if (before[i].launch == launch)
+            *touch_of(before[i].sector, before[i].warp, before[i].site) = before[i];
+    free(before);
+}
+
+static void count_traffic(u64 at, int kind, const char *site) {
+    widen_touches();
+    u32 lane = 1u << (now->id % 32);
+    Touch *touch = touch_of(at / 32, now->program->id * WARPS + now->id / 32, site);
+    if (!touch->lanes || (touch->lanes & lane)) {
+        sectors += kind == ATOMIC ? 2 : 1;
+        touch->lanes = 0;
+    }
+    touch->lanes |= lane;
+    if (kind == READ && ++now->reads > longest_chain) longest_chain = now->reads;
+}
+
+/* Of the last launch: instructions of all threads, sectors, the most reads of a thread. */
+void work(u64 *found) {
+    found[0] = executed;
+    found[1] = sectors;
+    found[2] = longest_chain;
+}
+
 void see(u64 at, u32 size, int kind, int same, const char *site) {
+    if (watching & 2) count_traffic(at, kind, site);
+    if (!(watching & 1)) return;
     if (size < 4) /* bytes have places of their own: neighbours are no race */
         for (u64 i = at; i < at + size; i++) see_place(i << 1 | 1, kind, same, site);
     else
@@ -333,6 +397,7 @@ static void start(Program *program, u32 id, u32 shared) {
         thread->stack_pointer = top;
         thread->program = program;
         thread->id = i;
+        thread->reads = 0;
         thread->state = READY;
     }
 }
@@ -368,7 +433,7 @@ int run(void (*code)(void), u64 *given, u32 *sizes, u32 warps, u32 shared, u64 s
     switching = often;
     watching = watch;
     trapped = found_races = 0;
-    filled = 0;
+    filled = touched = executed = sectors = longest_chain = 0;
     launch++;
     u32 *order = malloc(count * sizeof *order);
     for (u32 i = 0; i < count; i++) {

@@ -120,6 +120,7 @@ class _Translation:
         self.targets: dict[str, list[str]] = {}
         self.registers: list[str] = []
         self.lines: list[str] = []
+        self.block: list[int] = []  # instructions since the last label or jump
 
     def source(self) -> str:
         """The whole file."""
@@ -150,6 +151,7 @@ class _Translation:
         if statement in ("", "{", "}"):
             return
         if statement.endswith(":"):
+            self.block = []
             self.lines.append(f"{_label(statement)};")
             self.last_label = statement[:-1]
         elif statement.startswith(".branchtargets"):
@@ -165,7 +167,17 @@ class _Translation:
             code = self._instruction(operation, _operands(given[0]) if given else [])
             if guard and callable(code):
                 raise UnknownPTXError(statement)
+            self._count(operation)
             self.lines.append(f"if ({negated}{name}) {{ {code} }}" if guard else code)
+
+    def _count(self, operation: str) -> None:
+        """Has every block count its instructions, also those that a guard skips."""
+        if not self.block:
+            block = self.block = [0]
+            self.lines.append(lambda whole: f"executed += {block[0]};")
+        self.block[0] += 1
+        if operation.startswith(("bra", "brx")):
+            self.block = []
 
     def _declare(self, statement: str) -> None:
         found = re.fullmatch(r"\.reg \.(\w+)\s+%(\w+)<(\d+)>", statement)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 CUDA = torch.device("cuda", 0)
@@ -203,9 +203,3 @@ class Accelerator(TorchFunctionMode):
                 self.syncs.append(name)
         elif name == "where" and len(args) == 1:
             self.syncs.append(name)
-
-
-def start_interpreted(kernel: Any, grid: Any, args: Any, constants: Any) -> None:
-    """A launch of Triton on this device: its tensors are on the CPU after all."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        kernel[grid](*_map(_undress, args), **constants)

@@ -25,12 +25,6 @@ from simulated import Accelerator
 ACCEPTED = {
     ("enter", "write/write, same", True): "the first program of every node type writes "
     "the address of all seeds and of their roots, which is one address",
-    (
-        "pad",
-        "write/write, same",
-        False,
-    ): "a node that was reached by several entries is "
-    "released by each of them, and what is left in its cell is the same constant",
 }
 
 

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import torch
 
-from gttf_sampler._backends.memory import CLEAN, ScratchPool
+from gttf_sampler._backends.memory import ScratchPool
 from gttf_sampler._backends.streams import (
     Streams,
     _parts,
@@ -42,6 +42,11 @@ def test_cuda_streams_call_torch(cuda, monkeypatch):
     cuda.Stream.assert_called_once_with(GPU)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert streams.captured()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", mock.Mock())
+    monkeypatch.setattr(torch.cuda, "graph", mock.create_autospec(torch.cuda.graph))
+    graph = streams.graph()
+    streams.capture(graph)
+    torch.cuda.graph.assert_called_once_with(graph, capture_error_mode="thread_local")
     event = streams.event(stream)
     event.record.assert_called_once_with(stream)
     streams.wait(stream, event)
@@ -156,41 +161,38 @@ def paper():
 THERE = torch.device("meta")  # whose tables take no memory
 
 
-@pytest.mark.parametrize("clean", [False, True])
-def test_tables_follow_the_stream_that_has_left_them(paper, clean):
-    pool, name, how = ScratchPool(), CLEAN - 5 if clean else 5, (5, THERE, clean)
-    table = pool.take(*how)
-    pool.give_back(name, table)
-    assert pool.take(*how) is table
-    assert paper.notes == ["event on main"]
-    assert paper.recorded == []
-    pool.give_back(name, table)
-    paper.notes.clear()
-    with paper.use(paper.stream()):
-        assert pool.take(*how) is table
-        assert paper.notes == ["use work", "work waits for main"]
-        assert [(t is table.cell, at) for t, at in paper.recorded] == [(True, "work")]
-        pool.give_back(name, table)
-    assert pool.take(*how) is table
-    assert paper.notes[2:] == ["event on work", "leave work", "main waits for work"]
-
-
-def test_tables_of_a_captured_stream_are_not_lent_again(paper):
-    """A replay writes to them, whenever it comes; until then they must not be freed."""
+def test_tables_follow_the_stream_that_has_left_them(paper):
     pool = ScratchPool()
     table = pool.take(5, THERE)
     pool.give_back(5, table)
+    assert pool.take(5, THERE) is table
+    assert paper.notes == ["event on main"]
+    assert paper.recorded == []
+    pool.give_back(5, table)
     paper.notes.clear()
+    with paper.use(paper.stream()):
+        assert pool.take(5, THERE) is table
+        assert paper.notes == ["use work", "work waits for main"]
+        assert [(t is table.cell, at) for t, at in paper.recorded] == [(True, "work")]
+        pool.give_back(5, table)
+    assert pool.take(5, THERE) is table
+    assert paper.notes[2:] == ["event on work", "leave work", "main waits for work"]
+
+
+def test_tables_of_a_captured_stream_are_made_in_the_graph(paper):
+    """A replay fills them again, in memory of its graph; nobody else keeps them."""
+    pool = ScratchPool()
+    table = pool.take(5, THERE)
+    pool.give_back(5, table)
     paper.captures = True
-    with paper.use(paper.stream()), pool.borrow(5, THERE) as found:
-        assert found is table
-    assert paper.notes == ["use work", "leave work"]
-    paper.captures = False
-    kept = weakref.ref(table)
-    del table, found
+    with pool.borrow(5, THERE) as found:
+        assert found is not table
+    kept = weakref.ref(found)
+    del found
     gc.collect()
-    assert kept() is not None
-    assert pool.take(5, THERE) is not kept()
+    assert kept() is None
+    paper.captures = False
+    assert pool.take(5, THERE) is table
 
 
 def test_tables_of_the_cpu_ask_no_streams(paper):

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton", reason="there is nothing to count without Triton")
+import compiled
+
+if compiled.why_not():
+    pytest.skip(compiled.why_not(), allow_module_level=True)
 
 import gpu_work
+import host_time
 
 variants = pytest.importorskip("examples.bench.gpu_kernels").variants
 ROOT = Path(__file__).parents[2]
@@ -27,22 +31,22 @@ def test_batches_take_few_launches_and_hardly_ever_wait(name):
     assert gpu_work.line(name, hops, work) in (ROOT / "docs" / "gpu.md").read_text()
 
 
-TRAFFIC = """
-import gpu_work
-seen = gpu_work.work_of(gpu_work.forest([1], batch=1))
-print(*seen.kernels, seen.bytes)
-"""
-
-
-def test_traffic_sees_what_a_kernel_touches():
+def test_traffic_is_what_a_kernel_touches():
     """A walk of one step reads a seed, a row and a column, and writes two numbers."""
-    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
-    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-c", TRAFFIC], env=env, capture_output=True, text=True
-    )
+    work = gpu_work.work_of(gpu_work.forest([1], batch=1), traffic=True)
+    assert work.kernels == ["walk"]
     # seed, two row pointers (one or two sectors), column, edge and node
-    assert done.stdout in {f"walk {5 * 32}\n", f"walk {6 * 32}\n"}, done.stderr
+    assert work.bytes in (5 * 32, 6 * 32)
+    assert work.launches[0].reads == 4
+    assert 32 < work.instructions < 32 * 500
+
+
+@pytest.mark.compile
+def test_batches_do_not_take_the_slow_way_into_a_kernel():
+    """Triton is asked once per kernel which variant is meant, not in every batch."""
+    for name, work in host_time.measured().items():
+        assert (work.kernels > 0, work.asked) == (True, 0), name
+        assert work.microseconds < 1000, name  # on the busiest of machines
 
 
 # ptxas of Triton 3.7.1 stops at 168 registers, for three programs at once, and puts

@@ -14,6 +14,20 @@ from torch import Tensor
 from gttf_sampler._backends.threads import READERS, READS, run
 
 
+class CachedRows(NamedTuple):
+    """Copies of some rows, which are read instead of them.
+
+    Attributes:
+        slot: int32 [n], which copy a row has; -1 for none.
+        values: [k, ...], the copies.
+        hits: int64 [], to which the rows are added that had one.
+    """
+
+    slot: Tensor
+    values: Tensor
+    hits: Tensor
+
+
 class Move(NamedTuple):
     """Rows to copy, and where they are written; all of it is contiguous.
 
@@ -23,6 +37,7 @@ class Move(NamedTuple):
         out: [m, ...].
         to: int64 [k], which rows of `out` they become; None for the first k.
         gaps: whether negative rows are left out.
+        cached: copies of rows that are nearer; None if there are none.
     """
 
     values: Sequence[Tensor]
@@ -30,6 +45,7 @@ class Move(NamedTuple):
     out: Tensor
     to: Tensor | None = None
     gaps: bool = False
+    cached: CachedRows | None = None
 
     @property
     def plain(self) -> bool:
@@ -52,11 +68,25 @@ class Moves(NamedTuple):
 def gather(moves: Moves) -> list[Tensor]:
     """Rows [k, ...] of every column's values [n, ...], written to where they belong."""
     for move in moves.columns:
-        if len(move.values) == 1 and move.row is not None and move.plain:
+        if move.cached is not None and move.row is not None:
+            _gather_cached(move.values[0], move.row, move.out, move.cached)
+        elif len(move.values) == 1 and move.row is not None and move.plain:
             torch.index_select(move.values[0], 0, move.row, out=move.out)
         else:
             _gather_pieces(move)
     return [move.out for move in moves.columns]
+
+
+def _gather_cached(
+    values: Tensor, row: Tensor, out: Tensor, cached: CachedRows
+) -> None:
+    """One column of `gather`, most of it from copies; without waiting for a device."""
+    slot = cached.slot.index_select(0, row).long()
+    hit = slot >= 0
+    cached.hits.add_(hit.sum())
+    near = cached.values.index_select(0, slot.clamp(min=0))
+    far = values.index_select(0, row.masked_fill(hit, 0))
+    torch.where(hit.view(-1, *(1,) * (out.dim() - 1)), near, far, out=out)
 
 
 def _gather_pieces(move: Move) -> None:

@@ -7,6 +7,7 @@ Kernels read from the device how much there is of everything. The host knows bou
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -22,15 +23,25 @@ from gttf_sampler._backends.record import (
     Rooted,
     relation_rows,
 )
+from gttf_sampler._backends.streams import is_captured
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.draw import measure
 from gttf_sampler._backends.triton.hop import draw, finish, pad, take
-from gttf_sampler._backends.triton.launch import blocks, bucket, key_of, launch
+from gttf_sampler._backends.triton.launch import (
+    Address,
+    Slab,
+    blocks,
+    bucket,
+    in_line,
+    key_of,
+    launch_long,
+)
 from gttf_sampler._backends.triton.record import Arguments, shape_of
 from gttf_sampler._backends.triton.relabel import (
     MOST,
     Cells,
     Slots,
+    captured_tables,
     enter,
     likely_entries,
     mark,
@@ -44,7 +55,7 @@ class Run:
     """One batch: its tables on the device, and the arrays of its hops.
 
     Attributes:
-        levels: what kernels have counted, a row per level; see `triton.record`.
+        given: the words of the batch, and what kernels have counted.
         position: how many seeds and edges there have been before this hop, at most.
     """
 
@@ -57,35 +68,40 @@ class Run:
         rooms: tuple[list[int], list[int]] | None = None,
     ) -> None:
         self.plan, self.batch, self.tables = plan, batch, tables
-        self.key = key_of(batch.key)
+        self.key, self.apart = key_of(batch.key), isinstance(tables, Slots)
         self.sizes = len(plan.sizes), len(plan.relations), plan.depth
         self.position = sum(seeds.numel() for seeds in batch.seeds)
         self.held: list[Any] = []  # what kernels read by its address
         tables.make_room(self.position)
         self.given = Arguments(plan, batch, rows, tables)
-        self.levels = self.given.levels
         self.given.write(rooms)
-        some = [seeds for seeds in batch.seeds if seeds.numel()]
-        self.seeds = self._empty(0) if not some else some[0].contiguous()
-        if len(some) > 1:
-            self.seeds = torch.cat(some)
-        self.roots = self._empty(self.position if batch.disjoint else 0)
-        widest = max(seeds.numel() for seeds in batch.seeds)
-        launch(
+        counts = [seeds.numel() for seeds in batch.seeds]
+        self.seeds = batch.seeds[counts.index(max(counts))]
+        if sum(counts) > self.seeds.numel():
+            self.seeds = torch.cat(batch.seeds)
+        self.seeds = in_line(self.seeds)
+        (roots,) = self._slab(self.position if self.apart else 0)
+        launch_long(
             enter,
-            (max(1, blocks(widest, how.ENTRIES)), self.sizes[0]),
-            *(*self._table(0), self.seeds, self.roots, tables.slots),
-            APART=batch.disjoint,
+            (max(1, blocks(max(counts), how.ENTRIES)), self.sizes[0]),
+            *(*self._table(0), self.seeds, roots, tables.slots),
+            APART=self.apart,
             B=how.ENTRIES,
         )
 
-    def _empty(self, *shape: int) -> Tensor:
+    def _empty(self, size: int) -> Tensor:
         """Room for numbers of int64 on the device."""
-        return torch.empty(shape, dtype=torch.int64, device=self.plan.device)
+        return torch.empty(size, dtype=torch.int64, device=self.plan.device)
 
-    def _table(self, hop: int) -> tuple[Tensor, Tensor, int]:
+    def _slab(self, *sizes: int) -> list[Address]:
+        """Arrays that last as long as the batch is drawn."""
+        slab = Slab(sizes, self.plan.device)
+        self.held.append(slab)
+        return slab.at
+
+    def _table(self, hop: int) -> tuple[Tensor, Address, int]:
         """The tables that kernels of a hop read, and their shape."""
-        return self.given.words, self.levels, shape_of(*self.sizes, hop)
+        return self.given.words, self.given.levels, shape_of(*self.sizes, hop)
 
     def first_totals(self) -> list[int]:
         """Upper bounds of the seeds' edges, for relations that take them all."""
@@ -100,14 +116,14 @@ class Run:
     def ask(self, level: int) -> list[int]:
         """New nodes, edges taken, edges in front: what the host waits for."""
         kinds, relations, _ = self.sizes
-        numbers: list[int] = self.levels[level, : kinds + 2 * relations].tolist()
-        return numbers
+        return self.given.read(level, kinds + 2 * relations)
 
     def hop(self, hop: int, fronts: list[int], edges: list[int]) -> None:
         """One hop for frontiers and edges of at most so many nodes and edges."""
-        plan, apart, total = self.plan, self.batch.disjoint, sum(edges)
+        plan, apart, total = self.plan, self.apart, sum(edges)
         relations = plan.relations
-        _check.fits("fanouts", 40 * total)
+        if plan.device.type == "cpu":  # elsewhere, torch says what does not fit
+            _check.fits("fanouts", 40 * total)
         if self.position + total >= MOST:
             rule = f"must take fewer than {MOST} edges and seeds in one batch"
             _check.fail("fanouts", rule, self.position + total, "use smaller batches")
@@ -118,21 +134,23 @@ class Run:
             fronts[relation.dst_type] if fanout else 0
             for relation, fanout in zip(relations, fanouts, strict=True)
         )
-        width += width % 2  # arrays start where kernels are compiled for
         room = bucket(max(fanouts))
         lanes = max(1, how.LANES // room)
-        of_walkers = self._empty(3, len(relations), width)
-        edge, receiver, reached = (self._empty(total) for _ in range(3))
-        landed = self._empty(total) if apart else reached
-        grid = blocks(width, lanes), len(relations)
-        sums = self._empty(grid[0] * grid[1])
-        table, rows = self._table(hop), of_walkers.unbind(0)
+        walkers = blocks(width, lanes), len(relations)
+        grid = blocks(max(edges), how.ENTRIES), len(relations)
+        wide, sums, more = len(relations) * width, math.prod(walkers), math.prod(grid)
+        parts = 7 if apart else 5
+        arrays = self._slab(wide, wide, wide, sums, more, *[total] * parts)
+        rows, (walker_sums, edge_sums) = tuple(arrays[:3]), arrays[3:5]
+        edge, receiver, reached, ids, local = arrays[5:10]
+        landed, roots = arrays[10:] if apart else (reached, ids)
+        table = self._table(hop)
         out = (edge, receiver, landed, reached), self.position, self.tables.slots
         traits = self.given.traits
-        launch(
+        launch_long(
             measure,
-            grid,
-            *(*table, rows, sums, width),
+            walkers,
+            *(*table, rows, walker_sums, width),
             REPLACE=plan.replace,
             TIMES=traits.times,
             HIDES=traits.hides,
@@ -140,10 +158,10 @@ class Run:
             B=lanes,
             F=room,
         )
-        launch(
+        launch_long(
             draw,
-            grid,
-            *(*table, self.key, rows, sums, width, *out),
+            walkers,
+            *(*table, self.key, rows, walker_sums, width, *out),
             REPLACE=plan.replace,
             MASS=traits.mass,
             HIDES=traits.hides,
@@ -151,9 +169,8 @@ class Run:
             B=lanes,
             F=room,
         )
-        grid = blocks(max(edges), how.ENTRIES), len(relations)
         if min(fanouts) < 0:
-            launch(
+            launch_long(
                 take,
                 grid,
                 *(*table, rows, width, *out),
@@ -161,26 +178,17 @@ class Run:
                 APART=apart,
                 B=how.ENTRIES,
             )
-        self._settle(hop, grid, out)
-
-    def _settle(self, hop: int, grid: tuple[int, int], out: tuple[Any, ...]) -> None:
-        """Gives the nodes that a hop has reached their numbers."""
-        (*arrays, reached), *claims = out
-        table, apart, size = self._table(hop), self.batch.disjoint, reached.numel()
-        sums = self._empty(grid[0] * grid[1])
-        ids, local = self._empty(size), self._empty(size)
-        nodes = ids, self._empty(size) if apart else ids, local
-        self.held += [*arrays, reached, *nodes]
+        claims, nodes = out[1:], (ids, roots, local)
         constants = {"APART": apart, "B": how.ENTRIES}
-        launch(mark, grid, *table, reached, *claims, sums, **constants)
-        launch(settle, grid, *table, *out, sums, nodes, **constants)
+        launch_long(mark, grid, *table, reached, *claims, edge_sums, **constants)
+        launch_long(settle, grid, *table, *out, edge_sums, nodes, **constants)
 
     def finish(
         self, edges: list[int], nodes: list[int], longest: int, padded: bool = False
     ) -> dict[str, Any]:
         """The arrays of `Rooted`, with room for so many edges and nodes."""
         kinds, relations, depth = self.sizes
-        apart = self.batch.disjoint
+        apart = self.apart
         if not padded:
             self.given.write_places(edges, nodes)
         row, col, edge = (self._empty(sum(edges)) for _ in range(3))
@@ -189,17 +197,22 @@ class Run:
         args = *self._table(0), (row, col, edge, node, root)
         parts = relations * depth + kinds * (depth + 1)
         constants = {"APART": apart, "B": how.ENTRIES}
-        launch(finish, (blocks(longest, how.ENTRIES), parts), *args, **constants)
+        launch_long(finish, (blocks(longest, how.ENTRIES), parts), *args, **constants)
         if padded:
             grid = blocks(max(*edges, *nodes), how.ENTRIES), relations + kinds
-            launch(pad, grid, *args, **constants)
+            launch_long(pad, grid, *args, **constants)
         return {
-            "node": list(node.split(nodes)),
-            "root": list(root.split(nodes)) if apart else None,
-            "row": list(row.split(edges)),
-            "col": list(col.split(edges)),
-            "edge": list(edge.split(edges)),
+            "node": _split(node, nodes),
+            "root": _split(root, nodes) if self.batch.disjoint else None,
+            "row": _split(row, edges),
+            "col": _split(col, edges),
+            "edge": _split(edge, edges),
         }
+
+
+def _split(values: Tensor, sizes: list[int]) -> list[Tensor]:
+    """Parts of so many values."""
+    return [values] if len(sizes) == 1 else list(values.split(sizes))
 
 
 def _readable(plan: Plan, batch: Batch) -> tuple[list[RelationRow], Held] | None:
@@ -251,11 +264,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
 
 
 def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
-    """`rooted` with static shapes, without a word to the host; see `torch.rows`.
-
-    Where trees are not apart, the cells of a table are cleared at the end, not stamped:
-    a captured graph writes the same numbers every time.
-    """
+    """`rooted` with static shapes, without a word to the host; see `torch.rows`."""
     found = _readable(plan, batch)
     if found is None:
         return None
@@ -263,7 +272,12 @@ def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
     bounds = plan.bounds(batch.seeds, batch.disjoint)
     most = sum(sum(edges) for edges in bounds.edges)
     entries = most + sum(seeds.numel() for seeds in batch.seeds)
-    tables = Slots(plan, entries) if batch.disjoint else Cells(plan, batch, entries)
+    if batch.disjoint:
+        tables: Cells | Slots = Slots(plan, entries)
+    elif is_captured(plan.device):
+        tables = captured_tables(plan, batch, entries)
+    else:
+        tables = Cells(plan, batch)
     rooms = [sum(edges) for edges in bounds.edges], [size + 1 for size in bounds.most]
     run = Run(plan, batch, tables, rows, rooms)
     run.held.append(held)
@@ -278,6 +292,6 @@ def rooted_padded(plan: Plan, batch: Batch) -> Padded | None:
     kinds = len(plan.sizes)
     return Padded(
         **arrays,
-        num_nodes=[run.levels[:, kind] for kind in range(kinds)],
-        num_edges=[run.levels[1:, kinds + n] for n in range(len(plan.relations))],
+        num_nodes=[run.given.column(kind) for kind in range(kinds)],
+        num_edges=[run.given.column(kinds + n)[1:] for n in range(len(plan.relations))],
     )

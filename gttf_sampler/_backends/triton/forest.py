@@ -253,6 +253,9 @@ def levels_of(
     edges: Tensor, nodes: Tensor, widths: list[int], fanouts: Sequence[int]
 ) -> Levels:
     """Arrays of all levels end to end as a list of levels."""
+    if widths and set(fanouts) == {1}:  # many, and all alike
+        steps = [x.view(len(widths), -1, 1).unbind(0) for x in (edges, nodes)]
+        return list(zip(*steps, strict=True))
     ends = pairwise(accumulate(widths, initial=0))
     return [
         (edges[lo:hi].view(-1, fanout), nodes[lo:hi].view(-1, fanout))

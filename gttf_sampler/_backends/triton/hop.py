@@ -33,7 +33,7 @@ from gttf_sampler._backends.triton.draw import (
     mass_before,
     mass_within,
 )
-from gttf_sampler._backends.triton.relabel import claim, release
+from gttf_sampler._backends.triton.relabel import claim
 from gttf_sampler._backends.triton.rng import (
     any_of,
     as_key,
@@ -371,7 +371,7 @@ def finish(words, levels, shape, arrays, APART: tl.constexpr, B: tl.constexpr):
 
 @triton.jit(do_not_specialize=["shape"])
 def pad(words, levels, shape, arrays, APART: tl.constexpr, B: tl.constexpr):
-    """Fills what is left of arrays of static shape, and clears the cells of all nodes.
+    """Fills what is left of arrays of static shape.
 
     The last node of each type is a dummy, from which and to which edges lead.
     """
@@ -402,7 +402,3 @@ def pad(words, levels, shape, arrays, APART: tl.constexpr, B: tl.constexpr):
         tl.store(node + to, zero, mask=mask)
         if APART:
             tl.store(root + to, zero, mask=mask)
-        else:
-            mask = here < total
-            place = tl.load(node + to, mask=mask, other=0)
-            release(words + kind * tt.TYPE_COLUMNS, place, mask)

@@ -20,21 +20,21 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from gttf_sampler._backends.record import Batch, Plan, RelationRow
 from gttf_sampler._backends.triton import launch as how
-from gttf_sampler._backends.triton.launch import launch
+from gttf_sampler._backends.triton.launch import Address, Slab, launch_long
 from gttf_sampler._backends.triton.rng import longs
 
 if TYPE_CHECKING:
     from gttf_sampler._backends.triton.relabel import Cells, Slots
 
 
-# columns of a node type: seeds are counted among those of all types, FLOOR is that of
+# columns of a node type: seeds are counted among those of all types, FIRST_ROOT is -1
+# where all trees are one, FLOOR is that of
 # this batch, from the top of the type of the cells that nodes are claimed in
 SEEDS, FIRST_SEED, FIRST_ROOT, SIZE = map(tl.constexpr, range(4))
 CELLS, WIDE_CELLS, FLOOR, TYPE_COLUMNS = map(tl.constexpr, range(4, 8))
@@ -194,11 +194,12 @@ def shape_of(types: int, relations: int, depth: int, hop: int = 0) -> int:
 
 
 @triton.jit(do_not_specialize=["at", "packed", "count", "span"])
-def write_words(words, at, packed, count, clear, span, B: tl.constexpr):
-    """Puts `count` words where kernels find them; clears `span` cells of `clear`."""
-    for i in tl.static_range(len(packed)):
-        word = (packed[i] << 2) >> 3  # see `Arguments`
-        tl.store(words + at + i, word, mask=i < count)
+def write_words(
+    words, at, packed, count, clear, span, W: tl.constexpr, B: tl.constexpr
+):
+    """Puts `count` words of W where they belong; clears `span` cells of `clear`."""
+    for i in tl.static_range(W):
+        tl.store(words + at + i, packed[i], mask=i < count)
     for first in range(0, span, B):
         cell = first + tl.arange(0, B)
         tl.store(clear + cell, tl.zeros_like(cell).to(tl.int64), mask=cell < span)
@@ -221,7 +222,7 @@ class Arguments:
     """The words of a batch, on the device.
 
     Attributes:
-        words, levels: see `triton.record`.
+        words, levels: see `triton.record`; the address of the second.
         traits: what kernels are compiled with.
     """
 
@@ -242,9 +243,10 @@ class Arguments:
         level = 3 * (kinds + relations) + ADDRESSES.value
         level += relations * (1 + 2 * PARTS.value)
         size += -size % WORDS  # arrays start where kernels are compiled for
-        cells = size + (depth + 1) * level
-        self.words = torch.empty(cells, dtype=torch.int64, device=plan.device)
-        self.levels = self.words[size:].view(depth + 1, level)
+        self._first_level, self._level = size, level
+        self._span = (depth + 1) * level
+        slab = Slab([size, self._span], plan.device)
+        self.words, (_, self.levels) = slab.memory, slab.at
 
     def write(self, rooms: tuple[list[int], list[int]] | None) -> None:
         """Takes all words to the device, and clears the levels."""
@@ -253,7 +255,19 @@ class Arguments:
             words += [*row, *relation.fanouts]
         if rooms is not None:
             words += self._places(*rooms)
-        send_words(self.words, 0, words, self.levels)
+        send_words(self.words, 0, words, self.levels, self._span)
+
+    def read(self, level: int, count: int) -> list[int]:
+        """The first numbers of a level; waits for the device."""
+        first = self._first_level + level * self._level
+        found: list[int] = self.words[first : first + count].tolist()
+        return found
+
+    def column(self, number: int) -> Tensor:
+        """A number of every level."""
+        depth = self._span // self._level
+        first = self._first_level + number
+        return self.words.as_strided((depth,), (self._level,), first)
 
     def write_types(self) -> None:
         """Takes the words of node types to the device once more."""
@@ -275,33 +289,26 @@ class Arguments:
         """The rows of all node types."""
         words, first = [], 0
         for kind, seeds in enumerate(self.batch.seeds):
-            size, root = self.plan.sizes[kind], self.batch.first_root[kind]
+            size, root = self.plan.sizes[kind], -1
+            if self.batch.disjoint:
+                root = self.batch.first_root[kind]
             words += [seeds.numel(), first, root, size, *self.tables.words(kind)]
             first += seeds.numel()
         return words
 
 
 def send_words(
-    cells: Tensor, at: int, words: list[int], clear: Tensor | None = None
+    cells: Tensor,
+    at: int,
+    words: list[int],
+    clear: Address | None = None,
+    span: int = 0,
 ) -> None:
-    """Writes words to the place `at` and zeros into `clear`, by one launch."""
+    """Writes words to the place `at`, and zeros to `span` cells, by one launch."""
     for first in range(0, len(words), MOST_WORDS):
         some = words[first : first + MOST_WORDS]
         count = len(some)
         some += [0] * (-count % WORDS)
-        zeros = cells[:0] if clear is None or first else clear
-        launch(
-            write_words,
-            (1,),
-            *(cells, at + first, tuple(map(_packed, some)), count),
-            *(zeros, zeros.numel()),
-            B=how.SPAN,
-        )
-
-
-def _packed(word: int) -> int:
-    """A word of 61 bits as a number that Triton always takes for the same kind.
-
-    It would compile a kernel anew for numbers of 32 bits, and for multiples of 16.
-    """
-    return (word << 1 | 1) & ((1 << 62) - 1) | 1 << 62
+        zeros = Address(0) if clear is None or first else clear
+        args = cells, at + first, tuple(some), count, zeros, span if zeros else 0
+        launch_long(write_words, (1,), *args, W=len(some), B=how.SPAN)

@@ -34,10 +34,9 @@ import triton.language as tl
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.memory import CLEAN
 from gttf_sampler._backends.record import WIDE, Batch, Plan
 from gttf_sampler._backends.triton import record as tt
-from gttf_sampler._backends.triton.launch import ENTRIES, blocks, launch
+from gttf_sampler._backends.triton.launch import ENTRIES, blocks, launch_long
 from gttf_sampler._backends.triton.rng import any_of, longs, mix
 
 SPARE = tl.constexpr(256)  # slots behind the table, for lanes that have no code
@@ -101,18 +100,6 @@ def claimed(kind, place, mask, slots, APART):
     return found
 
 
-@triton.jit
-def release(kind, place, mask):
-    """Leaves cells as if nobody had ever claimed them."""
-    cells, wide = tl.load(kind + tt.CELLS), tl.load(kind + tt.WIDE_CELLS)
-    top = tl.zeros_like(place) + _top(wide)
-    if wide != 0:
-        tl.store(longs(cells) + place, top, mask=mask)
-    else:
-        narrow = cells.to(tl.pointer_type(tl.int32))
-        tl.store(narrow + place, top.to(tl.int32), mask=mask)
-
-
 @triton.jit(do_not_specialize=["old_slots", "slots"])
 def rehash(old, old_slots, keys, slots, B: tl.constexpr):
     """Moves the entries of a hash table into a larger one."""
@@ -160,7 +147,8 @@ def enter(
     node = tl.load(seeds + first + here, mask=mask, other=0)
     code = node
     if APART:
-        root = tl.load(kind + tt.FIRST_ROOT) + here
+        first_root = tl.load(kind + tt.FIRST_ROOT)
+        root = tl.where(first_root < 0, 0, first_root + here)
         tl.store(roots + first + here, root, mask=mask)
         code = (root * tl.load(kind + tt.SIZE) + node) * types + by
     claim(kind, node, code, first + here, mask, slots.to(tl.int64), APART)
@@ -292,22 +280,15 @@ MOST = (1 << 31) - 2  # entries of a batch: their numbers are of 32 bits
 
 
 class Cells:
-    """A cell per node: stamped, or cleared after use if `entries` are told beforehand.
+    """A cell per node, stamped.
 
     A batch makes at most `MOST` entries; `Run.hop` refuses more.
     """
 
     slots = 0
 
-    def __init__(self, plan: Plan, batch: Batch, entries: int | None = None) -> None:
-        self.plan, self.clean = plan, entries is not None
-        if self.clean:
-            pairs = zip(plan.pools, plan.sizes, strict=True)
-            self.tables = [
-                pool.take(size, plan.device, clean=True) for pool, size in pairs
-            ]
-            self.floors = [-min(entries or 0, MOST)] * len(self.tables)
-            return
+    def __init__(self, plan: Plan, batch: Batch) -> None:
+        self.plan = plan
         self.tables = plan.take_tables()
         numbers = min(_most_entries(plan, batch), MOST)
         self.floors = [
@@ -326,16 +307,14 @@ class Cells:
 
     def give_back(self) -> None:
         """Lets the next batch have the tables."""
-        if not self.clean:
-            self.plan.give_back(self.tables)
-            return
-        plan = self.plan
-        for pool, size, table in zip(plan.pools, plan.sizes, self.tables, strict=True):
-            pool.give_back(CLEAN - size, table)
+        self.plan.give_back(self.tables)
 
 
 class Slots:
-    """A hash table of (tree, node) pairs, made for one batch."""
+    """A hash table of (tree, node) pairs, made for one batch.
+
+    Also of nodes, which are then of one tree, where a cell per node would be more.
+    """
 
     def __init__(self, plan: Plan, entries: int) -> None:
         self.plan, self.slots = plan, 0
@@ -354,7 +333,7 @@ class Slots:
         )
         if self.slots:
             grid = (blocks(self.slots, ENTRIES),)
-            launch(
+            launch_long(
                 rehash, grid, self.made[-2], self.slots, self.made[-1], slots, B=ENTRIES
             )
             del self.made[0]
@@ -380,6 +359,12 @@ def _most_entries(plan: Plan, batch: Batch) -> int:
             own += nodes * max(relation.fanouts, default=0)
         total += min(own, most)
     return total
+
+
+def captured_tables(plan: Plan, batch: Batch, entries: int) -> Cells | Slots:
+    """What a CUDA graph fills again in every replay: the smaller of both tables."""
+    slots = 1 << (2 * entries - 1).bit_length()
+    return Slots(plan, entries) if 4 * slots < sum(plan.sizes) else Cells(plan, batch)
 
 
 def likely_entries(plan: Plan, batch: Batch) -> int:

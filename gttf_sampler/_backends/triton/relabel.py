@@ -362,7 +362,7 @@ def _most_entries(plan: Plan, batch: Batch) -> int:
 
 
 def captured_tables(plan: Plan, batch: Batch, entries: int) -> Cells | Slots:
-    """What a CUDA graph fills again in every replay: the smaller of both tables."""
+    """The smaller of both tables, for a CUDA graph to fill again in every replay."""
     slots = 1 << (2 * entries - 1).bit_length()
     return Slots(plan, entries) if 4 * slots < sum(plan.sizes) else Cells(plan, batch)
 

@@ -12,7 +12,6 @@ from gttf_sampler._backends import ops
 from gttf_sampler._backends.streams import streams_of
 from gttf_sampler._backends.torch.gather import CachedRows, Move, Moves
 from gttf_sampler.features.read import SLOT
-from gttf_sampler.gather import row_bytes
 
 PROFILED = 20  # reads that choose the rows of a cache whose rows nobody has named
 
@@ -93,7 +92,7 @@ class DeviceCache:
         self._kept = self._wanted = None
         if not nbytes:
             return self
-        slots, stride = SLOT * len(self), row_bytes(self.values)
+        slots, stride = SLOT * len(self), self.values[:1].nbytes
         capacity = (nbytes - slots) // max(1, stride)  # after a slot for every row
         if capacity < 1:
             rule = f"must be at least {slots + stride}, {SLOT} bytes per row of the"

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -334,15 +332,12 @@ def _owners(
     adjs: Adjs, sizes: Mapping[str, int], parts: int, recursive: bool
 ) -> dict[str, Tensor]:
     """The part of every node of all types, those without a relation included."""
-    if find_spec("pymetis") is None:
-        rule = "parts by METIS need pymetis"
-        raise ImportError(f"{rule}; get it with: pip install pymetis")
+    pymetis = _check.library("pymetis", "METIS")
     offset = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     total = sum(sizes.values())
     rowptr, col = _undirected(adjs, offset, total)
     owner = torch.arange(total) % parts  # METIS leaves parts empty, and complains
     if 1 < parts < total:
-        pymetis = import_module("pymetis")
         rows = pymetis.CSRAdjacency(rowptr.numpy(), col.numpy())
         _, found = pymetis.part_graph(parts, adjacency=rows, recursive=recursive)
         owner = torch.as_tensor(np.asarray(found), dtype=torch.int64)

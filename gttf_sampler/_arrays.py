@@ -76,7 +76,7 @@ class ArrayWriter:
 
 def write_array(file: Path, array: Array | Pieces) -> Entry:
     """Writes one array; returns its entry in the header."""
-    pieces = array.pieces if isinstance(array, Pieces) else _chunks(array)
+    pieces = array.pieces if isinstance(array, Pieces) else chunks(array)
     with ArrayWriter(file, array.dtype) as out:
         for piece in pieces:
             out.add(piece)
@@ -87,10 +87,10 @@ def write_array(file: Path, array: Array | Pieces) -> Entry:
     return entry
 
 
-def _chunks(array: Array) -> Iterator[Array]:
-    """The numbers of `array`, a bounded piece at a time."""
-    step = CHUNK // array.itemsize
-    return (array[start : start + step] for start in range(0, array.size, step))
+def chunks(array: Array) -> Iterator[Array]:
+    """The rows of `array`, a bounded piece at a time."""
+    step = max(1, CHUNK // max(1, array[:1].nbytes))
+    return (array[start : start + step] for start in range(0, len(array), step))
 
 
 def as_numpy(name: str, array: Tensor) -> Array:
@@ -204,7 +204,7 @@ class Format(NamedTuple):
             self.missing(file)
         if verify:
             crc = 0
-            for chunk in _chunks(found):
+            for chunk in chunks(found):
                 crc = zlib.crc32(chunk.view(np.uint8).data, crc)
             if crc != entry["crc32"]:
                 rule = "must match the checksum in the header"

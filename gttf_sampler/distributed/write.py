@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check, _files
-from gttf_sampler._arrays import HEADER, Pieces, as_numpy, write_array
+from gttf_sampler._arrays import HEADER, Pieces, as_numpy, chunks, write_array
 from gttf_sampler._backends import ops
 from gttf_sampler.distributed.book import PartitionBook, RowIndex, books_of
 from gttf_sampler.distributed.part import (
@@ -320,13 +320,6 @@ def _array(name: str, values: Any) -> Values:
         _check.fail(name, rule, values.dtype, cure)
 
 
-def _pieces(array: Array) -> Iterator[bytes]:
-    """The bytes of an array, a bounded piece at a time."""
-    step = max(1, PIECE // max(1, array[:1].nbytes))
-    for first in range(0, len(array), step):
-        yield np.ascontiguousarray(array[first : first + step]).tobytes()
-
-
 def fingerprint(
     source: Source,
     books: Mapping[str, PartitionBook],
@@ -353,9 +346,9 @@ def fingerprint(
     for book in books.values():
         arrays.append(book.owner if book.bounds is None else book.bounds.numpy())
     for array in arrays:
-        for piece in _pieces(array):
-            crc = zlib.crc32(piece, crc)
-            tick("reading", len(piece))
+        for piece in chunks(array):
+            crc = zlib.crc32(np.ascontiguousarray(piece).data, crc)
+            tick("reading", piece.nbytes)
     return crc
 
 
@@ -422,8 +415,8 @@ def _write(folder: Path, part: int, cut: Cut) -> tuple[int, list[tuple[int, int]
         counts.append(some.write(folder, number, files))
     for number, ((name, _), values) in enumerate(source.features.items()):
         file = folder / f"feature-{number}.npy"
-        chunks = _feature_rows(values, cut.books[name].nodes_of(part), cut.tick)
-        about = write(file, chunks, source.stored_as(values))
+        rows_of = _feature_rows(values, cut.books[name].nodes_of(part), cut.tick)
+        about = write(file, rows_of, source.stored_as(values))
         files[file.stem] = {"file": file.name, "seal": about.seal()}
     content = {"part": part, "mark": cut.mark, "counts": counts, "files": files}
     return PART.write_header(folder, content), counts

@@ -262,13 +262,16 @@ class TransitionAcc(ForestAcc):
 
     def result(self) -> Tensor:
         """A sparse [b, n] matrix whose rows sum to one unless walkers have stopped."""
-        forest = _check.traversed(self._forest)
-        node, weight = forest.nodes[self.k], forest.walk_weight(self.k)
-        tree = torch.arange(node.shape[0], device=node.device)[:, None].expand_as(node)
-        alive = node >= 0
-        index = torch.stack([tree[alive], node[alive]])
-        size = (node.shape[0], forest.adj.num_cols if self.k else forest.adj.num_rows)
-        weight = weight[alive]
-        return torch.sparse_coo_tensor(
-            index, weight, size, check_invariants=False, device=index.device
-        ).coalesce()
+        return transitions(_check.traversed(self._forest), self.k).coalesce()
+
+
+def transitions(forest: WalkForest, k: int) -> Tensor:
+    """𝒯̂ᵏ as a sparse [b, n] matrix, in which entries may repeat."""
+    node, weight = forest.nodes[k], forest.walk_weight(k)
+    tree = torch.arange(node.shape[0], device=node.device)[:, None].expand_as(node)
+    alive = node >= 0
+    index = torch.stack([tree[alive], node[alive]])
+    size = (node.shape[0], forest.adj.num_cols if k else forest.adj.num_rows)
+    return torch.sparse_coo_tensor(
+        index, weight[alive], size, check_invariants=False, device=index.device
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import count
 from os import PathLike
@@ -61,10 +61,9 @@ def zeros(
         return empty(numbers, dtype).zero_().view(shape)
     place = folder / f"{name}{SUFFIX}"
     place.unlink(missing_ok=True)
-    free = os.statvfs(folder) if hasattr(os, "statvfs") else None
-    if free is not None and free.f_bavail * free.f_frsize < nbytes:
+    if (free := shutil.disk_usage(folder).free) < nbytes:
         rule = f"must have room for {nbytes:,} bytes"
-        _check.fail("storage", rule, f"{free.f_bavail * free.f_frsize:,} in {folder}")
+        _check.fail("storage", rule, f"{free:,} in {folder}")
     how = {"shared": True, "size": numbers, "dtype": dtype}
     return torch.from_file(str(place), **how).view(shape)  # type: ignore[arg-type]
 

@@ -1,6 +1,7 @@
 """Losses of seeds and their walkers, by powers of 𝒯: Watch Your Step, factors."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +10,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends.pairs import LIKE, UNLIKE, of_levels, scored
 from gttf_sampler._backends.pairs import terms as terms_of
-from gttf_sampler.forest import WalkForest
+from gttf_sampler.forest import WalkForest, transitions
 from gttf_sampler.objectives.base import (
     SCHEMES,
     LossAcc,
@@ -218,15 +219,6 @@ class TransitionFactorizationAcc(LossAcc):
     @torch.no_grad()
     def _constant(self, forest: WalkForest) -> Tensor:
         """½ ‖Σ_k c_k 𝒯̂ᵏ‖² of the forest."""
-        levels = zip(forest.nodes[1:], self.coefficients, strict=True)
-        trees = torch.arange(forest.nodes[0].shape[0], device=forest.adj.device)
-        index, value, weight = [], [], forest.walk_weights()
-        for k, (node, c) in enumerate(levels, 1):
-            alive = node >= 0
-            tree = trees[:, None].expand_as(node)
-            index.append((tree * forest.adj.num_cols + node)[alive])
-            value.append(c * weight[k][alive])
-        entry, where = torch.cat(index).unique(return_inverse=True)
-        total: Tensor = value[0].new_zeros(entry.shape)
-        total.index_add_(0, where, torch.cat(value))
-        return total.square().sum() / 2
+        every = enumerate(self.coefficients, 1)
+        total = reduce(torch.add, [c * transitions(forest, k) for k, c in every])
+        return total.coalesce().values().square().sum() / 2

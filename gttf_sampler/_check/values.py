@@ -376,7 +376,7 @@ def real(name: str, value: Any) -> Tensor:
 
 def floats(name: str, value: Any) -> Tensor:
     """`value` as it is, with its gradient, which must hold floats."""
-    if not real(name, found := dense(name, value)).is_floating_point():
+    if not (found := real(name, value)).is_floating_point():
         mistyped(name, "must hold floats", found.dtype)
     return found
 
@@ -425,7 +425,7 @@ def length(name: str, value: Tensor, expected: int, of: str) -> Tensor:
 
 def differentiable(name: str, value: Any, expected: int, of: str) -> Tensor:
     """`value` as it is, with its gradient: one entry per element of `of`."""
-    tensor(name, real(name, dense(name, value)))
+    tensor(name, real(name, value))
     return length(name, value, expected, of)
 
 

@@ -208,7 +208,7 @@ def roc_auc(positive: Tensor, negative: Tensor) -> float:
 
 def _scores(name: str, value: Tensor) -> Tensor:
     """The scores [k] of a kind of pairs, which must be finite."""
-    score = _check.tensor(name, _check.real(name, _check.dense(name, value)))
+    score = _check.tensor(name, _check.real(name, value))
     if not score.numel():
         _check.fail(name, "must hold scores", "none")
     if not bool(score.isfinite().all()):
@@ -226,7 +226,7 @@ def score_links(score: Score, edge: Tensor) -> Tensor:
 def _score(score: Score, edge: Tensor) -> Tensor:
     """Scores pairs [2, e], and checks that they get one number each."""
     found, entries = score(edge), edge.shape[1]
-    value = _check.real("score", _check.dense("score", found)).detach()
+    value = _check.real("score", found).detach()
     if value.shape != (entries,):
         rule = f"must return one number per pair, shape [{entries}]"
         _check.fail("score", rule, f"shape {list(value.shape)}")
@@ -291,7 +291,7 @@ def accuracy(train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor) -
     """
     for name, z, y in (("train", train_z, train_y), ("test", test_z, test_y)):
         title = f"{name}_z"
-        _check.tensor(title, _check.real(title, _check.dense(title, z)), rank=2)
+        _check.tensor(title, _check.real(title, z), rank=2)
         if not bool(z.isfinite().all()):
             _check.fail(title, "must hold finite numbers", "others, too")
         title = f"{name}_y"

@@ -299,7 +299,7 @@ def write_embeddings(
     """
     files = embedding_files(path)
     suffix = files[0].suffix
-    _check.real("embedding", _check.dense("embedding", embedding))
+    _check.real("embedding", embedding)
     rows = _check.tensor("embedding", embedding, rank=2).cpu()
     vectors: Array = (rows.float() if rows.dtype == torch.bfloat16 else rows).numpy()
     if not isinstance(node_id, np.ndarray | list | tuple | range):

@@ -44,20 +44,27 @@ def load(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
     asked, missing, groups = Options(**options), Missing(), list[Group]()
     setting = read_setting(graph, asked)
 
-    def measure(host: str, loaders: dict[str, Any], work: Callable[..., Work]) -> None:
-        peers = {
-            name: Peer(over(loader), work, device=setting.device)
-            for name, loader in loaders.items()
-        }
-        title, seeds = f"{host} loaders", setting.seeds
+    def measure(name: str, peers: dict[str, Peer]) -> None:
+        title, seeds = f"{name} loaders", setting.seeds
         groups.append(compare(title, peers, seeds, asked.rounds, report))
 
     for host in hosts(missing):  # one graph of a host in memory at a time
-        if loaders := host.loaders(setting, missing):
-            measure(host.name, loaders, host.work)
+        if peers := peers_of(host, setting, missing):
+            measure(host.name, peers)
     if not groups:
-        measure("plain torch", {PLAIN: plain_loader(setting)}, of_batch)
+        alone = Peer(over(plain_loader(setting)), of_batch, device=setting.device)
+        measure("plain torch", {PLAIN: alone})
     return {"groups": groups, "left_out": missing}
+
+
+def peers_of(
+    host: Host, setting: LoaderSetting, missing: Missing, label: str = ""
+) -> dict[str, Peer]:
+    """The loaders of a host, by name and label."""
+    return {
+        name + label: Peer(over(loader), host.work, device=setting.device)
+        for name, loader in host.loaders(setting, missing).items()
+    }
 
 
 def read_setting(graph: str, options: Options) -> LoaderSetting:
@@ -194,22 +201,16 @@ def _mode_row(
     host: Host, setting: LoaderSetting, rounds: int, missing: Missing, tell: Report
 ) -> Row | None:
     """One mode: milliseconds per batch, or seconds for all where there are workers."""
-    mode, seeds, device = setting.mode, setting.seeds, setting.device
+    mode, seeds = setting.mode, setting.seeds
     title = mode.title(seeds.shape[1])
     row: Row = {"name": mode.name, "host": host.name, "reach": mode.reach}
     row |= {"batch": seeds.shape[1], "batches": len(seeds), "mode": title}
-    peers: dict[str, Peer] = {}
-    for workers, label in ((mode.workers, ""), (0, f" {ALONE}"))[
-        : 1 + (mode.workers > 0)
-    ]:
-        for name, loader in host.loaders(
-            setting._replace(workers=workers), missing
-        ).items():
-            peers[name + label] = Peer(over(loader), host.work, device=device)
+    peers = peers_of(host, setting._replace(workers=mode.workers), missing)
     if not peers:
         return None
     if not mode.workers:
         return row | beside(compare(title, peers, seeds, rounds, tell)["rows"])
+    peers |= peers_of(host, setting, missing, f" {ALONE}")
     row["mode"] = title = f"{title}, {len(seeds)} batches"
     # batches made by workers: one round takes seconds
     found = compare(title, peers, seeds, min(rounds, FEW), tell)["rows"]

@@ -287,8 +287,7 @@ class _Plan:
             if not triplets:
                 src[left] = self._draw("src", ends[0], count, limit)[left]
             dst[left] = self._draw("dst", ends[1], count, limit)[left]
-            when = None if limit is None else limit[left]
-            left = left[~self._allowed(src[left], dst[left], when)]
+            left = left[~self._allowed(src[left], dst[left])]
         for place in left.tolist():
             when = None if limit is None else limit[place : place + 1]
             src[place], dst[place] = self._among_all(int(src[place]), place, when)
@@ -308,16 +307,12 @@ class _Plan:
         timed: TimedEnd = kept_of(self.given).get(place, make, *made_of)
         return timed.draw(key, limit)
 
-    def _allowed(self, src: Tensor, dst: Tensor, when: Tensor | None) -> Tensor:
-        bad = torch.zeros(src.numel(), dtype=torch.bool)
-        for time, node in ((self.src_time, src), (self.dst_time, dst)):
-            ours = node is dst or not self.given.is_triplet()
-            if when is not None and time is not None and ours:
-                bad |= time.cpu()[node] > when
-        if self.avoids:
-            bad |= torch.isin(src * self.width + dst, self.known)
-            bad |= self._are_edges(src, dst)
-        return ~bad
+    def _allowed(self, src: Tensor, dst: Tensor) -> Tensor:
+        """A mask [k] of the pairs that are not to be avoided."""
+        if not self.avoids:
+            return torch.ones_like(src, dtype=torch.bool)
+        known = torch.isin(src * self.width + dst, self.known)
+        return ~(known | self._are_edges(src, dst))
 
     def _rows(self) -> tuple[Any, bool]:
         """The relation that holds the edges, and whether its rows are the sources."""
@@ -343,8 +338,9 @@ class _Plan:
             src = int(sources.draw(random.fold(int(word), 2), 1))
         target, weight = self.dst.node, self.dst.weight
         here = torch.full_like(target, src)
-        limit = None if when is None else when.expand(target.numel())
-        allowed = self._allowed(here, target, limit)
+        allowed = self._allowed(here, target)
+        if when is not None and self.dst_time is not None:
+            allowed &= ~(self.dst_time.cpu()[target] > when)
         if weight is not None:
             allowed &= weight > 0
         if not bool(allowed.any()):

@@ -413,9 +413,15 @@ class Annotator:
     def __init__(self, data: Any, sampler: GTTFSampler) -> None:
         self.data, self.sampler = data, sampler
         self._full: dict[Any, FullGraph] = {}
+        self._draws: Any = None, None, None  # as they are with some options
 
     def annotate(self, batch: Any) -> Any:
         """`batch`, whose edges carry their draws from now on."""
+        sampler = self.sampler
+        made_of = sampler._fanouts, sampler.replace, sampler.bias
+        if self._draws[0] != made_of:
+            weights = None if _takes_all(sampler) else sampler.weight_attr
+            self._draws = made_of, weights, refusal(sampler)
         if isinstance(batch, Data):
             self._annotate(batch, batch, batch, ONLY)
         elif isinstance(batch, HeteroData):
@@ -434,8 +440,8 @@ class Annotator:
         if kind not in self._full:
             self._full[kind] = self._full_graph(kind, backward)
         full = self._full[kind]
-        weighted = full.adj.edge_weight is not None and not _takes_all(sampler)
-        name = sampler.weight_attr if weighted else None
+        _, name, refused = self._draws
+        name = name if full.adj.edge_weight is not None else None
         ids = source.n_id, target.n_id
         sample = Sample(
             full,
@@ -444,7 +450,7 @@ class Annotator:
             receiver=0 if backward else 1,
             drawn_by=name.get(kind) if isinstance(name, dict) else name,
             hops=list(store.num_sampled_edges) if sampler.layerwise else None,
-            refusal=refusal(sampler),
+            refusal=refused,
             factor=None if sampler.labor is None else store.get("edge_factor"),
             levels=None if backward else Levels.of(store, source, target),
         )
@@ -452,7 +458,7 @@ class Annotator:
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers have no use for what was made of the graph."""
-        return {**self.__dict__, "_full": {}}
+        return {**vars(self), "_full": {}, "_draws": (None, None, None)}
 
     def _full_graph(self, kind: Any, backward: bool) -> FullGraph:
         named = row_type(kind, backward)

@@ -159,19 +159,21 @@ class Node2Vec(theirs.Node2Vec):
 
     def sample(self, batch: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         """Positive and negative walks of a batch of nodes, on the graph's device."""
-        walker = self
-        given = KeyedIndex.of(batch)
-        if given.key is not None:
-            walker = copy.copy(self)
-            walker._key = given.key
-        nodes = (
-            integers("batch", given.index, rank=None).to(self.adj.device).reshape(-1)
-        )
+        walker, nodes = self._keyed(batch)
         nbytes = 8 * nodes.numel() * (self.walk_length + 1) * self.walks_per_node
         fits("walks_per_node", nbytes)
         fits("num_negative_samples", nbytes * self.num_negative_samples)
         walks: tuple[Tensor, Tensor] = super(Node2Vec, walker).sample(nodes)
         return walks
+
+    def _keyed(self, batch: Any) -> tuple["Node2Vec", Tensor]:
+        """The module with the key of a batch, and its nodes on the graph's device."""
+        given, walker = KeyedIndex.of(batch), self
+        if given.key is not None:
+            walker = copy.copy(self)
+            walker._key = given.key
+        nodes = integers("batch", given.index, rank=None).to(self.adj.device)
+        return walker, nodes.reshape(-1)
 
     def neg_sample(self, batch: Tensor) -> Tensor:
         """Negative windows, from nodes of the batch to uniform nodes; see PyG."""
@@ -251,11 +253,8 @@ class Node2Vec(theirs.Node2Vec):
         return WalkLoader(nodes, collate_fn=self._walks, generator=generator, **how)
 
     def _walks(self, batch: Any) -> tuple[Tensor, Tensor]:
-        given = KeyedIndex.of(batch)
-        walker = copy.copy(self)
-        walker._key = given.key
-        start = integers("batch", given.index).to(self.adj.device)
-        start = start.repeat(self.walks_per_node)
+        walker, nodes = self._keyed(batch)
+        start = nodes.repeat(self.walks_per_node)
         how = self.rowptr, self.col, start, self.walk_length, self.p, self.q
         return walker.random_walk_fn(*how), walker._negative_walks(start)
 

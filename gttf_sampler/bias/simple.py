@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import torch
@@ -126,6 +127,14 @@ class TemporalBias(Bias):
         self.window, self.needs_weights = window, weighted
         self.multiplies = self.strategy == "uniform"
         self._known: dict[Any, tuple[Tensor, Tensor | None]] = {}
+
+    def at(self, seed_time: Tensor) -> TemporalBias:
+        """The same rule for other seeds, of times [b]."""
+        if seed_time.dim() != 1 or seed_time.dtype not in _check.INTEGERS:
+            seed_time = _check.times("seed_time", seed_time)
+        found = copy(self)
+        found.seed_time, found._known = seed_time, {}
+        return found
 
     def begin(self, adj: CompactAdj, seeds: Tensor) -> None:
         """Checks that every seed has a time."""

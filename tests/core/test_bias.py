@@ -145,6 +145,24 @@ def test_temporal_bias_times_may_be(dtype, clock):
         assert sub.node.tolist() == [3, 0, 1]
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_temporal_bias_at_other_times(weighted):
+    time, weight = torch.tensor([1, 2, 3]), torch.tensor([1.0, 0.0, 2.0])
+    attributes = {"edge_time": time, "edge_weight": weight}
+    adj = CompactAdj.from_edge_index([[0, 1, 2], [3, 3, 3]], 4, **attributes)
+    how = {"window": 1, "weighted": weighted}
+    rule = TemporalBias([], **how)
+    for times in ([3, 1], [2, 2]):
+        ours, new = rule.at(torch.tensor(times)), TemporalBias(times, **how)
+        seen = [sample_rooted(adj, [3, 3], [-1], bias=bias) for bias in (ours, new)]
+        assert torch.equal(seen[0].node, seen[1].node)
+        assert torch.equal(seen[0].batch, seen[1].batch)
+    with pytest.raises(ValueError, match="'seed_time' must not hold NaN"):
+        rule.at(torch.tensor([1.0, torch.nan]))
+    with pytest.raises(ValueError, match="'seed_time' must have 1 dimension"):
+        rule.at(torch.ones(2, 2))
+
+
 @pytest.mark.parametrize("replace", [True, False])
 def test_temporal_bias_last_draws_from_the_latest(replace):
     time = torch.arange(10)

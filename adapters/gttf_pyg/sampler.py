@@ -223,6 +223,7 @@ class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
         name_or_none("time_attr", time_attr)
         weight_names(weight_attr)
         check_window(time_window, time_attr)
+        self._rules: dict[Any, TemporalBias] = {}
         self.data_type = DataType.from_data(data)
         self.sample_direction = sample_direction
         if not isinstance(subgraph_type, str | SubgraphType):
@@ -370,14 +371,12 @@ class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
         Those that are hidden from one batch are positions in `adj.col`.
         """
         found: dict[EdgeType, Any] = {}
-        timed: dict[bool, TemporalBias] = {}  # made and checked once for all relations
+        timed: dict[bool, TemporalBias] = {}  # made once for all relations
         for kind, adj in self.adjs.items():
             weighted, parts = adj.edge_weight is not None, list[Any]()
             if time is not None and adj.edge_time is not None:
                 if weighted not in timed:
-                    how: Any = {"strategy": self.temporal_strategy}
-                    how |= {"window": self.time_window, "weighted": weighted}
-                    timed[weighted] = TemporalBias(time, **how)
+                    timed[weighted] = self._temporal(weighted).at(time)
                 parts.append(timed[weighted])
             elif weighted:
                 parts.append(EdgeWeightBias())
@@ -388,6 +387,15 @@ class GTTFSampler(KeyedSampler, sampler.NeighborSampler):
             if parts:
                 found[kind] = reduce(mul, parts)
         return found
+
+    def _temporal(self, weighted: bool) -> TemporalBias:
+        """The rule of times, whose options are checked once for all batches."""
+        key = self.temporal_strategy, self.time_window, weighted
+        if key not in self._rules:
+            strategy, window, _ = key
+            how: Any = {"strategy": strategy, "window": window, "weighted": weighted}
+            self._rules[key] = TemporalBias([], **how)
+        return self._rules[key]
 
     def _biases(self, admitted: Mapping[EdgeType, Any]) -> dict[EdgeType, Any]:
         """These, times the user's biases; none where draws are uniform."""

@@ -1,5 +1,7 @@
 """Every wrong argument gets the kind of error that PyG raises, in one sentence."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -37,286 +39,249 @@ def negative() -> Data:
     return data
 
 
+def refused(error, good, match, **bad):
+    return {**good, **bad}, error, match
+
+
+wrong, mistyped = partial(refused, ValueError), partial(refused, TypeError)
 DATED, BOTH = dated(), both()
 NODE = {"data": KARATE, "num_neighbors": [2]}
 TYPED = {"data": TOY, "num_neighbors": [2], "input_nodes": "item"}
 
 ERRORS = [
-    (NODE, {"input_time": TIMES}, ValueError, "conflicting 'input_time' and 'time_"),
-    (NODE, {"subgraph_type": "bad"}, ValueError, "'bad' is not a valid SubgraphType"),
-    (NODE, {"data": EDGES}, ValueError, "Expected a 'Data', 'HeteroData', or a tuple"),
-    (NODE, {"num_neighbors": 5}, TypeError, r"'num_neighbors' must be a list .*got 5"),
-    (NODE, {"num_neighbors": {}}, TypeError, "'num_neighbors' must be a list"),
-    (TYPED, {"num_neighbors": 5}, TypeError, r"'num_neighbors' must be .*got 5"),
-    (
+    wrong(NODE, "conflicting 'input_time' and 'time_", input_time=TIMES),
+    wrong(NODE, "'bad' is not a valid SubgraphType", subgraph_type="bad"),
+    wrong(NODE, "Expected a 'Data', 'HeteroData', or a tuple", data=EDGES),
+    mistyped(NODE, r"'num_neighbors' must be a list .*got 5", num_neighbors=5),
+    mistyped(NODE, "'num_neighbors' must be a list", num_neighbors={}),
+    mistyped(TYPED, r"'num_neighbors' must be .*got 5", num_neighbors=5),
+    wrong(
         TYPED,
-        {"num_neighbors": {**{kind: [1] for kind in KINDS}, KINDS[0]: [1, 2]}},
-        ValueError,
         "Number of hops must be the same across all edge types",
+        num_neighbors={**{kind: [1] for kind in KINDS}, KINDS[0]: [1, 2]},
     ),
-    (
+    wrong(
         TYPED,
-        {"num_neighbors": {KINDS[0]: [1]}},
-        ValueError,
         "Missing number of neighbors for edge type",
+        num_neighbors={KINDS[0]: [1]},
     ),
-    (
+    wrong(
         TYPED,
-        {"num_neighbors": {**{kind: [1] for kind in KINDS}, ("a", "b", "c"): [1]}},
-        ValueError,
         "'num_neighbors' must use the edge types of the data",
+        num_neighbors={**{kind: [1] for kind in KINDS}, ("a", "b", "c"): [1]},
     ),
-    (TYPED, {"input_nodes": None}, AssertionError, "'input_nodes' must be a node type"),
-    (TYPED, {"input_nodes": None}, ValueError, "'input_nodes' must be a node type"),
-    (
-        TYPED,
-        {"input_nodes": ("item",)},
-        ValueError,
-        "'input_nodes' must be a node type",
+    refused(
+        AssertionError, TYPED, "'input_nodes' must be a node type", input_nodes=None
     ),
-    (TYPED, {"input_nodes": "film"}, ValueError, "'input_nodes' must name .*'film'"),
-    (NODE, {"num_neighbors": [3.0]}, TypeError, "'num_neighbors' must hold integers"),
-    (
+    wrong(TYPED, "'input_nodes' must be a node type", input_nodes=None),
+    wrong(TYPED, "'input_nodes' must be a node type", input_nodes=("item",)),
+    wrong(TYPED, "'input_nodes' must name .*'film'", input_nodes="film"),
+    mistyped(NODE, "'num_neighbors' must hold integers", num_neighbors=[3.0]),
+    mistyped(
         TYPED,
-        {"num_neighbors": dict.fromkeys(KINDS, 3)},
-        TypeError,
         "'num_neighbors' must hold one list per edge type .got 3",
+        num_neighbors=dict.fromkeys(KINDS, 3),
     ),
-    (NODE, {"bias": {"a": len}}, TypeError, "'bias' must be callable in"),
-    (
+    mistyped(NODE, "'bias' must be callable in", bias={"a": len}),
+    wrong(NODE, "must name edges where seeds are nodes .got True", exclude_edges=True),
+    mistyped(NODE, "must be ids or a mask .got 'x'", exclude_edges="x"),
+    mistyped(NODE, "'replace' must be True or False .got 'yes'", replace="yes"),
+    mistyped(NODE, "'generator' must be a torch.Generator .got 5", generator=5),
+    mistyped(NODE, "'seed' must be an integer .got 'x'", seed="x"),
+    wrong(
         NODE,
-        {"exclude_edges": True},
-        ValueError,
-        "must name edges where seeds are nodes .got True",
-    ),
-    (NODE, {"exclude_edges": "x"}, TypeError, "must be ids or a mask .got 'x'"),
-    (NODE, {"replace": "yes"}, TypeError, "'replace' must be True or False .got 'yes'"),
-    (NODE, {"generator": 5}, TypeError, "'generator' must be a torch.Generator .got 5"),
-    (NODE, {"seed": "x"}, TypeError, "'seed' must be an integer .got 'x'"),
-    (
-        NODE,
-        {"input_nodes": torch.ones(3, dtype=torch.bool)},
-        ValueError,
         r"'input_nodes' must be a mask \[34\] or ids .got bool \[3\]",
+        input_nodes=torch.ones(3, dtype=torch.bool),
     ),
-    (
+    wrong(
         NODE,
-        {
-            **{"data": DATED, "time_attr": "time", "input_time": torch.arange(34)},
-            "input_nodes": torch.arange(34) < 3,
-        },
-        ValueError,
         r"'input_time' must have one entry per seed, 3 in all .got shape \[34\]",
+        **{"data": DATED, "time_attr": "time", "input_time": torch.arange(34)},
+        input_nodes=torch.arange(34) < 3,
     ),
-    (TYPED, {"input_nodes": 3}, ValueError, "'input_nodes' must be a node type"),
-    (TYPED, {"input_nodes": {"a": 1}}, ValueError, "'input_nodes' must name some of"),
-    (NODE, {"exclude_edges": [-1]}, ValueError, r"in \[0, 156\) .got -1 to -1"),
-    (
-        NODE,
-        {"exclude_edges": [0.5]},
-        ValueError,
-        r"must be integer ids .*float32 \[1\]",
-    ),
-    (NODE, {"exclude_edges": {KINDS[0]: [0]}}, TypeError, "not one per edge type"),
-    (TYPED, {"exclude_edges": [0]}, TypeError, "must map edge types to edges here"),
-    (
+    wrong(TYPED, "'input_nodes' must be a node type", input_nodes=3),
+    wrong(TYPED, "'input_nodes' must name some of", input_nodes={"a": 1}),
+    wrong(NODE, r"in \[0, 156\) .got -1 to -1", exclude_edges=[-1]),
+    wrong(NODE, r"must be integer ids .*float32 \[1\]", exclude_edges=[0.5]),
+    mistyped(NODE, "not one per edge type", exclude_edges={KINDS[0]: [0]}),
+    mistyped(TYPED, "must map edge types to edges here", exclude_edges=[0]),
+    wrong(
         TYPED,
-        {"exclude_edges": {("a", "b", "c"): [0]}},
-        ValueError,
         "'exclude_edges' must use the edge types of the data",
+        exclude_edges={("a", "b", "c"): [0]},
     ),
-    (
+    wrong(
         NODE,
-        {"data": DATED, "time_attr": "time", "time_window": -1},
-        ValueError,
         "'time_window' must be finite and not negative",
+        data=DATED,
+        time_attr="time",
+        time_window=-1,
     ),
-    (NODE, {"time_attr": "time"}, KeyError, "time"),
-    (NODE, {"weight_attr": "w"}, KeyError, "w"),
-    (TYPED, {"weight_attr": "w"}, KeyError, "w"),
-    (
+    refused(KeyError, NODE, "time", time_attr="time"),
+    refused(KeyError, NODE, "w", weight_attr="w"),
+    refused(KeyError, TYPED, "w", weight_attr="w"),
+    wrong(
         NODE,
-        {"data": DATED, "time_attr": "graph"},
-        ValueError,
         "'time_attr' must name a node-level or edge-level attribute .got 'graph'",
+        data=DATED,
+        time_attr="graph",
     ),
-    (TYPED, {"time_attr": "time"}, KeyError, "'time_attr' must name .*got 'time'"),
-    (TYPED, {"time_attr": "time"}, ValueError, "'time_attr' must name .*there are"),
-    (
-        TYPED,
-        {"data": BOTH, "time_attr": "time"},
-        ValueError,
-        "'time_attr' must name .*both",
-    ),
-    (
+    refused(KeyError, TYPED, "'time_attr' must name .*got 'time'", time_attr="time"),
+    wrong(TYPED, "'time_attr' must name .*there are", time_attr="time"),
+    wrong(TYPED, "'time_attr' must name .*both", data=BOTH, time_attr="time"),
+    wrong(
         NODE,
-        {"data": DATED, "time_attr": "time", "temporal_strategy": "bad"},
-        ValueError,
         "'temporal_strategy' must be one of 'uniform', 'last' .got 'bad'",
+        data=DATED,
+        time_attr="time",
+        temporal_strategy="bad",
     ),
-    (
+    wrong(
         NODE,
-        {"data": DATED, "time_attr": "edge_time"},
-        ValueError,
         "'input_time' must be given where the edges have times",
+        data=DATED,
+        time_attr="edge_time",
     ),
-    (
+    wrong(
         NODE,
-        {
-            "data": DATED,
-            "time_attr": "time",
-            "weight_attr": "w",
-            "temporal_strategy": "last",
-        },
-        ValueError,
         "'temporal_strategy' must be 'uniform' together with 'weight_attr'",
+        data=DATED,
+        time_attr="time",
+        weight_attr="w",
+        temporal_strategy="last",
     ),
-    (
+    wrong(
         NODE,
-        {
-            "data": DATED,
-            "time_attr": "time",
-            "bias": len,
-            "temporal_strategy": "last",
-        },
-        ValueError,
         "'temporal_strategy' must be 'uniform' together with 'bias'",
+        data=DATED,
+        time_attr="time",
+        bias=len,
+        temporal_strategy="last",
     ),
-    (NODE, {"time_window": 3}, ValueError, "'time_window' needs times"),
-    (NODE, {"is_sorted": True}, ValueError, "'is_sorted' must only be set for"),
-    (NODE, {"bias": 7}, TypeError, "'bias' must be callable .got 7"),
-    (TYPED, {"bias": {("a", "b", "c"): len}}, ValueError, "'bias' must use the edge"),
-    (NODE, {"prefetch": -1}, ValueError, "'prefetch' must not be negative .got -1"),
-    (NODE, {"prefetch": True}, TypeError, "'prefetch' must be an integer"),
-    (
+    wrong(NODE, "'time_window' needs times", time_window=3),
+    wrong(NODE, "'is_sorted' must only be set for", is_sorted=True),
+    mistyped(NODE, "'bias' must be callable .got 7", bias=7),
+    wrong(TYPED, "'bias' must use the edge", bias={("a", "b", "c"): len}),
+    wrong(NODE, "'prefetch' must not be negative .got -1", prefetch=-1),
+    mistyped(NODE, "'prefetch' must be an integer", prefetch=True),
+    wrong(
         NODE,
-        {"prefetch": 2, "num_workers": 1},
-        ValueError,
         "'prefetch' must be 0 beside workers, .*prefetch_factor",
+        prefetch=2,
+        num_workers=1,
     ),
-    (
+    wrong(
         NODE,
-        {"normalize": "paper", "neighbor_sampler": object()},
-        ValueError,
         "'normalize' must be None unless the 'neighbor_sampler' is .*got object",
+        normalize="paper",
+        neighbor_sampler=object(),
     ),
-    (
+    wrong(
         NODE,
-        {"seed": 1, "generator": torch.Generator()},
-        ValueError,
         "'seed' must be None beside a 'generator' .got 1",
+        seed=1,
+        generator=torch.Generator(),
     ),
-    (NODE, {"normalize": "bad"}, ValueError, "'normalize' must be one of .*'bad'"),
-    (
+    wrong(NODE, "'normalize' must be one of .*'bad'", normalize="bad"),
+    wrong(
         TYPED,
-        {"normalize": "paper"},
-        ValueError,
         "'normalize' must be None unless the data is a 'Data' .*HeteroData",
+        normalize="paper",
     ),
-    (
+    wrong(
         NODE,
-        {"data": DATED, "normalize": "paper", "weight_attr": "w"},
-        ValueError,
         "'normalize' must be None unless neighbours are .* with 'weight_attr'",
+        data=DATED,
+        normalize="paper",
+        weight_attr="w",
     ),
-    (
+    wrong(
         NODE,
-        {"normalize": "paper", "subgraph_type": "induced"},
-        ValueError,
         "'normalize' must be None unless neighbours are .* with 'subgraph_type'",
+        normalize="paper",
+        subgraph_type="induced",
     ),
-    (
+    wrong(
         NODE,
-        {
-            "data": Data(edge_index=EDGES, edge_weight=torch.ones(156), num_nodes=34),
-            "normalize": "unbiased",
-        },
-        ValueError,
         "'normalize' must be None where the data has a 'edge_weight'",
+        data=Data(edge_index=EDGES, edge_weight=torch.ones(156), num_nodes=34),
+        normalize="unbiased",
     ),
-    (
+    wrong(
         NODE,
-        {"neighbor_sampler": GTTFSampler(KARATE, [2]), "bias": len},
-        ValueError,
         "'bias' must be told to the 'neighbor_sampler'",
+        neighbor_sampler=GTTFSampler(KARATE, [2]),
+        bias=len,
     ),
-    (
+    wrong(
         NODE,
-        {"input_nodes": torch.tensor([34])},
-        ValueError,
         "'seeds' must hold ids below the number of nodes 34 .got 34",
+        input_nodes=torch.tensor([34]),
     ),
-    (
-        NODE,
-        {"data": negative(), "weight_attr": "w"},
-        ValueError,
-        "'edge_weight' must not",
-    ),
+    wrong(NODE, "'edge_weight' must not", data=negative(), weight_attr="w"),
 ]
 
 
-@pytest.mark.parametrize(("good", "bad", "error", "match"), ERRORS)
-def test_loader_validate(good, bad, error, match):
+@pytest.mark.parametrize(("given", "error", "match"), ERRORS)
+def test_loader_validate(given, error, match):
     with pytest.raises(error, match=match):
-        next(iter(GTTFLoader(**{**good, **bad})))
+        next(iter(GTTFLoader(**given)))
 
 
 LINK = {"data": KARATE, "num_neighbors": [2]}
 LINKS = [
-    (
-        {"data": DATED, "time_attr": "time"},
-        ValueError,
+    wrong(
+        LINK,
         "conflicting 'edge_label_time' and 'time_attr'",
+        data=DATED,
+        time_attr="time",
     ),
-    (
-        {"edge_label_time": torch.zeros(156)},
-        ValueError,
-        "conflicting 'edge_label_time'",
-    ),
-    (
-        {"neg_sampling": "triplet", "edge_label": torch.ones(156)},
-        ValueError,
+    wrong(LINK, "conflicting 'edge_label_time'", edge_label_time=torch.zeros(156)),
+    wrong(
+        LINK,
         "'edge_label' needs to be undefined",
+        neg_sampling="triplet",
+        edge_label=torch.ones(156),
     ),
-    ({"neg_sampling": "bad"}, ValueError, "'bad' is not a valid"),
-    (
-        {"edge_label_index": torch.zeros(3, 4, dtype=torch.int64)},
-        ValueError,
+    wrong(LINK, "'bad' is not a valid", neg_sampling="bad"),
+    wrong(
+        LINK,
         r"'edge_label_index' must be a tensor \[2, k\] of pairs .got int64 \[3, 4\]",
+        edge_label_index=torch.zeros(3, 4, dtype=torch.int64),
     ),
-    (
-        {"edge_label_index": np.zeros((2, 4), int), "edge_label": torch.ones(5)},
-        ValueError,
+    wrong(
+        LINK,
         r"'edge_label' must have one entry per seed, 4 in all .got shape \[5\]",
+        edge_label_index=np.zeros((2, 4), int),
+        edge_label=torch.ones(5),
     ),
-    (
-        {"neg_sampling": NegativeSampling("binary", src_weight=torch.ones(3))},
-        ValueError,
+    wrong(
+        LINK,
         "'src_weight' must have one entry per node, 34 in all .got 3",
+        neg_sampling=NegativeSampling("binary", src_weight=torch.ones(3)),
     ),
-    (
-        {
-            "data": DATED,
-            "time_attr": "time",
-            "edge_label_time": torch.ones(156, dtype=torch.int64),
-            "temporal_strategy": "last",
-            "exclude_edges": True,
-        },
-        ValueError,
+    wrong(
+        LINK,
         "'temporal_strategy' must be 'uniform' together with 'exclude_edges'",
+        data=DATED,
+        time_attr="time",
+        edge_label_time=torch.ones(156, dtype=torch.int64),
+        temporal_strategy="last",
+        exclude_edges=True,
     ),
-    (
-        {"normalize": "unbiased", "exclude_edges": True},
-        ValueError,
+    wrong(
+        LINK,
         "'normalize' must be None unless .* with 'exclude_edges'",
+        normalize="unbiased",
+        exclude_edges=True,
     ),
 ]
 
 
-@pytest.mark.parametrize(("bad", "error", "match"), LINKS)
-def test_link_loader_validate(bad, error, match):
+@pytest.mark.parametrize(("given", "error", "match"), LINKS)
+def test_link_loader_validate(given, error, match):
     with pytest.raises(error, match=match):
-        next(iter(GTTFLinkLoader(**{**LINK, **bad})))
+        next(iter(GTTFLinkLoader(**given)))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,14 @@
 """Importing the engine imports no host; adapters name what is missing."""
 
+import atexit
+import json
 import os
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib.util import find_spec
+from typing import NamedTuple
 
 import pytest
 
@@ -29,16 +33,53 @@ print(*sorted({{name.split(".")[0] for name in new}} & set({HOSTS!r})))
 """
 
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
-    """Runs `code` in a new interpreter that finds the same packages."""
+# Runs every line of JSON that it reads, as code, in a fork; torch is imported once.
+FORKS = """
+import json, os, sys, tempfile, traceback
+import numpy, torch
+for line in sys.stdin:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if not child:
+            os.dup2(out.fileno(), 1), os.dup2(err.fileno(), 2)
+            try:
+                exec(json.loads(line), {"__name__": "__main__"})
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            sys.stdout.flush()
+            os._exit(0)
+        status, told = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), []
+        for file in (out, err):
+            file.seek(0)
+            told.append(file.read().decode())
+        print(json.dumps([status, *told]), flush=True)
+"""
+
+
+class Ended(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@cache
+def interpreter() -> subprocess.Popen[str]:
+    """An interpreter that finds the packages of this one, and has torch and numpy."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-W", "error", "-c", FORKS]
+    started = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, **pipes)
+    atexit.register(started.communicate)
+    return started
+
+
+def run(code: str) -> Ended:
+    """Runs `code` in a fork of it, which nothing has been imported into but torch."""
+    asked = interpreter()
+    asked.stdin.write(json.dumps(code) + "\n")
+    asked.stdin.flush()
+    return Ended(*json.loads(asked.stdout.readline()))
 
 
 def hosts_after(code: str) -> list[str]:

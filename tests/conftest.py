@@ -1,9 +1,12 @@
 """Fixtures and settings that all tests share."""
 
 import os
+import runpy
 import signal
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -46,6 +49,35 @@ def toy_edges() -> torch.Tensor:
 def toy(toy_edges: torch.Tensor) -> CompactAdj:
     """The same as rows to walk along."""
     return CompactAdj.from_edge_index(toy_edges, direction="out")
+
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def example(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., list[str]]:
+    """The lines that a script of examples/ prints, which has nothing to complain of.
+
+    It runs in this process, where torch and hosts are imported already.
+    """
+    from apart import joins_a_group, run_script
+
+    monkeypatch.syspath_prepend(str(EXAMPLES))  # where a script is, as Python does it
+
+    def run(name: str, *options: object) -> list[str]:
+        path = EXAMPLES / f"{name}.py"
+        if joins_a_group(path):
+            return run_script(path, *options)
+        monkeypatch.setattr(sys, "argv", [path.name, *map(str, options)])
+        with torch.random.fork_rng():
+            runpy.run_path(str(path), run_name="__main__")
+        told = capsys.readouterr()
+        assert not told.err  # no progress bar where nobody looks at it
+        return told.out.splitlines()
+
+    return run
 
 
 # Modules all of whose tests have a mark; pyproject.toml says what marks mean.

@@ -2,12 +2,11 @@
 
 import pathlib
 import re
-import runpy
 import sys
 
 import pytest
 
-from apart import check_restart, joins_a_group, run_script
+from apart import check_restart
 from exact import one_thread
 
 __all__ = ["one_thread"]
@@ -16,26 +15,10 @@ EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 NAMES = "sage", "models", "link_prediction", "node2vec", "ddp", "distributed"
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Runs a script here, as importing DGL takes longer than most of them."""
-
-    monkeypatch.syspath_prepend(str(EXAMPLES))  # where a script is, as Python does it
-
-    def call(name, *options):
-        if joins_a_group(EXAMPLES / name):
-            return run_script(EXAMPLES / name, *options)
-        monkeypatch.setattr(sys, "argv", [name, *map(str, options)])
-        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-        return capsys.readouterr().out.splitlines()
-
-    return call
-
-
 @pytest.mark.parametrize("command", [*NAMES, "models --model gcnii"])
-def test_example(run, command):
+def test_example(example, command):
     name, *words = command.split()
-    lines = run(f"dgl_{name}.py", "--epochs", 1, *words)
+    lines = example(f"dgl_{name}", "--epochs", 1, *words)
     assert len(lines) == 2
     found = re.match(r"epoch  1  loss (\d\.\d+)  .* (\d+\.\d) %", lines[0])
     assert found, lines[0]
@@ -44,8 +27,8 @@ def test_example(run, command):
     assert lines[1].startswith("Expected after")
 
 
-def test_sage_takes_the_sampler_of_dgl(run):
-    assert len(run("dgl_sage.py", "--epochs", 1, "--sampler", "dgl")) == 2
+def test_sage_takes_the_sampler_of_dgl(example):
+    assert len(example("dgl_sage", "--epochs", 1, "--sampler", "dgl")) == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX, gloo on Linux")
@@ -57,9 +40,3 @@ def test_examples_are_all_tested():
     assert {f"dgl_{name}" for name in NAMES} == {
         path.stem for path in EXAMPLES.glob("dgl_*.py")
     }
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_examples_are_short(name):
-    text = (EXAMPLES / f"dgl_{name}.py").read_text("utf-8")
-    assert len(text.splitlines()) <= 90

@@ -88,7 +88,7 @@ MARKS = {
     ),
     "compile": ("test_compiled", "test_triton_work"),
     "example": ("test_examples", "test_notebooks", "test_embedding_examples"),
-    "bench": ("test_bench_", "test_reproduce", "test_verify"),
+    "bench": ("test_bench_", "test_reproduce", "test_theory", "test_verify"),
 }
 
 

@@ -143,9 +143,9 @@ def test_docstrings_begin_with_a_noun_or_a_verb():
     """The first line says what a thing is or does, not "What it is" or "How far"."""
     documented = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
     riddles = []
-    for path in sorted(ROOT.glob("*/**/*.py")):
-        if path.relative_to(ROOT).parts[0] not in PROJECT:
-            continue
+    for path in sorted(
+        path for part in PROJECT for path in ROOT.glob(f"{part}/**/*.py")
+    ):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             text = ast.get_docstring(node) if isinstance(node, documented) else None
             if text and RIDDLE.match(text):

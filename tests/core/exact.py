@@ -160,20 +160,6 @@ def assert_frequencies(outcomes: Tensor, exact: Distribution) -> None:
         )
 
 
-def assert_same_frequencies(left: Tensor, right: Tensor) -> None:
-    """The rows of `left` [N, c] and of `right` [M, c] are equally frequent."""
-    ours, theirs = tally(left), tally(right)
-    n, m = left.shape[0], right.shape[0]
-    for outcome in ours.keys() | theirs.keys():
-        a, b = ours.get(outcome, 0), theirs.get(outcome, 0)
-        p = (a + b) / (n + m)
-        error = (p * (1 - p) * (1 / n + 1 / m)) ** 0.5
-        assert abs(a / n - b / m) <= SIGMAS * error, (
-            f"{outcome} has frequencies {a / n:.4f} and {b / m:.4f}, "
-            f"{(a / n - b / m) / error:.1f} standard errors apart"
-        )
-
-
 def assert_means(sample: Tensor, exact: Tensor) -> None:
     """The mean of `sample` [N, ...] is `exact` [...], entry by entry."""
     off, error = deviations(sample, exact)

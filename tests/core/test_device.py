@@ -86,20 +86,6 @@ def test_graph_has_the_words_of_a_tensor(device, words):
         assert not any(array.is_cuda for array in there.cpu().arrays().values())
 
 
-@pytest.mark.parametrize("replace", [True, False])
-@pytest.mark.parametrize("bias", BIASES)
-def test_traverse_gives_the_same_forest_on_a_device(device, moved, bias, replace):
-    options = {"replace": replace, "generator": 5}
-    expected = traverse(make_graph(), SEEDS, [3, 2, 2], make_bias(bias), **options)
-    with device():
-        found = traverse(moved, SEEDS, [3, 2, 2], make_bias(bias), **options)
-        assert all(level.is_cuda for level in (*found.nodes, *found.edges))
-        assert found.walk_weight(3).is_cuda
-        found = found.to("cpu")
-    for ours, theirs in zip(found.nodes, expected.nodes, strict=True):
-        assert ours.tolist() == theirs.tolist()
-
-
 @pytest.mark.parametrize(
     ("fanouts", "replace", "disjoint"),
     [

@@ -4,7 +4,7 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from gttf_sampler import CompactAdj
+from gttf_sampler import CompactAdj, use_backend
 
 # Kernels are compiled where they are called: tests of a backend are tests of it.
 os.environ.setdefault("GTTF_COMPILE", "here")
@@ -49,6 +49,15 @@ def toy_edges() -> torch.Tensor:
 def toy(toy_edges: torch.Tensor) -> CompactAdj:
     """The same as rows to walk along."""
     return CompactAdj.from_edge_index(toy_edges, direction="out")
+
+
+@pytest.fixture(params=["numba", "torch"])
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Runs a test with compiled kernels, and again with the reference."""
+    if request.param == "numba":
+        pytest.importorskip("numba", reason="numba is not installed")
+    with use_backend(request.param):
+        yield request.param
 
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -20,14 +20,6 @@ from gttf_sampler.aggregate import (
 BACKENDS = ("numba", "torch")
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request):
-    if request.param == "numba":
-        pytest.importorskip("numba", reason="numba is optional")
-    with use_backend(request.param):
-        yield
-
-
 def edges_of(rows=7, receivers=5, edges=12, seed=0):
     """Senders and receivers, the last of whom gets nothing."""
     generator = torch.Generator().manual_seed(seed)

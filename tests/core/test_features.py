@@ -23,13 +23,6 @@ disk_queue = import_module("gttf_sampler._backends.numba.gather")
 BACKENDS = ("numba", "torch")
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request):
-    """Compiled reads, and those of the reference."""
-    with use_backend(request.param):
-        yield request.param
-
-
 @pytest.fixture(params=["warm", "cold", "direct"])
 def direct(request, monkeypatch):
     """True to read around the system's cache; else with and without its rows.

@@ -26,12 +26,6 @@ from gttf_sampler.features import write as layout
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["numba", "torch"])
-def backend(request):
-    with use_backend(request.param):
-        yield request.param
-
-
 @pytest.fixture
 def path(tmp_path):
     FeatureFile.from_array(tmp_path / "x.npy", torch.rand(5000, 16))

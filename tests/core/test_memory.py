@@ -16,7 +16,7 @@ from gttf_sampler import (
     traverse,
 )
 from gttf_sampler._backends import memory
-from gttf_sampler.bench.machine import PeakMemory
+from gttf_sampler.bench.machine import PeakMemory, resident
 from gttf_sampler.rooted import RootedSampler
 
 pytest.importorskip("numba", reason="numba is missing")
@@ -72,10 +72,6 @@ def test_memory_of_a_result_gone_serves_again(adj):
 
 
 def test_memory_does_not_grow(adj):
-    def resident() -> int:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     if not os.path.exists("/proc/self/statm"):
         pytest.skip("needs /proc")
     for number in range(200):

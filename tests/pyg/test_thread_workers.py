@@ -19,6 +19,7 @@ from gttf_sampler import (
     LADIESBias,
     NoRevisitBias,
 )
+from gttf_sampler.bench.machine import resident
 from resumed import gone, threads
 
 KARATE = KarateClub()[0]
@@ -151,11 +152,6 @@ def test_gradients_as_where_the_loop_is():
     assert next(iter(loader)).x.requires_grad
     with torch.no_grad():
         assert not next(iter(loader)).x.requires_grad
-
-
-def resident():
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")

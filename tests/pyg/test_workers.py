@@ -18,6 +18,7 @@ from torch_geometric.datasets import KarateClub
 from apart import forks
 from gttf_pyg import GTTFLinkLoader, GTTFLoader, ShaDowKHopSampler
 from gttf_sampler import EdgeWeightBias, FastGCNBias, LADIESBias
+from gttf_sampler.bench.machine import resident
 from makers import BESIDE, KARATE, NEIGHBORS, link_loader, node_loader, numbers, typed
 from reference import assert_consistent
 
@@ -234,12 +235,6 @@ def test_workers_share_the_tables_of_the_graph():
     state = torch.get_rng_state()
     typed(num_workers=1)
     assert torch.equal(torch.get_rng_state(), state)  # nothing was drawn for it
-
-
-def resident() -> int:
-    """Bytes of this process that are in memory."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")

@@ -60,36 +60,48 @@ def edges(sampler=None, **options):
     return as_edge_prediction_sampler(sampler or GTTFSampler([2]), **options)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
-    ("kind", "sampler", "options", "thread"),
+    ("sampler", "options", "thread"),
     [
-        (THEIRS, GTTFSampler([2]), {}, False),
-        (THEIRS, GTTFSampler([2], thread_workers=True), {}, False),
-        (OwnLoader, GTTFSampler([2]), {}, False),
-        (DataLoader, GTTFSampler([2], prob="age"), {}, True),
-        (DataLoader, NeighborSampler([2]), {"persistent_workers": True}, True),
-        (DataLoader, GTTFSubgraphSampler([2]), {"shuffle": True}, True),
-        (DataLoader, GTTFSampler([2], thread_workers=False), {}, False),
-        (DataLoader, GTTFSampler([2], bias=uniform), {}, False),
-        (DataLoader, GTTFSampler([2], bias=uniform, thread_workers=True), {}, True),
-        (DataLoader, OwnSampler([2]), {}, False),
-        (DataLoader, OwnBlocks([2]), {}, False),
-        (DataLoader, GTTFSampler([2]), {"worker_init_fn": nothing}, False),
-        (DataLoader, GTTFSampler([2]), {}, True),
-        (DataLoader, GTTFSampler([2]), {"thread_workers": False}, False),
-        (DataLoader, edges(exclude="self"), {}, True),
-        (DataLoader, edges(GTTFSampler([2], thread_workers=False)), {}, False),
-        (DataLoader, edges(exclude=lambda ids: ids), {}, False),
-        (DataLoader, edges(negative_sampler=negative_sampler.Uniform(1)), {}, False),
-        (DataLoader, dgl.dataloading.NeighborSampler([2]), {}, False),
+        (GTTFSampler([2], prob="age"), {}, True),
+        (NeighborSampler([2]), {"persistent_workers": True}, True),
+        (GTTFSubgraphSampler([2]), {"shuffle": True}, True),
+        (GTTFSampler([2], thread_workers=False), {}, False),
+        (GTTFSampler([2], bias=uniform), {}, False),
+        (GTTFSampler([2], bias=uniform, thread_workers=True), {}, True),
+        (OwnSampler([2]), {}, False),
+        (OwnBlocks([2]), {}, False),
+        (GTTFSampler([2]), {"worker_init_fn": nothing}, False),
+        (GTTFSampler([2]), {}, True),
+        (GTTFSampler([2]), {"thread_workers": False}, False),
+        (edges(exclude="self"), {}, True),
+        (edges(GTTFSampler([2], thread_workers=False)), {}, False),
+        (edges(exclude=lambda ids: ids), {}, False),
+        (edges(negative_sampler=negative_sampler.Uniform(1)), {}, False),
+        (dgl.dataloading.NeighborSampler([2]), {}, False),
     ],
 )
-def test_a_thread_unless_workers_run_other_code(g, kind, sampler, options, thread):
+def test_a_thread_unless_workers_run_other_code(g, sampler, options, thread):
     how = {"batch_size": 16, "num_workers": 2, **options}
-    loader = kind(g, torch.arange(NODES), sampler, **how)
+    loader = DataLoader(g, torch.arange(NODES), sampler, **how)
     assert isinstance(loader, THEIRS)
+    assert loader.in_thread() == thread
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("kind", "asked", "thread"),
+    [
+        (THEIRS, True, False),
+        (OwnLoader, None, False),
+        (DataLoader, None, True),
+        (DataLoader, False, False),
+    ],
+)
+def test_who_has_no_thread_has_processes(g, kind, asked, thread):
+    sampler = GTTFSampler([2], thread_workers=asked)
     before = set(multiprocessing.active_children())  # an earlier test's may linger
+    loader = kind(g, torch.arange(NODES), sampler, batch_size=16, num_workers=2)
     batches = iter(loader)
     next(batches)
     assert bool(threads()) == thread

@@ -60,7 +60,6 @@ def weighted():
     return data
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("options", "thread"),
     [
@@ -86,8 +85,14 @@ def weighted():
     ],
 )
 def test_a_thread_unless_workers_run_code_of_the_user(options, thread):
+    assert GTTFLoader(KARATE, [2], **TWO, **options).in_thread() == thread
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("thread", [True, False])
+def test_who_has_no_thread_has_processes(thread):
     before = set(multiprocessing.active_children())  # an earlier test's may linger
-    loader = GTTFLoader(KARATE, [2], **TWO, **options)
+    loader = GTTFLoader(KARATE, [2], transform=same, thread_workers=thread, **TWO)
     batches = iter(loader)
     next(batches)
     assert bool(threads()) == thread

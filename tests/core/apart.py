@@ -124,11 +124,10 @@ def run_twice(*words: object, restarts: int = 0) -> list[str]:
 def check_restart(script: Path, folder: Path, twice: Any = fork_twice) -> list[str]:
     """Two processes; the second is killed in an epoch: the same parameters.
 
-    Those that are not killed are forks; `twice` starts the others. Returns what is
-    told of the epochs.
+    Returns what is told of the epochs.
     """
     files = folder / "whole", folder / "killed"
-    whole = fork_twice(script, "--epochs", 2, "--checkpoint", files[0])
+    whole = twice(script, "--epochs", 2, "--checkpoint", files[0])
     how = ("--epochs", 2, "--checkpoint", files[1], "--kill", 14)
     killed = twice(script, *how, restarts=1)
     assert whole == killed

@@ -29,7 +29,7 @@ from gttf_dgl._compat import (
     toindex,
 )
 from gttf_dgl._source import Source, devices_of
-from gttf_sampler import CompactAdj, HeteroSubgraph
+from gttf_sampler import HeteroSubgraph
 from gttf_sampler.estimate import share
 from gttf_sampler.gather import gather_columns
 
@@ -89,7 +89,10 @@ class Origin:
             hidden = excluded.unique()
             low, high = (torch.searchsorted(hidden, x) for x in (start, start + degree))
             drawable = degree - (high - low)
-        return Degrees(degree, drawable, _out_degree(adj).index_select(0, senders))
+        leave: Tensor = adj.cached(
+            "out_degree", lambda: torch.bincount(adj.col, minlength=adj.num_cols)
+        )
+        return Degrees(degree, drawable, leave.index_select(0, senders))
 
     def apart(self, batch: Any) -> Origin:
         """A copy for another process, with the degrees of a batch and no rows."""
@@ -99,14 +102,6 @@ class Origin:
             kinds = batch.canonical_etypes
             found._degrees = {kind: self._count(batch, kind) for kind in kinds}
         return found
-
-
-def _out_degree(adj: CompactAdj) -> Tensor:
-    """The out-degree of each node, [num_cols]: how many rows name it."""
-    found: Tensor = adj.cached(
-        "out_degree", lambda: torch.bincount(adj.col, minlength=adj.num_cols)
-    )
-    return found
 
 
 class Sampled:

@@ -235,10 +235,6 @@ class DataLoader(theirs.DataLoader, SeedPositions):
             and isinstance(self.graph, DGLGraph)
         )
 
-    def ahead(self) -> int:
-        """The number of batches that a thread makes ahead."""
-        return (self.prefetch_factor or 1) * self.num_workers
-
     def threaded(self) -> PrefetchIterator:
         """Batches that a thread makes ahead; another one reads files."""
         collate, draws = self.collate_fn, self._draws

@@ -311,7 +311,7 @@ class Batches:
             if isinstance(made, DataLoaderIterator):
                 made.transform_fn = weakly(self.filter_fn)
             return made
-        depth = self.prefetch or loader.num_workers * (loader.prefetch_factor or 1)
+        depth = self.prefetch or loader.ahead()
         collate: Any = loader.collate_fn
         own: Any = type(self)
         if own.filter_fn is Batches.filter_fn and own.collate_fn in COLLATES:

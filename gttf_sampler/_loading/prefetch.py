@@ -247,9 +247,13 @@ class PrefetchLoader(DataLoader[Any]):
             return False
         return self.thread_workers is True or self.runs_only_ours()
 
+    def ahead(self) -> int:
+        """The number of batches that a thread makes ahead."""
+        return (self.prefetch_factor or 1) * self.num_workers
+
     def threaded(self) -> Any:
         """An iterator whose batches a thread makes."""
-        return PrefetchIterator(self, (self.prefetch_factor or 1) * self.num_workers)
+        return PrefetchIterator(self, self.ahead())
 
     def _get_iterator(self) -> Any:
         return self.threaded() if self.in_thread() else super()._get_iterator()

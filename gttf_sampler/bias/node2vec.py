@@ -12,7 +12,6 @@ from gttf_sampler._backends.record import Law
 from gttf_sampler._backends.torch.node2vec import (
     REFUSED,
     Envelope,
-    Reverse,
     SecondOrder,
 )
 from gttf_sampler.bias.base import Bias
@@ -123,6 +122,7 @@ class Node2VecBias(Bias):
 
     def _second_order(self, adj: CompactAdj) -> SecondOrder:
         """The graph and the weights of its steps, as backends take them."""
+        many_refused = self._rounds == FEW_ROUNDS and not self.needs_weights
         return SecondOrder(
             rowptr=adj.rowptr,
             col=adj.col,
@@ -131,7 +131,7 @@ class Node2VecBias(Bias):
             bloom=tables.edge_filter(adj),
             table=tables.weight_table(adj) if self.needs_weights else None,
             weight=tables.edge_weight(adj) if self.needs_weights else None,
-            reverse=None if self.needs_weights else self._reverse(adj),
+            reverse=tables.reverse_rows(adj) if many_refused else None,
             envelope=self._envelope(adj),
             rounds=self._rounds,
             alpha=self._alpha(),
@@ -143,11 +143,6 @@ class Node2VecBias(Bias):
         """The number of proposals before neighbours are weighed."""
         alpha = self._alpha()
         return FEW_ROUNDS if min(alpha) * RARE < max(alpha) else ROUNDS
-
-    def _reverse(self, adj: CompactAdj) -> Reverse | None:
-        """The reversed graph, where it is worth having: where many are refused."""
-        few = self._rounds == FEW_ROUNDS
-        return tables.reverse_rows(adj) if few else None
 
     def walk(
         self, adj: CompactAdj, seeds: Tensor, length: int, key: Key, stays: bool

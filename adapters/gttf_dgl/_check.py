@@ -1,7 +1,7 @@
 """Checks of what the caller passes; errors are worded as in the engine."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Number
 from typing import Any, NoReturn
 
@@ -140,6 +140,13 @@ def homogeneous(g: Any) -> None:
         fail_like_dgl("g", rule, f"{g.ntypes} and {g.canonical_etypes}")
 
 
+def known(name: str, value: Any, names: Collection[Any], of: str) -> None:
+    """Refuses what is not among these names of the graph's."""
+    if value not in names:
+        rule = f"must name {of} of the graph: {', '.join(map(repr, names))}"
+        fail_like_dgl(name, rule, shown(value))
+
+
 def edge_type(name: str, g: DGLGraph, value: Any) -> EdgeType:
     """`value` as one of the canonical edge types of `g`."""
     if not isinstance(value, str | tuple):
@@ -148,8 +155,7 @@ def edge_type(name: str, g: DGLGraph, value: Any) -> EdgeType:
         return (value[0], value[1], value[2])
     found = [kind for kind in g.canonical_etypes if kind[1] == value]
     if len(found) != 1:
-        rule = "must name one edge type of the graph: " + _listed(g.canonical_etypes)
-        fail_like_dgl(name, rule, repr(value))
+        known(name, value, g.canonical_etypes, "one edge type")
     return (found[0][0], found[0][1], found[0][2])
 
 
@@ -169,10 +175,8 @@ def seeds(
             rule = "must map node types to ids, as there are several types"
             fail_like_dgl(title, rule, type(value).__name__)
         value = {g.ntypes[0]: value}
-    unknown = [name for name in value if name not in g.ntypes]
-    if unknown:
-        rule = "must name node types of the graph: " + _listed(g.ntypes)
-        fail_like_dgl(title, rule, shown(unknown[0]))
+    for name in value:
+        known(title, name, g.ntypes, "node types")
     none = torch.empty(0, dtype=torch.int64, device=device)
     found = {}
     for name in g.ntypes:
@@ -248,21 +252,18 @@ def prefetched(g: DGLGraph, sampler: Any) -> None:
         if not value:
             continue
         of_edges = name in OF_EDGES
-        views, known = (g.edges, g.etypes) if of_edges else (g.nodes, g.ntypes)
+        views, types = (g.edges, g.etypes) if of_edges else (g.nodes, g.ntypes)
         if not isinstance(value, Mapping):
-            if len(known) > 1:
+            if len(types) > 1:
                 rule = "must map types to names of data, as there are several types"
                 fail_like_dgl(name, rule, shown(value))
-            value = {known[0]: value}
+            value = {types[0]: value}
         for kind, columns in value.items():
-            if kind not in known and not (of_edges and kind in g.canonical_etypes):
-                rule = "must name types of the graph: " + _listed(known)
-                fail_like_dgl(name, rule, repr(kind))
+            if not of_edges or kind not in g.canonical_etypes:
+                known(name, kind, types, "types")
             data = views[kind].data
             for column in columns:
-                if column not in data:
-                    rule = "must name data of the graph: " + _listed(data)
-                    fail_like_dgl(name, rule, repr(column))
+                known(name, column, data, "data")
 
 
 def yes_or_no(name: str, value: Any) -> bool:
@@ -330,13 +331,8 @@ def without_files(names: Any, features: Files) -> tuple[Any, Files]:
 def files_fit(g: DGLGraph, files: Files) -> None:
     """Refuses feature files that do not have a row per node."""
     for (kind, name), file in files.items():
-        if kind is not None and kind not in g.ntypes:
-            rule = f"must name node types of the graph, {g.ntypes}"
-            fail("features", rule, kind)
+        if kind is not None:
+            known("features", kind, g.ntypes, "node types")
         if len(file) != g.num_nodes(kind):
             rule = f"must have one row per node, {g.num_nodes(kind)} in all"
             fail(f"features[{name!r}]", rule, len(file))
-
-
-def _listed(names: Iterable[Any]) -> str:
-    return ", ".join(map(repr, names))

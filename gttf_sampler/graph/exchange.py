@@ -68,15 +68,6 @@ def _too_large(name: str, value: Any) -> NoReturn:
     _check.fail(name, "must hold integers below 2**63", value, "convert them to words")
 
 
-def numbered(source: Array, target: Array) -> tuple[Tensor, Array]:
-    """Returns edges int64 [2, m] among nodes 0 … n - 1, and the id [n] of each."""
-    if source.dtype.kind != target.dtype.kind:
-        rule = "must be of one kind, integers or words"
-        _check.mistyped("source and target", rule, f"{source.dtype}, {target.dtype}")
-    node_id, number = np.unique(np.concatenate([source, target]), return_inverse=True)
-    return torch.from_numpy(number.reshape(2, -1).astype(np.int64)), node_id
-
-
 def node_ids(values: Any, nodes: int) -> Array | None:
     """Checks ids [n] of all nodes; None where they say no more than the numbers do."""
     if getattr(getattr(values, "dtype", None), "kind", "") != "O":
@@ -162,7 +153,13 @@ def edges_of_frame(
     if len(senders) != len(receivers):
         rule = "must have as many entries as 'source'"
         _check.fail("target", rule, f"{len(receivers)} and {len(senders)}")
-    edge_index, node_id = numbered(senders, receivers)
+    if senders.dtype.kind != receivers.dtype.kind:
+        rule = "must be of one kind, integers or words"
+        kinds = f"{senders.dtype}, {receivers.dtype}"
+        _check.mistyped("source and target", rule, kinds)
+    ends = np.concatenate([senders, receivers])
+    node_id, number = np.unique(ends, return_inverse=True)
+    edge_index = torch.from_numpy(number.reshape(2, -1).astype(np.int64))
     wanted = (("weight", weight, None), ("time", time, dates))
     values = (
         None if column is None else _numbers(name, _column(frame, name, column), form)

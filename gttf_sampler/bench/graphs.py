@@ -85,8 +85,7 @@ def make(
     """Writes a power-law graph of about `edges` edges as a CompactAdj directory."""
     law = Law(nodes, edges, seed)
     rows = Pieces(np.dtype(np.int64), nodes + 1, law.rowptr())
-    name = np.int32 if nodes < 1 << 31 else np.int64
-    col = Pieces(np.dtype(name), law.count(), law.col(tick))
+    col = Pieces(law.dtype, law.count(), law.col(tick))
     facts = {"num_cols": nodes, "direction": "in"}
     storage.save(Path(folder), {"rowptr": rows, "col": col}, facts)
 
@@ -139,6 +138,7 @@ class Law:
 
     def __init__(self, nodes: int, edges: int, seed: int) -> None:
         self.nodes, self.seed = nodes, seed
+        self.dtype = np.dtype(np.int32 if nodes < 1 << 31 else np.int64)
         factor = max(1, round(nodes * GOLDEN))
         while math.gcd(factor, nodes) != 1:
             factor += 1
@@ -191,7 +191,7 @@ class Law:
         later_rows = row * (2 * self.nodes)  # a running maximum that starts anew
         lead = np.maximum.accumulate(rank - place + later_rows)
         name: Array = (lead - later_rows + place) * self.spread % self.nodes
-        return name
+        return name.astype(self.dtype)
 
     def col(self, tick: Tick = lambda share: None) -> Iterator[Array]:
         """The neighbours of all rows, made by all cores, a piece each at a time."""
@@ -212,8 +212,7 @@ def plain(nodes: int, degree: float, seed: int = 0) -> CompactAdj:
     """The rows of a power-law graph with this mean degree, as `make` writes them."""
     law = Law(nodes, round(nodes * degree), seed)
     rowptr = np.concatenate(list(law.rowptr()))
-    name = np.int32 if nodes < 1 << 31 else np.int64
-    col = np.concatenate([law.neighbors(p).astype(name) for p in law.pieces()])
+    col = np.concatenate(list(law.col()))
     return CompactAdj.from_csr(torch.from_numpy(rowptr), torch.from_numpy(col))
 
 

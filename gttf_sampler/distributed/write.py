@@ -197,23 +197,19 @@ def _typed_nodes(folder: Path, cut: Cut) -> list[dict[str, Any]]:
     for name in SHARED:  # of somebody who was killed; maps stay as they are
         for file in folder.glob(f"{name}-*.bin"):
             file.unlink()
-
     entries = []
     for number, (name, size) in enumerate(cut.source.sizes.items()):
-
-        def put(array: str, values: Array, number: int = number) -> dict[str, Any]:
-            return write_array(folder / f"{array}-{number}.bin", values)
-
-        book, names = cut.books[name], cut.source.names[name]
+        book, wanted = cut.books[name], cut.wanted[name].numpy()
         entry: dict[str, Any] = {"name": name, "num_nodes": size, "own": book.sizes()}
         entry["replicated"] = cut.everywhere(name).numel()
         if book.bounds is not None:
             entry["bounds"] = book.bounds.tolist()
         else:
-            entry["book"] = put("book", book.owner)
-        entry["wanted"] = put("wanted", cut.wanted[name].numpy())
+            entry["book"] = write_array(folder / f"book-{number}.bin", book.owner)
+        entry["wanted"] = write_array(folder / f"wanted-{number}.bin", wanted)
         entry["names"] = {
-            array: put(array, told.numpy()) for array, told in names.items()
+            array: write_array(folder / f"{array}-{number}.bin", told.numpy())
+            for array, told in cut.source.names[name].items()
         }
         entries.append(entry)
     return entries
@@ -439,12 +435,11 @@ class _Rows:
     ) -> tuple[int, int]:
         """Writes all arrays; returns how many own edges there are, and are cut."""
         cut: list[int] = []
-        arrays: dict[str, Tensor | Pieces] = dict(self.adj.arrays())
+        arrays: dict[str, Tensor | Pieces] = {"rowptr": self.rowptr}
         for name, array in self.adj.arrays().items():
             dtype = as_numpy(name, array[:0]).dtype
             pieces = self._pieces(array, cut if name == "col" else None)
-            arrays[name] = Pieces(dtype, self.total, pieces)
-        arrays["rowptr"] = self.rowptr
+            arrays.setdefault(name, Pieces(dtype, self.total, pieces))
         names = arrays.pop("edge_id", None)
         facts = {"num_cols": self.adj.num_cols, "direction": self.adj.direction}
         where = folder / f"relation-{number}"

@@ -142,17 +142,12 @@ def _merged(
         ALONG: (found.col[ALONG], found.row[ALONG]),  # walkers stand where edges begin
     }
     split = {
-        kind: [part.split(hops[kind]) for part in (*ends[kind], names[kind])]
+        kind: torch.stack([*ends[kind], names[kind]]).split(hops[kind], dim=1)
         for kind in ends
     }
-    depth = len(hops[AGAINST])
-    order = [(hop, kind) for hop in range(depth) for kind in (AGAINST, ALONG)]
-    none = node.new_empty(0)
-    row, col, edge = (
-        torch.cat([none, *(split[kind][part][hop] for hop, kind in order)])
-        for part in range(3)
-    )
-    sizes = torch.tensor([hops[kind][hop] for hop, kind in order], dtype=torch.int64)
+    order = [*chain(*zip(split[AGAINST], split[ALONG], strict=True))]
+    row, col, edge = torch.cat([node.new_empty(3, 0), *order], dim=1)
+    sizes = torch.tensor([part.shape[1] for part in order], dtype=torch.int64)
     sample = torch.arange(len(order)).repeat_interleave(sizes).to(node.device)
     first = _first(edge, None if tree is None else tree[col])
     taken = torch.bincount(sample[first], minlength=len(order)).tolist()
@@ -188,7 +183,7 @@ def _new_nodes(found: HeteroSubgraph, split: Mapping[Any, Any]) -> list[int]:
     known = counts[""][0]
     pairs = []
     for hop, new in enumerate(counts[""][1:]):
-        reached = split[AGAINST][0][hop]
+        reached = split[AGAINST][hop][0]
         top = int(reached.max()) + 1 if reached.numel() else 0
         against = max(0, top - known)
         pairs.append([counts[""][0] if hop == 0 else 0, against, 0, new - against])

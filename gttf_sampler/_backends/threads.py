@@ -166,8 +166,8 @@ def parallel(
 
     `owners` are those of memory that it reads by its address; see `Calls`.
     """
-    parts = ranges(size, work) if work >= 2 * GRAIN else [(0, size)]
-    run([partial(kernel, lo, hi, *args) for lo, hi in parts], owners=owners)
+    calls = [partial(kernel, lo, hi, *args) for lo, hi in ranges(size, work)]
+    run(calls, owners=owners)
 
 
 def _serve(waiting: "SimpleQueue[Callable[[], None]]") -> None:

@@ -10,7 +10,6 @@ the cache: scores, what they add to the loss, gradients.
 """
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +44,8 @@ from gttf_sampler._backends.pairs import (
     Terms,
     scored,
 )
-from gttf_sampler._backends.threads import cut, parallel, run
+from gttf_sampler._backends.threads import cut, parallel, ranges, run
+from gttf_sampler._backends.torch.pairs import precise
 from gttf_sampler.random import Key
 
 _CACHED = 1 << 17  # bytes of vectors that a group of trees looks up
@@ -238,7 +238,7 @@ def pair_pass(
     units: bool,
 ) -> Passed:
     """The loss of pairs and its gradients, in one pass; see `torch.pairs`."""
-    both, size, kind = right is left, left.shape[1], _precise(left)
+    both, size, kind = right is left, left.shape[1], precise(left)
     weights = weight.detach().to(kind).contiguous().numpy()
     unit = np.zeros(weights.size if units else 0, weights.dtype)
     bounds = _chunks(pairs, size)
@@ -246,7 +246,7 @@ def pair_pass(
     sides = [Side(pairs, table, bounds, gradients) for table in tables]
     arrays = pairs.blocks.numpy(), pairs.looked_up.numpy(), pairs.nodes.numpy()
     vectors = flat(left), flat(right)
-    how = size, is_far(right), terms.blocks.numpy(), terms.eps, terms.symmetric
+    how = size, right.nbytes > FAR, terms.blocks.numpy(), terms.eps, terms.symmetric
     values = [0.0] * len(bounds)
 
     def work(chunk: int) -> None:
@@ -275,7 +275,7 @@ class Side:
         count: int64 [chunks], where they end.
         places: int32 [chunks, n], where the gradient of a node is, or -1.
         rows: int64 [*], the node of every gradient row.
-        total: [*, d], the gradient rows.
+        total: [*, d], the gradient rows; `flat` are their numbers.
     """
 
     def __init__(
@@ -288,22 +288,21 @@ class Side:
         self.count = self.begin[:-1].copy()
         self.places = _take_places(len(bounds), nodes if wanted else 0)
         self.rows = np.empty(self.begin[-1], np.int64)
-        self.total = empty_rows((int(self.begin[-1]), self.size), _precise(table))
+        self.total = empty_rows((int(self.begin[-1]), self.size), precise(table))
+        self.flat = flat(self.total)
 
     def chunk(self, number: int) -> tuple[Array, Array, Array, Array]:
         """The arguments of a kernel for one chunk: places, rows, count, total."""
         count = self.count[number : number + 1]
-        return self.places[number], self.rows, count, flat(self.total)
+        return self.places[number], self.rows, count, self.flat
 
     def joined(self) -> Rows:
         """The gradients, when all chunks are done."""
-        total = flat(self.total)
         ends = list(zip(self.begin.tolist(), self.count.tolist(), strict=False))
         for chunk, (low, high) in enumerate(ends[1:], 1):
-            work = (high - low) * self.size // 4
-            how = chunk, self.places, self.rows, total, self.size
-            shifted = partial(_from, low, join_rows)
-            parallel(shifted, high - low, work, *how)
+            how = chunk, self.places, self.rows, self.flat, self.size
+            cuts = ranges(high - low, (high - low) * self.size // 4)
+            run([partial(join_rows, low + lo, low + hi, *how) for lo, hi in cuts])
         for chunk, (low, high) in enumerate(ends):
             forget_rows(low, high, self.rows, self.places[chunk])
         _idle.give_back(self.places)
@@ -315,7 +314,7 @@ class Side:
 
 def pair_scores(pairs: Pairs, left: Tensor, right: Tensor) -> Tensor:
     """⟨left[source], right[target]⟩ of all pairs [scores]; see `torch.pairs`."""
-    weight = torch.zeros(pairs.scores, dtype=_precise(left), device="cpu")
+    weight = torch.zeros(pairs.scores, dtype=precise(left), device="cpu")
     found = pair_pass(pairs, scored(pairs), weight, left, right, False, True)
     return weight if found.unit is None else found.unit
 
@@ -330,11 +329,6 @@ def draw_alias(
     return out
 
 
-def _from(start: int, kernel: Any, lo: int, hi: int, *args: Any) -> None:
-    """A kernel over a range that does not begin at 0."""
-    kernel(start + lo, start + hi, *args)
-
-
 def _take_places(chunks: int, nodes: int) -> Array:
     """Tables of places [chunks, nodes], all -1."""
     found = _idle.take(lambda places: places.shape == (chunks, nodes))
@@ -342,13 +336,3 @@ def _take_places(chunks: int, nodes: int) -> Array:
         return found
     made: Array = empty(chunks * nodes, torch.int32).fill_(-1).numpy()
     return made.reshape(chunks, nodes)
-
-
-def is_far(table: Tensor) -> bool:
-    """True for a table whose rows come from memory rather than from the cache."""
-    return table.nbytes > FAR
-
-
-def _precise(table: Tensor) -> torch.dtype:
-    """The dtype that products are added up in."""
-    return torch.promote_types(table.dtype, torch.float32)

@@ -9,6 +9,8 @@ in the order of the pairs.
 Tables hold float32 or float64, or bfloat16 as uint16, which is widened when loaded.
 """
 
+from functools import partial
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -27,6 +29,18 @@ def _kind(pointer):
 def _array(context, builder, signature, args, number):
     kind = signature.args[number]
     return context.make_array(kind)(context, builder, args[number]).data
+
+
+def _unpacked(context, builder, signature, args, number):
+    """The values of an argument that is a tuple; of arrays, pointers to their cells."""
+    kinds = signature.args[number].types
+    values = cgutils.unpack_tuple(builder, args[number])
+    return [
+        context.make_array(kind)(context, builder, value).data
+        if isinstance(kind, types.Array)
+        else value
+        for kind, value in zip(kinds, values, strict=True)
+    ]
 
 
 def _place(builder, pointer, index, lanes):
@@ -166,14 +180,7 @@ def leaky_dot(_, tables, places, slope, size):
     """⟨leaky ReLU of left + right, by⟩ of `size` numbers, of tables left, right, by."""
 
     def emit(context, builder, signature, args):
-        arrays = [
-            context.make_array(kind)(context, builder, value).data
-            for kind, value in zip(
-                signature.args[0].types,
-                cgutils.unpack_tuple(builder, args[0]),
-                strict=True,
-            )
-        ]
+        arrays = _unpacked(context, builder, signature, args, 0)
 
         def factors(left, right, by):
             value, lanes = builder.fadd(left, right), 1
@@ -199,18 +206,8 @@ def pull(_, tables, rows, nodes, places, coefficient, first, size, targets, grad
     """
 
     def emit(context, builder, signature, args):
-        def pair(number):
-            kinds = signature.args[number].types
-            values = cgutils.unpack_tuple(builder, args[number])
-            return [
-                context.make_array(kind)(context, builder, value).data
-                if isinstance(kind, types.Array)
-                else value
-                for kind, value in zip(kinds, values, strict=True)
-            ]
-
-        left, right = pair(0)
-        source, home = pair(1)
+        pair = partial(_unpacked, context, builder, signature, args)
+        (left, right), (source, home) = pair(0), pair(1)
         node, place, weight = (
             _array(context, builder, signature, args, number) for number in (2, 3, 4)
         )
@@ -221,7 +218,6 @@ def pull(_, tables, rows, nodes, places, coefficient, first, size, targets, grad
 
         def body(start, vectors, width):
             kind = ir.VectorType(number, width) if width > 1 else number
-            zero = [0.0] * width if width > 1 else 0.0
             begins = [
                 builder.add(start, _WORD(turn * width)) for turn in range(vectors)
             ]
@@ -231,7 +227,7 @@ def pull(_, tables, rows, nodes, places, coefficient, first, size, targets, grad
             ]
             sums = [cgutils.alloca_once(builder, kind) for _ in begins]
             for total in sums:
-                builder.store(ir.Constant(kind, zero), total)
+                builder.store(_filled(kind, 0.0), total)
             with cgutils.for_range(builder, targets, intp=_WORD) as loop:
                 name = builder.load(builder.gep(node, [builder.add(at, loop.index)]))
                 row = builder.sext(builder.load(builder.gep(place, [name])), _WORD)

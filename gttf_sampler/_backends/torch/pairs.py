@@ -30,7 +30,7 @@ from gttf_sampler.random import Key
 
 def pair_scores(pairs: Pairs, left: Tensor, right: Tensor) -> Tensor:
     """⟨left[source], right[target]⟩ of all pairs [scores], differentiable."""
-    found = [left.new_zeros(0, dtype=_precise(left))]
+    found = [left.new_zeros(0, dtype=precise(left))]
     for block in range(len(pairs.blocks)):
         source, target = pairs.ends(block)
         product = left[source][:, None].to(found[0]) * right[target].to(found[0])
@@ -88,7 +88,7 @@ def pair_pass(
     With one table for both there is one set of rows. What is not asked for is left out.
     """
     both = [left] if right is left else [left, right]
-    tables = [table.detach().to(_precise(table)).requires_grad_() for table in both]
+    tables = [table.detach().to(precise(table)).requires_grad_() for table in both]
     weight = weight.detach().requires_grad_()
     with torch.enable_grad():
         value = pair_loss(pairs, terms, weight, tables[0], tables[-1])
@@ -187,6 +187,6 @@ def _touched(pairs: Pairs, gradient: Tensor, sides: Iterable[int]) -> Rows:
     return Rows(row, row, gradient)
 
 
-def _precise(table: Tensor) -> torch.dtype:
+def precise(table: Tensor) -> torch.dtype:
     """The dtype that products are added up in."""
     return torch.promote_types(table.dtype, torch.float32)

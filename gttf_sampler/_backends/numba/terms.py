@@ -8,9 +8,8 @@ turns into vector instructions. float64, for those who compare, is left to the l
 import math
 
 import numpy as np
-from llvmlite import ir
 from numba import types, uint64
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
 from gttf_sampler._backends.numba.rng import compiled
 from gttf_sampler._backends.pairs import (
@@ -41,26 +40,6 @@ _FAR = 12.0  # beyond which eps counts
 _NEAR = 2.0  # beyond which digits of 1 − σ are lost
 
 
-@intrinsic
-def _as_int(_, value):
-    """The bits of a float32."""
-
-    def emit(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.IntType(32))
-
-    return types.int32(types.float32), emit
-
-
-@intrinsic
-def _as_float(_, value):
-    """The float32 of some bits."""
-
-    def emit(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.FloatType())
-
-    return types.float32(types.int32), emit
-
-
 def _exp(x):
     """exp(x) of x <= 0."""
     return math.exp(x)
@@ -88,8 +67,9 @@ def _exp_of(x):
         poly = _E3 + r * poly
         poly = _E2 + r * poly
         poly = _ONE + r + r * r * poly
-        power = (_as_int(shifted) - _BITS + np.int32(127)) << np.int32(23)
-        found = poly * _as_float(np.int32(power))
+        bits = np.float32(shifted).view(np.int32)
+        power = (bits - _BITS + np.int32(127)) << np.int32(23)
+        found = poly * np.int32(power).view(np.float32)
         return _ZERO if given == _NONE else found
 
     return single

@@ -219,7 +219,8 @@ def source_stamp() -> str:
     """A checksum of all sources that kernels are compiled from."""
     folders = (_HERE, _HERE / "numba")
     files = [file for folder in folders for file in folder.glob("*.py")]
-    return stamp_of([*files, _HERE.parent / "random.py"])
+    constants = [_HERE / "torch" / name for name in ("draw.py", "node2vec.py")]
+    return stamp_of([*files, *constants, _HERE.parent / "random.py"])
 
 
 def stamp_of(files: Iterable[Path]) -> str:

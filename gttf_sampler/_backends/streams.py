@@ -9,7 +9,6 @@ has copied. Every row that a kernel reads then comes over the bus, and no other.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -150,9 +149,6 @@ def _lock(values: Tensor) -> None:
     weakref.finalize(values.untyped_storage(), runtime.cudaHostUnregister, place)
 
 
-Make = Callable[[torch.device], Streams | None]
-
-
 def cuda_streams(device: torch.device) -> Streams | None:
     """The streams of `device`; None where there are none to overlap work on."""
     if device.type != "cuda" or not torch.cuda.is_available():
@@ -162,25 +158,12 @@ def cuda_streams(device: torch.device) -> Streams | None:
     return Streams(device)
 
 
-_make: Make = cuda_streams
-
-
 def streams_of(device: torch.device) -> Streams | None:
-    """The streams of `device`, or None if it has none."""
-    return _make(device)
+    """The streams of `device`; None if it has none. Tests put others in their place."""
+    return cuda_streams(device)
 
 
 def is_captured(device: torch.device) -> bool:
     """True while a CUDA graph is made of work on the current stream of `device`."""
-    streams = None if device.type == "cpu" else _make(device)
+    streams = None if device.type == "cpu" else streams_of(device)
     return streams is not None and streams.captured()
-
-
-def set_streams(make: Make) -> Make:
-    """Has another function say which streams a device has; returns the one before.
-
-    Tests put a device on paper in the place of one that is not there.
-    """
-    global _make
-    before, _make = _make, make
-    return before

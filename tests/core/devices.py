@@ -3,12 +3,12 @@
 import warnings
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
 
 import compiled
-from gttf_sampler._backends.streams import set_streams
 from paper import PaperStreams
 from simulated import Accelerator
 
@@ -38,11 +38,10 @@ class Device:
 def _simulated():
     with Accelerator() as gpu, _kernels():
         gpu.streams = PaperStreams("cuda", gpu)
-        before = set_streams(lambda at: gpu.streams if at.type == "cuda" else None)
-        try:
+        own = {"cuda": gpu.streams}
+        name = "gttf_sampler._backends.streams.cuda_streams"
+        with mock.patch(name, lambda device: own.get(device.type)):
             yield gpu
-        finally:
-            set_streams(before)
 
 
 def _kernels():

@@ -95,7 +95,7 @@ class PaperGraph(TorchDispatchMode):
 
 
 class PaperStreams:
-    """For `set_streams`; `notes` lists the calls.
+    """For `streams.cuda_streams`; `notes` lists the calls.
 
     Args:
         device: the type of device on which uploads are made.

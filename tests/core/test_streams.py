@@ -16,7 +16,6 @@ from gttf_sampler._backends.streams import (
     _parts,
     cuda_streams,
     mapped,
-    set_streams,
     streams_of,
 )
 from paper import PaperStreams
@@ -150,12 +149,11 @@ def test_mapped_validate(runtime):
 
 
 @pytest.fixture
-def paper():
+def paper(monkeypatch):
     """A device on paper, on which tables are lent and given back."""
-    streams = PaperStreams()
-    before = set_streams(lambda device: streams)
-    yield streams
-    set_streams(before)
+    there = PaperStreams()
+    monkeypatch.setattr("gttf_sampler._backends.streams.cuda_streams", lambda at: there)
+    return there
 
 
 THERE = torch.device("meta")  # whose tables take no memory

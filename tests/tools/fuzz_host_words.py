@@ -25,6 +25,10 @@ PYG = {
         "GTTFSampler(data=$data, num_neighbors=$hops; replace=$flag, "
         "exclude_edges=$hides).sample_from_edges(inputs=$edgeinput; "
         "neg_sampling=$sampling)",
+        "gttf_pyg.PPRNeighbors(k=$count; restart=$share, walks=$count, length=$few, "
+        "weight_attr=$weight, generator=$generator)($data!)",
+        "batches(GTTFLoader(data=$data, num_neighbors=$hops; labor=$labor, "
+        "seed=$seed, layerwise=$flag, batch_size=$count!))",
         "ToCompact(; time_attr=$time, weight_attr=$weight, is_sorted=$flag, "
         "sample_direction=$toward)($data!)",
         "GTTFNorm(data=$data; scheme=$two)($data!)",
@@ -131,6 +135,11 @@ PYG = {
     "hides": ["True", "$hidden"],
     "seed": ["None", "3"],
     "few": ["0", "2"],
+    "labor": [
+        "True",
+        "gttf_pyg.Labor(; importance=$few, layer_dependency=$flag, "
+        "batch_dependency=$few)",
+    ],
     "formulas": ["'unbiased'", "'pyg'"],
     "norm": ["None", "'unbiased'"],
     "typed": ["several()"],
@@ -228,6 +237,8 @@ DGL = {
         "x=$values, forward=lambda m, b, x: m(b[0], x); seeds=$count, rounds=$count, "
         "tolerance=$factor, linear=$flag)",
         "gttf_dgl.partition(g=$g, path=fresh('parts'), parts=$count; prob=$column)",
+        "gttf_dgl.ppr_graph(g=$g, k=$count; restart=$share, walks=$count, "
+        "length=$steps, prob=$column, generator=$generator)",
     ],
     "whole": ["0", "1", "-1"],
     "saint": ["'node'", "'edge'", "'walk'"],

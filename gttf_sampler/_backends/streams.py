@@ -116,7 +116,14 @@ def mapped(values: Tensor, device: torch.device) -> Tensor:
     with torch.cuda.device(device):  # whose address torch is to find
         if not values.is_pinned():
             _lock(values)
+        elif not values.view(-1)[-1:].is_pinned():  # somebody has locked a part of it
+            got, cure = "memory of which a part is locked", "make a copy: x.clone()"
+            _check.fail("uva", "needs features whose memory can be locked", got, cure)
         found: Tensor = torch.as_tensor(_Bytes(values), device=device)
+    if found.data_ptr() != values.data_ptr():  # torch has made a copy for the device
+        rule = "needs a device that has the addresses of the host"
+        cure = "make it the only one: CUDA_VISIBLE_DEVICES"
+        _check.fail("uva", rule, f"a copy on {device}", cure)
     return found.view(values.dtype).view(values.shape)
 
 
@@ -138,15 +145,19 @@ class _Bytes:
 
 
 def _lock(values: Tensor) -> None:
-    """Locks the memory of a tensor in its place until its storage goes."""
+    """Locks the memory of a tensor in its place until its storage goes.
+
+    All of the storage: views of it may overlap, and memory is not locked twice.
+    """
     runtime: Any = torch.cuda.cudart()
-    place = values.data_ptr()
-    code = runtime.cudaHostRegister(place, values.nbytes, PORTABLE)
+    storage = values.untyped_storage()
+    place = storage.data_ptr()
+    code = runtime.cudaHostRegister(place, storage.nbytes(), PORTABLE)
     if int(code):
         got = f"CUDA error {int(code)}, {runtime.cudaGetErrorString(code)}"
         cure = "a memory map, or memory that is locked already, cannot be"
         _check.fail("uva", "needs features whose memory can be locked", got, cure)
-    weakref.finalize(values.untyped_storage(), runtime.cudaHostUnregister, place)
+    weakref.finalize(storage, runtime.cudaHostUnregister, place)
 
 
 def cuda_streams(device: torch.device) -> Streams | None:

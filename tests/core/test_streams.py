@@ -139,6 +139,30 @@ def test_mapped_that_is_pinned_already(runtime, monkeypatch):
     assert runtime.locked == []
 
 
+def test_mapped_views_lock_their_storage_once(runtime, monkeypatch):
+    """The second view is locked already, beyond what the first has shown."""
+    values = torch.arange(12)
+    whole = values.data_ptr(), values.nbytes
+    pinned = lambda view: any(  # noqa: E731
+        place <= view.data_ptr() < place + size for place, size, _ in runtime.locked
+    )
+    monkeypatch.setattr(torch.Tensor, "is_pinned", pinned)
+    for view in (values[2:6], values[4:], values):
+        assert mapped(view, GPU).tolist() == view.tolist()
+    assert [lock[:2] for lock in runtime.locked] == [whole]
+    runtime.locked[:] = [(whole[0], 40, 1)]
+    with pytest.raises(ValueError, match=r"memory of which a part is locked.*clone"):
+        mapped(values, GPU)
+
+
+def test_mapped_refuses_copies_for_another_device(runtime, monkeypatch):
+    monkeypatch.setattr(torch, "as_tensor", lambda told, device: told.values.clone())
+    with pytest.raises(
+        ValueError, match=r"'uva' needs a device that has the addresses"
+    ):
+        mapped(torch.rand(3), GPU)
+
+
 def test_mapped_validate(runtime):
     with pytest.raises(ValueError, match="'uva' needs features that are contiguous"):
         mapped(torch.rand(3, 3).t(), GPU)

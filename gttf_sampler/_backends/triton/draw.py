@@ -22,21 +22,23 @@ def draw_distinct(stream, count, fanout, draw):
     """Offsets [w, f] without replacement by Floyd's method.
 
     A row no longer than the fanout is taken as it stands. An offset at or beyond the
-    count, or a draw beyond the fanout, is for nobody to use.
+    count, or a draw beyond the fanout, is for nobody to use. All draws are made at
+    once; one after the other, each tells the later ones what it has taken.
     """
     every = tl.zeros_like(count)[:, None] + draw[None, :]
     long = count > fanout
-    taken = tl.zeros_like(every) - 1
+    taken = every
     if any_of(long):
-        spare = count - fanout
-        for i in range(fanout):
-            last = spare + i
-            word = bits(stream, tl.zeros_like(count) + i)
-            pick = below(word, tl.maximum(last + 1, 1))
-            again = tl.max((taken == pick[:, None]).to(tl.int32), 1) > 0
-            pick = tl.where(again, last, pick)
-            taken = tl.where(draw[None, :] == i, pick[:, None], taken)
-    return tl.where(long[:, None], taken, every)
+        last = (count - fanout)[:, None] + draw[None, :]
+        word = bits(stream[:, None], every)
+        pick = below(word, tl.maximum(last + 1, 1)).to(tl.int32)
+        last = last.to(tl.int32)
+        for i in range(fanout - 1):
+            own = tl.where(draw[None, :] == i, pick, -1)
+            same = pick == tl.max(own, 1)[:, None]
+            pick = tl.where(same & (draw > i)[None, :], last, pick)
+        taken = tl.where(long[:, None], pick.to(tl.int64), every)
+    return taken
 
 
 @triton.jit

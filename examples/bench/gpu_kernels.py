@@ -129,16 +129,20 @@ def _aggregates() -> Iterator[tuple[Any, dict[str, Any]]]:
     yield reduces.soften_back, few
 
 
+def made_for(kernel: Any, constants: dict[str, Any], target: GPUTarget) -> Any:
+    """Compiles a kernel for a GPU."""
+    types = {name: _type(kernel, name, constants) for name in kernel.arg_names}
+    fixed = {name: value for name, value in constants.items() if name in types}
+    source = ASTSource(fn=kernel, signature=types, constexprs=fixed)
+    options = {"enable_fp_fusion": False, "num_warps": constants.get("num_warps", 4)}
+    return triton.compile(source, target=target, options=options)
+
+
 def compiled(kernel: Any, constants: dict[str, Any], architecture: int) -> Taken:
     """Compiles a kernel for a GPU and reads what it takes."""
     if how.interpreted():
         _check.fail("TRITON_INTERPRET", "must not be set to compile kernels", 1)
-    types = {name: _type(kernel, name, constants) for name in kernel.arg_names}
-    fixed = {name: value for name, value in constants.items() if name in types}
-    source = ASTSource(fn=kernel, signature=types, constexprs=fixed)
-    target = GPUTarget("cuda", architecture, 32)
-    options = {"enable_fp_fusion": False, "num_warps": constants.get("num_warps", 4)}
-    made = triton.compile(source, target=target, options=options)
+    made = made_for(kernel, constants, GPUTarget("cuda", architecture, 32))
     flags = [name.lower() for name, value in constants.items() if value is True]
     name = " ".join([kernel.__name__, *flags])
     with tempfile.TemporaryDirectory() as folder:

@@ -274,9 +274,9 @@ def main() -> None:
     page = Path(__file__).parents[2] / "docs" / "gpu.md"
     text = page.read_text()
     for name, rows in tables().items():
-        begin, end = f"<!-- {name} -->\n\n", f"\n\n<!-- end of {name} -->"
+        begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
         before, rest = text.split(begin)
-        text = before + begin + "\n".join(rows) + end + rest.split(end)[1]
+        text = before + begin + "\n".join(["", *rows, ""]) + end + rest.split(end)[1]
     page.write_text(text)
 
 

@@ -86,7 +86,7 @@ def as_reals(name: str, value: Any) -> Tensor:
 def one_graph(data: Any) -> None:
     """Refuses what is not a graph without types in memory."""
     if not isinstance(data, Data):
-        mistyped("data", "must be a Data", shown(data))
+        mistyped("data", "must be a Data", type(data).__name__)
 
 
 def function(name: str, value: Any) -> None:

@@ -114,10 +114,10 @@ def switches(files):
 # (files, switches between files) at most, with compiled kernels
 MOST = {
     plain_pyg: (18, 62),
-    typed_temporal_pyg: (25, 114),
-    node2vec_pyg: (22, 72),
-    plain_dgl: (28, 112),
-    embedding_step: (32, 150),
+    typed_temporal_pyg: (24, 109),
+    node2vec_pyg: (21, 69),
+    plain_dgl: (21, 94),
+    embedding_step: (26, 125),
 }
 
 

@@ -227,7 +227,7 @@ class Source(NamedTuple):
             way = "in" if edge_dir == "in" else "turned"
             adjs = {kind: rows(g, kind, way, prob, mask) for kind in g.canonical_etypes}
             if device != g.device:
-                adjs = {kind: _mapped(adj, device) for kind, adj in adjs.items()}
+                adjs = {kind: adj.uva(device) for kind, adj in adjs.items()}
             return Rows({_turned(kind, edge_dir): adj for kind, adj in adjs.items()})
 
         place = "rows", edge_dir, prob, mask, device
@@ -307,19 +307,6 @@ def _drawn_on(g: DGLGraph, seeds: Any) -> torch.device:
         return own
     (device,) = there
     return own if streams_of(device) is None else device
-
-
-def _mapped(adj: CompactAdj, device: torch.device) -> CompactAdj:
-    """Rows of a pinned graph for kernels of `device`, which read the edges in place.
-
-    Where rows start is copied: it is read twice for every edge that is, and small.
-    """
-    streams: Any = streams_of(device)
-    there: dict[str, Any] = {"rowptr": adj.rowptr.to(device)}
-    for name in ("col", "edge_id", "edge_weight"):
-        array = getattr(adj, name)
-        there[name] = None if array is None else streams.mapped(array)
-    return replace(adj, **there).trusted()
 
 
 def _turned(kind: EdgeType, edge_dir: str) -> EdgeType:

@@ -14,6 +14,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import NodeTable, ScratchPool
+from gttf_sampler._backends.streams import streams_of
 from gttf_sampler._compat import is_compiling
 from gttf_sampler.graph import build, exchange, storage, tables
 from gttf_sampler.graph.edgelist import EdgeList
@@ -425,6 +426,27 @@ class CompactAdj:
             device = torch.device("cuda", _check.size("device", device))
         device = "cuda" if device is None else device
         return self.to(device, non_blocking=non_blocking)
+
+    def uva(self, device: torch.device | str = "cuda") -> CompactAdj:
+        """The graph for kernels of a GPU that read its edges in memory of the host.
+
+        For graphs that are larger than the GPU's memory; what a batch needs comes over
+        the bus. Where rows start is copied: it is read twice for every edge, and small.
+        So are tables of weights, once they are needed, 8 bytes per edge. The memory of
+        edges is locked in its place as long as they live.
+        """
+        device = _check.device("device", device)
+        streams = streams_of(device)
+        if streams is None or self.device.type != "cpu":
+            rule = "must be a GPU that reads memory of the host, where the graph is"
+            _check.fail("device", rule, f"{device} for one on {self.device}")
+        self.ensure_sound()
+        there: dict[str, Any] = {
+            name: streams.mapped(array)
+            for name, array in self.arrays().items()
+            if name != "rowptr"
+        }
+        return replace(self, rowptr=self.rowptr.to(device), **there).trusted()
 
     def pin_memory(self) -> CompactAdj:
         """The graph in page-locked memory, for fast copies to a GPU."""

@@ -313,3 +313,22 @@ def test_seeds_are_checked_there_whatever_the_number_of_nodes(device):
         for wrong, upper in ((-1, 1 << 33), (3, 3)):
             with pytest.raises(RuntimeError, match=r"'seeds' must hold ids in \[0"):
                 _check.seeds(torch.tensor([wrong]).to(there), upper, there)
+
+
+def test_edges_are_read_in_memory_of_the_host(device):
+    """The same batches; where rows start is copied, and nothing else."""
+    here = make_graph()
+    expected = sample_rooted(here, SEEDS, [3, 2], bias=EdgeWeightBias(), generator=5)
+    with device() as gpu:
+        adj = here.uva("cuda")
+        assert all(array.is_cuda for array in adj.arrays().values())
+        if not device.real:
+            assert gpu.streams.notes.count("map") == len(adj.arrays()) - 1
+        seeds = SEEDS.to("cuda")
+        found = sample_rooted(adj, seeds, [3, 2], bias=EdgeWeightBias(), generator=5)
+        assert found.edge.cpu().equal(expected.edge)
+        assert found.node.cpu().equal(expected.node)
+        with pytest.raises(ValueError, match="'device' must be a GPU that reads"):
+            adj.uva("cuda")
+    with pytest.raises(ValueError, match="'device' must be a GPU that reads memory"):
+        here.uva("cpu")

@@ -6,7 +6,7 @@ Beyond PyG's: seeds of several node types, and nodes as the seeds of a link load
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -159,7 +159,7 @@ def checked_nodes(inputs: Any) -> NodeSamplerInput:
     if not isinstance(inputs, NodeSamplerInput):
         mistyped("inputs", "must be a NodeSamplerInput", shown(inputs))
     node = ids("inputs.node", inputs.node)
-    one_per_seed("inputs.time", inputs.time, node.numel())
+    one_per_seed("inputs.time", inputs.time, node.numel(), dense)
     return _with(inputs, node=node)
 
 
@@ -175,8 +175,8 @@ def checked_edges(inputs: Any, neg_sampling: Any) -> EdgeSamplerInput:
     if col.numel() != count:
         rule = f"must have one entry per entry of 'inputs.row', {count} in all"
         fail("inputs.col", rule, col.numel())
-    one_per_seed("inputs.label", inputs.label, count)
-    one_per_seed("inputs.time", inputs.time, count)
+    one_per_seed("inputs.label", inputs.label, count, dense)
+    one_per_seed("inputs.time", inputs.time, count, dense)
     if neg_sampling is not None and not isinstance(neg_sampling, NegativeSampling):
         mistyped("neg_sampling", "must be a NegativeSampling", shown(neg_sampling))
     triplets = neg_sampling is not None and neg_sampling.is_triplet()
@@ -194,12 +194,22 @@ def _with(inputs: Any, **parts: Tensor) -> Any:
     return inputs
 
 
-def one_per_seed(name: str, value: Any, count: int | None) -> Tensor | None:
-    """`value` as a tensor with one entry per seed, or None; times must be numbers."""
+def one_per_seed(
+    name: str, value: Any, count: int | None, check: Callable[..., Tensor] = as_dense
+) -> Tensor | None:
+    """`value` as a tensor with one entry per seed, or None; times must be numbers.
+
+    Args:
+        name: of the argument, for errors.
+        value: a tensor, or what `check` makes one of.
+        count: how many seeds there are; None if that is not known yet.
+        check: `dense` where only tensors are taken.
+    """
     if value is None:
         return None
-    check = dense if isinstance(value, Tensor) else as_dense
-    found: Tensor = (as_reals if "time" in name else check)(name, value)
+    found = (dense if isinstance(value, Tensor) else check)(name, value)
+    if "time" in name:
+        found = as_reals(name, found)
     if found.dim() == 0 or count not in (None, found.shape[0]):
         rule = f"must have one entry per seed, {count} in all"
         raise InputError(f"'{name}' {rule} (got shape {list(found.shape)})")

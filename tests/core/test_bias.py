@@ -470,7 +470,7 @@ def test_every_trait_is_declared_in_one_place():
     """Every trait of a bias is declared and described by `Bias`."""
     for kind in (TemporalBias, Node2VecBias, EdgeWeightBias, NoRevisitBias):
         own = {name for name in vars(kind) if not name.startswith("_")}
-        assert own <= set(dir(Bias)), kind
+        assert own - {"at"} <= set(dir(Bias)), kind  # makes another one
     for trait in TRAITS:
         assert f"{trait}:" in Bias.__doc__
 

@@ -102,7 +102,7 @@ def gather(moves: Moves) -> list[Tensor]:
             near = slot, copies, hits
         places = values.data_ptr() | out.data_ptr() | near[1] | size
         unit = next(unit for unit in (8, 4, 2, 1) if places % unit == 0)
-        ends = index.data_ptr(), index.numel(), out.data_ptr(), *near
+        ends = index.data_ptr(), index.numel(), out.data_ptr()
         shift = (min(size, LINE.value) // unit - 1).bit_length()
         words += [
             values.data_ptr(),

@@ -130,7 +130,12 @@ class Subgraph(_Drawable):
         nodes = self.node, self.batch
         return _with_edges(self, *edges_inside(adj, nodes, nodes))
 
-    def gcn_weight(self, adj: CompactAdj, scheme: str = "unbiased") -> GCNWeight:
+    def gcn_weight(
+        self,
+        adj: CompactAdj,
+        scheme: str = "unbiased",
+        factor: Tensor | None = None,
+    ) -> GCNWeight:
         """The weights of D'^-½ (A + I) D'^-½ as seen through the sample, eq. (3).
 
         "unbiased" gives a self-loop 1 / (δ+1) and each of the |S| sampled neighbours
@@ -138,8 +143,9 @@ class Subgraph(_Drawable):
         "paper" gives all of them 1 / (|S|+1), as printed; its self-loops are too heavy
         wherever |S| < δ. "sampled" uses the degrees of the sample alone.
 
-        Holds for uniform draws, and for nodes whose neighbours were sampled: those of
-        the last hop have none and are not meant to receive.
+        Holds for uniform draws, or with a `factor` [e] of how many edges each one
+        stands for, as of `LABORBias`; and for nodes whose neighbours were sampled:
+        those of the last hop have none and are not meant to receive.
         """
         _check.one_of("scheme", scheme, SCHEMES)
         _check.of_type("adj", adj, CompactAdj)
@@ -156,11 +162,15 @@ class Subgraph(_Drawable):
         degree = adj.row_range(self.node)[1].to(sampled.dtype)
         if scheme == "unbiased":
             loop = 1 / (degree + 1)
-            mean = share(degree, self.col) * loop
+            mean = loop if factor is not None else share(degree, self.col) * loop
         else:
             loop = mean = 1 / (sampled + 1)
         root = (degree + 1).sqrt()
         edge = ops.take(mean * root, self.col) / ops.take(root, self.row)
+        if scheme == "unbiased" and factor is not None:
+            edge = edge * _check.differentiable(
+                "factor", factor, self.num_edges, "edge"
+            )
         return GCNWeight(edge, loop)
 
     def to_sparse(self, weight: GCNWeight | Tensor | None = None) -> Tensor:

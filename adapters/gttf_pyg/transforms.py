@@ -24,6 +24,8 @@ from gttf_sampler import CompactAdj, EdgeWeightBias, Subgraph, ppr_neighbors
 from gttf_sampler._check import dense, fail, mistyped, one_of, within, yes_or_no
 from gttf_sampler._loading.streams import StreamPipeline
 
+FACTOR = "edge_factor"  # of a batch: how many edges each one stands for
+
 
 class ToCompact(BaseTransform):
     """A transform that stores a graph's sorted rows with it, for loaders to share.
@@ -151,7 +153,9 @@ class GCNWeights:
         """`data`, changed; loops have the edge id -1."""
         index = data.edge_index
         found = Subgraph(data.n_id, index[0], index[1], data.e_id)
-        weight = found.gcn_weight(self.adj, self.scheme)
+        # of `labor`, unless the data has something of this name
+        factor = None if FACTOR in self.names else data.get(FACTOR)
+        weight = found.gcn_weight(self.adj, self.scheme, factor)
         loop = torch.arange(data.n_id.numel(), device=index.device)
         col, edge = index[1], torch.arange(index.shape[1], device=index.device)
         behind = torch.searchsorted(col, loop, right=True)
@@ -160,6 +164,8 @@ class GCNWeights:
             value = data[name]
             data[name] = _merged(value, value.new_zeros(loop.numel()), place)
         data.e_id = _merged(data.e_id, torch.full_like(data.n_id, -1), place)
+        if factor is not None:
+            data[FACTOR] = _merged(factor, factor.new_ones(loop.numel()), place)
         row, col = (_merged(ends, loop, place) for ends in index)
         data.edge_index = torch.stack([row, col])
         data.edge_weight = _merged(*weight, place)
@@ -215,9 +221,10 @@ class GTTFNorm(BaseTransform):
     >>> whole = norm(data)  # the same matrix in full, to test with
 
     For `GCNConv(normalize=False)`. The degrees are those of the whole graph, which is
-    what makes the estimate unbiased; neighbours must have been drawn uniformly. Loops
-    have the edge id -1, and zeros for other attributes of edges. A loop that the graph
-    already has counts as a neighbour: remove it if `GCNConv` itself is the standard.
+    what makes the estimate unbiased; neighbours must have been drawn uniformly, or by
+    `labor`. Loops have the edge id -1, and zeros for other attributes of edges. A loop
+    that the graph already has counts as a neighbour: remove it if `GCNConv` itself is
+    the standard.
 
     `GTTFLoader(normalize=...)` does the same; this is for other loaders, for a pipeline
     of transforms and for the graph itself.
@@ -261,7 +268,7 @@ class GTTFNorm(BaseTransform):
             return
         order = target.argsort(stable=True)
         data.edge_index = data.edge_index[:, order]
-        for name in ("e_id", *self.weights.present(data)):
+        for name in {"e_id", FACTOR, *self.weights.present(data)} & {*data.keys()}:
             data[name] = data[name][order.to(data[name].device)]
 
     def __repr__(self) -> str:
@@ -307,7 +314,8 @@ def gcn_weights(data: Any, sampler: Any, scheme: str) -> GCNWeights:
         rule = "must be None unless the 'neighbor_sampler' is a GTTFSampler"
         fail("normalize", rule, type(sampler).__name__)
     (adj,) = sampler.adjs.values()
-    taken = [name for name in ("edge_weight", "n_id", "e_id") if name in data]
+    own = ["edge_weight", "n_id", "e_id", *([FACTOR] if sampler.labor else [])]
+    taken = [name for name in own if name in data]
     if taken:
         rule = f"must be None where the data has a {taken[0]!r} of its own"
         fail("normalize", rule, repr(scheme))

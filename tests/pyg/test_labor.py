@@ -13,6 +13,7 @@ from exact import one_thread as one_thread
 from gttf_pyg import (
     GTTFLinkLoader,
     GTTFLoader,
+    GTTFNorm,
     Labor,
     check_unbiased,
     fused,
@@ -325,3 +326,21 @@ def test_validate(how, error, match):
         GTTFLoader(crowd(), [2], **how)
     with pytest.raises(ValueError, match="fractions"):
         GTTFLoader(crowd(), [0.5], labor=True)
+
+
+@pytest.mark.parametrize("importance", [0, 1, -1])
+@pytest.mark.parametrize("transform", [False, True])
+def test_normalize_uses_the_factors(importance, transform):
+    """The mean of a GCN's sums is that of D^-½ (A + I) D^-½ on the whole graph."""
+    count, seeds, data = 20_000, [0, 1, 2], many(20_000)
+    how = {"transform": GTTFNorm(data)} if transform else {"normalize": "unbiased"}
+    batch = one_batch(data, [1], seeds, labor=Labor(importance), **how)
+    x = torch.tensor([1.0, -2.0, 4.0, 0.5, 3.0, -1.0, 2.0])
+    row, col = batch.edge_index
+    assert batch.edge_factor[row == col].eq(1).all()
+    value = batch.edge_weight * x[batch.n_id[row] % len(ROWS)]
+    sums = torch.zeros(batch.num_nodes).index_add_(0, col, value)[: count * 3]
+    root = torch.tensor([len(row) + 1.0 for row in ROWS]).sqrt()
+    rows, ends = torch.tensor(EDGES).T
+    exact = (x / root).index_add(0, rows, (x / root)[ends]) / root
+    assert_means(sums.view(count, 3).double(), exact[:3].double())

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from dgl import DGLGraph
+from dgl import dataloading as theirs
 from dgl.heterograph import DGLBlock
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from gttf_sampler.bias import Variates
 COLUMN = "edge_weights"
 
 
-class LaborSampler(GTTFSampler):
+class LaborSampler(GTTFSampler, theirs.LaborSampler):
     """Samples blocks whose nodes share neighbours, in place of DGL's LaborSampler.
 
     >>> import dgl, torch

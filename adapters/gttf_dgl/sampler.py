@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from dgl import NID, DGLGraph
+from dgl import dataloading as theirs
 from dgl.dataloading import BlockSampler
 from dgl.heterograph import DGLBlock
 from torch.utils.data import get_worker_info
@@ -275,7 +276,8 @@ class GTTFSampler(NeighborChoice, BlockSampler):
         self.features = _check.files(features)
         inputs, self._inputs = _check.without_files(prefetch_node_feats, self.features)
         labels, self._labels = _check.without_files(prefetch_labels, self.features)
-        super().__init__(inputs, labels, prefetch_edge_feats, output_device)
+        # not super(), behind which subclasses have a sampler of DGL's
+        BlockSampler.__init__(self, inputs, labels, prefetch_edge_feats, output_device)
         self.fused, self.rooted = fused, _check.yes_or_no("rooted", rooted)
         choice = Choice(edge_dir, prob, mask, replace, bias).checked(self.rooted)
         self.choose(fanouts, choice, normalize, prefetch_edge_feats)
@@ -384,21 +386,22 @@ class GTTFSampler(NeighborChoice, BlockSampler):
         return blocks
 
 
-class NeighborSampler(GTTFSampler):
+class NeighborSampler(GTTFSampler, theirs.NeighborSampler):
     """DGL's `NeighborSampler` on the engine of this package: `GTTFSampler`.
 
     >>> import dgl, torch
     >>> sampler = NeighborSampler([5, 10])
-    >>> isinstance(sampler, dgl.dataloading.BlockSampler)
+    >>> isinstance(sampler, dgl.dataloading.NeighborSampler)
     True
     """
 
 
-class MultiLayerNeighborSampler(NeighborSampler):
-    """DGL's older name for `NeighborSampler`."""
+MultiLayerNeighborSampler = NeighborSampler  # DGL's older name
 
 
-class MultiLayerFullNeighborSampler(NeighborSampler):
+class MultiLayerFullNeighborSampler(
+    NeighborSampler, theirs.MultiLayerFullNeighborSampler
+):
     """Samples all neighbours in each of `num_layers` layers.
 
     >>> MultiLayerFullNeighborSampler(2).fanouts

@@ -278,7 +278,7 @@ def _padded(
     return walks.to(g.idtype), edges.masked_fill_(stopped, -1).to(g.idtype)
 
 
-class RandomWalkNeighborSampler:
+class RandomWalkNeighborSampler(theirs.RandomWalkNeighborSampler):
     """For every given node, a graph of the nodes that walks from it visit most.
 
     >>> import dgl
@@ -365,7 +365,7 @@ class RandomWalkNeighborSampler:
         return near
 
 
-class PinSAGESampler(RandomWalkNeighborSampler):
+class PinSAGESampler(RandomWalkNeighborSampler, theirs.PinSAGESampler):
     """PinSAGE's neighbours (Ying et al., 2018), on a graph of two node types.
 
     >>> import dgl

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from dgl import NID, DGLGraph
-from dgl.dataloading import Sampler
+from dgl import dataloading as theirs
 from torch import Tensor
 
 from gttf_dgl import _check
@@ -29,7 +29,7 @@ from gttf_sampler.rooted.sample import WeightedDraw, draw_ids
 MODES = ("node", "edge", "walk")
 
 
-class GTTFSubgraphSampler(NeighborChoice, Sampler):
+class GTTFSubgraphSampler(NeighborChoice, theirs.Sampler):
     """Samples one graph that all layers of a deep model share; the paper's Ã.
 
     >>> import dgl, torch
@@ -72,7 +72,6 @@ class GTTFSubgraphSampler(NeighborChoice, Sampler):
         normalize: str | None = None,
         thread_workers: bool | None = None,
     ) -> None:
-        super().__init__()
         choice = Choice(edge_dir, prob, mask, replace, bias).checked(rooted=True)
         self.choose(fanouts, choice, normalize, prefetch_edge_feats)
         columns = _check.columns
@@ -104,7 +103,7 @@ class GTTFSubgraphSampler(NeighborChoice, Sampler):
         return graph_of(source, drawn, self.normalize)
 
 
-class ShaDowKHopSampler(GTTFSubgraphSampler):
+class ShaDowKHopSampler(GTTFSubgraphSampler, theirs.ShaDowKHopSampler):
     """Samples neighbourhoods and returns the graph that their nodes induce.
 
     >>> import dgl, torch
@@ -196,7 +195,7 @@ def from_subgraph(
     return graph_of(source, subgraph)
 
 
-class SAINTSampler(KeyedSampler, Sampler):
+class SAINTSampler(KeyedSampler, theirs.SAINTSampler):
     """Samples a graph of some nodes with all edges between them, in place of DGL's.
 
     >>> import dgl, torch
@@ -233,7 +232,6 @@ class SAINTSampler(KeyedSampler, Sampler):
         seed: int | None = None,
         thread_workers: bool | None = None,
     ) -> None:
-        super().__init__()
         if mode not in MODES:
             _check.fail_like_dgl("mode", f"must be one of {MODES}", repr(mode))
         self.mode, self.budget = mode, _budget(mode, budget)
@@ -252,19 +250,26 @@ class SAINTSampler(KeyedSampler, Sampler):
         if self.budget[0] and not getattr(g, f"num_{what}s")():  # DGL raises as well
             rule = f"must have at least one {what} to draw from"
             _check.fail_like_dgl("g", rule, "none")
-        key, device = self._keys.next(), self.output_device
-        nodes = self._walked(g, key) if self.mode == "walk" else self._drawn(g, key)
-        if self.mode == "edge":
-            nodes = torch.cat(g.find_edges(nodes.to(g.idtype))).unique()
-        nodes = nodes.to(g.idtype)
+        nodes = getattr(self, f"{self.mode}_sampler")(g).to(g.idtype)
+        device = self.output_device
         batch = g.subgraph(nodes, relabel_nodes=True, output_device=device)
         set_node_lazy_features(batch, self.prefetch_ndata)
         set_edge_lazy_features(batch, self.prefetch_edata)
         return batch
 
-    def _walked(self, g: DGLGraph, key: int) -> Tensor:
+    def node_sampler(self, g: DGLGraph) -> Tensor:
+        """Ids of nodes, each once and ascending, drawn in proportion."""
+        return self._drawn(g, "node")
+
+    def edge_sampler(self, g: DGLGraph) -> Tensor:
+        """Ids of the ends of edges that were drawn in proportion."""
+        edges = self._drawn(g, "edge").to(g.idtype)
+        ends: Tensor = torch.cat(g.find_edges(edges)).unique()
+        return ends
+
+    def walk_sampler(self, g: DGLGraph) -> Tensor:
         """Ids of nodes on walks from nodes drawn uniformly, ascending."""
-        walks, steps = self.budget
+        key, (walks, steps) = self._keys.next(), self.budget
         if not g.num_nodes():
             return torch.empty(0, dtype=torch.int64, device=g.device)
         own = random.new_key(key, g.device, random.BATCH)
@@ -273,19 +278,20 @@ class SAINTSampler(KeyedSampler, Sampler):
         visited: Tensor = traces[traces >= 0].unique()
         return visited
 
-    def _drawn(self, g: DGLGraph, key: int) -> Tensor:
+    def _drawn(self, g: DGLGraph, mode: str) -> Tensor:
         """Ids of nodes or edges, each once and ascending, drawn in proportion."""
         (count,) = self.budget
 
         def make() -> WeightedDraw:
             weight = g.out_degrees().double().clamp(min=1)
-            if self.mode == "edge":
+            if mode == "edge":
                 sender, receiver = (end.long() for end in g.edges(order="eid"))
                 arrive = g.in_degrees().double().clamp(min=1)
                 weight = 1 / arrive[receiver] + 1 / weight[sender]
             return WeightedDraw(weight, count)
 
-        return kept_of(structure_of(g)).get(("saint", self.mode, count), make)(key)
+        kept = kept_of(structure_of(g))
+        return kept.get(("saint", mode, count), make)(self._keys.next())
 
 
 def _budget(mode: str, value: Any) -> tuple[int, ...]:

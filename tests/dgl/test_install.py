@@ -7,6 +7,7 @@ import torch
 import gttf_dgl
 import gttf_dgl.dataloading
 import gttf_dgl.sampling
+from gttf_dgl.install import SWAPPED
 
 ROOMS = [
     (dgl.dataloading, gttf_dgl.dataloading),
@@ -25,6 +26,56 @@ def test_module_has_every_public_name_of_the_host(host, ours):
     assert "NeighborSampler" in gttf_dgl.dataloading.__all__
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
         _ = ours.Nonsense
+
+
+CLASSES = [
+    (room, name)
+    for room, names in SWAPPED.items()
+    for name in names
+    if isinstance(getattr(getattr(dgl, room), name), type)
+]
+MADE = {
+    "DataLoader": lambda host, g: host.dataloading.DataLoader(
+        g, torch.arange(3), host.dataloading.NeighborSampler([2])
+    ),
+    "LaborSampler": lambda host, g: host.dataloading.LaborSampler([2]),
+    "MultiLayerFullNeighborSampler": lambda host, g: (
+        host.dataloading.MultiLayerFullNeighborSampler(2)
+    ),
+    "MultiLayerNeighborSampler": lambda host, g: (
+        host.dataloading.MultiLayerNeighborSampler([2])
+    ),
+    "NeighborSampler": lambda host, g: host.dataloading.NeighborSampler([2]),
+    "SAINTSampler": lambda host, g: host.dataloading.SAINTSampler("node", 2),
+    "ShaDowKHopSampler": lambda host, g: host.dataloading.ShaDowKHopSampler([2]),
+    "PinSAGESampler": lambda host, g: host.sampling.PinSAGESampler(
+        g, "_N", "_N", 1, 0.5, 2, 2
+    ),
+    "RandomWalkNeighborSampler": lambda host, g: (
+        host.sampling.RandomWalkNeighborSampler(g, 1, 0.5, 2, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize(("room", "name"), CLASSES)
+def test_installed_classes_are_those_of_the_host(room, name):
+    """Also for code that has kept DGL's class, of whose samplers no method is left."""
+    host, g = getattr(getattr(dgl, room), name), dgl.rand_graph(5, 20)
+    with gttf_dgl.installed():
+        made = MADE[name](dgl, g)
+        assert isinstance(made, getattr(getattr(dgl, room), name))
+    assert isinstance(made, host)
+    for method, theirs in vars(host).items():
+        if callable(theirs) and name != "DataLoader":
+            found = getattr(type(made), method)
+            assert found.__module__.startswith("gttf_dgl"), method
+
+
+def test_full_sampler_is_a_neighbor_sampler_and_labor_is_none():
+    host = dgl.dataloading
+    assert issubclass(gttf_dgl.MultiLayerFullNeighborSampler, host.NeighborSampler)
+    assert not issubclass(gttf_dgl.LaborSampler, host.NeighborSampler)
+    assert not issubclass(gttf_dgl.ShaDowKHopSampler, host.BlockSampler)
 
 
 def test_install_and_back():

@@ -42,8 +42,9 @@ OF_TESTS = "hypothesis matplotlib packaging psutil pytest rich scipy tqdm"
 # left to `make test`.
 CORE = "backends digests forest random traverse"
 HOSTS = {
-    "PyG": "errors hosts link_loader loader node2vec semantics stores temporal workers",
-    "DGL": "blocks compact corners loader walks",
+    "PyG": "errors hosts install link_loader loader node2vec semantics stores temporal "
+    "workers",
+    "DGL": "blocks compact install loader walks",
 }
 # GraphBolt of DGL 2.1.0 imports these without asking for them. Its torchdata asks for
 # torch, and with that for all of CUDA, so it is installed without what it asks for.
@@ -105,17 +106,22 @@ def environment(row: dict[str, str], folder: Path, log: Path) -> Path:
     return python
 
 
+def files(row: dict[str, str]) -> list[str]:
+    """The modules of tests that a row runs."""
+    found = [f"tests/core/test_{name}.py" for name in CORE.split()]
+    found.append("tests/tools/test_imports.py")
+    for host, names in HOSTS.items():
+        if row[host] != "-":
+            found += [f"tests/{host.lower()}/test_{name}.py" for name in names.split()]
+    if row["DGL"] == "2.1.0":
+        found.append("tests/dgl/test_graphbolt.py")
+    return found
+
+
 def result(row: dict[str, str], folder: Path) -> str:
     """The outcome of a row's tests, or the reason why there is none."""
     log = folder / ("-".join(row.values()) + ".log")
     log.unlink(missing_ok=True)
-    files = [f"tests/core/test_{name}.py" for name in CORE.split()]
-    files.append("tests/tools/test_imports.py")
-    for host, names in HOSTS.items():
-        if row[host] != "-":
-            files += [f"tests/{host.lower()}/test_{name}.py" for name in names.split()]
-    if row["DGL"] == "2.1.0":
-        files.append("tests/dgl/test_graphbolt.py")
     try:
         python = environment(row, folder, log)
     except LookupError as error:
@@ -125,7 +131,8 @@ def result(row: dict[str, str], folder: Path) -> str:
     cache = str(python.parent.parent / "numba")
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", "-k", f"not ({LONG})"]
     with contextlib.suppress(subprocess.CalledProcessError):
-        run(log, python, "-m", "pytest", *options, *files, NUMBA_CACHE_DIR=cache)
+        command = (python, "-m", "pytest", *options, *files(row))
+        run(log, *command, NUMBA_CACHE_DIR=cache)
     last = log.read_text(errors="replace").strip().splitlines()[-1]
     return re.sub(r" in [\d.]+s.*|=+ ?", "", last)
 

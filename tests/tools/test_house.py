@@ -8,6 +8,7 @@ import re
 import pytest
 
 import gttf_sampler
+import matrix
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = ("gttf_sampler", "adapters/gttf_pyg", "adapters/gttf_dgl")
@@ -137,6 +138,12 @@ def test_map_names_every_module_and_no_other():
             named += ["/".join([*folders, f"{word}.py"]) for word in words]
     there = [path.relative_to(ROOT).as_posix() for p in PACKAGES for path in modules(p)]
     assert sorted(named) == sorted(there)
+
+
+def test_matrix_runs_tests_that_are_there():
+    for line in matrix.ROWS.strip().splitlines():
+        row = dict(zip(matrix.COLUMNS, line.split(), strict=True))
+        assert [file for file in matrix.files(row) if not (ROOT / file).exists()] == []
 
 
 def test_docstrings_begin_with_a_noun_or_a_verb():

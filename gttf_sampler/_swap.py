@@ -15,15 +15,18 @@ Place = tuple[ModuleType | type, str, object]  # where, under which name, what w
 class Swap:
     """Lets every module say our object where it said a host's, and undoes that.
 
-    Modules that are imported later find ours in the host, as long as it is there. What
-    was made by then stays what it is.
+    Modules that are imported later find ours in the host, as long as it is there; what
+    they have of ours then goes back with the rest, unless their code imports a package
+    of ours itself. What was made of a class stays what it is: objects, subclasses, and
+    what is kept in attributes of classes or in registries.
 
     Args:
-        names: {(module of the host, module of ours): names that both have}; modules are
-            imported when `install` is first called.
+        names: {(module of the host, module of ours): names of ours}, of which those are
+            swapped that this version of the host has, too; modules are imported when
+            `install` is first called.
         methods: {(class of the host, name of a method): module with a function of ours
             of that name}.
-        left: beginnings of the names of modules that go on meaning theirs.
+        left: beginnings of the names of modules that go on meaning what they mean.
     """
 
     def __init__(
@@ -35,27 +38,28 @@ class Swap:
         self._names, self._methods, self._left = names, methods or {}, left
         self._theirs: dict[tuple[str, str], Any] = {}  # before anything was swapped
         self._before: list[Place] = []
+        self._known: set[str] = set()  # modules that were there at `install`
 
     def install(self) -> None:
         """Puts ours in their places; a second call sees to what came since."""
-        ours = {}
-        for (host, module), names in self._names.items():
-            theirs, own = import_module(host), import_module(module)
-            for name in names:
-                first = self._theirs.setdefault((host, name), getattr(theirs, name))
-                ours[id(first)] = getattr(own, name)
-        for name, found in list(sys.modules.items()):
-            if isinstance(found, ModuleType) and not name.startswith(self._left):
-                for key, value in list(vars(found).items()):
-                    if id(value) in ours:
-                        self._put(found, key, ours[id(value)])
-        for (owner, key), module in self._methods.items():
-            method = getattr(import_module(module), key)
+        ours = {id(first): own for first, own in self._pairs()}
+        if not self._before:
+            self._known = set(sys.modules)
+        for _, module, key, own in self._places(ours):
+            self._put(module, key, own)
+        for (owner, key), name in self._methods.items():
+            method = getattr(import_module(name), key)
             if getattr(owner, key) is not method:
                 self._put(owner, key, method)
 
     def uninstall(self) -> None:
-        """Puts back what was there."""
+        """Puts back what was there, and what would have been there."""
+        if not self._before:
+            return
+        theirs = {id(own): first for first, own in self._pairs()}
+        for name, module, key, first in self._places(theirs):
+            if name not in self._known and not self._asked_for(module):
+                setattr(module, key, first)
         while self._before:
             owner, key, value = self._before.pop()
             setattr(owner, key, value)
@@ -70,6 +74,35 @@ class Swap:
         finally:
             if not already:
                 self.uninstall()
+
+    def _pairs(self) -> Iterator[tuple[Any, Any]]:
+        """Their object and ours, of every name that this version of the host has."""
+        for (host, module), names in self._names.items():
+            theirs, own = import_module(host), import_module(module)
+            for name in names:
+                if hasattr(theirs, name):
+                    first = self._theirs.setdefault((host, name), getattr(theirs, name))
+                    yield first, getattr(own, name)
+
+    def _places(
+        self, swaps: Mapping[int, Any]
+    ) -> Iterator[tuple[str, ModuleType, str, Any]]:
+        """Module and name of what is to be swapped, and for what; by its id."""
+        for name, found in list(sys.modules.items()):
+            if isinstance(found, ModuleType) and not name.startswith(self._left):
+                for key, value in list(vars(found).items()):
+                    if id(value) in swaps:
+                        yield name, found, key, swaps[id(value)]
+
+    def _asked_for(self, module: ModuleType) -> bool:
+        """True if the code of a module imports a package of ours itself."""
+        loader = getattr(getattr(module, "__spec__", None), "loader", None)
+        try:
+            code = loader.get_code(module.__name__)  # type: ignore[union-attr]
+        except (AttributeError, ImportError):  # no loader, or none that has code
+            return False
+        names = () if code is None else code.co_names
+        return any(name.startswith(self._left) for name in names)
 
     def _put(self, owner: ModuleType | type, key: str, value: object) -> None:
         self._before.append((owner, key, getattr(owner, key)))

@@ -1,7 +1,5 @@
 """Our samplers and walks in the place of DGL's, for code that nobody can edit."""
 
-from contextlib import AbstractContextManager
-
 import dgl
 
 from gttf_sampler._swap import Swap
@@ -41,11 +39,8 @@ def install() -> None:
     _SWAP.install()
 
 
-def uninstall() -> None:
-    """Gives DGL and all other modules back what `install` has replaced."""
-    _SWAP.uninstall()
+uninstall = _SWAP.uninstall
+"""Gives DGL and all other modules back what `install` has replaced."""
 
-
-def installed() -> AbstractContextManager[None]:
-    """`install` for the length of a `with` block."""
-    return _SWAP.installed()
+installed = _SWAP.installed
+"""`install` for the length of a `with` block."""

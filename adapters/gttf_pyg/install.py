@@ -1,7 +1,5 @@
 """Our classes in the place of PyG's, for code that nobody can edit."""
 
-from contextlib import AbstractContextManager
-
 from gttf_sampler._swap import Swap
 
 SWAPPED = {
@@ -41,11 +39,8 @@ def install() -> None:
     _SWAP.install()
 
 
-def uninstall() -> None:
-    """Gives PyG and all other modules back what `install` has replaced."""
-    _SWAP.uninstall()
+uninstall = _SWAP.uninstall
+"""Gives PyG and all other modules back what `install` has replaced."""
 
-
-def installed() -> AbstractContextManager[None]:
-    """`install` for the length of a `with` block."""
-    return _SWAP.installed()
+installed = _SWAP.installed
+"""`install` for the length of a `with` block."""

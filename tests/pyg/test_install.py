@@ -1,5 +1,6 @@
 """Every import line of PyG, and our classes in the place of its own."""
 
+import importlib
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ import gttf_pyg
 import gttf_pyg.loader
 import gttf_pyg.nn
 import gttf_pyg.sampler
+from gttf_pyg.install import SWAPPED
 from gttf_sampler._swap import run_as_main
 
 ROOMS = [
@@ -21,6 +23,19 @@ ROOMS = [
     (torch_geometric.sampler, gttf_pyg.sampler),
     (torch_geometric.nn, gttf_pyg.nn),
 ]
+
+
+# Public names of PyG's modules that stay PyG's own, because they draw no neighbours. A
+# name that PyG adds is in neither list: decide whether it needs one of ours.
+THEIRS = {
+    torch_geometric.loader: """
+        AffinityMixin CachedLoader DataListLoader DataLoader DenseDataLoader
+        DynamicBatchSampler ImbalancedSampler LinkLoader NodeLoader PrefetchLoader
+        RandomNodeLoader TemporalDataLoader ZipLoader""",
+    torch_geometric.sampler: """
+        BaseSampler EdgeSamplerInput HeteroSamplerOutput NegativeSampling
+        NodeSamplerInput NumNeighbors SamplerOutput""",
+}
 
 
 @pytest.fixture
@@ -39,6 +54,14 @@ def test_module_has_every_public_name_of_the_host(host, ours):
     assert set(host.__all__) <= set(ours.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
         _ = ours.Nonsense
+
+
+@pytest.mark.parametrize("host", THEIRS, ids=["loader", "sampler"])
+def test_every_name_of_the_host_is_ours_or_left_on_purpose(host):
+    swapped = set(SWAPPED[host.__name__.rpartition(".")[2]])
+    left = set(THEIRS[host].split())
+    assert not swapped & left
+    assert set(host.__all__) <= swapped | left
 
 
 def test_package_has_every_name_of_loader_and_sampler():
@@ -83,6 +106,45 @@ def test_install_reaches_modules_that_have_imported_already(data):
         assert user.NeighborLoader is before
     finally:
         del sys.modules["colleague"]
+
+
+def test_install_leaves_out_what_the_host_has_not(monkeypatch):
+    """PyG 2.6 has no BidirectionalNeighborSampler."""
+    host = torch_geometric.sampler
+    monkeypatch.delattr(host, "BidirectionalNeighborSampler", raising=False)
+    with gttf_pyg.installed():
+        assert host.NeighborSampler is gttf_pyg.sampler.NeighborSampler
+        assert not hasattr(host, "BidirectionalNeighborSampler")
+
+
+LATER = """
+from torch_geometric.loader import NeighborLoader, ZipLoader
+class Mine(NeighborLoader):
+    pass
+"""
+
+
+def test_uninstall_reaches_modules_that_came_since(tmp_path, monkeypatch):
+    theirs, ours = torch_geometric.loader.NeighborLoader, gttf_pyg.NeighborLoader
+    (tmp_path / "came_later.py").write_text(LATER)
+    (tmp_path / "asked_for_ours.py").write_text("from gttf_pyg import NeighborLoader")
+    (tmp_path / "had_ours.py").write_text("from gttf_pyg import NeighborLoader")
+    monkeypatch.syspath_prepend(tmp_path)
+    had = importlib.import_module("had_ours")
+    try:
+        with gttf_pyg.installed():
+            later = importlib.import_module("came_later")
+            asked = importlib.import_module("asked_for_ours")
+            made = type(sys)("made_by_hand")
+            made.NeighborLoader = torch_geometric.loader.NeighborLoader
+            sys.modules["made_by_hand"] = made
+            assert later.NeighborLoader is made.NeighborLoader is ours
+        assert later.NeighborLoader is made.NeighborLoader is theirs
+        assert asked.NeighborLoader is had.NeighborLoader is ours
+        assert issubclass(later.Mine, ours)  # classes stay what they were made of
+    finally:
+        for name in ("had_ours", "came_later", "asked_for_ours", "made_by_hand"):
+            sys.modules.pop(name, None)
 
 
 def test_uninstall_without_install_is_nothing():

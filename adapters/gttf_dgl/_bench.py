@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import dgl
 import torch
+from dgl import function
 from dgl.dataloading import DataLoader, NeighborSampler
-from torch import Tensor
+from dgl.nn import GATConv, GATv2Conv, GINConv, GraphConv, HeteroGraphConv, SAGEConv
+from torch import Tensor, nn
 
 import gttf_dgl
-from gttf_dgl._bench_step import steppers
 from gttf_sampler import CompactAdj
-from gttf_sampler.bench.graphs import Typed
+from gttf_sampler.bench.graphs import SEED_TYPE, Typed
 from gttf_sampler.bench.hosts import (
     Calls,
     Host,
@@ -19,9 +20,12 @@ from gttf_sampler.bench.hosts import (
     MakeSampler,
     Mode,
     ModeGraph,
+    StepBatch,
+    StepModels,
 )
 from gttf_sampler.bench.machine import Missing, first_line
 from gttf_sampler.bench.measure import Mapped, Peer, Work, each
+from gttf_sampler.bench.models import attention, mlp
 
 LABEL = f"DGL {dgl.__version__}"
 SAMPLERS = {
@@ -199,11 +203,61 @@ def _batches(
     return found
 
 
+class MaxConv(nn.Module):
+    """The largest of the neighbours, as PyG's SAGEConv has it and DGL's has not."""
+
+    def __init__(self, size: int, out: int) -> None:
+        super().__init__()
+        self.near, self.own = nn.Linear(size, out), nn.Linear(size, out, bias=False)
+
+    def forward(self, block: Any, x: Tensor) -> Tensor:
+        """The rows of the receivers."""
+        with block.local_scope():
+            block.srcdata["x"] = x
+            block.update_all(function.copy_u("x", "m"), function.max("m", "largest"))
+            found: Tensor = self.near(block.dstdata["largest"])
+            own: Tensor = self.own(x[: block.num_dst_nodes()])
+            return found + own
+
+
+def _fuse(model: Any) -> str:
+    """Fuses a model in place; returns why none of its layers could be."""
+    layers = gttf_dgl.fused_layers(gttf_dgl.fused(model)).layers
+    if any(verdict.startswith("fused") for _, _, verdict in layers):
+        return ""
+    words = [f"{kind}: {verdict}" for _, kind, verdict in layers]
+    return words[0] if words else "DGL has no such layer"
+
+
+def _read(made: Any) -> StepBatch:
+    """The rows, blocks and labels of what the DataLoader gives."""
+    blocks, labels = made[2], made[2][-1].dstdata["label"]
+    labels = labels[SEED_TYPE] if isinstance(labels, dict) else labels
+    return StepBatch(blocks[0].srcdata["feat"], blocks, labels)
+
+
+ISOLATED = {"allow_zero_in_degree": True}
+STEP = StepModels(
+    layers={
+        "sage": lambda ins, outs, hidden: SAGEConv(ins, outs, "mean"),
+        "gcn": lambda ins, outs, hidden: GraphConv(ins, outs, **ISOLATED),
+        "gin": lambda *sizes: GINConv(mlp(*sizes), "sum"),
+        "max": lambda ins, outs, hidden: MaxConv(ins, outs),
+        "gat": attention(GATConv, **ISOLATED),
+        "gatv2": attention(GATv2Conv, **ISOLATED),
+    },
+    typed=HeteroGraphConv,
+    call=lambda layer, x, blocks, depth: layer(blocks[depth], x),
+    read=_read,
+    fuse=_fuse,
+)
+
+
 HOST = Host(
     name="DGL",
     loaders=loaders,
     work=work_of,
-    steppers=steppers,
+    step=STEP,
     graphs=GRAPHS,
     modes=MODES,
     samplers={name: _memory(kind) for name, kind in SAMPLERS.items()},

@@ -6,15 +6,27 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NeighborLoader
+from torch_geometric.nn import (
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    GraphSAGE,
+    HeteroConv,
+    SAGEConv,
+)
 from torch_geometric.nn import Node2Vec as PyGNode2Vec
+from torch_geometric.utils import to_torch_csr_tensor, trim_to_layer
 
 import gttf_pyg
 from gttf_pyg import _bench_modes as modes
-from gttf_pyg._bench_modes import LABEL, backend, data_of
-from gttf_pyg._bench_step import steppers
+from gttf_pyg._bench_modes import LABEL, NO_BACKEND, backend, data_of
+from gttf_pyg.fused import fused
+from gttf_pyg.inference import inference
 from gttf_sampler import CompactAdj
+from gttf_sampler.bench.graphs import SEED_TYPE
 from gttf_sampler.bench.hosts import (
     Calls,
     Embedder,
@@ -22,10 +34,15 @@ from gttf_sampler.bench.hosts import (
     Host,
     LoaderSetting,
     MakeSampler,
+    StepBatch,
+    StepModels,
+    Stepper,
+    StepSetting,
     Trained,
 )
 from gttf_sampler.bench.machine import Missing, first_line
 from gttf_sampler.bench.measure import Peer, Work, each
+from gttf_sampler.bench.models import attention, mlp
 from gttf_sampler.embedding import Epoch
 
 NO_CLUSTER = (
@@ -143,11 +160,74 @@ def _batches(
     return [batch[name].cpu() for batch in loader for name in names]
 
 
+def _read(batch: Any) -> StepBatch:
+    """The rows, edges and labels of a batch, and the sizes of its hops."""
+    typed = isinstance(batch, HeteroData)
+    end, seeds = ("_dict", batch[SEED_TYPE]) if typed else ("", batch)
+    names = "x", "edge_index", "num_sampled_nodes", "num_sampled_edges"
+    x, edges, *hops = (getattr(batch, name + end) for name in names)
+    return StepBatch(x, edges, seeds.y[: seeds.batch_size], hops)
+
+
+def _trim(hops: Any, depth: int, x: Any, edges: Any) -> tuple[Any, Any]:
+    x, edges, _ = trim_to_layer(depth, *hops, x, edges)
+    return x, edges
+
+
+def _fuse(model: Any) -> str:
+    fused(model)
+    return ""
+
+
+@torch.no_grad()
+def _inferences(setting: StepSetting, missing: Missing) -> dict[str, Stepper]:
+    """GraphSAGE for all nodes: ours, PyG's batches of all neighbours, a full batch."""
+    torch.manual_seed(0)
+    size, hidden, classes = setting.sizes
+    model = GraphSAGE(size, hidden, num_layers=2, out_channels=classes).eval()
+    data = data_of(setting.batches)
+    nodes = data.num_nodes
+    adj = to_torch_csr_tensor(data.edge_index.flip(0), size=(nodes, nodes))
+    full = f"{LABEL} GraphSAGE, full batch, torch CSR"
+    row = partial(Stepper, [None], labels=None, model=model)
+    found = {
+        "gttf_pyg.inference": row(lambda _: inference(model, data), like=full),
+        full: row(torch.no_grad()(lambda _: model(data.x, adj))),
+    }
+    name = f"{LABEL} GraphSAGE.inference"
+    if backend() is None:
+        missing.add(name, NO_BACKEND)
+        return found
+    batch = setting.batches.seeds.shape[1]
+    loader = NeighborLoader(data, [-1], input_nodes=None, batch_size=batch)
+    found[f"{name} ({backend()})"] = row(
+        lambda _: model.inference(loader), like=full, rounds=1
+    )
+    return found
+
+
+STEP = StepModels(
+    layers={
+        "sage": lambda ins, outs, hidden: SAGEConv(ins, outs),
+        "gcn": lambda ins, outs, hidden: GCNConv(ins, outs),
+        "gin": lambda *sizes: GINConv(mlp(*sizes)),
+        "max": lambda ins, outs, hidden: SAGEConv(ins, outs, aggr="max"),
+        "gat": attention(GATConv),
+        "gatv2": attention(GATv2Conv),
+    },
+    typed=HeteroConv,
+    call=lambda layer, x, edges, depth: layer(x, edges),
+    read=_read,
+    fuse=_fuse,
+    trims={"trim_to_layer": _trim},
+    tuned=True,
+    inferences=_inferences,
+)
 HOST = Host(
     name="PyG",
     loaders=modes.loaders,
     work=modes.work_of,
-    steppers=steppers,
+    step=STEP,
     graphs=modes.GRAPHS,
     modes=modes.MODES,
     samplers={

@@ -83,6 +83,15 @@ class StepSetting(NamedTuple):
     batches: LoaderSetting  # what they load
 
 
+class StepBatch(NamedTuple):
+    """The parts of a batch that a step reads."""
+
+    x: Any  # rows [n, d], of each type if there are types
+    edges: Any  # as a layer of the host takes them
+    labels: Tensor  # of the seeds, whose rows come first
+    hops: Any = None  # the numbers of nodes and edges per hop, to trim by
+
+
 class Stepper(NamedTuple):
     """Someone who takes training steps of a model."""
 
@@ -93,6 +102,23 @@ class Stepper(NamedTuple):
     like: str | None = None  # the row whose outputs these must be
     tuned: bool = False  # once more where the allocator keeps its memory
     rounds: int = 1 << 30  # the most it takes part in
+
+
+MakeLayer = Callable[[int, int, int], nn.Module]  # of inputs, outputs, hidden units
+
+
+class StepModels(NamedTuple):
+    """The layers of a host, and how its batches go through them."""
+
+    layers: Mapping[str, MakeLayer]  # by the name of the model
+    typed: Callable[[dict[Any, nn.Module]], nn.Module]  # layers of relations as one
+    call: Callable[[Any, Any, Any, int], Any]  # (layer, x, edges, depth) → rows
+    read: Callable[[Any], StepBatch]
+    fuse: Callable[[Any], str]  # a model, in place; says why not, if nothing is fused
+    # by name of the row: (hops, depth, x, edges) → x and edges that the layer needs
+    trims: Mapping[str, Callable[[Any, int, Any, Any], tuple[Any, Any]]] = {}
+    tuned: bool = False  # its own rows once more where the allocator keeps its memory
+    inferences: Callable[[StepSetting, Missing], dict[str, Stepper]] = lambda *_: {}
 
 
 class EmbeddingSetting(NamedTuple):
@@ -137,8 +163,7 @@ class Host:
     # a loader per name, ours first, on one setting; none where the host has no such
     loaders: Callable[[LoaderSetting, Missing], dict[str, Any]]
     work: Callable[[Any], Work]  # counts a batch of these loaders
-    # a row per name, ours first, of `gttf bench step`
-    steppers: Callable[[StepSetting, Missing], dict[str, Stepper]]
+    step: StepModels  # of `gttf bench step`
     graphs: Mapping[str, ModeGraph]  # of `gttf bench modes`
     modes: tuple[Mode, ...]
     samplers: Mapping[str, MakeSampler]  # of `gttf bench memory`

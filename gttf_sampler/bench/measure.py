@@ -63,6 +63,7 @@ class Peer:
     before: Callable[[], None] = lambda: None  # before every round, off the clock
     rounds: int = 1 << 30  # the most it takes part in, if one takes minutes
     facts: Row = field(default_factory=dict)  # more cells, which `run` may write
+    counted: Sequence[Work] = ()  # more of its batches
 
 
 def each(
@@ -110,7 +111,8 @@ def compare(
     counted = {}
     for name, peer in peers.items():
         peer.before()
-        counted[name] = [peer.work(made) for made in peer.run(turns[0])]
+        warm = [peer.work(made) for made in peer.run(turns[0])]
+        counted[name] = [*warm, *peer.counted]
     gc.collect()
     names = list(peers)
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -180,7 +182,9 @@ def disagreement(ours: Sequence[Work], theirs: Sequence[Work]) -> str | None:
         # errors of 6 batches, and 7 of 20, where 5 of many are enough.
         errors = ERRORS * (1 + 19 / max(1, len(gaps) - 1))
         expected = mean(a for a, _ in known)
-        if abs(mean(gaps)) > errors * noise + SLACK * expected:
-            found = mean(b for _, b in known)
-            return f"{found:,.0f} {what} where {expected:,.0f} are expected"
+        allowed = errors * noise + SLACK * expected
+        if abs(mean(gaps)) > allowed:
+            found = f"{mean(b for _, b in known):,.0f} {what} a batch"
+            where = f"{expected:,.0f} ± {allowed:,.1f} are expected"
+            return f"{found} where {where}, by {len(gaps)} batches"
     return None

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gttf_sampler import _check
 from gttf_sampler.bench import graphs, loader
@@ -23,12 +23,14 @@ from gttf_sampler.bench.hosts import (
 from gttf_sampler.bench.loader import CLASSES, HIDDEN, made_features
 from gttf_sampler.bench.machine import Missing, PeakMemory, Report, conversation
 from gttf_sampler.bench.measure import Group, Options, Peer, Work, compare, draw_seeds
-from gttf_sampler.bench.products import Products, products
+from gttf_sampler.bench.models import Products, Step, products, step_of, steppers
 
 CLOSE = 1e-5  # how far outputs may differ, of the largest
 PATIENCE = 5.0  # seconds in which a row takes more than a few rounds
 PRODUCTS, ELSEWHERE = "products alone", ", allocator tuned"
 HERE = "gttf_sampler.bench.step"
+WIDE = 602  # features of Reddit, where those that are asked for are fewer
+COUNTED = 20  # batches, at least, by whose sizes rows are known to do the same work
 # Memory that is freed stays in the process, where fresh pages would cost half a step.
 MOST = 1 << 32
 MALLOC = f"glibc.malloc.mmap_threshold={MOST}:glibc.malloc.trim_threshold={MOST}"
@@ -37,10 +39,9 @@ GIVEN = "given"  # the graph that was asked for
 GRAPHS = {
     "database": ModeGraph("5 tables, 12 relations", 0, 0, 32, 5),
     "cora": ModeGraph("as small as Cora", 2_708, 3.9, 1_433),
-    "whole": ModeGraph("a tenth of Reddit", 23_297, 100, 602),
+    "whole": ModeGraph("as large as Reddit", 232_965, 100, WIDE),
 }
-
-Step = Callable[[Any], Any]  # of a batch
+SCALES = {"whole": 0.1}  # of graphs whose rows take minutes, unless one is asked for
 
 
 class Model(NamedTuple):
@@ -55,16 +56,21 @@ class Model(NamedTuple):
     batches: int = 2  # per round
     hidden: int = HIDDEN
     classes: int = CLASSES
+    features: int = 0  # those of the graph, or that were asked for, if none
 
 
+LAYERS = {
+    "sage": "GraphSAGE",
+    "gcn": "GCN",
+    "gin": "GIN",
+    "max": "GraphSAGE, max",
+    "gat": "GAT",
+    "gatv2": "GATv2",
+}
 typed = partial(Model, layer="sage", graph="database", batch=512, batches=6)
 MODELS = (
-    Model("sage", "GraphSAGE", "sage"),
-    Model("gcn", "GCN", "gcn"),
-    Model("gin", "GIN", "gin"),
-    Model("max", "GraphSAGE, max", "max"),
-    Model("gat", "GAT", "gat"),
-    Model("gatv2", "GATv2", "gatv2"),
+    *(Model(layer, title, layer) for layer, title in LAYERS.items()),
+    *(Model(f"{k}-{WIDE}", v, k, features=WIDE) for k, v in LAYERS.items()),
     typed("typed", "typed GraphSAGE", fanouts=(10, 10), hidden=128, classes=2),
     typed("typed-wide", "typed GraphSAGE", fanouts=(64, 64), hidden=128, classes=2),
     Model("cora", "GraphSAGE", "sage", "cora", (10, 10), 64, 20, 64, 7),
@@ -73,11 +79,11 @@ MODELS = (
 
 
 class Rows(NamedTuple):
-    """The rows of a model that one host hands in."""
+    """The rows of a model on one host."""
 
     host: str
     work: Callable[[Any], Work]  # counts a batch
-    steppers: dict[str, Stepper]  # by name, ours first
+    by_name: dict[str, Stepper]  # ours first
 
 
 def chosen(only: list[str] | None) -> list[Model]:
@@ -101,7 +107,7 @@ def run(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
         for model in chosen(stage.options.only):
             report(f"{model.title}: loaders", 0.0)
             found = stage.rows(model)
-            tuned = any(row.tuned for rows in found for row in rows.steppers.values())
+            tuned = any(row.tuned for rows in found for row in rows.by_name.values())
             if tuned and platform.libc_ver()[0] != "glibc":
                 why = "it is glibc's that is tuned, and this is another"
                 stage.missing.add(f"rows{ELSEWHERE}", why)
@@ -118,19 +124,22 @@ def serve(
 ) -> Generator[Any, dict[str, Any], None]:
     """The job that takes rounds of single rows, and answers with the work they did.
 
-    It is asked for {"model", "host", "row"}, and with "memory" for the bytes of a step.
+    It is asked for {"model", "host", "row"}, and for "what" if that is not a round: the
+    "memory" that a step takes, or the "sizes" of more batches.
     """
     stage, last = Stage(graph, Options(**options)), None
     question = yield None
     while True:
-        memory = question.pop("memory", False)
+        what = question.pop("what", "round")
         if question != last:
             (model,) = chosen([question["model"]])
             (rows,) = (r for r in stage.rows(model) if r.host == question["host"])
-            row, last = rows.steppers[question["row"]], question
+            row, last = rows.by_name[question["row"]], question
             step = step_of(row)
-        if memory:
+        if what == "memory":
             question = yield _peak(row.loader, step)
+        elif what == "sizes":
+            question = yield stage.more(row, rows.work)
         else:
             question = yield [rows.work(made) for made in _trained(row.loader, step)]
 
@@ -141,20 +150,21 @@ class Stage:
     def __init__(self, graph: str, options: Options) -> None:
         self.graph, self.options, self.missing = graph, options, Missing()
         self.loaders: dict[str, dict[str, Any]] = {}
+        self.counted: dict[int, list[Work]] = {}
         self._key: Any = None
 
     def setting(self, model: Model, host: str) -> StepSetting:
         """The settings of a model that a host is given."""
-        given = model.graph == GIVEN
-        features = self.options.features if given else GRAPHS[model.graph].features
-        sizes = features, model.hidden, model.classes
+        sizes = features_of(model, self.options), model.hidden, model.classes
         return StepSetting(model.layer, sizes, self.loaders.get(host, {}), self.batches)
 
     def rows(self, model: Model) -> list[Rows]:
         """The rows of every host, in the order of the table."""
-        there, key = hosts(self.missing), (model.graph, model.fanouts)
+        key = model.graph, model.fanouts, features_of(model, self.options)
+        there = hosts(self.missing)
         if self._key != key:
             self.loaders.clear()  # before the next graph is made
+            self.counted.clear()
             self.batches = batches_of(model, self.graph, self.options)
             for host in there:
                 self.loaders[host.name] = host.loaders(self.batches, self.missing)
@@ -162,9 +172,28 @@ class Stage:
         found = []
         for host in there:
             if self.loaders[host.name]:
-                rows = host.steppers(self.setting(model, host.name), self.missing)
+                rows = steppers(host, self.setting(model, host.name), self.missing)
                 found.append(Rows(host.name, host.work, rows))
-        return [rows for rows in found if rows.steppers]
+        return [rows for rows in found if rows.by_name]
+
+    def more(self, row: Stepper, work: Callable[[Any], Work]) -> list[Work]:
+        """The sizes of batches beyond those of a round, of the same seeds.
+
+        Two batches alone may differ by chance more than they seem to.
+        """
+        done, key = len(self.batches.seeds), id(row.loader)
+        if row.labels is not None and key not in self.counted:
+            rounds = range(done, COUNTED, done)
+            made = [work(batch) for _ in rounds for batch in row.loader]
+            self.counted[key] = made
+        return self.counted.get(key, [])
+
+
+def features_of(model: Model, options: Options) -> int:
+    """The numbers of a node that a model reads."""
+    if model.graph == GIVEN:
+        return model.features or options.features
+    return GRAPHS[model.graph].features
 
 
 def batches_of(model: Model, graph: str, options: Options) -> LoaderSetting:
@@ -174,10 +203,11 @@ def batches_of(model: Model, graph: str, options: Options) -> LoaderSetting:
         fanouts=list(model.fanouts or options.fanouts),
         batch=model.batch or options.batch,
         batches=options.batches or model.batches,
+        features=features_of(model, options),
     )
     if model.graph == GIVEN:
         return loader.read_setting(graph, asked)
-    wanted, scale = GRAPHS[model.graph], asked.scale or 1.0
+    wanted, scale = GRAPHS[model.graph], scale_of(model, options)
     made = partial(made_features, seed=asked.seed, classes=model.classes)
     if wanted.types > 1:
         rows: Any = database(scale, asked.seed)
@@ -193,6 +223,11 @@ def batches_of(model: Model, graph: str, options: Options) -> LoaderSetting:
     return LoaderSetting(rows, x, y, asked.fanouts, seeds, asked.workers, device)
 
 
+def scale_of(model: Model, options: Options) -> float:
+    """The size of the graph of a model, where that is not the one asked for."""
+    return options.scale or SCALES.get(model.graph, 1.0)
+
+
 def _compared(
     stage: Stage,
     model: Model,
@@ -204,16 +239,17 @@ def _compared(
     seeds, device = stage.batches.seeds, stage.batches.device
     peers, memory = dict[str, Peer](), dict[str, Callable[[], int]]()
     differs = {}
-    for host, work, steppers in found:
-        first = next(iter(steppers))
-        for name, row in steppers.items():
-            off = 0.0 if row.like is None else _off(row, steppers[row.like])
+    for host, work, rows in found:
+        first = next(iter(rows))
+        for name, row in rows.items():
+            off = 0.0 if row.like is None else _off(row, rows[row.like])
             if not off <= CLOSE:  # nor is it a number
                 differs[name] = f"its outputs are {off:.1e} off those of {row.like}"
             step = step_of(row)
             peers[name] = Peer(
                 _taking(row.loader, step),
                 work if row.labels else lambda made: Work(),
+                counted=stage.more(row, work),
                 like=first,
                 device=device,
                 rounds=row.rounds,
@@ -222,9 +258,12 @@ def _compared(
             if row.tuned and ask is not None:
                 question = {"model": model.name, "host": host, "row": name}
                 peers[name + ELSEWHERE] = Peer(
-                    _asking(ask, question), lambda made: Work(*made), like=first
+                    _asking(ask, question),
+                    lambda made: Work(*made),
+                    counted=[Work(*n) for n in ask({**question, "what": "sizes"})],
+                    like=first,
                 )
-                memory[name + ELSEWHERE] = partial(ask, {**question, "memory": True})
+                memory[name + ELSEWHERE] = partial(ask, {**question, "what": "memory"})
     if model.layer != "inference":
         alone = Products(products(stage.setting(model, "")), device)
         again = [None] * len(seeds)
@@ -254,24 +293,10 @@ def _title(stage: Stage, model: Model) -> str:
     nodes = len(batches.x)
     if GRAPHS[model.graph].types > 1:
         nodes = sum(map(len, batches.x.values()))
+    scale = scale_of(model, stage.options)
+    share = "" if scale == 1 else f" × {scale:g}"
     about = f"{nodes:,} nodes, {batches.adj.num_edges:,} edges"
-    return f"{words}; {GRAPHS[model.graph].title}, {about}"
-
-
-def step_of(row: Stepper) -> Step:
-    """A training step with Adam, or the forward pass where nothing is trained."""
-    labels = row.labels
-    if labels is None:
-        return row.logits
-    optimizer = torch.optim.Adam(row.model.parameters(), 1e-3)
-
-    def step(batch: Any) -> None:
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(row.logits(batch), labels(batch))
-        loss.backward()
-        optimizer.step()
-
-    return step
+    return f"{words}; {GRAPHS[model.graph].title}{share}, {about}"
 
 
 def _taking(batches: Iterable[Any], step: Step) -> Callable[[Tensor], Iterator[Any]]:

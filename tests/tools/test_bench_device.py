@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from gttf_sampler.bench import graphs, loader, measure, products, step
+from gttf_sampler.bench import graphs, loader, measure, models, step
 from gttf_sampler.bench.machine import Missing
 from gttf_sampler.bench.measure import Options, Peer
 from gttf_sampler.cli import bench as command
@@ -58,7 +58,7 @@ def no_gradients(device, monkeypatch):
     if not device.real:
         forward = torch.no_grad()
         monkeypatch.setattr(step, "step_of", lambda row: forward(row.logits))
-        monkeypatch.setattr(products.Products, "step", lambda self, batch: None)
+        monkeypatch.setattr(models.Products, "step", lambda self, batch: None)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -1,5 +1,7 @@
 """Rounds, equal work, memory, tables and pictures."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -38,8 +40,12 @@ def test_disagreement_of_few_batches():
     [
         ([Work(1000, 10)] * 4, [Work(1000, 10)] * 4, None),
         ([Work(1000, 10)] * 4, [Work(1001, 10)] * 4, None),  # within the slack
-        ([Work(1000)] * 4, [Work(1010)] * 4, "1,010 edges where 1,000"),
-        ([Work(9, 1000)] * 4, [Work(9, 800)] * 4, "800 nodes where 1,000"),
+        (
+            [Work(1000)] * 4,
+            [Work(1010)] * 4,
+            "1,010 edges a batch where 1,000 ± 2",
+        ),
+        ([Work(9, 1000)] * 4, [Work(9, 800)] * 4, "800 nodes a batch where 1,000"),
         ([Work(1000, None)], [Work(None, 7)], None),
         ([Work(1000)], [Work(500)], "500 edges"),
     ],
@@ -47,6 +53,22 @@ def test_disagreement_of_few_batches():
 def test_disagreement(ours, theirs, found):
     said = disagreement(ours, theirs)
     assert said is None if found is None else said.startswith(found)
+
+
+def test_disagreement_of_two_batches_and_more_that_are_counted():
+    """Two may agree on a difference that is chance; more of them tell."""
+    law = torch.distributions.Normal(812, 10)
+    torch.manual_seed(0)
+    runs = [[Work(int(n)) for n in law.sample((20,))] for _ in range(2000)]
+    pairs = list(zip(runs[::2], runs[1::2], strict=True))
+    assert any(disagreement(ours[:2], theirs[:2]) for ours, theirs in pairs)
+    assert not any(disagreement(ours, theirs) for ours, theirs in pairs)
+    peers = {"ours": Peer(each(lambda some: 812), Work)}
+    peers["theirs"] = Peer(each(lambda some: 816), Work, counted=[Work(800)])
+    peers["ours"] = replace(peers["ours"], counted=[Work(815)])
+    group = measure.compare("t", peers, torch.zeros(1, 1), 1, silent)
+    assert group["rows"][1]["differs"] is None
+    assert group["rows"][1]["edges"] == 808
 
 
 def test_compare_gives_ratios_to_equals_only(monkeypatch):

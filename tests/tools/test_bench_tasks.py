@@ -1,6 +1,5 @@
 """Every task on a tiny graph: who takes part, and that the work is the same."""
 
-import importlib
 import json
 import os
 import pathlib
@@ -23,7 +22,7 @@ from gttf_sampler.bench import (
     loader,
     machine,
     memory,
-    products,
+    models,
     report,
     step,
 )
@@ -141,11 +140,13 @@ def test_loader_of_every_host(graph):
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 def test_step_of_all_hosts(graph):
     """They stand in one group per model, beside the products that all need."""
-    only = ["gat", "typed", "inference"][: 3 if PYG else 2]
+    only = ["gat-602", "typed", "inference"][: 3 if PYG else 2]
     found = step.run(graph, small(scale=0.001, batches=2, only=only), silent)
     assert [group["name"] for group in found["groups"]] == only
     for group, peers in zip(found["groups"], check(found, len(only)), strict=True):
         trained = group["name"] != "inference"
+        width = {"gat-602": 602, "typed": 32, "inference": 602}[group["name"]]
+        assert f", {width} features; " in group["title"]
         assert ("gttf_pyg.fused" in peers) == (PYG and trained)
         assert any(name.startswith("DGL") for name in peers) == (DGL and trained)
         assert (step.PRODUCTS in peers) == trained
@@ -160,10 +161,10 @@ def test_step_of_all_hosts(graph):
 
 @pytest.mark.skipif(not DGL, reason="dgl is not installed")
 def test_step_refuses_other_outputs(graph, monkeypatch):
-    from gttf_dgl import _bench_step
+    import gttf_dgl
 
-    monkeypatch.setattr(_bench_step, "fused", lambda model: fused(_halved(model)))
-    fused = importlib.import_module("gttf_dgl.fused").fused
+    fused = gttf_dgl.fused
+    monkeypatch.setattr(gttf_dgl, "fused", lambda model: fused(_halved(model)))
     found = step.run(graph, small(only=["sage"], batches=2), silent)
     rows = {row["peer"]: row for row in found["groups"][0]["rows"]}
     row = rows["gttf_dgl.fused"]
@@ -187,7 +188,10 @@ def test_step_served_to_another_process(graph):
     assert next(job) is None
     first, second = job.send(dict(question))
     assert min(first.edges, second.edges) > 64 * 5
-    assert job.send({**question, "memory": True}) >= 0
+    assert job.send({**question, "what": "memory"}) >= 0
+    more = job.send({**question, "what": "sizes"})
+    assert len(more) + 2 == step.COUNTED
+    assert min(work.edges for work in more) > 64 * 5
 
 
 @pytest.mark.parametrize(
@@ -202,11 +206,11 @@ def test_step_served_to_another_process(graph):
 def test_products_of_a_batch(layer, found, monkeypatch):
     """Of 4 seeds, 5 neighbours and 2 of theirs."""
     sizes = SimpleNamespace(num_sampled_nodes=[4, 5, 2])
-    monkeypatch.setattr(products, "sample_rooted", lambda *how: sizes)
+    monkeypatch.setattr(models, "sample_rooted", lambda *how: sizes)
     batches = LoaderSetting(None, None, None, [2, 2], torch.zeros(1, 4))
-    wanted = products.products(StepSetting(layer, (5, 8, 3), {}, batches))
+    wanted = models.products(StepSetting(layer, (5, 8, 3), {}, batches))
     assert list(map(tuple, wanted))[: len(found)] == found
-    alone = products.Products(wanted, torch.device("cpu"))
+    alone = models.Products(wanted, torch.device("cpu"))
     before = [weight.clone() for weight in alone.weights]
     alone.step(None)
     for old, new in zip(before, alone.weights, strict=True):
@@ -217,7 +221,7 @@ def test_steps_learn():
     x, y = loader.made_features(50, 4, 0)
     model = torch.nn.Linear(4, loader.CLASSES)
     row = Stepper([None], lambda _: model(x), lambda _: y, model)
-    train, losses = step.step_of(row), []
+    train, losses = models.step_of(row), []
     for _ in range(30):
         losses.append(torch.nn.functional.cross_entropy(row.logits(None), y).item())
         train(None)

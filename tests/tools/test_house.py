@@ -39,10 +39,11 @@ FOR_ADAPTERS = {
     "gttf_sampler._swap": "Swap host_names",
     "gttf_sampler.bench.hosts": (
         "Calls Embedder EmbeddingSetting Host LoaderSetting MakeSampler Mode "
-        "ModeGraph Stepper StepSetting Trained"
+        "ModeGraph StepBatch StepModels Stepper StepSetting Trained"
     ),
     "gttf_sampler.bench.machine": "Missing first_line",
-    "gttf_sampler.bench.measure": "CPU Mapped Peer Work each",
+    "gttf_sampler.bench.measure": "Mapped Peer Work each",
+    "gttf_sampler.bench.models": "attention mlp",
     "gttf_sampler.bench.graphs": "LINKS SEED_TYPE SPAN Typed seed_times",
     "gttf_sampler.bias.base": "as_bias",
     "gttf_sampler.distributed.write": "key_of",

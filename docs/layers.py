@@ -83,7 +83,7 @@ def _words(code: Any, case: Any) -> str:
     layer = case.make()
     trouble, rule = code.trouble_of(layer, "sum"), code.rule_of(layer)
     if trouble is not None:
-        return str(getattr(trouble, "why", trouble))
+        return str(trouble)
     if rule is None:
         return "as its layers"
     ratio = case.status == "ratio" and rule.status != "ratio"

@@ -40,6 +40,38 @@ def hook_of(module: Any, kind: type[T]) -> T | None:
     return None
 
 
+class Shadows:
+    """Attributes of modules that hide their own for a while.
+
+    They are set in the `__dict__` of an instance, which is looked up before methods of
+    its class and before submodules, and where `state_dict` does not look.
+    """
+
+    def __init__(self) -> None:
+        self._own: list[tuple[Any, str, Any]] = []
+
+    def put(self, module: Any, name: str, value: Any) -> None:
+        """Hides an attribute of a module until `restore`."""
+        self._own.append((module, name, module.__dict__.get(name, self)))
+        module.__dict__[name] = value
+
+    def restore(self, count: int = 0) -> None:
+        """Shows all attributes again but the first `count` that were hidden."""
+        while len(self._own) > count:
+            module, name, value = self._own.pop()
+            module.__dict__.pop(name, None)
+            if value is not self:
+                module.__dict__[name] = value
+
+    @staticmethod
+    def seen(module: Any, name: str) -> Any:
+        """The value that hides an attribute of a module now, or None."""
+        return module.__dict__.get(name)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+
 def fetcher_of(loader: Any) -> Callable[[Any], Any]:
     """Index → batch, as a worker of this DataLoader makes it."""
     how = loader._auto_collation, loader.collate_fn, loader.drop_last

@@ -7,12 +7,15 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from gttf_sampler import _check
+from gttf_sampler._compat import Shadows
+
+Row = TypeVar("Row")
 
 
 def share(total: Tensor, receiver: Tensor) -> Tensor:
@@ -33,6 +36,35 @@ def share(total: Tensor, receiver: Tensor) -> Tensor:
     drawn = torch.zeros_like(total)
     drawn.scatter_add_(0, receiver.long(), total.new_ones(()).expand(receiver.numel()))
     return total / drawn.clamp_(min=1)
+
+
+# The status of a layer in a host's table: what `unbiased` makes of it.
+EXACT = "exact"  # the expectation of a layer is its value on the whole graph
+RATIO = "ratio"  # an estimate divided by an estimate: off by O(1 / |S|)
+WARNED = "warned"  # no estimate; `unbiased` says so and leaves the layer as it is
+REFUSED = "refused"  # no estimate, and `unbiased` does not take the layer
+PARTS = "parts"  # the layer is made of others, which have rows of their own
+SCALES = ("sum",)
+
+
+def row_of(table: Mapping[str, Row], layer: Any, host: str) -> Row | None:
+    """The row of a layer, by the first class of the host among its bases; or None."""
+    for kind in type(layer).__mro__:
+        if kind.__module__.startswith(f"{host}.") and kind.__name__ in table:
+            return table[kind.__name__]
+    return None
+
+
+def no_estimate(name: str) -> str:
+    """The reason why an aggregation has no estimate."""
+    return f"a sample says nothing of the {name!r} of all neighbours"
+
+
+def checked_model(model: Any, scale: Any) -> None:
+    """Checks the arguments of both hosts' `unbiased`."""
+    _check.model(model)
+    if scale is not None:
+        _check.one_of("scale", scale, SCALES)
 
 
 class SampledDegreeWarning(UserWarning):
@@ -214,10 +246,10 @@ class _Keep:
         self, name: str, outputs: list[tuple[str, Tensor]], inner: str | None
     ) -> None:
         self.name, self.outputs, self.inner = name, outputs, inner or ""
+        self.shadows = Shadows()
 
     def enter(self, layer: Any, args: Any) -> None:
         """Stands in for the method; after all that others have put in its place."""
-        self.own = layer.__dict__.get(self.inner)
         method, steps = getattr(layer, self.inner), []
 
         def stand_in(*args: Any, **kwargs: Any) -> Any:
@@ -228,13 +260,11 @@ class _Keep:
             self.outputs.append((name, rows))
             return out
 
-        layer.__dict__[self.inner] = stand_in
+        self.shadows.put(layer, self.inner, stand_in)
 
     def leave(self, layer: Any, args: Any, out: Any) -> None:
         """Gives the place back; before others do."""
-        del layer.__dict__[self.inner]
-        if self.own is not None:
-            layer.__dict__[self.inner] = self.own
+        self.shadows.restore()
 
     def output(self, layer: Any, args: Any, out: Any) -> None:
         """Records what the layer gives."""

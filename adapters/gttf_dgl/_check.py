@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from dgl import DGLError, DGLGraph
-from torch import Tensor, nn
+from torch import Tensor
 
 from gttf_sampler._check import (
     MAX_STEPS,
@@ -18,6 +18,7 @@ from gttf_sampler._check import (
     integer,
     integers,
     mistyped,
+    model,
     one_of,
     randomness,
     real,
@@ -34,6 +35,7 @@ __all__ = [  # of the engine's checks, those that fit DGL's arguments as they ar
     "fail",
     "integer",
     "mistyped",
+    "model",
     "one_of",
     "randomness",
     "real",
@@ -64,12 +66,6 @@ def graph(value: Any) -> DGLGraph:
     if value.is_block:
         fail("g", "must be a graph to sample from", "a block")
     return value
-
-
-def model(value: Any) -> None:
-    """Refuses what is no module."""
-    if not isinstance(value, nn.Module):
-        mistyped("model", "must be a torch.nn.Module", shown(value))
 
 
 def fanouts(value: Any, name: str = "fanouts") -> list[Any]:

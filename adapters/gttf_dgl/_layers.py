@@ -12,10 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-EXACT = "exact"  # the expectation of a layer is its value on the whole graph
-RATIO = "ratio"  # an estimate divided by an estimate: off by O(1 / |S|)
-WARNED = "warned"  # no estimate; `unbiased` says so and leaves the layer as it is
-PARTS = "parts"  # the layer is made of others, which have rows of their own
+from gttf_sampler.estimate import EXACT, PARTS, RATIO, WARNED, no_estimate, row_of
 
 
 def _no(layer: Any) -> bool:
@@ -61,7 +58,7 @@ def _aggregates(how: Callable[[Any], str]) -> dict[str, Any]:
 
     def odd(layer: Any) -> str | None:
         name = how(layer)
-        return None if name in ("sum", "mean", "gcn") else _no_estimate(name)
+        return None if name in ("sum", "mean", "gcn") else no_estimate(name)
 
     return {"sums": lambda layer: how(layer) == "sum", "trouble": odd}
 
@@ -72,14 +69,10 @@ def _reducer(layer: Any) -> str:
     return str(getattr(reducer, "__name__", reducer))
 
 
-def _no_estimate(name: str) -> str:
-    return f"a sample says nothing of the {name!r} of all neighbours"
-
-
 def _towers(layer: Any) -> str | None:
     """The reason why PNAConv has no estimate beside its degrees."""
     odd = sorted({*layer.towers[0].aggregators} - {"mean", "sum"})
-    return _no_estimate(odd[0]) if odd else BATCH_SIZE
+    return no_estimate(odd[0]) if odd else BATCH_SIZE
 
 
 def _edge_weights(layer: Any) -> str | None:
@@ -143,7 +136,7 @@ TABLE: dict[str, Rule] = {
     "GroupRevRes": Rule(PARTS, "as its layer"),
     "HeteroGraphConv": Rule(PARTS, "as its layers"),
     "EdgeWeightNorm": Rule(WARNED, SUMS_OF_WEIGHTS, trouble=_edge_weights),
-    "EdgeConv": _warned(_no_estimate("max")),
+    "EdgeConv": _warned(no_estimate("max")),
     "DGNConv": _warned("it averages along eigenvectors of the graph"),
     **dict.fromkeys(("TWIRLSConv", "TWIRLSUnfoldingAndAttention"), _warned(STEPS)),
     **dict.fromkeys(
@@ -163,11 +156,7 @@ PASSES = {
 
 
 def rule_of(layer: Any) -> Rule | None:
-    """The row of a layer, by the first class of DGL's among its bases; or None."""
-    for kind in type(layer).__mro__:
-        if kind.__module__.startswith("dgl.") and kind.__name__ in TABLE:
-            return TABLE[kind.__name__]
-    return None
+    return row_of(TABLE, layer, "dgl")
 
 
 def trouble_of(layer: Any, scale: str | None) -> str | None:

@@ -21,7 +21,7 @@ from torch.autograd.graph import get_gradient_edge
 from torch.nn import functional
 
 from gttf_dgl import _check
-from gttf_dgl._layers import PARTS, aggregating, rule_of
+from gttf_dgl._layers import aggregating, rule_of
 from gttf_dgl.unbiased import Estimated
 from gttf_sampler.aggregate import (
     Receivers,
@@ -31,7 +31,7 @@ from gttf_sampler.aggregate import (
     attend_to_sums,
     receivers_of,
 )
-from gttf_sampler.estimate import arguments, share
+from gttf_sampler.estimate import PARTS, arguments, share
 
 Model = TypeVar("Model", bound=nn.Module)
 

@@ -14,14 +14,16 @@ from torch import Tensor, nn
 from gttf_dgl import _check
 from gttf_dgl._blocks import Degrees
 from gttf_dgl._compat import AGGREGATORS, DGLBlock, PNAConvTower, rebuilt
-from gttf_dgl._layers import RATIO, aggregating, rule_of, trouble_of
+from gttf_dgl._layers import aggregating, rule_of, trouble_of
 from gttf_sampler._check import shown
 from gttf_sampler._compat import hook_of
 from gttf_sampler.estimate import (
+    RATIO,
     Passes,
     Trial,
     UnbiasedReport,
     arguments,
+    checked_model,
     evaluating,
     replaced,
     share,
@@ -30,7 +32,6 @@ from gttf_sampler.estimate import (
 
 Model = TypeVar("Model", bound=nn.Module)
 
-SCALES = ("sum",)
 DEGREE, DRAWABLE = "_gttf_degree", "_gttf_drawable"  # node data for reducers
 
 
@@ -65,9 +66,7 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
             GraphConv(norm="none") and others that add) by δ / |S|, the share that was
             sampled.
     """
-    _check.model(model)
-    if scale is not None:
-        _check.one_of("scale", scale, SCALES)
+    checked_model(model, scale)
     left: dict[str, str] = {}
     for layer in model.modules():
         rule = rule_of(layer)

@@ -18,12 +18,13 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from gttf_pyg._compat import (
     EdgeType,
+    Stores,
     base_of,
-    edge_stores,
     mapping_of,
     mappings,
-    node_stores,
     row_type,
+    set_original_edges,
+    stores_of,
     type_of,
 )
 from gttf_pyg._lazy import LazyColumns
@@ -89,18 +90,20 @@ def join(
 
     On `device`, or each part where it is; see `RowGather` for the others.
     """
-    made, rows = copy.copy(data), RowGather(data, pipeline, device, uva, lazy)
-    nodes, edges = mappings(made)
+    made, stores = copy.copy(data), stores_of(data)
+    given, told = mappings(stores), mappings(stores_of(made))
+    rows = RowGather(data, pipeline, device, uva, lazy)
     node, row, col, edge = map(by_type, (out.node, out.row, out.col, out.edge))
     none = torch.empty(0, dtype=torch.int64)
-    for kind, store in node_stores(data).items():
-        rows.add_nodes(store, nodes[kind], node.get(kind, none))
-    for kind, store in edge_stores(data).items():
+    for kind, store in stores.nodes.items():
+        columns = given.nodes[kind], told.nodes[kind]
+        rows.add_nodes(store, *columns, node.get(kind, none))
+    for kind, store in stores.edges.items():
         ends = row.get(kind, none), col.get(kind, none)
         own = None if out.edge is None else edge.get(kind, none)
-        rows.add_edges(store, edges[kind], ends, own)
+        rows.add_edges(store, given.edges[kind], told.edges[kind], ends, own)
     rows.gather()  # before the names that a batch uses for something else
-    return set_sample(made, out, nodes, edges)
+    return set_sample(made, out, told)
 
 
 def by_type(value: Any, alone: Any = None) -> dict[Any, Any]:
@@ -108,24 +111,24 @@ def by_type(value: Any, alone: Any = None) -> dict[Any, Any]:
     return value if isinstance(value, dict) else {alone: value}
 
 
-def set_sample(made: Any, out: Any, nodes: Any, edges: Any) -> Any:
+def set_sample(made: Any, out: Any, told: Stores) -> Any:
     """Sets the attributes of a sample beside its nodes and edges, in its `mappings`."""
-    for stores, name in (
-        (nodes, "batch"),
-        (nodes, "num_sampled_nodes"),
-        (edges, "num_sampled_edges"),
+    for part, name in (
+        (told.nodes, "batch"),
+        (told.nodes, "num_sampled_nodes"),
+        (told.edges, "num_sampled_edges"),
     ):
         for kind, value in by_type(getattr(out, name)).items():
-            if kind in stores:
-                set_or_remove(stores[kind], name, value)
+            if kind in part:
+                set_or_remove(part[kind], name, value)
     # of draws with `labor`
     for kind, value in by_type(getattr(out, "edge_factor", None)).items():
-        if kind in edges and value is not None:
-            edges[kind]["edge_factor"] = value
+        if kind in told.edges and value is not None:
+            told.edges[kind]["edge_factor"] = value
     if out.orig_row is not None and out.orig_col is not None:
-        cols, stores = by_type(out.orig_col), edge_stores(made)
+        cols = by_type(out.orig_col)
         for kind, row in by_type(out.orig_row).items():
-            stores[kind]._orig_edge_index = torch.stack([row, cols[kind]])
+            set_original_edges(made, kind, torch.stack([row, cols[kind]]))
     return made
 
 
@@ -150,7 +153,7 @@ def set_seeds(data: Any, metadata: Any, kind: Any) -> Any:
     own = data if kind is None else data[kind]
     input_id, *ends, time = metadata
     if not ends:
-        told = mapping_of(node_stores(data)[kind])
+        told = mapping_of(stores_of(data).nodes[kind])
         set_or_remove(told, "input_id", input_id)
         set_or_remove(told, "seed_time", time)
         told["batch_size"] = input_id.size(0)
@@ -259,9 +262,11 @@ class RowGather:
         self.there: list[Rows] = []  # gathered by the host, for a device
         self.fetched: list[Rows] = []  # read by a `RowSource`
 
-    def add_nodes(self, store: Any, told: dict[str, Any], node: Tensor) -> None:
+    def add_nodes(
+        self, store: Any, given: dict[str, Any], told: dict[str, Any], node: Tensor
+    ) -> None:
         """Notes the attributes of nodes, by their ids [n]."""
-        for key, value in mapping_of(store).items():
+        for key, value in given.items():
             if key == "num_nodes":
                 told[key] = node.numel()
             elif is_source(value):
@@ -274,12 +279,13 @@ class RowGather:
     def add_edges(
         self,
         store: Any,
+        given: dict[str, Any],
         told: dict[str, Any],
         ends: tuple[Tensor, Tensor],
         edge: Tensor | None,
     ) -> None:
         """Sets the ends of edges, and notes their attributes by ids [e], if known."""
-        for key, value in mapping_of(store).items():
+        for key, value in given.items():
             if key == "edge_index":
                 told[key] = edge_index_of(*ends).to(self.device or value.device)
                 continue

@@ -6,7 +6,7 @@ All that this package reads or sets behind their public interfaces is here, so t
 
 from contextlib import AbstractContextManager
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from torch_geometric import sampler
 from torch_geometric.data import HeteroData
 from torch_geometric.index import index2ptr
 from torch_geometric.nn import MessagePassing
+
+from gttf_sampler._compat import Shadows
 
 EdgeType = tuple[str, str, str]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
@@ -69,16 +71,17 @@ def store_of(data: Any) -> Any:
     return data._store
 
 
-def node_stores(data: Any) -> dict[Any, Any]:
-    """The stores of nodes by type; that of a `Data` has the type None."""
-    typed = isinstance(data, HeteroData)
-    return data._node_store_dict if typed else {None: data._store}
+class Stores(NamedTuple):
+    """The stores of nodes and of edges by type; that of a `Data` has the type None."""
+
+    nodes: dict[Any, Any]
+    edges: dict[Any, Any]
 
 
-def edge_stores(data: Any) -> dict[Any, Any]:
-    """The stores of edges by type; that of a `Data` has the type None."""
-    typed = isinstance(data, HeteroData)
-    return data._edge_store_dict if typed else {None: data._store}
+def stores_of(data: Any) -> Stores:
+    if isinstance(data, HeteroData):
+        return Stores(data._node_store_dict, data._edge_store_dict)
+    return Stores({None: data._store}, {None: data._store})
 
 
 def mapping_of(store: Any) -> dict[str, Any]:
@@ -87,14 +90,15 @@ def mapping_of(store: Any) -> dict[str, Any]:
     return found
 
 
-def mappings(data: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """The attributes of all stores of nodes and of edges, by type, as dictionaries."""
-    if isinstance(data, HeteroData):
-        every = data._node_store_dict, data._edge_store_dict
-        nodes, edges = ({k: s._mapping for k, s in part.items()} for part in every)
-        return nodes, edges
-    one = {None: data._store._mapping}
-    return one, one
+def mappings(stores: Stores) -> Stores:
+    """The attributes of all stores as dictionaries, instead of the stores."""
+    nodes, edges = ({k: s._mapping for k, s in part.items()} for part in stores)
+    return Stores(nodes, edges)
+
+
+def set_original_edges(data: Any, kind: Any, edge_index: Tensor) -> None:
+    """Keeps the edges of a batch as they were before their reverses were added."""
+    stores_of(data).edges[kind]._orig_edge_index = edge_index
 
 
 def type_of(store: Any) -> Any:
@@ -205,33 +209,7 @@ def with_globals(function: Any, names: dict[str, Any]) -> FunctionType:
     )
 
 
-class Shadows:
-    """Attributes of modules that hide their own for a while.
-
-    They are set in the `__dict__` of an instance, which is looked up before methods of
-    its class and before submodules, and where `state_dict` does not look.
-    """
-
-    def __init__(self) -> None:
-        self._own: list[tuple[Any, str, Any]] = []
-
-    def put(self, module: Any, name: str, value: Any) -> None:
-        """Hides an attribute of a module until `restore`."""
-        self._own.append((module, name, module.__dict__.get(name, self)))
-        module.__dict__[name] = value
-
-    def put_edge_mask(self, layer: Any, mask: Tensor) -> None:
-        """Hides the mask of an explainer behind weights of edges."""
-        self.put(layer, "_edge_mask", mask)
-        self.put(layer, "_apply_sigmoid", False)
-
-    def restore(self, count: int = 0) -> None:
-        """Shows all attributes again but the first `count` that were hidden."""
-        while len(self._own) > count:
-            module, name, value = self._own.pop()
-            module.__dict__.pop(name, None)
-            if value is not self:
-                module.__dict__[name] = value
-
-    def __len__(self) -> int:
-        return len(self._own)
+def put_edge_mask(shadows: Shadows, layer: Any, mask: Tensor) -> None:
+    """Hides the mask of an explainer behind weights of edges."""
+    shadows.put(layer, "_edge_mask", mask)
+    shadows.put(layer, "_apply_sigmoid", False)

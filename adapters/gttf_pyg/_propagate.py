@@ -9,10 +9,11 @@ from torch import Tensor
 from torch_geometric.nn import APPNP, aggr
 from torch_geometric.utils import scatter, softmax
 
-from gttf_pyg._compat import Shadows, edge_mask, methods_with, with_globals
+from gttf_pyg._compat import edge_mask, methods_with, put_edge_mask, with_globals
 from gttf_pyg._sampled import LOOPS, RECEIVED, Sample, SampledEdgeIndex
 from gttf_pyg._table import REPLACED, Drawn, InBatch, Rule, chebyshev, gcn, leaves
 from gttf_sampler._check import fail, shown
+from gttf_sampler._compat import Shadows
 from gttf_sampler.estimate import share
 
 ALIKE = ("add_self_loops", "improved", "normalization", "diag_lambda")
@@ -38,7 +39,7 @@ class PatchedPropagate:
         if mask is not None:
             mask = mask[first : first + keep.numel()][keep]
             mask = torch.cat([mask, mask.new_ones(loops)])
-            self.shadows.put_edge_mask(self.layer, mask)
+            put_edge_mask(self.shadows, self.layer, mask)
         return before
 
 

@@ -27,7 +27,7 @@ from gttf_pyg._check import (
 )
 from gttf_pyg._compat import ONLY as ONLY
 from gttf_pyg._compat import EdgeType as EdgeType
-from gttf_pyg._compat import edge_stores, node_stores, ordered_rows, row_type
+from gttf_pyg._compat import ordered_rows, row_type, stores_of
 from gttf_sampler import CompactAdj
 from gttf_sampler._check import dense, fail, mistyped, within
 from gttf_sampler.graph.tables import ascends_in_time
@@ -116,7 +116,7 @@ def graph_of(
 
 def from_memory(data: Any, options: Options) -> Graph:
     """The graph of a `Data` or a `HeteroData`."""
-    nodes, edges = node_stores(data), edge_stores(data)
+    nodes, edges = stores_of(data)
     if None in edges:
         name_or_none("weight_attr", options.weight_attr)
         if "edge_index" in data:  # PyG asks it for its last dimension

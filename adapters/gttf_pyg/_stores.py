@@ -13,7 +13,7 @@ from torch_geometric.sampler.base import DataType
 
 from gttf_pyg._batch import set_sample, set_seeds
 from gttf_pyg._check import MissingError
-from gttf_pyg._compat import mapping_of, mappings, store_of
+from gttf_pyg._compat import mapping_of, mappings, store_of, stores_of
 from gttf_pyg._rows import (
     ONLY,
     Columns,
@@ -222,8 +222,8 @@ def join_stores(loader: Any, out: Any, sampler: Any) -> Any:
             if values is not None:
                 store = data[kind] if typed else store_of(data)
                 mapping_of(store).setdefault(name, values)
-    kind = loader.input_data.input_type
-    data = set_seeds(set_sample(data, out, *mappings(data)), out.metadata, kind)
+    data = set_sample(data, out, mappings(stores_of(data)))
+    data = set_seeds(data, out.metadata, loader.input_data.input_type)
     return data if loader.transform is None else loader.transform(data)
 
 

@@ -14,13 +14,16 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing, aggr
 
 from gttf_pyg._sampled import KEPT, LOOPS, RECEIVED, SENT, Sample
-from gttf_sampler.estimate import share
-
-EXACT = "exact"  # the expectation of a layer is its value on the whole graph
-RATIO = "ratio"  # an estimate divided by an estimate: off by O(1 / |S|)
-WARNED = "warned"  # no estimate; `unbiased` says so and leaves the layer as it is
-REFUSED = "refused"  # no estimate, and `unbiased` does not take the layer
-PARTS = "parts"  # the layer is made of others, which have rows of their own
+from gttf_sampler.estimate import (
+    EXACT,
+    PARTS,
+    RATIO,
+    REFUSED,
+    WARNED,
+    no_estimate,
+    row_of,
+    share,
+)
 
 REPLACED, ADDED = "replaced", "added"  # loops: those of the graph go, or they stay
 
@@ -241,7 +244,7 @@ def _modified(layer: Any) -> str | None:
 
 def _several(layer: Any) -> str | None:
     odd = sorted(set(layer.aggregators) - {"sum", "add", "mean", "symnorm"})
-    return _no_estimate(odd[0]) if odd else None
+    return no_estimate(odd[0]) if odd else None
 
 
 def _two_sums(layer: Any) -> str | None:
@@ -251,10 +254,6 @@ def _two_sums(layer: Any) -> str | None:
 
 def _learned(layer: Any) -> str | None:
     return UNKNOWN_SUMS if layer.normalize else None
-
-
-def _no_estimate(name: str) -> str:
-    return f"a sample says nothing of the {name!r} of all neighbours"
 
 
 LOOP = "the loop counts once, each drawn edge δ/|S| times"
@@ -338,45 +337,33 @@ METHODS = ("forward", "message", "aggregate", "update", "edge_update")
 
 
 def rule_of(layer: Any) -> Rule | None:
-    """The row of a layer, by the first class of PyG's among its bases; or None."""
-    for kind in type(layer).__mro__:
-        if kind.__module__.startswith("torch_geometric.") and kind.__name__ in TABLE:
-            rule = TABLE[kind.__name__]
-            plain = getattr(layer, "normalize", True) is False
-            if rule.matrix is not None and plain:
-                return rule._replace(matrix=None, words="sums times δ/|S|")
-            return rule
-    return None
+    """The row of a layer; one that normalises nothing multiplies by no matrix."""
+    rule = row_of(TABLE, layer, "torch_geometric")
+    plain = getattr(layer, "normalize", True) is False
+    if rule is not None and rule.matrix is not None and plain:
+        return rule._replace(matrix=None, words="sums times δ/|S|")
+    return rule
 
 
-class Trouble(NamedTuple):
-    """A layer that stays biased: `WARNED` or `REFUSED`, and the reason for people."""
-
-    status: str
-    why: str
-
-
-def trouble_of(layer: Any, scale: str | None) -> Trouble | None:
+def trouble_of(layer: Any, scale: str | None) -> str | None:
     """The reason why a layer stays biased with this `scale` of `unbiased`, or None."""
     rule = rule_of(layer)
     if rule is None:
-        if not isinstance(layer, MessagePassing):
-            return None
-        return Trouble(WARNED, "'unbiased' does not know how it uses its edges")
+        unknown = isinstance(layer, MessagePassing)
+        return "'unbiased' does not know how it uses its edges" if unknown else None
     why = rule.trouble(layer)
     if why is not None:
-        return Trouble(REFUSED if rule.status == REFUSED else WARNED, why)
+        return why
     own = overridden(layer)
     if own is not None:
-        return Trouble(WARNED, f"its {own!r} is not that of PyG")
+        return f"its {own!r} is not that of PyG"
     if rule.matrix is not None or not isinstance(layer, MessagePassing):
         return None
     for part in leaves(layer):
         if not isinstance(part, ESTIMATED):
-            name = type(part).__name__.removesuffix("Aggregation").lower()
-            return Trouble(WARNED, _no_estimate(name))
+            return no_estimate(type(part).__name__.removesuffix("Aggregation").lower())
     if scale is None and sums(layer):
-        return Trouble(WARNED, "it adds up messages; use 'scale=\"sum\"'")
+        return "it adds up messages; use 'scale=\"sum\"'"
     return None
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from gttf_pyg._check import MissingError, name_or_none
-from gttf_pyg._compat import edge_stores, node_stores
+from gttf_pyg._compat import stores_of
 from gttf_sampler._check import fail, finite, mistyped, shown, yes_or_no
 
 
@@ -90,7 +90,7 @@ def _refuse(part: Dated, bad: Tensor, time: Tensor, limit: Tensor, rule: str) ->
 
 
 def _dated(batch: Any, name: str) -> Iterator[Dated]:
-    typed, nodes = isinstance(batch, HeteroData), node_stores(batch)
+    typed, (nodes, edges) = isinstance(batch, HeteroData), stores_of(batch)
     for kind, store in nodes.items():
         if name in store and (typed or store.is_node_attr(name)):
             labelled = [part for part in _labelled(batch, kind) if part.numel()]
@@ -99,7 +99,7 @@ def _dated(batch: Any, name: str) -> Iterator[Dated]:
             called = f"{kind!r} nodes" if typed else "nodes"
             ids = _ids(store, "n_id", name)
             yield Dated(called, store[name], _tree(store), ids, asked)
-    for kind, store in edge_stores(batch).items():
+    for kind, store in edges.items():
         of_nodes = not typed and name in store and store.is_node_attr(name)
         if name in store and (typed or store.is_edge_attr(name)) and not of_nodes:
             target = nodes[kind[2] if typed else None]
@@ -110,13 +110,14 @@ def _dated(batch: Any, name: str) -> Iterator[Dated]:
 
 def _labelled(batch: Any, kind: str | None) -> Iterator[Tensor]:
     """The local numbers of nodes of one type that are ends of labelled edges."""
-    for edge_type, store in edge_stores(batch).items():
+    nodes, edges = stores_of(batch)
+    for edge_type, store in edges.items():
         pairs = store.get("edge_label_index")
         for side in (0, 1) if isinstance(pairs, Tensor) else ():
             if (edge_type and edge_type[2 * side]) == kind:
                 yield pairs[side]
     for name in ("src_index", "dst_pos_index", "dst_neg_index"):
-        part = node_stores(batch)[kind].get(name)
+        part = nodes[kind].get(name)
         if isinstance(part, Tensor):
             yield part
 
@@ -138,8 +139,9 @@ def _ids(store: Any, ids: str, name: str) -> Tensor:
 
 def _seed_times(batch: Any, name: str) -> Tensor:
     """The time of every seed, in the order of their trees."""
-    stores = list(node_stores(batch).values())
-    for store in edge_stores(batch).values():  # both ends and negatives see its time
+    nodes, edges = stores_of(batch)
+    stores = list(nodes.values())
+    for store in edges.values():  # both ends and negatives see its time
         if store.get("edge_label_time") is not None:
             found: Tensor = store["edge_label_time"]
             return found

@@ -22,21 +22,22 @@ from gttf_pyg._propagate import (
 )
 from gttf_pyg._sampled import CORRECTED, SampledEdgeIndex
 from gttf_pyg._table import (
-    RATIO,
-    REFUSED,
     Rule,
-    Trouble,
     leaves,
     rule_of,
     sums,
     trouble_of,
 )
-from gttf_sampler._check import fail, mistyped, one_of, shown
-from gttf_sampler._compat import hook_of
+from gttf_sampler._check import fail, mistyped, shown
+from gttf_sampler._check import model as check_model
+from gttf_sampler._compat import Shadows, hook_of
 from gttf_sampler.estimate import (
+    RATIO,
+    REFUSED,
     Passes,
     Trial,
     UnbiasedReport,
+    checked_model,
     evaluating,
     replaced,
     warn_of_biased,
@@ -44,7 +45,6 @@ from gttf_sampler.estimate import (
 
 Model = TypeVar("Model", bound=nn.Module)
 
-SCALES = ("sum",)
 EDGE_ARGUMENTS = ("edge_weight", "edge_attr", "edge_type")
 
 
@@ -79,10 +79,7 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
         scale: "sum" also multiplies sums of messages (GINConv, GraphConv, SAGEConv with
             aggr="sum", and others that add) by δ / |S|, the share that was sampled.
     """
-    if not isinstance(model, nn.Module):
-        mistyped("model", "must be a torch.nn.Module", shown(model))
-    if scale is not None:
-        one_of("scale", scale, SCALES)
+    checked_model(model, scale)
     _check_layers(model, scale)
     layers = [part for part in model.modules() if isinstance(part, MessagePassing)]
     for layer in layers:
@@ -119,13 +116,12 @@ def _check_layers(model: nn.Module, scale: str | None) -> None:
         if isinstance(layer, ClusterGCNConv) and not layer.add_self_loops:
             must = f"must add self-loops in {kind}, which PyG computes in no other way"
             fail("model", must, "add_self_loops=False")
-        found = trouble_of(layer, scale)
-        if found is None:
-            continue
-        if found.status == REFUSED:
+        why = trouble_of(layer, scale)
+        if rule is not None and rule.status == REFUSED and rule.trouble(layer):
             must = "must have layers with an estimate"
-            fail("model", must, f"a {kind}, which has none", found.why)
-        left[kind] = found.why
+            fail("model", must, f"a {kind}, which has none", str(why))
+        if why is not None:
+            left[kind] = why
     warn_of_biased(left, 3)
 
 
@@ -193,7 +189,7 @@ class DegreeCorrection:
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def after(self, layer: Any, args: Any, out: Any) -> None:
         """Restores `propagate`; a forward hook, called after errors as well."""
-        found = layer.__dict__.get("propagate")
+        found = Shadows.seen(layer, "propagate")
         if isinstance(found, PatchedPropagate) and not found.fused:
             found.shadows.restore()
 
@@ -315,8 +311,7 @@ def check_unbiased(
     Returns:
         A report that prints as a table, and is true if all is well.
     """
-    if not isinstance(model, nn.Module):
-        mistyped("model", "must be a torch.nn.Module", shown(model))
+    check_model(model)
     if not callable(loader) or not hasattr(loader, "node_sampler"):
         mistyped("loader", "must be a loader of nodes", shown(loader))
     if getattr(loader.node_sampler, "is_hetero", False):
@@ -357,21 +352,21 @@ def _acts_on_messages(layer: Any) -> bool:
     return code is not None and "act" in code.co_names
 
 
-def _around(model: nn.Module) -> dict[nn.Module, Trouble]:
-    """Of layers within one that has no estimate, such as DirGNNConv, its trouble."""
-    found: dict[nn.Module, Trouble] = {}
+def _around(model: nn.Module) -> dict[nn.Module, str]:
+    """Of layers within one that has no estimate, such as DirGNNConv, the reason."""
+    found: dict[nn.Module, str] = {}
     for outer in model.modules():
-        trouble = trouble_of(outer, "sum")
-        if trouble is not None and not isinstance(outer, MessagePassing):
-            found |= dict.fromkeys(outer.modules(), trouble)
+        why = trouble_of(outer, "sum")
+        if why is not None and not isinstance(outer, MessagePassing):
+            found |= dict.fromkeys(outer.modules(), why)
     return found
 
 
-def _advice(layerwise: bool, around: dict[nn.Module, Trouble], layer: Any) -> str:
+def _advice(layerwise: bool, around: dict[nn.Module, str], layer: Any) -> str:
     own, rule = correction_of(layer), rule_of(layer)
-    found = around.get(layer) or trouble_of(layer, "sum")
-    if found is not None:
-        return f"no estimate; {found.why}"
+    why = around.get(layer) or trouble_of(layer, "sum")
+    if why is not None:
+        return f"no estimate; {why}"
     if sums(layer) and (own is None or own.scale is None):
         return "model = gttf_pyg.unbiased(model, scale='sum')"
     if own is None:

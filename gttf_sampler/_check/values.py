@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gttf_sampler._backends import memory
 
@@ -109,6 +109,12 @@ def of_type(name: str, value: Any, kind: type) -> None:
     if not isinstance(value, kind):
         cure = "make one first" if value is kind else ""
         mistyped(name, f"must be a {kind.__name__}", kind_of(value), cure)
+
+
+def model(value: Any) -> None:
+    """Refuses what is not a module of torch."""
+    if not isinstance(value, nn.Module):
+        mistyped("model", "must be a torch.nn.Module", shown(value))
 
 
 def integer(name: str, value: Any) -> int:

@@ -58,8 +58,12 @@ def test_stores_keep_their_attributes_in_a_mapping():
     assert _compat.mapping_of(store)["x"] is data.x
     _compat.mapping_of(store)["n_id"] = data.x
     assert data.n_id is data.x
-    assert _compat.node_stores(data) == _compat.edge_stores(data) == {None: store}
-    assert _compat.mappings(data)[0][None] is _compat.mapping_of(store)
+    stores = _compat.stores_of(data)
+    assert stores.nodes == stores.edges == {None: store}
+    assert _compat.mappings(stores).edges[None] is _compat.mapping_of(store)
+    _compat.set_original_edges(data, None, data.x)
+    assert data._orig_edge_index is data.x
+    assert "_orig_edge_index" not in data
     assert _compat.type_of(store) is None
 
 
@@ -67,8 +71,9 @@ def test_stores_of_types_are_in_dictionaries():
     data = HeteroData()
     data["a"].x = torch.ones(3, 1)
     data["a", "to", "b"].edge_index = torch.zeros(2, 2, dtype=torch.int64)
-    assert _compat.node_stores(data)["a"] is data["a"]
-    assert _compat.edge_stores(data)["a", "to", "b"] is data["a", "to", "b"]
+    stores = _compat.stores_of(data)
+    assert stores.nodes["a"] is data["a"]
+    assert stores.edges["a", "to", "b"] is data["a", "to", "b"]
     assert _compat.type_of(data["a"]) == "a"
     assert _compat.type_of(data["a", "to", "b"]) == ("a", "to", "b")
 

@@ -22,11 +22,11 @@ ASKS_INDEX = "pip install 'gttf-sampler"
 FOR_ADAPTERS = {
     "gttf_sampler._check": (
         "INTEGERS MAX_STEPS as_dense at_least count cpu_generator dense device_or_none "
-        "fail finite fits functions integer integers mistyped one_of randomness "
+        "fail finite fits functions integer integers mistyped model one_of randomness "
         "real shown size steps weights within yes_or_no"
     ),
     "gttf_sampler._backends.memory": "IDS empty_rows",
-    "gttf_sampler._compat": "fetcher_of hook_of",
+    "gttf_sampler._compat": "Shadows fetcher_of hook_of",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
     "gttf_sampler._loading.seeded": (
         "BatchKey KeyedDataset KeyedIndex SeededLoader copied draw_key"
@@ -55,7 +55,8 @@ FOR_ADAPTERS = {
     "gttf_sampler.objectives.node2vec": "node2vec_loss walk_loss",
     "gttf_sampler.gather": "gather_columns gathers_into",
     "gttf_sampler.estimate": (
-        "Passes Trial UnbiasedReport arguments evaluating replaced share warn_of_biased"
+        "EXACT PARTS RATIO REFUSED WARNED Passes Trial UnbiasedReport arguments "
+        "checked_model evaluating no_estimate replaced row_of share warn_of_biased"
     ),
     "gttf_sampler.random": "NEGATIVE WORD new_key",
 }
@@ -78,7 +79,7 @@ MAY_IMPORT = {
     "forest": {*BASE, "graph", "subgraph", "plot"},  # to draw itself, when asked to
     "bias": {*BASE, "estimate", "graph", "draw", "subgraph"},
     "traverse": {*BASE, "graph", "draw", "forest", "bias"},
-    "estimate": {"_check"},
+    "estimate": {"_check", "_compat"},
     "subgraph": {*BASE, "estimate", "graph", "plot"},  # to draw itself as well
     "ppr": WALKS,
     "padded": {"graph", "subgraph"},

@@ -113,7 +113,7 @@ def switches(files):
 
 # (files, switches between files) at most, with compiled kernels
 MOST = {
-    plain_pyg: (18, 62),
+    plain_pyg: (18, 54),
     typed_temporal_pyg: (24, 109),
     node2vec_pyg: (21, 69),
     plain_dgl: (21, 94),

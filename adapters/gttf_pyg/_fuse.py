@@ -151,12 +151,20 @@ class FusedSum(PatchedPropagate):
         """The rows that the layer is given: those that it was called with."""
         return source, target
 
-    def multiply_last(self) -> None:
-        """Moves the layer's linear map behind the sum."""
+    def arrange(self, source: Tensor) -> None:
+        """Moves the layer's linear map behind the sum, where that is less work."""
         name = self.fusion.linear
-        if name is not None and is_product(getattr(self.layer, name)):
-            self.linear = getattr(self.layer, name)
+        if name is None:
+            return
+        linear = getattr(self.layer, name)
+        if is_product(linear) and self.sums_first(source, linear):
+            self.linear = linear
             self.shadows.put(self.layer, name, _same)
+
+    def sums_first(self, source: Tensor, linear: Any) -> bool:
+        """True if fewer rows are multiplied after the sum, or narrower ones summed."""
+        size, features = linear.weight.shape
+        return bool(self.part.rows < source.size(0) or features <= size)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Tensor:
@@ -199,19 +207,22 @@ class FusedPair(FusedSum):
         """The rows of senders; those of receivers are kept, if their map is plain."""
         layer, names = self.layer, self.fusion.matrices
         self.matrices: list[Any] = [getattr(layer, name, None) for name in names]
-        self.together = False
+        self.together = self.narrow = False
         if not all(type(part) is Linear and plain(part) for part in self.matrices):
             return source, target
         if self.matrices[1].bias is not None:
             return source, target
-        self.target = target
-        projects = getattr(layer, "project", False)
-        self.together = not projects and _sliced(target, source)
+        self.target, projects = target, getattr(layer, "project", False)
+        linear = self.reduce in ("sum", "mean")
+        self.narrow = linear and not self.sums_first(source, self.matrices[0])
+        self.together = not (self.narrow or projects) and _sliced(target, source)
         self.shadows.put(layer, names[0], self.multiply)
         return source, None
 
     def reduced(self, x: Tensor, receivers: Receivers, weight: Any) -> Tensor:
         """Sums of rows, beside the receivers' own if both have one gradient."""
+        if self.narrow:
+            x = functional.linear(x, self.matrices[0].weight)
         if not self.together:
             return super().reduced(x, receivers, weight)
         return aggregate_and_own(x, receivers, None, weight, self.reduce)
@@ -223,6 +234,8 @@ class FusedPair(FusedSum):
         if self.together:
             both = torch.cat([near.weight, own.weight], 1)
             return functional.linear(sums, both, near.bias)
+        if self.narrow:
+            return sums.add_(functional.linear(self.target, own.weight, near.bias))
         out: Tensor = near(sums)
         if not out.dtype == self.target.dtype == own.weight.dtype:  # by autocast
             out = out + own(self.target)
@@ -293,7 +306,8 @@ class FusedAttention(FusedSum):
         else:
             rows = self.source
             score = product(rows, (by * layer.att_src[0].unsqueeze(-1)).sum(1).t())
-        query = self.target @ (to * layer.att_dst[0].unsqueeze(-1)).sum(1).t()
+        into = (to * layer.att_dst[0].unsqueeze(-1)).sum(1).t()
+        query = product(self.target, into)
         score = score.index_select(0, receivers.index)
         score = score + query.index_select(0, receiver_of(receivers))
         score = functional.leaky_relu(score, layer.negative_slope)

@@ -5,7 +5,8 @@ many models have: then no batch needs a copy of its features. To everybody else 
 a tensor, gathered at the first look.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Lock
 from typing import Any
 from weakref import WeakSet
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from gttf_pyg._compat import (
     tree_map,
@@ -28,6 +30,8 @@ from gttf_sampler.gather import gathers_into
 
 # Fused layers, as long as they live, which read features where they lie.
 READERS: WeakSet[Any] = WeakSet()
+Map = Callable[[Tensor], Tensor]
+
 CHUNK = 4096  # rows that are multiplied at a time
 PATIENCE = 3  # gathers beyond the reads in place, before a column is gathered at once
 
@@ -102,23 +106,36 @@ class Origin:
     """The rows behind one or several `LazyRows` that would share their memory.
 
     Attributes:
-        source: [n, f], where the rows lie.
+        source: [n, f], where the rows lie: a tensor, or a `RowSource` such as a file.
         ids: int64 [k], the rows of the batch.
         dtype: of the rows, once they are gathered.
+        in_memory: whether the source is a tensor.
         rows: [k, f], once they are gathered.
     """
 
-    def __init__(
-        self, source: Tensor, ids: Tensor, dtype: torch.dtype, use: Use
-    ) -> None:
+    def __init__(self, source: Any, ids: Tensor, dtype: torch.dtype, use: Use) -> None:
         self.source, self.ids, self.dtype, self.use = source, ids, dtype, use
+        self.in_memory = isinstance(source, Tensor)
         self.rows: Tensor | None = None
         self._lock = Lock()
-        self._versions = version_of(source), version_of(ids)
+        self._versions = self._counted()
+
+    def _counted(self) -> list[int | None]:
+        """The numbers of changes in place."""
+        parts = [self.ids, self.source] if self.in_memory else [self.ids]
+        return [version_of(part) for part in parts]
+
+    def at(self, ids: Tensor) -> Tensor:
+        """The rows of some ids, in memory of their own."""
+        fetch = (
+            partial(gather_rows, self.source) if self.in_memory else self.source.rows
+        )
+        rows: Tensor = fetch(ids)
+        return rows.to(self.dtype)
 
     def check(self) -> None:
         """Refuses rows that have changed since the batch was made."""
-        if (version_of(self.source), version_of(self.ids)) != self._versions:
+        if self._counted() != self._versions:
             raise RuntimeError(
                 "features must not be changed in place before a batch has read them "
                 "(got changes); use lazy=False in the loader"
@@ -129,7 +146,7 @@ class Origin:
         self.check()
         # of a kind that gradients can be taken of, whoever looks first
         with torch.inference_mode(False), torch.no_grad():
-            return gather_rows(self.source, self.ids[:count]).to(self.dtype)
+            return self.at(self.ids[:count])
 
     def all_rows(self) -> Tensor:
         """[k, f], gathered by whoever asks first."""
@@ -232,6 +249,8 @@ def _waits(func: Any, x: LazyRows, args: Any, kwargs: Any) -> Any:
         dim, start, length = _by_name(names, args, kwargs)
         within = dim in (0, -2) and start == 0 and 0 <= int(length) <= x.size(0)
         return _prefix(x, int(length)) if within else None
+    if func is functional.linear:
+        return _linear(x, *args, **kwargs)
     if func is not Tensor.__getitem__:
         return None
     (index,) = args
@@ -252,7 +271,7 @@ def _by_name(names: tuple[str, ...], args: Any, kwargs: Any) -> Iterator[Any]:
 def _prefix(x: LazyRows, count: int) -> Tensor:
     """The first rows; none of them need no memory to share."""
     if count == 0:
-        return x.origin.source[:0].to(x.dtype)
+        return torch.empty(0, x.size(1), dtype=x.dtype)
     return LazyRows(x.origin, count, True)
 
 
@@ -264,8 +283,7 @@ def _some(x: LazyRows, index: Tensor) -> Tensor | None:
     origin = x.origin
     origin.check()
     with torch.no_grad():
-        ids = origin.ids[: x.size(0)][index]
-        return gather_rows(origin.source, ids).to(origin.dtype)
+        return origin.at(origin.ids[: x.size(0)][index])
 
 
 def _cast(x: LazyRows, dtype: torch.dtype) -> LazyRows:
@@ -323,7 +341,8 @@ def in_place(
         return x, edges
     origin = x.origin
     alike = x.dtype == origin.source.dtype
-    if not x.waiting or not (alike or (widened and origin.source.dtype in NARROW)):
+    readable = alike or (widened and origin.source.dtype in NARROW)
+    if not (x.waiting and origin.in_memory and readable):
         return x.gathered(), edges
     origin.check()
     origin.use.balance += 1
@@ -332,9 +351,10 @@ def in_place(
 
 
 def first_rows(x: Tensor, count: int) -> Tensor:
-    """The first rows as an ordinary tensor, which is only read."""
+    """The first rows, which are only read: as an ordinary tensor if from memory."""
     if isinstance(x, LazyRows) and x.waiting:
-        return x.origin.gather(min(count, x.size(0)))
+        count = min(count, x.size(0))
+        return x.origin.gather(count) if x.origin.in_memory else _prefix(x, count)
     return _gathered(x)[:count]  # type: ignore[no-any-return]
 
 
@@ -352,7 +372,7 @@ class _Product(Function):
     def forward(ctx: Any, weight: Tensor, origin: Origin, count: int) -> Tensor:
         ctx.origin, ctx.count = origin, count
         ctx.save_for_backward(weight)
-        return torch.cat([rows @ weight for rows in _chunks(origin, count)])
+        return _by_chunks(origin, count, lambda rows: rows @ weight)
 
     @staticmethod
     @once_differentiable
@@ -365,8 +385,27 @@ class _Product(Function):
         return found, None, None
 
 
+def _linear(x: LazyRows, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
+    """A linear map of rows that are fetched, without fetching all of them at once."""
+    tracked = any(y is not None and y.requires_grad for y in (weight, bias))
+    if x.origin.in_memory or (tracked and torch.is_grad_enabled()):
+        return None
+    with torch.no_grad():
+        change = partial(functional.linear, weight=weight, bias=bias)
+        return _by_chunks(x.origin, x.size(0), change)
+
+
+def _by_chunks(origin: Origin, count: int, change: Map) -> Tensor:
+    """The image of the rows under a map, some of them at a time."""
+    none = change(torch.empty(0, origin.source.shape[1], dtype=origin.dtype))
+    out = none.new_empty(count, *none.shape[1:])
+    for part, rows in zip(out.split(CHUNK), _chunks(origin, count), strict=True):
+        part.copy_(change(rows))
+    return out
+
+
 def _chunks(origin: Origin, count: int) -> Iterator[Tensor]:
     """Some rows at a time."""
     origin.check()
     for ids in origin.ids[:count].split(CHUNK):
-        yield gather_rows(origin.source, ids).to(origin.dtype)
+        yield origin.at(ids)

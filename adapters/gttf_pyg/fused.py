@@ -146,8 +146,7 @@ class FusedLayer:
             patched.hidden = not all(rows.requires_grad for rows in (source, target))
             if run.plan is not None and run.plan.padded:
                 patched.pad_to = target.size(0)
-        if part.rows < source.size(0):
-            patched.multiply_last()
+        patched.arrange(source)
         if fusion.pair:
             named["x"] = patched.given(source, first_rows(target, part.rows))
         rule = rule_of(layer)

@@ -18,6 +18,7 @@ from gttf_pyg._batch import is_source, sized
 from gttf_pyg._check import NOT_UNIFORM, first_used, function
 from gttf_pyg._compat import sparse_values
 from gttf_pyg._fuse import whole
+from gttf_pyg._lazy import LazyRows, Origin, Use
 from gttf_pyg._rows import ONLY
 from gttf_pyg._trim import Trimmer
 from gttf_pyg.fused import fused, hooks_of
@@ -31,6 +32,7 @@ from gttf_sampler._check import (
     shown,
     size,
 )
+from gttf_sampler.aggregate import FLOATS
 
 Layer = Callable[[Tensor, Any], Tensor]
 Model = Callable[[Any], Tensor]
@@ -60,8 +62,8 @@ def inference(
     Args:
         model: called with (x, edge_index), or with dictionaries of them by type.
         data: a `Data` or `HeteroData` with `x` and `edge_index`, or `adj_t`, whose
-            values are the model's `edge_weight`; features in a `FeatureFile` are read
-            into memory first.
+            values are the model's `edge_weight`. Features in a `FeatureFile` are read
+            in blocks where they go through a linear map first.
         edge_attrs: the names of attributes of edges that the model takes as well.
         progress: whether to show a bar, with a step per layer.
     """
@@ -85,8 +87,8 @@ def inference(
             weights[kind] = _weight(model, f"edge_weight{'_dict' * typed}", value)
     if weights:
         more["edge_weight"] = weights
-    x = {kind: _in_memory(rows) for kind, rows in data.x_dict.items()} if typed else {}
-    given = (x, edges) if typed else (_in_memory(data.x), edges[ONLY])
+    x = {kind: _features(rows) for kind, rows in data.x_dict.items()} if typed else {}
+    given = (x, edges) if typed else (_features(data.x), edges[ONLY])
     named = {
         f"{name}_dict" if typed else name: values if typed else values[ONLY]
         for name, values in more.items()
@@ -109,9 +111,14 @@ def _weight(model: nn.Module, name: str, value: Tensor) -> Tensor:
     return value
 
 
-def _in_memory(rows: Any) -> Any:
-    """Features as a tensor, wherever they are."""
-    return rows.rows(torch.arange(len(rows))) if is_source(rows) else rows
+def _features(rows: Any) -> Any:
+    """Features as a tensor; that of a `RowSource` is fetched when a layer asks."""
+    if not is_source(rows):
+        return rows
+    every = torch.arange(len(rows))
+    if len(rows.shape) != 2 or rows.dtype not in FLOATS or not len(rows):
+        return rows.rows(every)
+    return LazyRows(Origin(rows, every, rows.dtype, Use()), len(rows))
 
 
 def by_loader(
@@ -125,12 +132,12 @@ def by_loader(
     """PyG's `BasicGNN.inference(loader, …)`, without the loader where that is as good.
 
     So it is for a loader of ours of full neighbourhoods of all nodes of a `Data`; any
-    other is left to PyG, and so are models with a step of their own.
+    other is left to PyG, and so are models with a step of their own. Differs from PyG:
+    every `jk` is computed, not only "last".
     """
     kind, at = type(model), torch.device("cpu" if device is None else device)
     own = kind.inference_per_layer is not BasicGNN.inference_per_layer
-    last = model.jk_mode in (None, "last") and not model.training
-    if own or not last or at.type != "cpu" or not _shows_all(loader):
+    if own or model.training or at.type != "cpu" or not _shows_all(loader):
         how = device, embedding_device, progress_bar, cache
         return kind.inference(model, loader, *how)
     return inference(model, loader.data, progress=progress_bar).to(embedding_device)
@@ -142,15 +149,16 @@ def _shows_all(loader: Any) -> bool:
     sampler = getattr(loader, "node_sampler", None)
     if type(data) is not Data or not isinstance(sampler, GTTFSampler):
         return False
-    if data.edge_index is None:  # but an adj_t, which PyG reads in batches
+    if sparse_values(data) is not None:  # which PyG gives to layers that take them
         return False
     nodes = loader.input_data.node
     every = torch.arange(data.num_nodes)
     ordered = nodes is None or torch.equal(nodes, every.to(nodes.device))
     full = list(sampler.num_neighbors.values) == [-1]
     plain = loader.transform is None and first_used(sampler, *NOT_UNIFORM) is None
-    here = {x.device.type for x in (data.x, data.edge_index)} == {"cpu"}
-    return ordered and full and plain and here
+    places = [adj.device for adj in sampler.adjs.values()]
+    places += [] if is_source(data.x) else [data.x.device]
+    return ordered and full and plain and {at.type for at in places} == {"cpu"}
 
 
 @contextmanager

@@ -8,7 +8,14 @@ import torch
 from torch_geometric import nn
 from torch_geometric.data import Data, HeteroData
 
-from gttf_pyg import NeighborLoader, fused, fused_layers, inference, unbiased
+from gttf_pyg import (
+    NeighborLoader,
+    _lazy,
+    fused,
+    fused_layers,
+    inference,
+    unbiased,
+)
 from gttf_pyg._sampled import SampledEdgeIndex
 from gttf_sampler import FeatureFile
 from makers import Matrix
@@ -236,7 +243,7 @@ def test_fused_unbiased_gradients(data, name, scale):
     assert ("'unbiased' weighs its messages" in told) == weighs
 
 
-@pytest.mark.parametrize("jk", [None, "last"])
+@pytest.mark.parametrize("jk", [None, "last", "cat", "max", "lstm"])
 @pytest.mark.parametrize("kind", ["GCN", "GraphSAGE", "GAT", "GIN"])
 def test_fused_basic_gnn_inference(data, kind, jk):
     torch.manual_seed(0)
@@ -247,6 +254,8 @@ def test_fused_basic_gnn_inference(data, kind, jk):
     loader = NeighborLoader(data, [-1], **options)
     found = twin.inference(loader, progress_bar=True)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    if jk not in (None, "last"):  # that PyG refuses
+        return
     if kind != "GCN":  # of which PyG takes the degrees in each batch
         torch.testing.assert_close(model.inference(loader), found, rtol=1e-4, atol=1e-5)
     some = NeighborLoader(data, [-1], input_nodes=torch.arange(NODES).flip(0))
@@ -295,13 +304,19 @@ def test_inference_of_adj_t(data):
         inference(layer, weighed)
 
 
-def test_fused_basic_gnn_inference_of_adj_t_is_left_to_pyg(data, monkeypatch):
-    sparse = Data(
-        x=data.x, adj_t=Matrix(*data.edge_index.flip(0), None, (NODES, NODES))
-    )
+def test_fused_basic_gnn_inference_of_adj_t(data, monkeypatch):
+    torch.manual_seed(0)
     model = fused(nn.GraphSAGE(WIDTH, 16, 2, 4).eval())
     monkeypatch.setattr(nn.GraphSAGE, "inference", lambda *about: "by PyG")
-    assert model.inference(NeighborLoader(sparse, [-1], batch_size=32)) == "by PyG"
+    for values in (None, data.w):
+        adj_t = Matrix(*data.edge_index.flip(0), values, (NODES, NODES))
+        loader = NeighborLoader(Data(x=data.x, adj_t=adj_t), [-1], batch_size=32)
+        found = model.inference(loader)
+        if values is None:
+            wanted = model(data.x, data.edge_index)
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        else:
+            assert found == "by PyG"
 
 
 @pytest.mark.parametrize("stored", [None, "bfloat16", "int8"])
@@ -316,6 +331,58 @@ def test_inference_from_file(data, tmp_path, stored):
     for batch in NeighborLoader(there, [3, 2], batch_size=40):
         out = model(batch.x, plain(batch.edge_index))[: batch.batch_size]
         torch.testing.assert_close(twin(batch.x, batch.edge_index), out)
+
+
+def calls_of(monkeypatch, owner, name):
+    """The arguments of every call of a function from now on."""
+    calls, own = [], getattr(owner, name)
+
+    def call(*args):
+        calls.append(args)
+        return own(*args)
+
+    monkeypatch.setattr(owner, name, call)
+    return calls
+
+
+NARROWING = {
+    "sage": lambda: nn.GraphSAGE(WIDTH, 4, 2, 3),
+    "project": lambda: nn.GraphSAGE(WIDTH, 4, 2, 3, project=True),
+    "gcn": lambda: nn.GCN(WIDTH, 4, 2, 3),
+    "gat": lambda: nn.GAT(WIDTH, 4, 2, 3),
+    "gatv2": lambda: nn.GAT(WIDTH, 4, 2, 3, v2=True),
+    "gin": lambda: nn.GIN(WIDTH, 4, 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", NARROWING)
+def test_inference_reads_files_in_blocks(data, name, tmp_path, monkeypatch):
+    monkeypatch.setattr(_lazy, "CHUNK", 11)
+    torch.manual_seed(0)
+    model = NARROWING[name]().eval()
+    file = FeatureFile.from_array(tmp_path / "x.npy", data.x)
+    wanted = model(data.x, data.edge_index)
+    calls = calls_of(monkeypatch, FeatureFile, "rows")
+    found = inference(model, Data(x=file, edge_index=data.edge_index))
+    torch.testing.assert_close(found, wanted)
+    most = max(len(ids) for _, ids in calls)
+    assert most == (NODES if name == "gin" else 11)  # GIN adds up the rows themselves
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "max"])
+@pytest.mark.parametrize("kind", [nn.SAGEConv, nn.GraphConv, nn.GCNConv])
+@pytest.mark.parametrize("size", [3, 20])
+def test_inference_sums_what_is_narrower(data, kind, how, size, monkeypatch):
+    torch.manual_seed(0)
+    layer = kind(WIDTH, size, aggr=how)
+    weights = [] if kind is nn.SAGEConv else ["edge_weight"]
+    given = Data(x=data.x, edge_index=data.edge_index, edge_weight=data.w)
+    wanted = layer(data.x, data.edge_index, *[data.w for _ in weights])
+    calls = calls_of(monkeypatch, _lazy, "aggregate")
+    torch.testing.assert_close(inference(layer, given, weights), wanted)
+    if kind is not nn.GCNConv or how == "sum":
+        widths = [x.shape[1] for x, *_ in calls]
+        assert widths == [WIDTH if how == "max" else min(WIDTH, size)]
 
 
 def test_fused_typed_draws():

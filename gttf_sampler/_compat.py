@@ -1,9 +1,14 @@
-"""Names of torch that differ between versions, or that torch keeps private."""
+"""Names of torch that differ between versions, or that torch keeps private.
+
+tests/core/test_compat.py fails where torch changes one, and says which.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
+from torch import Tensor
 from torch.utils._pytree import tree_leaves as tree_leaves
 from torch.utils.data import dataloader
 from torch.utils.data._utils.pin_memory import pin_memory as pin_memory
@@ -15,8 +20,7 @@ is_compiling: Callable[[], bool] = (
     else torch._utils.is_compiling
 )
 
-# What torch's DataLoader keeps private and our loaders need; tests/core/test_loading.py
-# fails where torch changes it.
+# What torch's DataLoader keeps private and our loaders need.
 BaseIterator: Any = dataloader._BaseDataLoaderIter
 PRIVATE_OF_LOADER = (
     *("_index_sampler", "_get_iterator", "_iterator"),
@@ -29,6 +33,21 @@ PRIVATE_OF_ITERATOR = (
 
 
 T = TypeVar("T")
+
+
+def assert_async(sound: Tensor, message: str) -> None:
+    """Raises an error on the device unless `sound`, bool [], without waiting for it."""
+    torch._assert_async(sound, message)
+
+
+def version_of(tensor: Tensor) -> int | None:
+    """The number of changes in place; None where torch does not count them."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def default_store() -> Any:
+    """The key-value store at which the processes of `torch.distributed` have met."""
+    return dist.distributed_c10d._get_default_store()
 
 
 def hook_of(module: Any, kind: type[T]) -> T | None:

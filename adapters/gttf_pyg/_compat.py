@@ -17,6 +17,7 @@ from torch_geometric.index import index2ptr
 from torch_geometric.nn import MessagePassing
 
 from gttf_sampler._compat import Shadows
+from gttf_sampler._compat import version_of as version_of
 
 EdgeType = tuple[str, str, str]
 ONLY = ("", "", "")  # the edge type of a graph that has only one
@@ -130,11 +131,6 @@ def has_message_hooks(layer: Any) -> bool:
 
 def base_of(tensor: Tensor) -> Tensor | None:
     return tensor._base
-
-
-def version_of(tensor: Tensor) -> int | None:
-    """The number of changes in place; None where torch does not count them."""
-    return None if tensor.is_inference() else tensor._version
 
 
 def without_torch_function() -> AbstractContextManager[Any]:

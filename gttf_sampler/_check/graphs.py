@@ -24,7 +24,7 @@ from gttf_sampler._check.values import (
     tensor,
     within,
 )
-from gttf_sampler._compat import is_compiling
+from gttf_sampler._compat import assert_async, is_compiling
 
 T = TypeVar("T")
 MAX_DEGREE = (1 << 31) - 1
@@ -200,7 +200,7 @@ def seeds(
         if upper == 0:  # known here
             fail(name, "must be empty where there are no nodes", f"{len(wide)} ids")
         inside = (wide.clamp(0, upper - 1) == wide).all()
-        torch._assert_async(inside, f"'{name}' must hold ids in [0, {upper})")
+        assert_async(inside, f"'{name}' must hold ids in [0, {upper})")
     return result.to(device=device, dtype=torch.int64, copy=True)
 
 
@@ -269,7 +269,7 @@ def bias_weights(value: Any, entries: int, name: str = "bias") -> Tensor:
     if value.device.type == "cpu":
         return weights(name, value, entries)
     sound = (value.detach().double() >= 0).logical_and_(value.isfinite()).all()
-    torch._assert_async(sound, f"'{name}' must return finite weights >= 0")
+    assert_async(sound, f"'{name}' must return finite weights >= 0")
     return value.detach()
 
 

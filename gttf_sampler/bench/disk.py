@@ -223,7 +223,7 @@ def forget(mapped: Any) -> None:
     """
     if not hasattr(os, "posix_fadvise"):
         raise RefusedError("cold reads can be measured on Linux alone")
-    mapped._mmap.madvise(mmap.MADV_DONTNEED)
+    mapped.base.madvise(mmap.MADV_DONTNEED)
     handle = os.open(mapped.filename, os.O_RDONLY)
     try:
         os.fsync(handle)

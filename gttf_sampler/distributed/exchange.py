@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gttf_sampler._backends.memory import FEATURES
+from gttf_sampler._compat import default_store
 from gttf_sampler.distributed.messages import pack, unpack
 
 Arrays = Sequence[Tensor]
@@ -448,7 +449,7 @@ def rendezvous(
         opened, _, note = prepare(0, 1)
         return Exchange(None, 0, 1, timeout), opened, [note]
     name = "world" if group is None else group.group_name
-    root = dist.distributed_c10d._get_default_store()
+    root = default_store()
     _meetings[name] += 1
     prefixed: Any = dist.PrefixStore  # type: ignore[attr-defined]
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # old keys stay there

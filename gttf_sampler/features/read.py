@@ -136,12 +136,12 @@ class Handle:
     def mapped(self) -> Tensor:
         """uint8 [rows, stride], all of them, mapped into memory."""
         if self._mapped is None:
-            shape = self.layout.rows, self.layout.stride
-            with open(self.number, "rb", closefd=False) as file:
-                rows = np.memmap(file, np.uint8, "c", HEAD, shape)
+            size = HEAD + self.layout.nbytes
+            pages = mmap.mmap(self.number, size, access=mmap.ACCESS_COPY)
             if hasattr(mmap, "MADV_RANDOM"):
-                rows._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
-            self._mapped = torch.from_numpy(rows)
+                pages.madvise(mmap.MADV_RANDOM)
+            rows = torch.frombuffer(pages, dtype=torch.uint8, offset=HEAD)
+            self._mapped = rows.view(self.layout.rows, self.layout.stride)
         return self._mapped
 
     def changed(self, how: str) -> NoReturn:

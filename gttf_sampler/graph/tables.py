@@ -13,6 +13,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.torch.node2vec import Reverse
+from gttf_sampler._compat import version_of
 
 if TYPE_CHECKING:  # which asks here for the order of its rows
     from gttf_sampler.graph.compact import CompactAdj
@@ -200,7 +201,7 @@ class Kept:
 
     def get(self, name: Hashable, make: Callable[[], T], *made_of: Tensor) -> T:
         """Returns the result for these tensors; calls `make` if they are others."""
-        changes = [None if x.is_inference() else x._version for x in made_of]
+        changes = [version_of(x) for x in made_of]
         if name in self._made:
             found: T = self._made[name][0]
             before, changes_before = self._made[name][1:]

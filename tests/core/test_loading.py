@@ -1,4 +1,4 @@
-"""Keys of batches, and the private names of torch that loaders use."""
+"""Keys of batches."""
 
 import gc
 import weakref
@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from gttf_sampler import _compat
 from gttf_sampler._loading.seeded import KeyedIndex, SeededLoader
 from resumed import pairs
 
@@ -86,17 +85,3 @@ def test_loader_with_workers_goes_as_soon_as_nobody_holds_it():
         assert gone() is None
     finally:
         gc.enable()
-
-
-def test_torch_has_the_private_names_that_loaders_use():
-    """Fails where torch renames them; `gttf_sampler._compat` is where to look."""
-    loader = DataLoader(range(3), batch_size=2)
-    for name in _compat.PRIVATE_OF_LOADER:
-        assert hasattr(loader, name), name
-    batches = iter(loader)
-    assert isinstance(batches, _compat.BaseIterator)
-    for name in _compat.PRIVATE_OF_ITERATOR:
-        assert hasattr(batches, name), name
-    assert _compat.fetcher_of(loader)([0, 1]).tolist() == [0, 1]
-    assert _compat.tree_leaves({"a": [1, (2,)]}) == [1, 2]
-    assert callable(_compat.pin_memory)

@@ -26,7 +26,7 @@ FOR_ADAPTERS = {
         "real shown size steps weights within yes_or_no"
     ),
     "gttf_sampler._backends.memory": "IDS empty_rows",
-    "gttf_sampler._compat": "Shadows fetcher_of hook_of",
+    "gttf_sampler._compat": "Shadows fetcher_of hook_of version_of",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
     "gttf_sampler._loading.seeded": (
         "BatchKey KeyedDataset KeyedIndex SeededLoader copied draw_key"
@@ -82,8 +82,7 @@ MAY_IMPORT = {
     "estimate": {"_check", "_compat"},
     "subgraph": {*BASE, "estimate", "graph", "plot"},  # to draw itself as well
     "ppr": WALKS,
-    "padded": {"graph", "subgraph"},
-    "rooted": {*WALKS, "subgraph", "padded"},
+    "rooted": {*WALKS, "subgraph"},
     "objectives": WALKS,
     "embedding": {*WALKS, "objectives", "_loading", "_files"},
     "plot": {*BASE, "graph", "forest"},
@@ -92,6 +91,19 @@ MAY_IMPORT = {
         *(*WALKS, "_arrays", "_files"),
         *("rooted", "subgraph", "gather", "features"),
     },
+}
+
+LIBRARIES = {"torch", "numpy", "numba", "triton", "torch_geometric", "dgl"}
+PRIVATE = re.compile(r"_(?!_)")
+OF_NAMED_TUPLES = ("_replace", "_asdict", "_fields")
+# Files that use private names of these outside of a `_compat.py`; none may be new.
+USE_PRIVATE = {
+    "adapters/gttf_dgl/_blocks.py",
+    "adapters/gttf_dgl/_layers.py",
+    "adapters/gttf_dgl/fused.py",
+    "adapters/gttf_pyg/fused.py",
+    "gttf_sampler/_backends/numba/rng.py",
+    "gttf_sampler/_backends/streams.py",
 }
 
 
@@ -209,6 +221,51 @@ def test_imports_go_one_way():
                 rooms.setdefault(room, set()).add(used)
     for room, used in rooms.items():
         assert used - {room} <= MAY_IMPORT[room], room
+
+
+def private_names(tree):
+    """(line, name) of what a module uses that has a private name and another owner."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            words = node.module.split(".")
+            if words[0] in LIBRARIES:
+                words += [alias.name for alias in node.names]
+                yield from (
+                    (node.lineno, word) for word in words if PRIVATE.match(word)
+                )
+        elif isinstance(node, ast.Attribute) and PRIVATE.match(node.attr):
+            owner = getattr(node.value, "id", "")
+            if owner not in ("self", "cls") and node.attr not in OF_NAMED_TUPLES:
+                yield node.lineno, node.attr
+
+
+def own_names(tree):
+    """Names that a module gives to functions, classes and attributes of its own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def test_private_names_of_libraries_are_used_in_compat_alone():
+    """Each file has a test that says what broke: tests/<package>/test_compat.py."""
+    trees = {p: ast.parse(p.read_text()) for each in PACKAGES for p in modules(each)}
+    own = {name for tree in trees.values() for name in own_names(tree)}
+    used = {}
+    for path, tree in trees.items():
+        place = path.relative_to(ROOT).as_posix()
+        found = {name for _, name in private_names(tree)} - own
+        if found and path.name != "_compat.py" and place not in USE_PRIVATE:
+            used[place] = found
+    assert used == {}
+
+
+def test_every_room_that_may_import_is_there():
+    rooms = {path.stem for path in (ROOT / "gttf_sampler").iterdir()}
+    assert MAY_IMPORT.keys() <= rooms
 
 
 def test_adapters_use_the_names_they_may():

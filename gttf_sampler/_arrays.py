@@ -111,7 +111,7 @@ def checksum(header: dict[str, Any]) -> int:
 
 
 class Format(NamedTuple):
-    """One kind of directory: its header, the checks of it, and how damage is told."""
+    """One kind of directory: its header, its checks, and the cure for damage."""
 
     name: str  # as headers say it
     version: int

@@ -95,7 +95,7 @@ def traverse(
     forest.begin(start, out)
     if steered is not None:
         if isinstance(adj, RemoteRows):
-            adj.told_as_data(steered)
+            adj.law_of(steered)
         steered.begin(adj, start)
     for callback in callbacks:
         if hasattr(callback, "begin"):

@@ -25,6 +25,7 @@ from gttf_pyg import _bench_modes as modes
 from gttf_pyg._bench_modes import LABEL, NO_BACKEND, backend, data_of
 from gttf_pyg.fused import fused
 from gttf_pyg.inference import inference
+from gttf_pyg.partition import saved
 from gttf_sampler import CompactAdj
 from gttf_sampler.bench.graphs import SEED_TYPE
 from gttf_sampler.bench.hosts import (
@@ -244,4 +245,5 @@ HOST = Host(
             METHOD, partial(_loop, kind=PyGNode2Vec)
         ),
     },
+    saved=saved,
 )

@@ -106,6 +106,11 @@ def whole_of(data: Any, weight_attr: str | None, time_attr: str | None) -> Whole
     return Whole(graph, features, left_out)
 
 
+def saved(file: str, weight_attr: str | None, time_attr: str | None) -> Whole:
+    """The rows and features of a `Data` or `HeteroData` in a file."""
+    return whole_of(load(file), weight_attr, time_attr)
+
+
 def load(file: str | os.PathLike[str]) -> Data | HeteroData:
     """The `Data` or `HeteroData` in a file, also that of a dataset with one graph.
 

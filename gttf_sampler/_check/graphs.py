@@ -296,7 +296,7 @@ def law(value: Any, edges: int, trees: int) -> None:
     """Refuses a law whose arrays do not fit the graph and the seeds.
 
     Compiled code reads them by their addresses. On accelerators, where it does not,
-    nobody waits for an answer.
+    the host does not wait for an answer.
     """
     sizes = {"time": edges, "time_max": trees, "time_min": trees}
     for name, size in sizes.items():

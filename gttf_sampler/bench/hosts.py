@@ -1,4 +1,4 @@
-"""The hosts that take part: what adapters hand in to `gttf bench` and `gttf verify`.
+"""Hosts: all that adapters hand in to the commands bench, verify and partition.
 
 The engine knows no host by name. A distribution registers a `Host` as an entry point of
 the group `gttf.hosts`, in setup.cfg:
@@ -172,6 +172,9 @@ class Host:
     # graph, device → calls that `gttf verify` compares with the first, on the CPU
     checks: Callable[[CompactAdj, Tensor, torch.device, Missing], Calls]
     embedders: Mapping[str, Embedder] = field(default_factory=dict)
+    # file, names of weights and times → a graph that `torch.save` has written, with
+    # `graph`, `features` and `left_out`; None where the host has no such files
+    saved: Callable[[str, str | None, str | None], Any] | None = None
 
 
 def hosts(missing: Missing) -> list[Host]:

@@ -3,8 +3,7 @@
 import argparse
 import json
 import os
-from collections.abc import Iterator
-from importlib import import_module
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from gttf_sampler import CompactAdj, FeatureFile, _check, _files
 from gttf_sampler.bench import machine
 from gttf_sampler.bench.graphs import facts as facts_of_graph
-from gttf_sampler.bench.hosts import unavailable
+from gttf_sampler.bench.hosts import hosts, unavailable
 from gttf_sampler.cli import reading
 from gttf_sampler.distributed import partition
 from gttf_sampler.distributed.book import METHODS
@@ -63,12 +62,12 @@ def run_build(args: argparse.Namespace) -> list[str]:
             report=report,
         )
     names = (table.names() for table in files.tables.values())
-    told = [reading.heading(columns) for columns in names if columns]
-    return [*told, repr(adj), f"wrote {args.out}"]
+    lines = [reading.heading(columns) for columns in names if columns]
+    return [*lines, repr(adj), f"wrote {args.out}"]
 
 
 class EdgeFiles:
-    """The edges of some files, chunk by chunk, as often as somebody asks.
+    """The edges of some files, chunk by chunk, as often as they are asked for.
 
     With `--both`, the reverses of a chunk follow it. Weights and times are kept where
     a heading or `--columns` names them.
@@ -135,13 +134,13 @@ def run_convert(args: argparse.Namespace) -> list[str]:
     folder = out.is_dir() or not out.suffix
     if not folder:
         _files.check_free("out", out, args.force)
-    adj, told = reading.read(args, "graph", direction=args.direction)
+    adj, lines = reading.read(args, "graph", direction=args.direction)
     with reading.called(args, "out"):
         if folder:
             adj.save(out, overwrite=args.force)
         else:
             write_graph(out, adj)
-    return [*told, f"{adj}", f"wrote {args.out}"]
+    return [*lines, f"{adj}", f"wrote {args.out}"]
 
 
 def add_features(parser: argparse.ArgumentParser) -> None:
@@ -207,13 +206,13 @@ def _of_file(args: argparse.Namespace) -> dict[str, Any]:
         }
     if WHOLE.is_in(Path(path)):
         return facts_of(WHOLE.read_header(Path(path)))
-    adj, told = _read(args)
+    adj, found = _read(args)
     degree = adj.degree.sort().values
     places = [round(share * (degree.numel() - 1)) for share in (0.25, 0.5, 0.75)]
     quartiles = degree[places].tolist() if degree.numel() else []
     named = torch.bincount(adj.col, minlength=adj.num_rows)[: adj.num_rows]
     without = int(((adj.degree == 0) & (named == 0)).sum())
-    facts = {**told, **facts_of_graph(adj), **_values(adj)}
+    facts = {**found, **facts_of_graph(adj), **_values(adj)}
     return {**facts, "quartiles": quartiles, "isolated": without, "graph": repr(adj)}
 
 
@@ -221,15 +220,15 @@ def _read(args: argparse.Namespace) -> tuple[CompactAdj, dict[str, Any]]:
     """A graph, its heading, and a third column that cannot be weights."""
     if not is_table(args.graph):
         return reading.read(args, "graph")[0], {}
-    edges, told = reading.table(args, "graph"), dict[str, Any]()
+    edges, found = reading.table(args, "graph"), dict[str, Any]()
     if edges.columns:
-        told["heading"] = reading.heading(edges.columns).removeprefix("heading: ")
+        found["heading"] = reading.heading(edges.columns).removeprefix("heading: ")
     if edges.weight is not None and args.columns is None:
         low, high = edges.weight.aminmax()
         if low < 0:
-            told["no weights"] = f"{low:g} … {high:g}, as some are negative"
+            found["no weights"] = f"{low:g} … {high:g}, as some are negative"
             edges = edges._replace(weight=None)
-    return CompactAdj.from_edges(edges), told
+    return CompactAdj.from_edges(edges), found
 
 
 def _values(adj: CompactAdj) -> dict[str, str]:
@@ -282,7 +281,7 @@ def run_partition(args: argparse.Namespace) -> list[str]:
     if os.path.exists(args.out) and os.path.samefile(args.graph, args.out):
         rule = "must not be the graph that is cut"
         _check.fail("out", rule, repr(args.out), "name another directory")
-    graph, features, told = read(args)
+    graph, features, lines = read(args)
     features.update(_features(args.features))
     method = args.method if args.method in METHODS else _given(args.method)
     with reading.progress() as report:
@@ -297,7 +296,7 @@ def run_partition(args: argparse.Namespace) -> list[str]:
             overwrite=args.force,
             report=report,
         )
-    return [*told, *describe(facts), f"wrote {args.out}"]
+    return [*lines, *describe(facts), f"wrote {args.out}"]
 
 
 def describe(facts: dict[str, Any]) -> list[str]:
@@ -315,13 +314,13 @@ def describe(facts: dict[str, Any]) -> list[str]:
 
 
 def read(args: argparse.Namespace) -> tuple[Any, dict[Any, Any], list[str]]:
-    """A graph, by edge types if it has any, its features, and what to tell of both."""
+    """A graph, by edge types if it has any, its features, and lines to print."""
     path, weight, time = args.graph, args.weight_attr, args.time_attr
     if Path(path).suffix in SAVED_BY_TORCH:
-        host = import_module("gttf_pyg.partition")
-        graph, features, left_out = host.whole_of(host.load(path), weight, time)
-        told = [f"{'left out':14s}{', '.join(left_out)}"] if left_out else []
-        return graph, features, told
+        whole = _saved_by(path)(path, weight, time)
+        left_out = ", ".join(whole.left_out)
+        lines = [reading.line("left out", left_out)] if left_out else []
+        return whole.graph, whole.features, lines
     if is_table(path):
         return _of_table(args)
     for name, value in (("--weight-attr", weight), ("--time-attr", time)):
@@ -336,7 +335,7 @@ def read(args: argparse.Namespace) -> tuple[Any, dict[Any, Any], list[str]]:
     if part.header["parts"] != 1:
         rule = "must be whole, or cut into 1 part"
         _check.fail("graph", rule, f"{part.header['parts']} parts in {path}")
-    names = {kind: unpacked(dict(told)) for kind, told in part.names.items()}
+    names = {kind: unpacked(dict(own)) for kind, own in part.names.items()}
     adjs = {}
     for kind, rows in part.relations.items():
         how: dict[str, Any] = {**rows.adj.arrays(), "edge_id": rows.edge_id}
@@ -345,6 +344,16 @@ def read(args: argparse.Namespace) -> tuple[Any, dict[Any, Any], list[str]]:
         adjs[kind] = adj.validate()
     graph = adjs[ONLY] if list(adjs) == [ONLY] else adjs
     return graph, dict(part.features), []
+
+
+def _saved_by(path: str) -> Callable[[str, str | None, str | None], Any]:
+    """The function of the first host that reads what `torch.save` has written."""
+    missing = machine.Missing()
+    for host in hosts(missing):
+        if host.saved is not None:
+            return host.saved
+    why = "; ".join(each["why"] for each in missing) or "others"
+    _check.fail("graph", f"needs a host that reads {Path(path).suffix}", why)
 
 
 def _of_table(args: argparse.Namespace) -> tuple[CompactAdj, dict[Any, Any], list[str]]:
@@ -367,7 +376,7 @@ def _of_table(args: argparse.Namespace) -> tuple[CompactAdj, dict[Any, Any], lis
     left = [f"{option} NAME takes its column" for option in options]
     with reading.called(args, "graph"):
         adj = CompactAdj.from_edges(edges)
-    return adj, {}, reading.told(edges, ", ".join(left))
+    return adj, {}, reading.read_as(edges, ", ".join(left))
 
 
 def _features(named: list[str]) -> dict[Any, Any]:

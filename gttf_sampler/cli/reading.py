@@ -27,7 +27,7 @@ CURES = {
     "name their format": "--dates FORMAT names their format",
 }
 
-Report = Callable[[str, int], None]  # told what is done, and how much more of it
+Report = Callable[[str, int], None]  # called with what is done, and how much more of it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ def read(
         if not is_table(path):
             return read_graph(path, direction=direction, **asked(args)._asdict()), []
         edges = table(args, name)
-        return CompactAdj.from_edges(edges, direction=direction), told(edges)
+        return CompactAdj.from_edges(edges, direction=direction), read_as(edges)
 
 
 def table(args: argparse.Namespace, name: str, values: bool = True) -> EdgeList:
@@ -101,7 +101,7 @@ def read_ends(args: argparse.Namespace, name: str) -> tuple[EdgeList, list[str]]
         if not is_table(path):
             return read_edges(path, **asked(args)._asdict()), []
     edges = table(args, name, values=False)
-    return edges, told(edges, "weights and times are not used")
+    return edges, read_as(edges, "weights and times are not used")
 
 
 def heading(columns: dict[str, str]) -> str:
@@ -112,7 +112,7 @@ def heading(columns: dict[str, str]) -> str:
     return line
 
 
-def told(edges: EdgeList, others: str = "") -> list[str]:
+def read_as(edges: EdgeList, others: str = "") -> list[str]:
     """The line about a heading, if there was one, and about its weights and times."""
     if not edges.columns:
         return []
@@ -137,7 +137,7 @@ def must_exist(name: str, paths: Iterable[str], what: str) -> None:
 def check_plot(
     args: argparse.Namespace, ours: Callable[[Path], bool] = lambda file: False
 ) -> None:
-    """Refuses `--plot` where it cannot be written, or nobody can draw it."""
+    """Refuses `--plot` where it cannot be written, or where matplotlib is missing."""
     _files.check_free("--plot", args.plot, args.force, ours)
     if find_spec("matplotlib") is None:
         cure = "install it with: pip install matplotlib"

@@ -21,7 +21,7 @@ from gttf_sampler.graph.compact import CompactAdj
 from gttf_sampler.subgraph import EdgeType
 
 Array = np.ndarray[Any, Any]
-FEW = 16  # parts that are told apart faster by one comparison each than by bisection
+FEW = 16  # parts for which one comparison each is faster than bisection
 PAIRS, QUADS, NIBBLES, BYTES = (
     np.uint64((1 << 64) // divisor) for divisor in (3, 5, 17, 255)
 )

@@ -1,6 +1,6 @@
 """Exchange: processes that ask each other for what they hold, and answer.
 
-Every process has threads that answer the others, so that nobody waits for a process
+Every process has threads that answer the others, so that none waits for a process
 that is busy with its own batches, has fewer of them, or has none left. Requests and
 answers are point-to-point messages of a gloo group of its own: in a collective each
 process would wait for the slowest of all, and none could tell which one that is.
@@ -31,7 +31,7 @@ Arrays = Sequence[Tensor]
 Handler = Callable[[list[Tensor]], Arrays | Tensor]
 Reader = Callable[[int, list[Tensor]], Any]
 GLANCE = 0.05  # seconds after which a process that waits looks what has happened
-STOPPED = 2.0  # seconds that nobody runs late by on a machine that is only busy
+STOPPED = 2.0  # seconds by which a thread on a busy machine does not run late
 LAST_WORDS = 2.0  # seconds that the words of a process that fails have to arrive
 REQUEST, DONE, BYE, FAILED = KINDS = range(4)
 CALLS, REPLIES, FIRST = range(3)  # the tags of heads; those of bodies come behind
@@ -307,7 +307,7 @@ class Exchange:
         """The answer of every process that was asked, as `read` understands it.
 
         `read` gets the rank and the arrays, and raises a ValueError for an answer that
-        nobody gives who has the same graph: what comes from elsewhere is checked before
+        cannot be true of the same graph: what comes from elsewhere is checked before
         compiled code follows it.
         """
         found = {}
@@ -322,7 +322,7 @@ class Exchange:
         return found
 
     def close(self) -> None:
-        """Goes on answering until nobody has anything to ask, then closes all links.
+        """Goes on answering until no process asks any more, then closes all links.
 
         Raises:
             PeerError: if another process has failed meanwhile.
@@ -358,7 +358,7 @@ class Exchange:
         self._await_silence(LAST_WORDS)
 
     def fail(self, words: str, tell: bool = True) -> None:
-        """Notes the first failure, and tells the others unless they told it."""
+        """Notes the first failure, and reports it to the others if `tell`."""
         with self._lock:
             if self._failure is not None:
                 return
@@ -427,7 +427,7 @@ class Exchange:
                 try:
                     asked = self._send(0, dict.fromkeys(busy, ()))
                     for slot in asked:
-                        slot.sent = before  # so that it is told in time
+                        slot.sent = before  # so that a failure is reported in time
                     self.answers(asked)
                 except PeerError:  # it is noted
                     return

@@ -27,8 +27,8 @@ from gttf_sampler.distributed.exchange import Exchange, rendezvous
 from gttf_sampler.distributed.messages import blank, decode, encode, narrow, need
 from gttf_sampler.distributed.part import ONLY, Part, open_part, whereabouts
 from gttf_sampler.distributed.query import (
+    ABSENT,
     CPU,
-    NOBODY,
     BetweenQuery,
     HopQuery,
     Query,
@@ -66,7 +66,7 @@ class PartitionedAdj(RemoteRows):
     Subgraph(5 nodes, hops 1 + 3 + 1, 4 edges on cpu)
 
     `sample_rooted` takes it where it takes a `CompactAdj`, also one per edge type, and
-    so does `traverse`. Biases must be such that they can be told as data: weights,
+    so does `traverse`. Biases must be such that a `Law` can state them: weights,
     times and hidden edges can, functions and node2vec need the rows here.
 
     Attributes:
@@ -138,11 +138,13 @@ class PartitionedAdj(RemoteRows):
         """Answers the others until all are done, then leaves them."""
         self.graph.close()
 
-    def told_as_data(self, bias: Any, trees: int | None = None) -> Law:
+    def law_of(self, bias: Any, trees: int | None = None) -> Law:
         """The law of a bias; refuses one that has to see the rows."""
         law: Law | None = bias.law(self.local)
         if law is None:
-            rule = "must be told as data on a partitioned graph (weights, times, hidden"
+            rule = (
+                "must be stated as data on a partitioned graph (weights, times, hidden"
+            )
             rule = f"{rule} edges), where others cannot see the rows"
             _check.fail("bias", rule, bias, "open the whole graph as a CompactAdj")
         mass = law.cumulative_weight
@@ -171,7 +173,7 @@ class PartitionedAdj(RemoteRows):
         stays: bool,
     ) -> list[tuple[Tensor, Tensor]]:
         """(edges, nodes) [w, f] of every depth, as a machine with all rows draws."""
-        law = UNIFORM if bias is None else self.told_as_data(bias)
+        law = UNIFORM if bias is None else self.law_of(bias)
         weighted = law.cumulative_weight is not None
         if law._replace(cumulative_weight=None, has_zero_weight=False) != UNIFORM:
             rule = "must be None or EdgeWeightBias() in 'traverse' on this graph"
@@ -315,19 +317,19 @@ class PartitionedGraph:
             self.exchange.abort(error)
 
     def number(self, adj: Any) -> int:
-        """The number of a relation; NOBODY for one of another graph, without edges."""
+        """The number of a relation; ABSENT for one of another graph, without edges."""
         if isinstance(adj, PartitionedAdj) and adj.graph is self:
             return adj._number
         if adj.num_edges:
             rule = "must hold relations of one partitioned graph"
             _check.fail("adj", rule, "others, too")
-        return NOBODY
+        return ABSENT
 
     def numbers(self, plan: Plan) -> list[int]:
         """The number of each node type of a plan in this graph."""
-        found, kinds = [NOBODY] * len(plan.sizes), list(self.part.books)
+        found, kinds = [ABSENT] * len(plan.sizes), list(self.part.books)
         for relation in plan.relations:
-            if self.number(relation.adj) != NOBODY:
+            if self.number(relation.adj) != ABSENT:
                 by, _, to = relation.adj.edge_type  # type: ignore[attr-defined]
                 found[relation.src_type] = kinds.index(by)
                 found[relation.dst_type] = kinds.index(to)
@@ -339,7 +341,7 @@ class PartitionedGraph:
         This process itself is asked for what it has, also of replicated rows.
         """
         here, size = self.exchange.rank, self.exchange.size
-        if kind == NOBODY or size == 1:
+        if kind == ABSENT or size == 1:
             return Route(None, [node.numel() if x == here else 0 for x in range(size)])
         name = list(self.part.books)[kind]
         owner = self.part.books[name].part_of(node)
@@ -353,7 +355,7 @@ class PartitionedGraph:
         """The answers of all processes; this one answers while the others do.
 
         All queries are of one kind. Parts that are read from here are not asked for,
-        unless it takes tables of weights or times: whoever has a part makes these once.
+        unless it takes tables of weights or times: these are made once per part.
         """
         if not queries:
             return {}

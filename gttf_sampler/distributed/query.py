@@ -5,8 +5,8 @@ process that holds the part otherwise. Its message follows from its fields; what
 process has sent is checked before compiled code follows it.
 
 In a hop of rooted sampling the walkers of all relations go out in one query per process
-and come back in one answer. A draw depends on the key, the hop and the node alone:
-whoever draws, it is the draw of one machine. `torch.hop` relabels the nodes reached, as
+and come back in one answer. A draw depends on the key, the hop and the node alone: on
+any process, it is the draw of one machine. `torch.hop` relabels the nodes reached, as
 everywhere.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 CPU = torch.device("cpu")
 MOST = 1 << 46  # walkers, and edges of one
-NOBODY = -1  # stands for a relation, a node type or an array that there is none of
+ABSENT = -1  # stands for a relation, a node type or an array that there is none of
 HELD = ("cumulative_weight", "time")  # the holder of the rows has their tables
 EMPTY = torch.empty(0)
 NONE = torch.empty(0, dtype=torch.int64)
@@ -158,15 +158,15 @@ class Drawn(NamedTuple):
 class Front(NamedTuple):
     """The walkers on nodes of one type."""
 
-    kind: int  # the number of the type in the partitioned graph; NOBODY for none there
+    kind: int  # the number of the type in the partitioned graph; ABSENT for none there
     node: Tensor  # [w]
-    root: Tensor  # [w], their trees; empty if nobody asks
+    root: Tensor  # [w], their trees; empty if not needed
 
 
 class Wanted(NamedTuple):
     """The draw that is asked for of one relation."""
 
-    relation: int  # in the partitioned graph; NOBODY if it has no edges there
+    relation: int  # in the partitioned graph; ABSENT if it has no edges there
     front: int  # which of the query's fronts has its walkers
     fanout: int  # edges that a walker takes; -1 for all, 0 for none
     law: Law  # of tables that the holder has, it only says whether they matter
@@ -196,7 +196,7 @@ class HopQuery:
         return [
             number
             for number, want in enumerate(self.wanted)
-            if want.relation != NOBODY and want.fanout
+            if want.relation != ABSENT and want.fanout
             if self.fronts[want.front].node.numel()
         ]
 
@@ -209,10 +209,10 @@ class HopQuery:
         """Raises a ValueError for a query that compiled code must not follow."""
         kinds = list(part.books)
         for kind, node, root in self.fronts:
-            if not NOBODY <= kind < len(kinds) or (kind == NOBODY and node.numel()):
+            if not ABSENT <= kind < len(kinds) or (kind == ABSENT and node.numel()):
                 many = len(kinds)
                 raise ValueError(f"a node type must be one of {many} (got {kind})")
-            if kind != NOBODY:
+            if kind != ABSENT:
                 part.rows[kinds[kind]].find(node)
             if root.numel() or self.disjoint:
                 need_ids("trees", root, 0, _check.MAX_NODES, node.numel())
@@ -224,10 +224,10 @@ class HopQuery:
             front = self.fronts[want.front]
             if self.replace:
                 _check.fits("fanout", 24 * want.fanout * front.node.numel())
-            if want.relation != NOBODY:
+            if want.relation != ABSENT:
                 here = part.relation(want.relation)
                 to = part.row_type(want.relation)
-                if front.kind not in (NOBODY, kinds.index(to)):
+                if front.kind not in (ABSENT, kinds.index(to)):
                     raise ValueError(f"nodes of a relation must be of type {to!r}")
                 _check_law(want.law, here, front)
 
@@ -235,8 +235,8 @@ class HopQuery:
         """Size, edge and node of every relation of which anything can be drawn."""
         relations, walkers = list(part.relations.values()), self._walkers(part)
         rows, laws = [], []
-        for want in self.wanted:  # for NOBODY another one, of which none is taken
-            gone = want.relation == NOBODY
+        for want in self.wanted:  # for ABSENT another one, of which none is taken
+            gone = want.relation == ABSENT
             here = relations[0 if gone else want.relation]
             laws.append(UNIFORM if gone else _own_law(here, want.law))
             rows.append(Relation(here.adj, want.front, 0, [0 if gone else want.fanout]))
@@ -261,7 +261,7 @@ class HopQuery:
         found, kinds = [], list(part.books)
         for kind, node, root in self.fronts:
             row, who = node, node
-            if kind != NOBODY:
+            if kind != ABSENT:
                 row = part.rows[kinds[kind]].locate(node)[1].to(torch.int64)
             if self.disjoint:
                 who = node + root * part.books[kinds[kind]].num_nodes
@@ -365,9 +365,11 @@ def draw_remote(
         shares.append([Front(kind, *own) for own in zip(nodes, roots, strict=True)])
     wanted = []
     for each, law in zip(plan.relations, batch.laws, strict=True):
-        told = law or UNIFORM
-        blank: dict[str, Any] = {n: EMPTY for n in HELD if getattr(told, n) is not None}
-        draw = each.dst_type, each.fanouts[hop], told._replace(**blank)
+        stated = law or UNIFORM
+        blank: dict[str, Any] = {
+            n: EMPTY for n in HELD if getattr(stated, n) is not None
+        }
+        draw = each.dst_type, each.fanouts[hop], stated._replace(**blank)
         wanted.append(Wanted(graph.number(each.adj), *draw))
     how = key, plan.replace, batch.disjoint, batch.original_edge_ids
     each_rank = enumerate(zip(*shares, strict=True))

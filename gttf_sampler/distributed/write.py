@@ -70,7 +70,7 @@ def partition(
     Rows are read piece by piece, so that a graph that is memory-mapped need not fit
     into memory. Parts that an interrupted call has finished, the next one keeps. A
     graph that is replaced stays whole until the new one is, which takes its place in
-    one step; whoever has it open goes on with it.
+    one step; a process that has it open goes on with it.
 
     Args:
         graph: the rows, or those of every edge type (source, relation, target).
@@ -102,12 +102,12 @@ def partition(
     tick = report or (lambda what, done: None)
     folder = _check.path("path", path)
     books = books_of(method, source.adjs, source.sizes, parts)
-    told = method if isinstance(method, str) else "given"
+    name = method if isinstance(method, str) else "given"
     mark = fingerprint(source, books, parts, replicate, tick)
-    facts = {"parts": parts, "method": told, "replicate": replicate, "mark": mark}
+    facts = {"parts": parts, "method": name, "replicate": replicate, "mark": mark}
     _check_free(folder, mark, overwrite)
     folder.mkdir(parents=True, exist_ok=True)
-    with _files.locked(folder):  # whoever cuts the same graph meanwhile finds it done
+    with _files.locked(folder):  # another call that cuts the same graph finds it done
         if (done := _check_free(folder, mark, overwrite)) is None:
             _check_apart(folder, source)
             sizes = source.sizes
@@ -194,7 +194,7 @@ def _check_apart(folder: Path, source: Source) -> None:
 
 def _typed_nodes(folder: Path, cut: Cut) -> list[dict[str, Any]]:
     """Node types as the header declares them; writes the arrays that it names."""
-    for name in SHARED:  # of somebody who was killed; maps stay as they are
+    for name in SHARED:  # of a call that was killed; maps stay as they are
         for file in folder.glob(f"{name}-*.bin"):
             file.unlink()
     entries = []
@@ -381,7 +381,7 @@ def write_part(folder: Path, part: int, cut: Cut) -> tuple[int, list[tuple[int, 
     header = PART.sound_header(folder)
     if header is not None and (header["mark"], header["part"]) == (cut.mark, part):
         return int(header["crc32"]), [tuple(count) for count in header["counts"]]
-    remove(folder)  # of somebody who was killed; maps of it stay as they are
+    remove(folder)  # of a call that was killed; maps of it stay
     folder.mkdir(exist_ok=True)
     try:
         return _write(folder, part, cut)

@@ -22,7 +22,7 @@ from gttf_sampler.features.read import (
 )
 from gttf_sampler.features.write import NAMES, SAME, Report, chunks_of, decode, write
 
-PROFILED = 20  # reads that choose the rows of a cache whose rows nobody has named
+PROFILED = 20  # reads that choose the rows of a cache whose rows no call has named
 
 
 @runtime_checkable

@@ -58,7 +58,7 @@ Read = Callable[[Tensor, Tensor | None, Tensor], None]  # ids, places, output
 
 
 class State(NamedTuple):
-    """Size and time of a file: they change when somebody writes to it."""
+    """Size and time of a file: they change when it is written to."""
 
     size: int
     modified: int

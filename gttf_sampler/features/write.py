@@ -32,7 +32,7 @@ from gttf_sampler import _check, _files
 from gttf_sampler._arrays import Array, Format, Rules, are_counts, is_count
 from gttf_sampler._backends.torch.gather import read_at
 
-NUMPY = {  # by name: which of them torch has is told elsewhere
+NUMPY = {  # by name: torch 2.2 lacks some
     getattr(torch, name): kind
     for name, kind in (
         *(("bool", "|b1"), ("uint8", "|u1"), ("int8", "|i1")),
@@ -54,7 +54,7 @@ PIECE = 1 << 24  # bytes of values that are written at a time
 MAGIC = b"GTTFROWS"
 TAIL = struct.Struct("<QI4x8s")  # where the facts begin, their checksum, MAGIC
 
-Report = Callable[[str, int], None]  # told what is done, and how many bytes more
+Report = Callable[[str, int], None]  # called with what is done, and how many bytes more
 
 
 class Layout(NamedTuple):

@@ -119,7 +119,7 @@ PIECE = 1 << 20  # edges that are moved at a time
 SPAN = 1 << 32  # positions that a segment can tell apart
 BUCKETS = 128  # files that are written to at a time
 
-Report = Callable[[str, int], None]  # told what is done, and how many edges more
+Report = Callable[[str, int], None]  # called with what is done, and how many edges more
 
 
 class Edges(NamedTuple):
@@ -127,7 +127,7 @@ class Edges(NamedTuple):
 
     row: Array  # int64 [k], where a walker stands
     col: Array  # [k], where it may go
-    position: Array  # int64 [k], among all edges; empty if nobody asks
+    position: Array  # int64 [k], among all edges; empty if not needed
     columns: dict[str, Array]  # what edges have beside, by name
 
     def take(self, some: Array | slice) -> Edges:

@@ -506,9 +506,10 @@ class CompactAdj:
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Writes a directory of plain arrays and a JSON header, atomically.
 
-        A graph that was saved there before is replaced, in one step: whoever opens it
-        meanwhile gets the old one or the new one, and of several that are saved at once
-        the last. A directory with anything else in it is refused, unless `overwrite`.
+        A graph that was saved there before is replaced, in one step: a process that
+        opens it meanwhile gets the old one or the new one, and of several that are
+        saved at once the last. A directory with anything else in it is refused, unless
+        `overwrite`.
         """
         header = {"num_cols": self.num_cols, "direction": self.direction}
         overwrite = _check.yes_or_no("overwrite", overwrite)
@@ -584,8 +585,9 @@ def _inside(check: Callable[..., Any], *args: Any) -> None:
 class RemoteRows:
     """A graph of which some rows are in other processes, as `distributed` has it.
 
-    It takes the place of a `CompactAdj` where draws can be told as data. Whoever holds
-    a row draws from it, and draws the same. Sizes are those of the whole graph.
+    It takes the place of a `CompactAdj` where a bias is given as data, a `Law`: the
+    process that holds a row draws from it, and draws the same. Sizes are those of the
+    whole graph.
     """
 
     num_rows: int
@@ -596,7 +598,7 @@ class RemoteRows:
     device = torch.device("cpu")
     local: CompactAdj  # the rows that are here, with columns of the whole graph
     scratch: ScratchPool
-    told_as_data: Callable[..., Law]  # the law of a bias that need not see the rows
+    law_of: Callable[..., Law]  # the law of a bias that need not see the rows
     sample: Callable[[Plan, Batch], Rooted]  # a batch of rooted sampling
     walk: Callable[..., list[tuple[Tensor, Tensor]]]  # (edges, nodes) [w, f] by depth
 

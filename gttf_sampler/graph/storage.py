@@ -136,9 +136,9 @@ def check_free(path: str | os.PathLike[str], overwrite: bool) -> Path:
 
 
 def _clean(folder: Path, token: str, before: str | None) -> None:
-    """Removes the files of all other tokens that nobody is writing.
+    """Removes the files of all other tokens that no process is writing.
 
-    Where there are no locks to tell, of the one `before` alone.
+    Where locks do not exist, removes those of the token `before` alone.
     """
     others = {m[1] or m[2] for f in folder.iterdir() if (m := OURS.fullmatch(f.name))}
     for other in others - {token}:

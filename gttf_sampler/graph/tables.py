@@ -219,7 +219,10 @@ _kept: dict[int, tuple[weakref.ref[Any], Kept]] = {}  # by id: not all can be ha
 
 
 def _forget(place: int, _: Any, kept: dict[int, Any] = _kept) -> None:
-    """Bound to the table itself: the collector may come after the module has gone."""
+    """Drops what was kept for an object that has been collected.
+
+    The dictionary is bound as a default: at exit, module globals may be gone before.
+    """
     kept.pop(place, None)
 
 

@@ -252,7 +252,7 @@ class RootedSampler:
                 continue
             adj: Any = relation.adj
             # it must refuse what has to see the rows before that begins
-            law = adj.told_as_data(part, trees.numel()) if remote else None
+            law = adj.law_of(part, trees.numel()) if remote else None
             part.begin(adj, trees)
             disjoint = disjoint or part.separates_trees
             if not remote:

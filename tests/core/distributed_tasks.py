@@ -65,7 +65,7 @@ def same(left, right):
 
 
 def biases(adj, seeds, key):
-    """A bias of every kind that can be told as data, and None."""
+    """A bias of every kind that a `Law` can state, and None."""
     found = [None]
     if adj.edge_weight is not None:
         found.append(EdgeWeightBias())
@@ -250,7 +250,9 @@ def refuses(rank, groups, path):
     with PartitionedGraph.open(path, timeout=60) as graph:
         for bias in (Node2VecBias(2.0, 0.5), lambda path, node, hood: hood.edge > 0):
             for call in (sample_rooted, traverse):
-                with pytest.raises(ValueError, match="must be told as data") as caught:
+                with pytest.raises(
+                    ValueError, match="must be stated as data"
+                ) as caught:
                     call(graph.adj, [0], [2], bias=bias)
                 said.append(str(caught.value))
         with pytest.raises(ValueError, match="in 'traverse' on this graph"):

@@ -33,6 +33,18 @@ def test_command_cuts_a_dataset_of_one_graph(tmp_path, capsys):
     assert "must hold one Data or HeteroData" in capsys.readouterr().err
 
 
+def test_command_says_why_no_host_reads_the_file(tmp_path, capsys, monkeypatch):
+    def none(missing):
+        missing.add("gttf_pyg", "No module named 'torch_geometric'")
+        return []
+
+    monkeypatch.setattr("gttf_sampler.cli.files.hosts", none)
+    out = str(tmp_path / "out")
+    assert main(["partition", "data.pt", out, "--parts", "1"]) == 2
+    said = capsys.readouterr().err
+    assert "'graph' needs a host that reads .pt (got No module named 'torch_g" in said
+
+
 class Evil:
     """A call that a blind unpickler would make."""
 

@@ -268,6 +268,17 @@ def test_every_room_that_may_import_is_there():
     assert MAY_IMPORT.keys() <= rooms
 
 
+def test_engine_names_no_adapter():
+    """Hosts hand in what they have by the entry points `gttf.hosts`."""
+    named = set()
+    for path in modules("gttf_sampler"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            text = node.value if isinstance(node, ast.Constant) else ""
+            if isinstance(text, str) and re.fullmatch(r"gttf_(pyg|dgl)[.\w]*", text):
+                named.add((path.name, text))
+    assert named == set()
+
+
 def test_adapters_use_the_names_they_may():
     walks = ["graph", "bias", "rooted", "objectives", "embedding", "plot"]
     rooms = [*walks, "aggregate", "distributed", "features"]

@@ -9,7 +9,8 @@ has copied. Every row that a kernel reads then comes over the bus, and no other.
 from __future__ import annotations
 
 import weakref
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -39,15 +40,19 @@ class Streams:
 
     def captured(self) -> bool:
         """True while a CUDA graph is made of work on that queue."""
-        return torch.cuda.is_current_stream_capturing()
+        with torch.cuda.device(self.device):  # else of that which is current
+            return torch.cuda.is_current_stream_capturing()
 
     def graph(self) -> Any:
         """A CUDA graph without work, to be captured and replayed."""
         return torch.cuda.CUDAGraph()
 
-    def capture(self, graph: Any) -> AbstractContextManager[Any]:
+    @contextmanager
+    def capture(self, graph: Any) -> Iterator[None]:
         """Makes a graph of what this thread has the device do, instead of doing it."""
-        return torch.cuda.graph(graph, capture_error_mode="thread_local")
+        how = {"stream": self.stream(), "capture_error_mode": "thread_local"}
+        with torch.cuda.device(self.device), torch.cuda.graph(graph, **how):
+            yield
 
     def use(self, stream: Any) -> AbstractContextManager[Any]:
         """Has this thread work on `stream`, and its device, inside a `with` block."""

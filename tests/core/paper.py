@@ -17,8 +17,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gttf_sampler._backends.triton import launch as triton_launch
-
 UNWRITTEN = 0xAA
 
 
@@ -59,6 +57,8 @@ class PaperGraph(TorchDispatchMode):
 
     @contextmanager
     def recording(self):
+        from gttf_sampler._backends.triton import launch as triton_launch
+
         start = triton_launch.start
 
         def record(*args):

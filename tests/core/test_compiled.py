@@ -21,17 +21,6 @@ from gttf_sampler._backends.triton.launch import launch
 from gttf_sampler.verify import CASES, SAME, compared, make_world, tensors
 from simulated import Accelerator
 
-# Races that may be: (kernel, kinds, of two programs) and why nothing depends on them.
-ACCEPTED = {
-    ("enter", "write/write, same", True): "the first program of every node type writes "
-    "the address of all seeds and of their roots, which is one address",
-}
-
-
-def unexpected(races):
-    """The races that nobody has accepted, and how often they were seen."""
-    return {race: count for race, count in races.items() if race[:3] not in ACCEPTED}
-
 
 @pytest.fixture(scope="module")
 def world():
@@ -45,19 +34,19 @@ def test_cases_are_bit_identical(world, name):
         expected = list(tensors(case(world)))
     with compiled.kernels(1, watch=True) as races, use_backend("triton"):
         assert compared(lambda: case(world), expected) == SAME
-    assert unexpected(races) == {}
+    assert compiled.unexpected(races) == {}
     with Accelerator(), compiled.kernels(2, watch=True) as races:
         there = world.to(torch.device("cuda"))
         with use_backend("triton"):
             assert compared(lambda: case(there), expected) == SAME
-    assert unexpected(races) == {}
+    assert compiled.unexpected(races) == {}
 
 
 def test_accepted_races_are_seen(world):
     """A reason for what no kernel does any more has to go."""
     with compiled.kernels(1, watch=True) as races, use_backend("triton"):
         CASES["typed, padded"](world)
-    assert {race[:3] for race in races} == set(ACCEPTED)
+    assert {race[:3] for race in races} == set(compiled.ACCEPTED)
 
 
 @triton.jit

@@ -3,7 +3,7 @@
 import ctypes
 import gc
 import weakref
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from unittest import mock
 
@@ -38,14 +38,28 @@ def cuda(monkeypatch):
 def test_cuda_streams_call_torch(cuda, monkeypatch):
     streams = Streams(GPU)
     stream = streams.stream()
-    cuda.Stream.assert_called_once_with(GPU)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    cuda.Stream.assert_called_with(GPU)
+    current = [torch.device("cuda", 0)]  # which is not that of the streams
+
+    @contextmanager
+    def use(device):
+        current.append(device)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "device", use)
+    capturing = lambda: current[-1] == GPU  # noqa: E731
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", capturing)
     assert streams.captured()
     monkeypatch.setattr(torch.cuda, "CUDAGraph", mock.Mock())
-    monkeypatch.setattr(torch.cuda, "graph", mock.create_autospec(torch.cuda.graph))
+    begun = mock.create_autospec(torch.cuda.graph)
+    begun.return_value.__enter__.side_effect = lambda: current[-1]
+    monkeypatch.setattr(torch.cuda, "graph", begun)
     graph = streams.graph()
-    streams.capture(graph)
-    torch.cuda.graph.assert_called_once_with(graph, capture_error_mode="thread_local")
+    with streams.capture(graph):
+        assert current[-1] == GPU
+    own = cuda.Stream.return_value  # torch's own is one of the current device
+    begun.assert_called_once_with(graph, stream=own, capture_error_mode="thread_local")
     event = streams.event(stream)
     event.record.assert_called_once_with(stream)
     streams.wait(stream, event)

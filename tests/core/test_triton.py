@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import cycle
 
 import pytest
 import torch
@@ -55,12 +56,18 @@ def plain(value):
     return value
 
 
+SEEDS = cycle((1, 2))  # of interleavings: every test meets both
+
+
 def both(call):
-    """The results of `call` from the reference and from the kernels."""
+    """The results of `call` from the reference and from the kernels, without a race."""
     with use_backend("torch"):
         expected = plain(call())
-    with compiled.kernels(), use_backend("triton"), how.counting() as names:
+    seed = next(SEEDS)
+    kernels = compiled.kernels(seed, watch=True)
+    with kernels as races, use_backend("triton"), how.counting() as names:
         found = plain(call())
+    assert compiled.unexpected(races) == {}, seed
     return expected, found, names
 
 
@@ -225,6 +232,34 @@ def random_graph(nodes: int, edges: int, undirected: bool = False) -> CompactAdj
     weight = torch.rand(ends.shape[1], generator=generator)
     weight[::5] = 0
     return CompactAdj.from_edge_index(ends, nodes, edge_weight=weight)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("replace", [False, True])
+def test_positions_of_edges_beyond_32_bits(tmp_path, replace):
+    """The last rows of a graph whose edges are a file with holes; it takes no disk."""
+    long = (1 << 31) - 1  # as long as a row may be
+    rowptr = torch.tensor([0, long, 2 * long, 2 * long + 5])
+    with open(tmp_path / "col", "wb") as file:
+        file.truncate(4 * int(rowptr[-1]))
+    col = torch.from_file(
+        str(tmp_path / "col"), True, int(rowptr[-1]), dtype=torch.int32
+    )
+    col[-5:] = torch.tensor([1, 1, 2, 0, 2])
+    adj = CompactAdj(rowptr, col, 3).trusted()
+
+    def call():
+        how = {"replace": replace, "generator": 5}
+        sub = sample_rooted(adj, [2, 1], [4, 3], **how)
+        forest = traverse(adj, [2, 1], [4, 3], **how)
+        return [*rooted_arrays(sub), forest.nodes, forest.edges]
+
+    expected, found, names = both(call)
+    assert expected == found
+    assert {"enter", "forest"} <= {*names}
+    assert max(found[0][3]) >= 2 * long
+    with use_backend("numba"):
+        assert plain(call()) == expected
 
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.uint8, torch.complex64]

@@ -23,7 +23,8 @@ def draw_distinct(stream, count, fanout, draw):
 
     A row no longer than the fanout is taken as it stands. An offset at or beyond the
     count, or a draw beyond the fanout, is for nobody to use. All draws are made at
-    once; one after the other, each tells the later ones what it has taken.
+    once; one after the other, each tells the later ones what it has taken. A row has
+    fewer than 2³¹ entries, as in every graph.
     """
     every = tl.zeros_like(count)[:, None] + draw[None, :]
     long = count > fanout

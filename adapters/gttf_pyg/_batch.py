@@ -228,8 +228,8 @@ def sized(data: Any) -> Any:
     return data
 
 
-class Rows(NamedTuple):
-    """Rows of one attribute: `values[ids]` becomes `told[key]`."""
+class Gather(NamedTuple):
+    """One gather of rows of an attribute: `values[ids]` becomes `told[key]`."""
 
     values: Any
     ids: Tensor
@@ -258,9 +258,9 @@ class RowGather:
     ) -> None:
         self.data, self.pipeline = data, pipeline
         self.device, self.uva, self.lazy = device, uva, lazy
-        self.here: list[Rows] = []  # gathered where they are
-        self.there: list[Rows] = []  # gathered by the host, for a device
-        self.fetched: list[Rows] = []  # read by a `RowSource`
+        self.here: list[Gather] = []  # gathered where they are
+        self.there: list[Gather] = []  # gathered by the host, for a device
+        self.fetched: list[Gather] = []  # read by a `RowSource`
 
     def add_nodes(
         self, store: Any, given: dict[str, Any], told: dict[str, Any], node: Tensor
@@ -271,9 +271,9 @@ class RowGather:
                 told[key] = node.numel()
             elif is_source(value):
                 if not of_edges(store, key):
-                    self.fetched.append(Rows(value, node, told, key))
+                    self.fetched.append(Gather(value, node, told, key))
             elif store.is_node_attr(key):
-                self._select(store, Rows(value, node, told, key), self.lazy)
+                self._select(store, Gather(value, node, told, key), self.lazy)
         told.setdefault("n_id", node)
 
     def add_edges(
@@ -295,13 +295,15 @@ class RowGather:
             if edge is None:
                 told.pop(key, None)
             elif fetched:
-                self.fetched.append(Rows(value, edge, told, key))
+                self.fetched.append(Gather(value, edge, told, key))
             else:
-                self._select(store, Rows(value, edge, told, key))
+                self._select(store, Gather(value, edge, told, key))
         if edge is not None:
             told.setdefault("e_id", edge)
 
-    def _select(self, store: Any, rows: Rows, lazy: LazyColumns | None = None) -> None:
+    def _select(
+        self, store: Any, rows: Gather, lazy: LazyColumns | None = None
+    ) -> None:
         """Notes rows of an attribute, or selects them now if nothing gathers them."""
         dim = self.data.__cat_dim__(rows.key, rows.values, store)
         if lazy is not None and dim == 0 and self.device in (None, rows.ids.device):
@@ -316,7 +318,7 @@ class RowGather:
         ids = rows.ids.to(device if isinstance(device, torch.device) else "cpu")
         rows.told[rows.key] = index_select(rows.values, ids, dim)
 
-    def _add(self, rows: Rows) -> bool:
+    def _add(self, rows: Gather) -> bool:
         """Notes rows of a tensor; False if they have to be selected otherwise."""
         pipeline, values, index = self.pipeline, rows.values, rows.ids
         if values.device == index.device:
@@ -354,7 +356,7 @@ class RowGather:
             _put(self.there, self.pipeline.upload(columns))
 
 
-def _put(wanted: list[Rows], found: list[Tensor]) -> None:
+def _put(wanted: list[Gather], found: list[Tensor]) -> None:
     for rows, value in zip(wanted, found, strict=True):
         rows.told[rows.key] = value
 

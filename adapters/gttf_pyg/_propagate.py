@@ -11,7 +11,7 @@ from torch_geometric.utils import scatter, softmax
 
 from gttf_pyg._compat import edge_mask, methods_with, put_edge_mask, with_globals
 from gttf_pyg._sampled import LOOPS, RECEIVED, Sample, SampledEdgeIndex
-from gttf_pyg._table import REPLACED, Drawn, InBatch, Rule, chebyshev, gcn, leaves
+from gttf_pyg._table import REPLACED, DrawnEdges, InBatch, Rule, chebyshev, gcn, leaves
 from gttf_sampler._check import fail, shown
 from gttf_sampler._compat import Shadows
 from gttf_sampler.estimate import share
@@ -94,7 +94,7 @@ class MatrixPropagate(PatchedPropagate):
         sample, edges, weight = self.edges.sample, self.edges.plain, self.weight
         layer = self.layer
         alike = tuple(getattr(layer, name, None) for name in ALIKE)
-        kind = Drawn if self.size is None else InBatch
+        kind = DrawnEdges if self.size is None else InBatch
         asked = kind, self.operator, alike, first, count, size, dtype, edges.device
         simple = weight is None and not self.how.get("lambda_max")
         if simple and asked in sample.made:
@@ -275,7 +275,9 @@ class WeightedPropagate(PatchedPropagate):
     def _symmetric(self, edge_index: Tensor, x: Tensor) -> Tensor:
         """[e]: the weights of a GCN in the whole graph, without what `of` will add."""
         size = x.size(self.layer.node_dim)
-        drawn = Drawn(self.part, self.sample, self.first, size, None, None, x.dtype)
+        drawn = DrawnEdges(
+            self.part, self.sample, self.first, size, None, None, x.dtype
+        )
         weight = gcn(self.layer, drawn)[1]
         number = self.part.shape[1]
         weight = torch.cat([weight[:number][self.keep], weight[number:]])

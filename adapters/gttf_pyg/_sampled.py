@@ -34,7 +34,9 @@ KEPT = "kept"  # of the loops, the one that PyG's `add_remaining_self_loops` kee
 KINDS = (RECEIVED, SENT, LOOPS, KEPT)
 
 # The layers of `unbiased` and `fused` models, as long as they live: while there is one,
-# loaders annotate their batches. A loader knows no model, and no model its loader.
+# loaders annotate their batches. A loader knows no model, and no model its loader. To
+# annotate every batch would do without, and is not free: it takes a seventh of the time
+# of a small one, and whatever is done to its edge_index then takes five times as long.
 CORRECTED: WeakSet[Any] = WeakSet()
 
 

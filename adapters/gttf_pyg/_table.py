@@ -28,10 +28,10 @@ from gttf_sampler.estimate import (
 REPLACED, ADDED = "replaced", "added"  # loops: those of the graph go, or they stay
 
 Entries = tuple[Tensor, Tensor]  # edge_index [2, e] and weight [e]
-Operator = Callable[..., Entries]  # of a layer and a `Drawn`
+Operator = Callable[..., Entries]  # of a layer and a `DrawnEdges`
 
 
-class Drawn(NamedTuple):
+class DrawnEdges(NamedTuple):
     """The edges that one step of a layer sees, and how they were drawn.
 
     A layer that normalises by degree computes Σ c(i, j) w(i, j) x(j) over all edges
@@ -96,7 +96,7 @@ class Drawn(NamedTuple):
         return index, torch.cat([value, loop])
 
 
-class InBatch(Drawn):
+class InBatch(DrawnEdges):
     """The same edges with the degrees that they have in their batch, as in PyG."""
 
     __slots__ = ()
@@ -120,7 +120,7 @@ class InBatch(Drawn):
         return found.fill_(torch.nan).index_put((node,), weight)
 
     def entries(self, sender: Tensor, receiver: Tensor, loops: bool = True) -> Tensor:
-        """[e]: weight times one factor [size] for each end; see `Drawn.entries`."""
+        """[e]: weight times one factor [size] for each end, as of drawn edges."""
         source, target = self.edge_index
         value = sender[source] * receiver[target]
         if self.weight is not None:
@@ -132,7 +132,7 @@ class InBatch(Drawn):
         return self.edge_index, torch.cat([value, loop])
 
 
-def gcn(layer: Any, drawn: Drawn) -> Entries:
+def gcn(layer: Any, drawn: DrawnEdges) -> Entries:
     """D^-½ (A + I) D^-½, or without I where a layer adds no loops."""
     loops = getattr(layer, "add_self_loops", False)
     degree, loop = drawn.sums(RECEIVED), None
@@ -151,7 +151,7 @@ def gcn(layer: Any, drawn: Drawn) -> Entries:
     return drawn.with_loops(value, loop * root * root)
 
 
-def chebyshev(layer: Any, drawn: Drawn, lambda_max: Any = None) -> Entries:
+def chebyshev(layer: Any, drawn: DrawnEdges, lambda_max: Any = None) -> Entries:
     """2 L / λ - I for the Laplacian L that the layer asks for."""
     degree = drawn.others(SENT)
     own = one = torch.ones_like(degree)
@@ -170,7 +170,7 @@ def chebyshev(layer: Any, drawn: Drawn, lambda_max: Any = None) -> Entries:
     return drawn.with_loops(-value * scale, own * scale - 1)
 
 
-def cluster(layer: Any, drawn: Drawn) -> Entries:
+def cluster(layer: Any, drawn: DrawnEdges) -> Entries:
     """D^-1 (A + I) + λ diag(D^-1 (A + I))."""
     inverse = (drawn.others(RECEIVED) + 1).reciprocal()
     value = drawn.entries(torch.ones_like(inverse), inverse, loops=False)

@@ -16,7 +16,7 @@ from gttf_sampler._loading.state import (
     NOT_BEGUN,
     VERSION,
     CountedBatches,
-    Drawn,
+    DrawnIndex,
     EpochState,
     SamplerState,
     checked,
@@ -154,7 +154,7 @@ class EpochIndices(Iterator[KeyedIndex]):
         self._epoch, self._order = epoch, order
         self._source: Iterator[Any] | None = None
         self._refused: Exception | None = None
-        self._waiting: deque[Drawn] = deque()  # drawn before an interruption
+        self._waiting: deque[DrawnIndex] = deque()  # drawn before an interruption
 
     def __next__(self) -> KeyedIndex:
         try:
@@ -204,7 +204,7 @@ class EpochIndices(Iterator[KeyedIndex]):
         if state is not None and state["start"] is not None:
             self._draw_again(state)
 
-    def _draw(self) -> Drawn:
+    def _draw(self) -> DrawnIndex:
         """The next indices of the sampler."""
         source: Any = self._source
         try:
@@ -213,7 +213,7 @@ class EpochIndices(Iterator[KeyedIndex]):
             self._epoch.ended = True
             raise
         self._epoch.drawn += 1
-        return Drawn(index, self._order.own_state())
+        return DrawnIndex(index, self._order.own_state())
 
     def _draw_again(self, state: dict[str, Any]) -> None:
         """Draws what was drawn before the interruption, then restores generators."""
@@ -243,7 +243,7 @@ class EpochIndices(Iterator[KeyedIndex]):
         self._source = iter(self._batches)
         self._epoch.drawn = position = state["position"]
         if position:
-            self._epoch.last = Drawn(None, state["sampler"])
+            self._epoch.last = DrawnIndex(None, state["sampler"])
         if 0 < position != _length(self._batches):
             return
         # Between epochs a sampler may say that it is at the end of one, or that it is

@@ -114,7 +114,7 @@ def _is_stateful(sampler: Any) -> bool:
     return all(callable(getattr(sampler, name, None)) for name in names)
 
 
-class Drawn(NamedTuple):
+class DrawnIndex(NamedTuple):
     """Indices of a batch, and the state of a stateful sampler when it gave them."""
 
     index: Any
@@ -156,13 +156,13 @@ class EpochState:
         self.drawn = self.given = self.position = self._taken = 0
         self.ended = self.over = False
         self.seen = self._seen = 0
-        self.last: Drawn | None = None
-        self._ahead: deque[Drawn | None] = deque()
+        self.last: DrawnIndex | None = None
+        self._ahead: deque[DrawnIndex | None] = deque()
         if resumed is not None:
             self.position = self.given = self._taken = resumed["position"]
             self.seen = self._seen = resumed["seen"]
 
-    def give(self, drawn: Drawn | None) -> int:
+    def give(self, drawn: DrawnIndex | None) -> int:
         """Notes what is given to whoever makes batches; its number in the epoch."""
         self._ahead.append(drawn)
         self.given += 1

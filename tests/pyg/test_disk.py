@@ -9,7 +9,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import SamplerOutput
 
 from gttf_pyg import FileStore, GTTFLinkLoader, GTTFLoader
-from gttf_pyg._batch import RowGather, Rows, is_source, join, sized
+from gttf_pyg._batch import Gather, RowGather, is_source, join, sized
 from gttf_pyg.stores import as_stores
 from gttf_sampler import CompactAdj, FeatureFile
 from gttf_sampler.distributed import PartitionedGraph, partition
@@ -255,7 +255,7 @@ def test_ids_are_copied_once_for_all_columns():
 
     ids, told = torch.tensor([2, 0]).as_subclass(Ids), {}
     wanted = RowGather(None, Uploads(), None, False, None)
-    wanted.there = [Rows(torch.eye(3), ids, told, name) for name in "xyz"]
+    wanted.there = [Gather(torch.eye(3), ids, told, name) for name in "xyz"]
     wanted.gather()
     assert len(copied) == 1
     assert len(uploaded) == len(told) == 3

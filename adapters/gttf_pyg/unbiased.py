@@ -69,8 +69,9 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
     computes on the whole graph, and, if all neighbours are taken, its value.
 
     The model is changed in place, by hooks on its layers: parameters, `state_dict` and
-    class stay, copies and pickles keep the hooks, and edges that no loader of this
-    package has sampled, such as those of the whole graph, are computed as ever.
+    class stay, copies and pickles keep the hooks, and edges that no `NeighborLoader` or
+    `LinkNeighborLoader` of this package has sampled, such as those of the whole graph,
+    are computed as ever.
 
     Args:
         model: a layer or a model of PyG, or any module that contains some. What is done
@@ -155,8 +156,9 @@ class DegreeCorrection:
             return self._several(layer, rule, named)
         if not edges.as_drawn:
             return None
-        if rule is not None and rule.matrix is not None:
+        if rule is not None:
             _check_draws(layer, edges)
+        if rule is not None and rule.matrix is not None:
             if named.get("return_attention_weights") is not None:
                 name, cure = "return_attention_weights", "ask for it on the whole graph"
                 where = f"in an unbiased {type(layer).__name__} on a sampled batch"
@@ -175,7 +177,6 @@ class DegreeCorrection:
         part = named["edge_index"] = edges.plain[:, first : first + count]
         if rule is None or not self.concerned(layer, rule, edges):
             return (), named
-        _check_draws(layer, edges)
         check_drawn_by(edges)
         patched = WeightedPropagate(layer, rule, edges, first, part)
         most = rule.degree(layer)

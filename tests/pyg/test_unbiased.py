@@ -360,15 +360,17 @@ def test_sampled_edge_index_keeps_its_sample_only_where_it_may(data):
     [
         ({"bias": lambda path, node, hood: torch.ones(len(hood.edge))}, "'bias'"),
         ({"subgraph_type": "induced"}, "'subgraph_type'"),
+        ({"subgraph_type": "bidirectional"}, "'subgraph_type'"),
         ({"exclude_edges": torch.tensor([0])}, "'exclude_edges'"),
         ({"weight_attr": "edge_weight"}, "'weight_attr' must come with replace=True"),
     ],
 )
 def test_unbiased_refuses_draws_it_has_no_estimate_for(options, message, data):
-    layer = unbiased(nn.GCNConv(8, 4))
+    """Also where a layer computes a mean, which uniform draws leave as it is."""
     batch = next(iter(GTTFLoader(data, [3], batch_size=9, **options)))
-    with pytest.raises(ValueError, match=message):
-        call(layer, batch)
+    for layer in (nn.GCNConv(8, 4), nn.SAGEConv(8, 4)):
+        with pytest.raises(ValueError, match=message):
+            call(unbiased(layer), batch)
 
 
 def test_unbiased_refuses_weights_that_it_does_not_know(data):

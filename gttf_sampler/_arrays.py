@@ -194,9 +194,7 @@ class Format(NamedTuple):
                 self.refuse(file, f"must have {expected} bytes", f"{size} bytes")
             if size == 0:
                 found: Array = np.empty(0, dtype)
-            elif (
-                mmap
-            ):  # mode "c" keeps the file as it is whatever is done to the tensor
+            elif mmap:  # mode "c" keeps the file as it is, whatever the tensor becomes
                 found = np.memmap(file, dtype, mode="c")
             else:
                 found = np.fromfile(file, dtype)
@@ -214,6 +212,18 @@ class Format(NamedTuple):
     def array(self, folder: Path, entry: Entry, verify: bool) -> Tensor:
         """An array that a header declares, as a tensor."""
         return torch.from_numpy(self.numpy(folder, entry, verify))
+
+    def ids(
+        self, folder: Path, entry: Entry, upper: int, of: str, verify: bool
+    ) -> Tensor:
+        """An array that a header declares, of ids below the number `upper`."""
+        found = self.array(folder, entry, verify)
+        if verify:
+            try:
+                _check.within(str(folder / entry["file"]), found, upper, of)
+            except ValueError as error:
+                raise ValueError(f"{error}; {self.cure}") from None
+        return found
 
     def missing(self, file: Path) -> NoReturn:
         """Raises the GoneError for a file that a header names."""

@@ -48,7 +48,6 @@ from gttf_sampler.distributed.book import PartitionBook, RowIndex
 from gttf_sampler.features import FeatureFile
 from gttf_sampler.graph import storage
 from gttf_sampler.graph.compact import CompactAdj
-from gttf_sampler.graph.exchange import check_one_per_node
 from gttf_sampler.subgraph import EdgeType
 
 SHARED = ("book", "wanted", *storage.NAMES)  # files of all parts, by node type
@@ -315,14 +314,9 @@ def _shared(
         book = PartitionBook(parts, size, owner=owner)
         if verify:
             book = PartitionBook.of_owners(owner, parts, kind["book"]["file"])
-    wanted = WHOLE.array(home, kind["wanted"], verify)
-    if verify:
-        _within(home / kind["wanted"]["file"], wanted, size, "nodes")
-    told = kind.get("names", {})
-    names = {name: WHOLE.array(home, told[name], verify) for name in told}
-    for name in names.keys() & {"node_id", "name_end"}:
-        file = str(home / told[name]["file"])
-        check_one_per_node(names[name].numel(), size, file, WHOLE.cure)
+    wanted = WHOLE.ids(home, kind["wanted"], size, "nodes", verify)
+    entries = kind.get("names", {}).items()
+    names = {name: WHOLE.array(home, entry, verify) for name, entry in entries}
     return book, wanted, names
 
 
@@ -330,35 +324,20 @@ class _Files(NamedTuple):
     """The files of a part."""
 
     where: Path  # their directory
-    told: dict[str, Any]  # what the part's header says of each
+    entries: dict[str, Any]  # what the part's header says of each
     verify: bool  # whether to read and check all of them
-
-    def array(self, name: str, size: int | None = None, of: str = "") -> Tensor:
-        """One of the arrays, of `size` entries, one per `of`."""
-        found = PART.array(self.where, self._entry(name), self.verify)
-        rule, got = f"must have one entry per {of}, {size}", found.numel()
-        self._need(size in (None, got), f"{name}.bin", rule, got)
-        return found
-
-    def ids(
-        self, name: str, upper: int, what: str, size: int | None = None, of: str = ""
-    ) -> Tensor:
-        """One of the arrays, whose entries must lie in [0, upper)."""
-        found = self.array(name, size, of)
-        if self.verify:
-            _within(self.where / f"{name}.bin", found, upper, what)
-        return found
 
     def rows(self, kind: int, num_nodes: int, own: Tensor) -> RowIndex:
         """The nodes of one type whose rows are in the part, `own` ones among them."""
         name = f"nodes-{kind}"
-        if name in self.told:
-            nodes = self.ids(name, num_nodes, "nodes")
+        if name in self.entries:
+            entry = self.entries[name]
+            nodes = PART.ids(self.where, entry, num_nodes, "nodes", self.verify)
             if self.verify:
                 ascend = bool((nodes.diff() > 0).all())
                 self._need(ascend, f"{name}.bin", "must hold ascending nodes", "others")
         else:
-            first, stop = self.told.get(f"range-{kind}", (0, 0))
+            first, stop = self.entries.get(f"range-{kind}", (0, 0))
             rule = f"must be nodes of {num_nodes}"
             self._need(stop <= num_nodes, name, rule, (first, stop))
             nodes = torch.arange(first, stop)
@@ -388,20 +367,23 @@ class _Files(NamedTuple):
             rule, got = f"must have rows of at most {longest} edges", adj.max_degree
             self._need(got <= longest, folder.name, rule, got)
         name, edge_id = f"edge_id-{kind}", None
-        if name in self.told:
-            edge_id = self.ids(name, edges, "edges", count, "edge")
+        if name in self.entries:
+            own = self.entries[name]
+            edge_id = PART.ids(self.where, own, edges, "edges", self.verify)
+            self._need_size(name, edge_id, count, "edge")
         first = self._first(f"first-{kind}", adj, edges)
         return LocalRows(adj, rows, first, edge_id, edges, longest)
 
     def _first(self, name: str, adj: CompactAdj, edges: int) -> Tensor | int:
         """The start of every row among the `edges` of the whole graph."""
-        told = self._entry(name)
-        if isinstance(told, int):
-            sound = told + adj.num_edges <= edges
+        entry = self._entry(name)
+        if isinstance(entry, int):
+            sound = entry + adj.num_edges <= edges
             file = name.replace("first", "relation")
-            self._need(sound, file, f"must begin among {edges} edges", told)
-            return told
-        first = self.array(name, adj.num_rows, "row")
+            self._need(sound, file, f"must begin among {edges} edges", entry)
+            return entry
+        first = PART.array(self.where, entry, self.verify)
+        self._need_size(name, first, adj.num_rows, "row")
         if self.verify and first.numel():
             last = first + adj.degree
             sound = bool((first[1:] >= last[:-1]).all())
@@ -412,10 +394,10 @@ class _Files(NamedTuple):
 
     def feature(self, kind: int, entry: dict[str, Any], size: int) -> FeatureFile:
         """The `size` own rows of one feature."""
-        told = self._entry(f"feature-{kind}")
-        path = self.where / told["file"]
+        own = self._entry(f"feature-{kind}")
+        path = self.where / own["file"]
         rows = FeatureFile(path) if path.is_file() else PART.missing(path)
-        same = (rows.seal, list(rows.shape)) == (told["seal"], [size, *entry["shape"]])
+        same = (rows.seal, list(rows.shape)) == (own["seal"], [size, *entry["shape"]])
         rule = "must hold the rows that this part was written with"
         self._need(same, path.name, rule, "others")
         return rows.validate() if self.verify else rows
@@ -423,17 +405,14 @@ class _Files(NamedTuple):
     def _entry(self, name: str) -> Any:
         """The entry of a file in the header, which must have one."""
         rule = "must name all files of the part"
-        self._need(name in self.told, HEADER, rule, f"no {name}")
-        return self.told[name]
+        self._need(name in self.entries, HEADER, rule, f"no {name}")
+        return self.entries[name]
+
+    def _need_size(self, name: str, array: Tensor, size: int, of: str) -> None:
+        rule, got = f"must have one entry per {of}, {size}", array.numel()
+        self._need(got == size, f"{name}.bin", rule, got)
 
     def _need(self, sound: bool, name: str, rule: str, got: object) -> None:
         """Refuses the part, by the name of one of its files, unless it is sound."""
         if not sound:
             PART.refuse(self.where / name, rule, got)
-
-
-def _within(file: Path, ids: Tensor, upper: int, what: str) -> None:
-    try:
-        _check.within(str(file), ids, upper, what)
-    except ValueError as error:
-        raise ValueError(f"{error}; {PART.cure}") from None

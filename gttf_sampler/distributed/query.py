@@ -292,19 +292,11 @@ Query = HopQuery | StepQuery | BetweenQuery
 
 def _check_law(law: Law, here: LocalRows, front: Front) -> None:
     """Refuses a law of another process whose arrays do not fit rows and trees."""
-    if law.time is not None and here.adj.edge_time is None:
-        raise ValueError("times must be asked of edges that have some")
-    if law.cumulative_weight is not None and here.adj.edge_weight is None:
-        raise ValueError("weights must be asked of edges that have some")
-    if law.excluded_edges is not None and law.excluded_edges.dtype != torch.int64:
-        raise ValueError(f"hidden edges must be int64 (got {law.excluded_edges.dtype})")
+    own = _own_law(here, law._replace(excluded_edges=None))
+    trees = 0 if law.time_max is None else law.time_max.numel()
+    _check.law(own, here.adj.num_edges, trees)
     _check.law(Law(excluded_edges=law.excluded_edges), here.whole_edges, 0)
-    if (law.time is None) != (law.time_max is None):
-        raise ValueError("times must be given where edges are drawn by time")
     if law.time_max is not None:
-        trees = law.time_max.numel()
-        if law.time_min is not None and law.time_min.numel() != trees:
-            raise ValueError(f"times must be {trees} (got {law.time_min.numel()})")
         need_ids("trees", front.root, 0, trees, front.node.numel())
 
 

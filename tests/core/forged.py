@@ -4,15 +4,17 @@ import json
 import random
 import zlib
 from contextlib import ExitStack
+from functools import partial
 from unittest import mock
 
 import torch
 
-from gttf_sampler import sample_rooted, traverse
+from gttf_sampler import CompactAdj, sample_rooted, traverse
 from gttf_sampler._arrays import checksum
 from gttf_sampler.distributed import PartitionedGraph, PeerError
 from gttf_sampler.distributed import exchange as links
 from gttf_sampler.distributed.messages import unpack
+from gttf_sampler.features import write as layout
 
 ODD = (-1, 0, 1, 2, 5, 1 << 30, 10**12, (1 << 63) - 1, -(1 << 63))
 VALUES = (
@@ -35,25 +37,52 @@ def sealed(file, header):
     return header["crc32"]
 
 
-def forge(path, where, change):
-    """Changes a header or an array, and every checksum that tells.
+def typed_graph():
+    """Two relations of two types, with weights."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(0, 20, (2, 120), generator=generator)
+    to = CompactAdj.from_edge_index(ends, 20, edge_weight=torch.rand(120))
+    by = CompactAdj.from_edge_index(ends[:, :50] % 12, (12, 20))
+    return {("a", "to", "a"): to, ("b", "by", "a"): by}
 
-    `where` is "whole", "part" or "relation" of part 0; `change` gets the content.
+
+def header_of(path, where):
+    """The file with the header of a directory, of a part in it, or of its rows."""
+    inner = {"part": "part-0", "relation": "part-0/relation-0"}
+    return (home(path) / inner[where] if where in inner else path) / "header.json"
+
+
+def forge(path, where, change):
+    """Changes a header, and every checksum that depends on it.
+
+    `where` is "graph", "features", or "whole", "part" or "relation" of part 0;
+    `change` gets the content.
     """
-    whole, part = path / "header.json", home(path) / "part-0" / "header.json"
-    told, own = json.loads(whole.read_text()), json.loads(part.read_text())
-    rows = part.parent / "relation-0" / "header.json"
-    if where == "relation":
-        content = json.loads(rows.read_text())
+    if where == "features":
+        content = path.read_bytes()
+        begin, _, magic = layout.TAIL.unpack(content[-layout.TAIL.size :])
+        facts = json.loads(content[begin : -layout.TAIL.size])
+        change(facts)
+        text = json.dumps(facts).encode()
+        tail = layout.TAIL.pack(begin, zlib.crc32(text), magic)
+        path.write_bytes(content[:begin] + text + tail)
+        return
+    outer = {"relation": "part", "part": "whole"}
+    while where:
+        file = header_of(path, where)
+        content = json.loads(file.read_text())
         change(content)
-        own["files"]["relation-0"] = sealed(rows, content)
-    elif where == "part":
-        change(own)
-    if where != "whole":
-        told["checks"][0] = sealed(part, own)
+        crc = sealed(file, content)
+        change = partial(_set_checksum, where, crc)
+        where = outer.get(where)
+
+
+def _set_checksum(inner, crc, content):
+    """Sets the checksum that a header has of the one inside of it."""
+    if inner == "relation":
+        content["files"]["relation-0"] = crc
     else:
-        change(told)
-    sealed(whole, told)
+        content["checks"][0] = crc
 
 
 def write_array(folder, entry, array):

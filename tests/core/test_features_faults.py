@@ -2,7 +2,6 @@
 that are stuck."""
 
 import errno
-import json
 import os
 import pathlib
 import pickle
@@ -12,7 +11,6 @@ import sys
 import textwrap
 import threading
 import time
-import zlib
 
 import numpy as np
 import pytest
@@ -21,7 +19,6 @@ import torch
 from gttf_sampler import FeatureFile, use_backend
 from gttf_sampler._backends import threads
 from gttf_sampler._backends.torch import gather as torch_gather
-from gttf_sampler.features import write as layout
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -30,68 +27,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 def path(tmp_path):
     FeatureFile.from_array(tmp_path / "x.npy", torch.rand(5000, 16))
     return tmp_path / "x.npy"
-
-
-@pytest.mark.parametrize("keep", [0, 10, 4096, 5000, 4096 + 320_000, -1, -200])
-def test_truncated_file_is_refused(path, keep):
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="write it again"):
-        FeatureFile(path)
-
-
-def test_open_notices_altered_head_and_facts(path):
-    """Any byte but those of rows; `validate` notices those."""
-    whole = path.read_bytes()
-    facts = len(whole) - 4096 - 320_000
-    for place in [*range(0, 128, 9), 4000, *range(-facts, 0, 7)]:
-        broken = bytearray(whole)
-        broken[place] ^= 4
-        path.write_bytes(broken)
-        if place in (-12, -11, -10, -9):  # nothing is told there
-            continue
-        with pytest.raises(ValueError, match="write it again"):
-            FeatureFile(path)
-    broken = bytearray(whole)
-    broken[4096 + 77] ^= 4
-    path.write_bytes(broken)
-    with pytest.raises(ValueError, match="checksum of its rows"):
-        FeatureFile(path).validate()
-
-
-def test_forged_facts_are_refused(path, monkeypatch):
-    forgeries = [
-        ("FILE", layout.FILE._replace(version=2), "must have format"),
-        ("FILE", layout.FILE._replace(name="other"), "must have format"),
-        ("BLOCK", 7, "must describe the rows that were written .*blocks of 7"),
-    ]
-    for name, value, match in forgeries:
-        with monkeypatch.context() as patch:
-            patch.setattr(layout, name, value)
-            forged = path.with_name("y.npy")
-            layout_now = layout.Layout(1, (1,), torch.uint8, "same", (0,))
-            foot = layout_now.foot()
-            forged.write_bytes(layout_now.head() + b"\0" + foot)
-        with pytest.raises(ValueError, match=match):
-            FeatureFile(forged)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("rows", 1.0), ("rows", -1), ("rows", 1 << 70), ("rows", "5000")),
-        *(("shape", [-1]), ("shape", [True]), ("shape", [1 << 40]), ("shape", 16)),
-        *(("dtype", "object"), ("stored", "pickle"), ("crc32", []), ("crc32", ["0"])),
-    ],
-)
-def test_odd_facts_with_a_sound_checksum_are_refused(path, name, value):
-    whole = path.read_bytes()
-    begin, _, magic = layout.TAIL.unpack(whole[-layout.TAIL.size :])
-    facts = json.loads(whole[begin : -layout.TAIL.size])
-    text = json.dumps({**facts, name: value}).encode()
-    tail = layout.TAIL.pack(begin, zlib.crc32(text), magic)
-    path.write_bytes(whole[:begin] + text + tail)
-    with pytest.raises(ValueError, match=r"x\.npy' must .*write it again"):
-        FeatureFile(path)
 
 
 @pytest.mark.parametrize("direct", [False, True])

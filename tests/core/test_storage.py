@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pathlib
 import shutil
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from all_pairs import all_pairs
 from gttf_sampler import CompactAdj, EdgeWeightBias, _arrays, _files, sample_rooted
 from gttf_sampler.graph import storage
 from strategies import graphs
@@ -30,19 +30,6 @@ def other_graph() -> CompactAdj:
 def stored(folder: pathlib.Path) -> dict:
     """The header of a saved graph."""
     return json.loads((folder / HEADER).read_text())
-
-
-def rewrite(folder: pathlib.Path, **changes: object) -> None:
-    """Replaces entries of the header, and its checksum: a forged one, not a damaged."""
-    content = {**stored(folder), **changes}
-    content["crc32"] = _arrays.checksum(content)
-    (folder / HEADER).write_text(json.dumps(content))
-
-
-def rewrite_array(folder: pathlib.Path, name: str, **changes: object) -> None:
-    """Replaces what the header says about one array."""
-    arrays = stored(folder)["arrays"]
-    rewrite(folder, arrays={**arrays, name: {**arrays[name], **changes}})
 
 
 def array_file(folder: pathlib.Path, name: str) -> pathlib.Path:
@@ -281,152 +268,15 @@ def test_storage_checks_the_number_of_columns(tmp_path, size):
         CompactAdj.open(tmp_path / "graph")
 
 
-def truncated(file: pathlib.Path) -> None:
-    """Cuts the last byte off."""
-    os.truncate(file, file.stat().st_size - 1)
-
-
-def lengthened(file: pathlib.Path) -> None:
-    """Appends a byte."""
-    with open(file, "ab") as out:
-        out.write(b"x")
-
-
-def flipped(file: pathlib.Path) -> None:
-    """Changes one bit in the middle."""
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 4
-    file.write_bytes(content)
-
-
-def emptied(file: pathlib.Path) -> None:
-    """Leaves nothing."""
-    file.write_bytes(b"")
-
-
-DAMAGES = [
-    (truncated, r"must have \d+ bytes \(got \d+ bytes\)"),
-    (lengthened, r"must have \d+ bytes \(got \d+ bytes\)"),
-    (emptied, r"must have \d+ bytes \(got 0 bytes\)"),
-    (flipped, r"must match the checksum in the header \(got other content\)"),
-    (pathlib.Path.unlink, r"must be there, .* \(got no such file\)"),
-]
-
-
-@all_pairs
-@pytest.mark.parametrize("mmap", [True, False])
-@pytest.mark.parametrize(
-    "name", ["rowptr", "col", "edge_id", "edge_weight", "edge_time"]
-)
-@pytest.mark.parametrize(("damage", "match"), DAMAGES)
-def test_storage_damaged_array(folder, name, damage, match, mmap):
-    file = array_file(folder, name)
-    damage(file)
-    with pytest.raises(ValueError, match=f"^'.*{file.name}' {match}"):
-        CompactAdj.open(folder, mmap)
-
-
 def test_storage_unverified_still_checks_sizes_and_rows(folder):
-    truncated(array_file(folder, "edge_weight"))
+    file = array_file(folder, "edge_weight")
+    os.truncate(file, file.stat().st_size - 1)
     with pytest.raises(ValueError, match="edge_weight"):
         CompactAdj.open(folder, verify=False)
     with_everything().save(folder)
     array_file(folder, "rowptr").write_bytes(np.array([9] * 7).tobytes())
     with pytest.raises(ValueError, match=r"'rowptr' must start at 0|rowptr.*bin"):
         CompactAdj.open(folder, verify=False)
-
-
-HEADERS = [
-    ("missing", None),
-    ("empty", b""),
-    ("garbage", b"\x80\x81\xff"),
-    ("text", b"hello"),
-    ("list", b"[]"),
-    ("number", b"5"),
-    ("null", b"null"),
-    ("object", b"{}"),
-    ("half", b'{"format": "gttf-compact-adj", "version": 1'),
-    ("bare", b'{"format": "gttf-compact-adj", "version": 1}'),
-    ("nested", b"[" * 100_000),
-]
-
-
-@pytest.mark.parametrize(("name", "content"), HEADERS)
-def test_storage_damaged_header(folder, name, content):
-    if content is None:
-        (folder / HEADER).unlink()
-    else:
-        (folder / HEADER).write_bytes(content)
-    with pytest.raises(ValueError, match=rf"^'.*{HEADER}' must "):
-        CompactAdj.open(folder)
-
-
-FACTS = [
-    *({"version": version} for version in (2, "1")),
-    {"format": "other"},
-    *({"direction": direction} for direction in ("up", None)),
-    *({"num_cols": size} for size in (-1, None, "6", 6.5, [6])),
-    *({"arrays": some} for some in (None, [], {}, {"rowptr": 5, "col": 5})),
-]
-
-
-@pytest.mark.parametrize("changes", FACTS, ids=str)
-def test_storage_wrong_fact(folder, changes):
-    rewrite(folder, **changes)
-    with pytest.raises(ValueError, match=rf"^'.*{HEADER}' must "):
-        CompactAdj.open(folder)
-
-
-FILES = ("../outside.bin", "/etc/hostname", "sub/inside.bin", "..", "", 5, None)
-KINDS = ("complex64", "nonsense", "O", "V4", "i4,i4", ",i4", "a4", {}, None, ["<i4"])
-ENTRIES = [
-    *(("col", {"file": file}) for file in FILES),
-    *(("col", {"dtype": kind}) for kind in (*KINDS, "<u4", "<f4")),  # like an int32
-    ("rowptr", {"dtype": "<f8"}),
-    ("edge_id", {"dtype": "<f4"}),
-    ("edge_weight", {"dtype": "<f16"}),
-    *(("col", {"length": size}) for size in (-1, "5", None, 5.5, 4, True, 1 << 70)),
-    ("edge_time", {"length": 4}),
-    *(("col", {"crc32": crc}) for crc in ("0", None, 1)),
-]
-
-
-@pytest.mark.parametrize(("name", "changes"), ENTRIES, ids=str)
-def test_storage_wrong_entry(folder, name, changes):
-    shutil.copy(array_file(folder, "col"), folder.parent / "outside.bin")
-    (folder / "sub").mkdir()
-    shutil.copy(array_file(folder, "col"), folder / "sub" / "inside.bin")
-    rewrite_array(folder, name, **changes)
-    with pytest.raises(ValueError, match=r"^'.*graph.*' must "):
-        CompactAdj.open(folder)
-
-
-@pytest.mark.parametrize("mmap", [True, False])
-@pytest.mark.parametrize("fact", ["file", "dtype", "length", "crc32"])
-def test_storage_incomplete_entry(folder, fact, mmap):
-    arrays = stored(folder)["arrays"]
-    del arrays["col"][fact]
-    rewrite(folder, arrays=arrays)
-    with pytest.raises(ValueError, match=r"^'.*graph.*' must "):
-        CompactAdj.open(folder, mmap)
-
-
-def test_storage_rewritten_header_is_good_if_nothing_changes(folder):
-    """The tests around this one fail for what they change, and for nothing else."""
-    rewrite(folder)
-    assert same(CompactAdj.open(folder), with_everything())
-
-
-def test_storage_arrays_that_do_not_belong(folder):
-    arrays = stored(folder)["arrays"]
-    for changed in (
-        {name: entry for name, entry in arrays.items() if name != "col"},
-        {**arrays, "password": arrays["col"]},
-        {**arrays, "edge_weight": arrays["rowptr"]},
-    ):
-        rewrite(folder, arrays=changed)
-        with pytest.raises(ValueError, match=rf"^'.*{HEADER}' must "):
-            CompactAdj.open(folder)
 
 
 def test_storage_header_with_a_flipped_bit(folder):
@@ -510,16 +360,27 @@ def fail_at(patch, step: str, number: int, error: BaseException) -> None:
     patch.setattr(owner, name, breaking(getattr(owner, name), step, after))
 
 
-@pytest.mark.parametrize("error", [DiskError(), KeyboardInterrupt()], ids=repr)
+def keep_files(patch) -> None:
+    """Removes nothing, as a process that was killed."""
+    for owner, name in ((pathlib.Path, "unlink"), (os, "unlink"), (os, "remove")):
+        patch.setattr(owner, name, lambda *args, **kwargs: None)
+
+
+@pytest.mark.parametrize("error", [DiskError(), KeyboardInterrupt(), None], ids=repr)
 @pytest.mark.parametrize(("step", "number", "left"), STEPS)
 def test_storage_interrupted_save(folder, step, number, left, error):
+    """By an error, or, without one, killed: the next save tidies up after that."""
     with pytest.MonkeyPatch.context() as patch:
-        fail_at(patch, step, number, error)
-        with pytest.raises(type(error)):
+        if error is not None or step != "unlink":
+            fail_at(patch, step, number, error or DiskError())
+        if error is None:
+            keep_files(patch)
+        with suppress(DiskError, KeyboardInterrupt):
             other_graph().save(folder)
+            assert (error, step) == (None, "unlink"), "it was not interrupted"
     expected = with_everything() if left == "old" else other_graph()
     assert same(CompactAdj.open(folder, verify=True), expected)
-    if left == "old":
+    if left == "old" and error is not None:
         assert not strays(folder)
     other_graph().save(folder)
     assert same(CompactAdj.open(folder), other_graph())
@@ -548,30 +409,3 @@ def test_storage_first_save_interrupted_opens_as_nothing(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=HEADER):
         CompactAdj.open(tmp_path / "new")
     assert list((tmp_path / "new").iterdir()) == []
-
-
-@pytest.mark.parametrize(("step", "number", "left"), STEPS)
-def test_storage_killed_process(folder, step, number, left):
-    """Nothing is tidied up at once; what is left over goes with the next save."""
-    with pytest.MonkeyPatch.context() as patch:
-        if step != "unlink":
-            fail_at(patch, step, number, DiskError())
-        for owner, name in ((pathlib.Path, "unlink"), (os, "unlink"), (os, "remove")):
-            patch.setattr(owner, name, lambda *args, **kwargs: None)
-        if step == "unlink":
-            other_graph().save(folder)
-        else:
-            with pytest.raises(DiskError):
-                other_graph().save(folder)
-    expected = with_everything() if left == "old" else other_graph()
-    assert same(CompactAdj.open(folder, verify=True), expected)
-    other_graph().save(folder)
-    assert same(CompactAdj.open(folder), other_graph())
-    assert not strays(folder)
-
-
-def test_storage_save_onto_a_file(tmp_path):
-    (tmp_path / "graph").write_text("not a directory")
-    with pytest.raises((ValueError, OSError), match="graph"):
-        with_everything().save(tmp_path / "graph")
-    assert (tmp_path / "graph").read_text() == "not a directory"

@@ -1,41 +1,50 @@
 """The calls of `digests` that need DGL."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dgl
 import torch
 
-from digests import GIVEN, NODES, SEEDS
+import digests
+import gttf_dgl
+from digests import NODES, InParts, numbers, seeds
 from gttf_dgl import (
     DataLoader,
     GTTFSampler,
     GTTFSubgraphSampler,
     LaborSampler,
+    PartitionedLoader,
     PinSAGESampler,
     RandomWalkNeighborSampler,
     SAINTSampler,
     ShaDowKHopSampler,
     node2vec_random_walk,
+    ppr_graph,
     random_walk,
     sample_labors,
     sample_neighbors,
 )
+from gttf_sampler import FractionBias
+from gttf_sampler.distributed import PartitionedGraph
+
+KINDS = [("a", "r", "a"), ("a", "to", "b"), ("b", "of", "a")]
 
 
 def graph() -> Any:
-    """The graph as DGL has it."""
-    g = dgl.graph(tuple(GIVEN["edges"]), num_nodes=NODES)
-    g.edata["w"], g.edata["m"] = GIVEN["weight"], GIVEN["time"] > 30
+    """The graph as DGL has it, whose size `enlarged` changes."""
+    given = numbers(digests.SIZE)
+    g = dgl.graph(tuple(given["edges"]), num_nodes=NODES * digests.SIZE)
+    g.edata["w"], g.edata["m"] = given["weight"], given["time"] > 30
     return g
 
 
 def several() -> Any:
     """Three relations between two types of nodes."""
-    kinds = [("a", "r", "a"), ("a", "to", "b"), ("b", "of", "a")]
-    parts = GIVEN["edges"].chunk(3, dim=1)
-    ends = {kind: tuple(part) for kind, part in zip(kinds, parts, strict=True)}
-    return dgl.heterograph(ends, {"a": NODES, "b": NODES})
+    parts = numbers(digests.SIZE)["edges"].chunk(3, dim=1)
+    ends = {kind: tuple(part) for kind, part in zip(KINDS, parts, strict=True)}
+    return dgl.heterograph(ends, dict.fromkeys("ab", NODES * digests.SIZE))
 
 
 def parts(found: Any) -> list[Any]:
@@ -44,13 +53,26 @@ def parts(found: Any) -> list[Any]:
     return [
         [block.edges[kind].data[dgl.EID] for kind in block.canonical_etypes]
         + [block.srcnodes[name].data[dgl.NID] for name in block.srctypes]
+        + [
+            block.edges[kind].data["edge_weights"]
+            for kind in block.canonical_etypes
+            if "edge_weights" in block.edges[kind].data
+        ]
         for block in blocks
     ]
 
 
+def fanouts_of(given: Any) -> Any:
+    """The fanouts for the size of the graph: a large layer is one that threads share.
+
+    Layers are drawn one by one, and each must have edges enough.
+    """
+    return given if digests.SIZE == 1 else [2 * fanout for fanout in given]
+
+
 def loader(
     make: Any,
-    seeds: Any,
+    roots: Any,
     sampler: Any,
     workers: int = 0,
     kind: Any = DataLoader,
@@ -60,9 +82,12 @@ def loader(
 
     def call() -> Any:
         torch.manual_seed(31)
+        how = {**options, "fanouts": fanouts_of(options["fanouts"])}
         made = kind(
-            *(make(), seeds, sampler(seed=32, **options)),
-            batch_size=16,
+            make(),
+            roots(),
+            sampler(seed=32, **how),
+            batch_size=16 if digests.SIZE == 1 else 4000,
             num_workers=workers,
         )
         epochs = [[(parts(batch), ids) for _, ids, batch in made] for _ in range(2)]
@@ -74,30 +99,33 @@ def loader(
 
 def blocks(fanouts: Any, **options: Any) -> Any:
     """Batches of blocks."""
-    return loader(graph, SEEDS, GTTFSampler, fanouts=fanouts, **options)
+    return loader(graph, seeds, GTTFSampler, fanouts=fanouts, **options)
 
 
 def typed(fanouts: Any, **options: Any) -> Any:
     """Batches of blocks of several types."""
-    seeds = {"a": SEEDS, "b": SEEDS[:7]}
-    return loader(several, seeds, GTTFSampler, fanouts=fanouts, **options)
+
+    def roots() -> Any:
+        return {"a": seeds(), "b": seeds()[:7]}
+
+    return loader(several, roots, GTTFSampler, fanouts=fanouts, **options)
 
 
 def walks() -> Any:
     """Walks of both kinds, with and without restarts."""
     g = graph()
     return [
-        random_walk(g, SEEDS, length=6, return_eids=True, generator=33),
-        random_walk(g, SEEDS, length=6, prob="w", generator=34),
-        random_walk(g, SEEDS, length=6, restart_prob=0.25, generator=35),
-        node2vec_random_walk(g, SEEDS, 0.5, 2.0, 6, generator=36),
+        random_walk(g, seeds(), length=6, return_eids=True, generator=33),
+        random_walk(g, seeds(), length=6, prob="w", generator=34),
+        random_walk(g, seeds(), length=6, restart_prob=0.25, generator=35),
+        node2vec_random_walk(g, seeds(), 0.5, 2.0, 6, generator=36),
     ]
 
 
 def ours() -> Any:
     """Two epochs of our own DataLoader."""
     torch.manual_seed(37)
-    made = DataLoader(graph(), SEEDS, GTTFSampler([4, 5]), batch_size=16)
+    made = DataLoader(graph(), seeds(), GTTFSampler([4, 5]), batch_size=16)
     return [[(parts(batch), ids) for _, ids, batch in made] for _ in range(2)]
 
 
@@ -114,16 +142,54 @@ def saint(mode: str, budget: Any) -> Callable[[], Any]:
 def shadow() -> Any:
     """All edges among the nodes that were sampled."""
     torch.manual_seed(39)
-    return parts(ShaDowKHopSampler([3, 2]).sample(graph(), SEEDS)[2])
+    return parts(ShaDowKHopSampler([3, 2]).sample(graph(), seeds())[2])
 
 
 def pinsage() -> Any:
     """Neighbours by how often walks meet them."""
     g, visits = several(), {"generator": 40}
     return [
-        PinSAGESampler(g, "a", "b", 2, 0.2, 10, 3, **visits)(SEEDS).edges(),
-        RandomWalkNeighborSampler(graph(), 2, 0.2, 10, 3, **visits)(SEEDS).edges(),
+        PinSAGESampler(g, "a", "b", 2, 0.2, 10, 3, **visits)(seeds()).edges(),
+        RandomWalkNeighborSampler(graph(), 2, 0.2, 10, 3, **visits)(seeds()).edges(),
     ]
+
+
+def nearest(**options: Any) -> Callable[[], Any]:
+    """The graph of those nearest by personalised PageRank."""
+
+    def call() -> Any:
+        near = ppr_graph(graph(), 4, walks=8, generator=25, **options)
+        return *near.edges(), near.edata["weight"]
+
+    return call
+
+
+def in_parts(**options: Any) -> InParts:
+    """Batches of a graph in parts."""
+
+    def cut(folder: Path, count: int) -> None:
+        gttf_dgl.partition(graph(), folder, count)
+
+    def draw(found: PartitionedGraph) -> Any:
+        torch.manual_seed(45)
+        how = {"batch_size": 16 if digests.SIZE == 1 else 4000, **options}
+        made = PartitionedLoader(found, fanouts_of([4, 5]), seeds(), **how)
+        return [[parts(batch), ids] for _, ids, batch in made]
+
+    return InParts(cut, draw)
+
+
+def shared() -> Any:
+    """DGL's function that draws what nodes share, in between two seeds."""
+    drawn = [
+        sample_labors(graph(), seeds(), 4, random_seed=46),
+        sample_labors(graph(), seeds(), 4, prob="w", random_seed=46),
+        sample_labors(graph(), seeds(), 4, importance_sampling=1, random_seed=46),
+        sample_labors(
+            graph(), seeds(), 4, random_seed=[46, 47], seed2_contribution=0.25
+        ),
+    ]
+    return [(found.edata[dgl.EID], weights) for found, weights in drawn]
 
 
 def functions() -> Any:
@@ -131,9 +197,9 @@ def functions() -> Any:
     torch.manual_seed(41)
     g = graph()
     drawn = [
-        sample_neighbors(g, SEEDS, 4),
-        sample_neighbors(g, SEEDS, 4, prob="w", replace=True),
-        sample_labors(g, SEEDS, 4, random_seed=42)[0],
+        sample_neighbors(g, seeds(), 4),
+        sample_neighbors(g, seeds(), 4, prob="w", replace=True),
+        sample_labors(g, seeds(), 4, random_seed=42)[0],
     ]
     return [found.edata[dgl.EID] for found in drawn]
 
@@ -162,17 +228,39 @@ CALLS: dict[str, Callable[[], Any]] = {
     "dgl rooted": blocks([4, 5], rooted=True),
     "dgl typed": typed([3, 2]),
     "dgl typed rooted": typed([3, 2], rooted=True),
-    "dgl subgraph": loader(graph, SEEDS, GTTFSubgraphSampler, fanouts=[3, 3]),
+    "dgl subgraph": loader(graph, seeds, GTTFSubgraphSampler, fanouts=[3, 3]),
     "dgl walks": walks,
     "dgl DataLoader": ours,
     "dgl foreign loader": blocks([4, 5], kind=dgl.dataloading.DataLoader),
     "dgl functions": functions,
     "dgl edges": edges(exclude="self"),
-    "dgl LABOR": loader(graph, SEEDS, LaborSampler, fanouts=[4, 3]),
-    "dgl LABOR weighted": loader(graph, SEEDS, LaborSampler, fanouts=[4, 3], prob="w"),
+    "dgl LABOR": loader(graph, seeds, LaborSampler, fanouts=[4, 3]),
+    "dgl LABOR weighted": loader(graph, seeds, LaborSampler, fanouts=[4, 3], prob="w"),
     "dgl PinSAGE": pinsage,
     "dgl SAINT node": saint("node", 60),
     "dgl SAINT edge": saint("edge", 60),
     "dgl SAINT walk": saint("walk", (10, 4)),
     "dgl ShaDow": shadow,
+    "dgl LABOR of a run": loader(
+        *(graph, seeds, LaborSampler),
+        **{"fanouts": [4, 3], "batch_dependency": 3, "layer_dependency": True},
+    ),
+    "dgl LABOR lasting": loader(
+        graph, seeds, LaborSampler, fanouts=[4, 3], batch_dependency=0
+    ),
+    "dgl LABOR importance": loader(
+        graph, seeds, LaborSampler, fanouts=[4, 3], importance_sampling=1
+    ),
+    "dgl sample_labors": shared,
+    "dgl fraction": blocks([-1, -1], bias=FractionBias([0.4])),
+    "dgl typed out": typed([3, 2], edge_dir="out", replace=True),
+    "dgl typed each": typed([dict.fromkeys(KINDS, 1), 2]),
+    "dgl PPR": nearest(prob="w"),
+    "dgl parts": in_parts(),
+    "dgl parts rooted": in_parts(rooted=True, seed=48),
 }
+# Made with a graph and a batch that threads share, too.
+LARGE = (
+    *("dgl", "dgl replaced", "dgl weighted", "dgl rooted", "dgl typed", "dgl walks"),
+    *("dgl LABOR", "dgl ShaDow", "dgl subgraph", "dgl parts"),
+)

@@ -1,13 +1,19 @@
-"""`gttf verify`: the same draws here and on a device, compared bit by bit.
+"""`gttf verify`: the same draws here and on a device, compared bit by bit, and timed.
 
 The cases are calls of the engine in every mode, on a graph that is awkward on purpose.
+Times are of batches of an ordinary size, beside what docs/gpu.md predicts for an A100.
 """
 
 from __future__ import annotations
 
 import platform
+import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -230,6 +236,40 @@ CASES: dict[str, Case] = {
 }
 
 
+def _batch(fanouts: list[int], **how: Any) -> Callable[[CompactAdj, Tensor], Any]:
+    """A call of `sample_rooted` on a graph and seeds."""
+    return lambda adj, seeds: sample_rooted(adj, seeds, fanouts, generator=1, **how)
+
+
+def _walks(fanouts: list[int], bias: Any = None) -> Callable[[CompactAdj, Tensor], Any]:
+    """A call of `traverse` on a graph and seeds."""
+    how: dict[str, Any] = {"generator": 1, "validate": False}
+    return lambda adj, seeds: traverse(adj, seeds, fanouts, bias, **how)
+
+
+class Timed(NamedTuple):
+    """A batch whose time is predicted.
+
+    Attributes:
+        call: of a graph and seeds.
+        predicted: microseconds on an A100, by the model of docs/gpu.md.
+    """
+
+    call: Callable[[CompactAdj, Tensor], Any]
+    predicted: int
+
+
+TIMED = {
+    "`sample_rooted` [15, 10], the default": Timed(_batch([15, 10]), 183),
+    "with replacement": Timed(_batch([15, 10], replace=True), 185),
+    "`padded=True`": Timed(_batch([15, 10], padded=True), 162),
+    "forest [15, 10]": Timed(_walks([15, 10]), 52),
+    "uniform walk of 20 steps": Timed(_walks([1] * 20), 92),
+    "node2vec walk of 20 steps": Timed(_walks([1] * 20, Node2VecBias(0.5, 2)), 307),
+}
+ROUNDS = 9  # of every batch that is timed
+
+
 class Check(NamedTuple):
     """One call on one backend.
 
@@ -298,6 +338,72 @@ def run_host_checks(
     return found
 
 
+class Time(NamedTuple):
+    """The time of a batch on one backend.
+
+    Attributes:
+        name: of the batch, in `TIMED`.
+        backend: that drew it.
+        microseconds: the median.
+        kernels: of this package, that were started; None for a backend without any.
+        waits: of the host for the device, as far as torch tells of them.
+    """
+
+    name: str
+    backend: str
+    microseconds: float
+    kernels: int | None
+    waits: int
+
+
+def timed_graph() -> tuple[CompactAdj, Tensor]:
+    """The graph and the seeds of `TIMED`, on the CPU."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(200_000, (2, 3_000_000), generator=generator)
+    return CompactAdj.from_edge_index(ends, 200_000), torch.arange(1024)
+
+
+def run_times(device: torch.device, progress: Progress) -> list[Time]:
+    """The time of every batch of `TIMED` on every backend of `device`."""
+    adj, seeds = timed_graph()
+    adj, seeds = adj.to(device), seeds.to(device)
+    found = []
+    for name, batch in TIMED.items():
+        progress(name)
+        for backend in backends_on(device):
+            with use_backend(backend):
+                found.append(_time(name, backend, partial(batch.call, adj, seeds)))
+    return found
+
+
+def _time(name: str, backend: str, call: Callable[[], Any]) -> Time:
+    """The time of a call, once everything that it needs is there."""
+    real = torch.cuda.is_available()
+    finish: Any = torch.cuda.synchronize if real else int  # nothing to wait for
+    call()
+    with ExitStack() as stack:
+        kernels = waits = None
+        if backend == "triton":
+            launch = import_module("gttf_sampler._backends.triton.launch")
+            kernels = stack.enter_context(launch.counting())
+        if real:
+            waits = stack.enter_context(warnings.catch_warnings(record=True))
+            warnings.filterwarnings("ignore", "Synchronization debug mode")
+            warnings.filterwarnings("always", "called a synchronizing")
+            stack.callback(torch.cuda.set_sync_debug_mode, "default")
+            torch.cuda.set_sync_debug_mode("warn")
+        call()
+    times = []
+    for _ in range(ROUNDS):
+        finish()
+        start = time.perf_counter()
+        call()
+        finish()
+        times.append(time.perf_counter() - start)
+    started = None if kernels is None else len(kernels)
+    return Time(name, backend, median(times) * 1e6, started, len(waits or []))
+
+
 def compared(call: Callable[[], Any], expected: list[Tensor]) -> str:
     """Compares the tensors of a call by number, dtype, shape and bits."""
     try:
@@ -335,7 +441,11 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 
 def report(
-    device: torch.device, checks: list[Check], left_out: machine.Missing, seconds: float
+    device: torch.device,
+    checks: list[Check],
+    times: list[Time],
+    left_out: machine.Missing,
+    seconds: float,
 ) -> list[str]:
     """The lines of a report in Markdown, to be pasted into an issue."""
     passed = sum(check.verdict == SAME for check in checks)
@@ -362,8 +472,26 @@ def report(
         f"## gttf verify --device {device}: {verdict}",
         *("", *_table(("", ""), facts.items())),
         *("", *_table(("bits", *backends), cells)),
+        *_times_table(device, times),
         *(f"\nLeft out: {entry['peer']}, {entry['why']}." for entry in left_out),
     ]
+
+
+def _times_table(device: torch.device, times: list[Time]) -> list[str]:
+    """The times, beside those that an A100 should take."""
+    if not times:
+        return []
+    gpu = device.type == "cuda"
+    head = ["1,024 seeds, 3 M edges", "backend", "µs"]
+    head += ["kernels", "waits", "A100, model, µs"] if gpu else []
+    rows = []
+    for name, backend, microseconds, kernels, waits in times:
+        row = [name, backend, f"{microseconds:,.0f}"]
+        if gpu:
+            model = TIMED[name].predicted if backend == "triton" else ""
+            row += ["" if kernels is None else str(kernels), str(waits), str(model)]
+        rows.append(row)
+    return ["", *_table(head, rows)]
 
 
 def _device_name(device: torch.device) -> str:

@@ -64,25 +64,30 @@ def run_doctor(args: argparse.Namespace) -> list[str]:
     return lines
 
 
+KINDS = ("cpu", "cuda", "mps", "xpu")
+"""Kinds of devices; on the last two the reference runs, as far as it can."""
+
+
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `gttf verify`."""
     add = parser.add_argument
     add("--device", default="cpu", help="cpu compares numba with torch (cpu)")
-    # what `gttf bench --device` measures was once part of the report
-    add("--no-times", action="store_true", help=argparse.SUPPRESS)
+    add("--no-times", action="store_true", help="leave the times out")
     parser.epilog = "exit status: 0 all bits are the same, 1 some are not, 2 no device"
 
 
 def run_verify(args: argparse.Namespace) -> int:
     """Compares the bits that a device draws with those of the CPU; prints a report."""
     device = _check.device("--device", args.device)
-    if device.type not in ("cpu", "cuda"):
-        _check.fail("--device", "must be cpu or cuda", args.device)
+    if device.type not in KINDS:
+        _check.fail("--device", f"must be one of {', '.join(KINDS)}", args.device)
     start, left_out = time.perf_counter(), Missing()
     found = verify.run_checks(device, _say)
     found += verify.run_host_checks(device, _say, left_out)
+    times = [] if args.no_times else verify.run_times(device, _say)
     _say("")
-    lines = verify.report(device, found, left_out, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    lines = verify.report(device, found, times, left_out, seconds)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return int(any(check.verdict != verify.SAME for check in found))
 

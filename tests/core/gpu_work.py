@@ -24,6 +24,7 @@ from gttf_sampler import (
     sample_rooted,
     traverse,
     use_backend,
+    verify,
 )
 from gttf_sampler._backends.triton import launch as triton_launch
 from simulated import Accelerator
@@ -82,13 +83,12 @@ def graph(nodes: int = 30, edges: int = 150) -> CompactAdj:
     return CompactAdj.from_edge_index(ends, nodes, edge_weight=weight, edge_time=time)
 
 
-def rooted(fanouts, bias=None, adj=graph, batch=8, **options):
+def rooted(fanouts, bias=None, **options):
     """A rooted sample of a graph that is on the device."""
 
     def call(gpu):
-        there = adj().to("cuda")
-        seeds = torch.arange(batch).to("cuda")
-        own = None if bias is None else bias(batch)
+        there, seeds = graph().to("cuda"), torch.arange(8).to("cuda")
+        own = None if bias is None else bias(8)
         return lambda: sample_rooted(
             there, seeds, fanouts, bias=own, generator=1, **options
         )
@@ -108,11 +108,11 @@ def typed(fanouts, **options):
     return call
 
 
-def forest(fanouts, bias=None, replace=True, adj=graph, batch=8):
+def forest(fanouts, bias=None, replace=True, batch=8):
     """A forest on a graph that is on the device."""
 
     def call(gpu):
-        there, seeds = adj().to("cuda"), torch.arange(batch).to("cuda")
+        there, seeds = graph().to("cuda"), torch.arange(batch).to("cuda")
         own = None if bias is None else bias(batch)
         return lambda: traverse(
             there, seeds, fanouts, own, replace=replace, generator=1, validate=False
@@ -163,8 +163,6 @@ def line(name: str, hops: int, work: Work) -> str:
 
 # ---- the model of docs/gpu.md
 
-NODES, EDGES, BATCH = 200_000, 3_000_000, 1024
-
 
 class GPU(NamedTuple):
     """A GPU as its maker describes it, and what others have measured of its kind.
@@ -206,21 +204,14 @@ def batch_seconds(work: Work, host: host_time.HostWork, gpu: GPU) -> float:
     return max(device, mine) + len(work.syncs) * SYNC
 
 
-def large() -> CompactAdj:
-    """A graph that is larger than a GPU's caches would have to be for random reads."""
-    return graph(NODES, EDGES)
+def large(name: str):
+    """A batch that `gttf verify` times, on a graph that no cache of a GPU holds."""
 
+    def call(gpu):
+        adj, seeds = (part.to("cuda") for part in verify.timed_graph())
+        return lambda: verify.TIMED[name].call(adj, seeds)
 
-MODELLED = {
-    "`sample_rooted` [15, 10], the default": rooted([15, 10], None, large, BATCH),
-    "with replacement": rooted([15, 10], None, large, BATCH, replace=True),
-    "`padded=True`": rooted([15, 10], None, large, BATCH, padded=True),
-    "forest [15, 10]": forest([15, 10], None, True, large, BATCH),
-    "uniform walk of 20 steps": forest([1] * 20, None, True, large, BATCH),
-    "node2vec walk of 20 steps": forest(
-        [1] * 20, lambda b: Node2VecBias(0.5, 2), True, large, BATCH
-    ),
-}
+    return call
 
 
 def modelled(name: str, work: Work, host: host_time.HostWork) -> str:
@@ -261,8 +252,8 @@ def tables() -> dict[str, list[str]]:
     kernels = ["| kernel | programs | million PTX | MB | reads | A100, µs |"]
     kernels.append("|---|---:|---:|---:|---:|---:|")
     hosts = host_time.measured()
-    for name, call in MODELLED.items():
-        work = work_of(call, traffic=True)
+    for name in verify.TIMED:
+        work = work_of(large(name), traffic=True)
         model.append(modelled(name, work, hosts[name]))
         if len(kernels) == 2:
             kernels += by_kernel(work)

@@ -1,6 +1,7 @@
 """`gttf verify`: what it compares, on this machine and on a simulated device."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -60,6 +61,25 @@ def test_cases_on_a_device(device, name):
                 assert compared(lambda: CASES[name](there), expected) == SAME
 
 
+def test_times_are_predicted_by_the_page():
+    """The command prints the predictions of docs/gpu.md beside its times."""
+    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text("utf-8")
+    table = page.split("<!-- model -->")[1].split("<!-- end of model -->")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.split("\n") if "|" in line]
+    found = {row[0]: int(row[5]) for row in rows[2:]}
+    assert found == {name: batch.predicted for name, batch in verify.TIMED.items()}
+
+
+def test_times_of_every_backend(monkeypatch):
+    monkeypatch.setattr(verify, "ROUNDS", 1)
+    found = verify.run_times(CPU, silent)
+    assert {time.name for time in found} == set(verify.TIMED)
+    assert {time.backend for time in found} == set(backends_on(CPU))
+    assert all(time.microseconds > 0 and time.waits == 0 for time in found)
+    told = verify.report(torch.device("cuda"), [], found, Missing(), 1.0)
+    assert any("A100, model, µs" in line for line in told)
+
+
 def test_backends_of_a_device():
     assert "torch" in backends_on(CPU)
     assert backends_on(torch.device("meta")) == ["torch"]
@@ -87,6 +107,7 @@ def test_command_on_the_cpu(capsys, monkeypatch):
     """Versions, a table and a verdict; as any user can run it."""
     assert main(["verify"]) == 0
     out = capsys.readouterr().out
+    assert "| 1,024 seeds, 3 M edges | backend | µs |" in out
     assert out.startswith("## gttf verify --device cpu: passed")
     assert torch.__version__ in out
     assert "| typed, disjoint |" in out
@@ -94,7 +115,7 @@ def test_command_on_the_cpu(capsys, monkeypatch):
 
 def test_command_on_a_device(device, few, capsys):
     with device():
-        status = main(["verify", "--device", "cuda"])
+        status = main(["verify", "--device", "cuda", "--no-times"])
     out = capsys.readouterr().out
     assert status == 0, out
     assert out.startswith("## gttf verify --device cuda: passed")
@@ -137,7 +158,7 @@ def test_command_goes_on_after_an_error(device, few, capsys, monkeypatch):
     assert "| RuntimeError: an illegal / memory access |" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("word", ["cuda", "meta", "nonsense"])
+@pytest.mark.parametrize("word", ["cuda", "mps", "xpu", "meta", "nonsense"])
 def test_command_without_the_device(capsys, word):
     if word == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU here")

@@ -121,15 +121,19 @@ def set_sample(made: Any, out: Any, told: Stores) -> Any:
         for kind, value in by_type(getattr(out, name)).items():
             if kind in part:
                 set_or_remove(part[kind], name, value)
-    # of draws with `labor`
-    for kind, value in by_type(getattr(out, "edge_factor", None)).items():
-        if kind in told.edges and value is not None:
-            told.edges[kind]["edge_factor"] = value
+    set_factors(out, told)
     if out.orig_row is not None and out.orig_col is not None:
         cols = by_type(out.orig_col)
         for kind, row in by_type(out.orig_row).items():
             set_original_edges(made, kind, torch.stack([row, cols[kind]]))
     return made
+
+
+def set_factors(out: Any, told: Stores) -> None:
+    """Sets how many edges each one stands for, of draws with `labor`."""
+    for kind, value in by_type(getattr(out, "edge_factor", None)).items():
+        if kind in told.edges and value is not None:
+            told.edges[kind]["edge_factor"] = value
 
 
 def set_or_remove(told: dict[str, Any], name: str, value: Any) -> None:

@@ -25,6 +25,10 @@ from gttf_sampler import CompactAdj
 from gttf_sampler.estimate import share
 
 CPU = torch.device("cpu")
+NO_FACTOR = (
+    "'transform' must leave the 'edge_factor' of draws with 'labor' where a model was "
+    "made unbiased (got a batch without)"
+)
 TYPE = "edge_type"  # the name that PyG's users give to types of edges
 # Sums per node, of the edge weights of some name; the name None counts edges.
 RECEIVED = "received"  # the sum over the edges that arrive, loops among them
@@ -445,6 +449,9 @@ class Annotator:
         _, name, refused = self._draws
         name = name if full.adj.edge_weight is not None else None
         ids = source.n_id, target.n_id
+        factor = None if sampler.labor is None else store.get("edge_factor")
+        if sampler.labor is not None and factor is None:
+            refused = NO_FACTOR
         sample = Sample(
             full,
             ids[::-1] if backward else ids,
@@ -453,7 +460,7 @@ class Annotator:
             drawn_by=name.get(kind) if isinstance(name, dict) else name,
             hops=list(store.num_sampled_edges) if sampler.layerwise else None,
             refusal=refused,
-            factor=None if sampler.labor is None else store.get("edge_factor"),
+            factor=factor,
             levels=None if backward else Levels.of(store, source, target),
         )
         store.edge_index = SampledEdgeIndex.of(edges, sample)

@@ -15,7 +15,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
-from gttf_pyg._batch import check_sources, has_sources, join, set_seeds
+from gttf_pyg._batch import check_sources, has_sources, join, set_factors, set_seeds
+from gttf_pyg._compat import mappings, stores_of
 from gttf_pyg._lazy import READERS, LazyColumns
 from gttf_pyg._rows import can_join
 from gttf_pyg._sampled import CORRECTED, Annotator
@@ -361,7 +362,7 @@ class Batches:
         # of which PyG knows nothing
         ours = ours or isinstance(out.metadata, dict) or hasattr(out, "edge_factor")
         if not ours or not self.joins:
-            return super().filter_fn(out)  # type: ignore[misc]
+            return self._joined_by_host(out)
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)
         finish = self.transform if isinstance(self.transform, Finish) else None
@@ -373,6 +374,16 @@ class Batches:
         data = set_seeds(joined, out.metadata, mine.input_data.input_type)
         if finish is not None:
             return finish(data, pipeline)
+        return data if self.transform is None else self.transform(data)
+
+    def _joined_by_host(self, out: Any) -> Any:
+        """PyG's batch of a sample, with the factors of `labor` before a transform."""
+        if not hasattr(out, "edge_factor"):
+            return super().filter_fn(out)  # type: ignore[misc]
+        plain = copy.copy(self)
+        plain.transform = None
+        data = super(Batches, plain).filter_fn(out)  # type: ignore[misc]
+        set_factors(out, mappings(stores_of(data)))
         return data if self.transform is None else self.transform(data)
 
 

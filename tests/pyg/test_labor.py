@@ -11,6 +11,7 @@ from torch_geometric.data import Data, HeteroData
 from exact import assert_frequencies, assert_means, copies
 from exact import one_thread as one_thread
 from gttf_pyg import (
+    FileStore,
     GTTFLinkLoader,
     GTTFLoader,
     GTTFNorm,
@@ -19,7 +20,7 @@ from gttf_pyg import (
     fused,
     unbiased,
 )
-from gttf_sampler import CommunitySampler
+from gttf_sampler import CommunitySampler, CompactAdj
 
 # Rows of senders: 0 and 1 share 3 and 4, which have neighbours themselves.
 ROWS = [[2, 3, 4], [3, 4, 5, 6], [0, 6, 3], [0, 2], [1, 3, 5], [6], [5, 2]]
@@ -144,6 +145,46 @@ def test_relations_share_the_numbers_of_a_node_type():
         assert torch.allclose(first.edge_factor, torch.tensor(20 / 3))
         back = batch["b", "t", "a"]
         assert back.edge_factor.shape == back.e_id.shape
+
+
+class Own(Data):
+    """Data that PyG joins, as it may have properties of its own."""
+
+
+def in_a_store(data):
+    source, target = data.edge_index
+    adj = CompactAdj.from_edge_index(torch.stack([source, target]), data.num_nodes)
+    store = FileStore(adj)
+    store.put_tensor(data.x, group_name=None, attr_name="x", index=None)
+    return store
+
+
+def as_own(data):
+    return Own(x=data.x, edge_index=data.edge_index)
+
+
+@pytest.mark.parametrize("change", [as_own, in_a_store])
+def test_factors_come_with_batches_that_pyg_joins(change):
+    seen = []
+    how = {"labor": True, "seed": 0, "batch_size": 30}
+    for data in (crowd(), change(crowd())):
+        transform = lambda batch: seen.append(batch.edge_factor) or batch  # noqa: E731
+        ids = torch.arange(30)
+        batch = next(iter(GTTFLoader(data, [5], ids, transform=transform, **how)))
+        assert batch.edge_factor.shape == batch.e_id.shape
+    assert torch.equal(*seen)
+
+
+def test_unbiased_refuses_draws_whose_factors_were_taken_away():
+    def take(batch):
+        del batch.edge_factor
+        return batch
+
+    layer = unbiased(nn.GCNConv(8, 4))
+    how = {"labor": True, "transform": take}
+    batch = next(iter(GTTFLoader(crowd(), [5], batch_size=30, **how)))
+    with pytest.raises(ValueError, match="'transform' must leave the 'edge_factor'"):
+        layer(batch.x, batch.edge_index)
 
 
 def epoch(seed=0, workers=0, labor=None, **how):

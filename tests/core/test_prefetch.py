@@ -57,6 +57,11 @@ def test_early_break_and_end_leave_no_thread():
     assert len(list(held)) == 7
     assert gone()
     assert next(held, None) is None
+    held = iter(given)
+    next(held)
+    held.close()
+    assert next(held, None) is None
+    assert gone()
 
 
 def slow(batch):

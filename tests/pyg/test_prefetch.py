@@ -1,10 +1,8 @@
 """Batches made ahead, by a thread in the background."""
 
-import gc
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -32,26 +30,6 @@ def test_prefetch_works_ahead():
     assert made == [0, 1, 2]
     assert [int(batch.input_id) for batch in batches] == list(range(1, 34))
     assert list(batches) == []
-
-
-def threads_of_loaders():
-    return [thread for thread in threading.enumerate() if thread.name == "gttf-loader"]
-
-
-def test_prefetch_ends_with_its_user():
-    gc.collect()  # torch waits for workers of earlier tests wherever they are found
-    loader = GTTFLoader(KarateClub()[0], [2], batch_size=1, prefetch=2)
-    for _ in loader:
-        break
-    batches = iter(loader)
-    next(batches)
-    batches.close()
-    assert next(batches, None) is None
-    del batches
-    deadline = time.monotonic() + 5
-    while threads_of_loaders() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not threads_of_loaders()
 
 
 LEAVING = """

@@ -17,8 +17,7 @@ from gttf_pyg import (
     unbiased,
 )
 from gttf_pyg._sampled import SampledEdgeIndex
-
-NODES = 60
+from pyg_layers import NODES, graph
 
 LAYERS = {
     "gcn": lambda: nn.GCNConv(8, 4),
@@ -44,18 +43,7 @@ COUNT_LOOPS = ("gcn-no-loops", "tag", "lg", "arma")
 
 @pytest.fixture(scope="module")
 def data():
-    """A directed graph with a hub, multi-edges, loops, one twice, and lone nodes."""
-    generator = torch.Generator().manual_seed(0)
-    some = torch.randint(0, NODES - 3, (2, 300), generator=generator)
-    hub = torch.stack([torch.arange(1, 50), torch.zeros(49, dtype=torch.long)])
-    loops = torch.tensor([[3, 5, 5, 0], [3, 5, 5, 0]])
-    edges = torch.cat([some, hub, hub[:, :9], loops], dim=1)
-    edges = edges[:, torch.randperm(edges.shape[1], generator=generator)]
-    return Data(
-        x=torch.randn(NODES, 8, generator=generator),
-        edge_index=edges,
-        edge_weight=torch.rand(edges.shape[1], generator=generator) + 0.1,
-    )
+    return graph()
 
 
 def call(layer, batch, weighted=False):

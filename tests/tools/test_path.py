@@ -114,7 +114,7 @@ def switches(files):
 # (files, switches between files) at most, with compiled kernels
 MOST = {
     plain_pyg: (18, 54),
-    typed_temporal_pyg: (24, 109),
+    typed_temporal_pyg: (24, 97),
     node2vec_pyg: (21, 69),
     plain_dgl: (21, 94),
     embedding_step: (26, 125),

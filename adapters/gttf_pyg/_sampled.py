@@ -25,9 +25,9 @@ from gttf_sampler import CompactAdj
 from gttf_sampler.estimate import share
 
 CPU = torch.device("cpu")
-NO_FACTOR = (
-    "'transform' must leave the 'edge_factor' of draws with 'labor' where a model was "
-    "made unbiased (got a batch without)"
+CHANGED = (
+    "'transform' must leave edges, 'n_id', 'e_id' and 'edge_factor' as they were drawn "
+    "where a model was made unbiased (got others); change the data, not its batches"
 )
 TYPE = "edge_type"  # the name that PyG's users give to types of edges
 # Sums per node, of the edge weights of some name; the name None counts edges.
@@ -173,7 +173,8 @@ class Levels(NamedTuple):
     @staticmethod
     def of(store: Any, source: Any, target: Any) -> Levels | None:
         """Those of the edges in a store; None if the batch does not tell its hops."""
-        if any("num_sampled_nodes" not in nodes for nodes in (source, target)):
+        told = ("n_id", "num_sampled_nodes")
+        if any(name not in nodes for nodes in (source, target) for name in told):
             return None
         if "num_sampled_edges" not in store:
             return None
@@ -436,26 +437,32 @@ class Annotator:
         return batch
 
     def _annotate(self, store: Any, source: Any, target: Any, kind: Any) -> None:
-        edges = store.get("edge_index")
-        # which a transform of the user may have taken away
-        known = "e_id" in store and "n_id" in source and "n_id" in target
-        if type(edges) is not Tensor or not known:
-            return
-        sampler = self.sampler
+        edges, sampler = store.get("edge_index"), self.sampler
         backward = sampler.sample_direction == "backward"
+        if type(edges) is not Tensor or row_type(kind, backward) not in sampler.adjs:
+            return
         if kind not in self._full:
             self._full[kind] = self._full_graph(kind, backward)
         full = self._full[kind]
         _, name, refused = self._draws
         name = name if full.adj.edge_weight is not None else None
-        ids = source.n_id, target.n_id
         factor = None if sampler.labor is None else store.get("edge_factor")
-        if sampler.labor is not None and factor is None:
-            refused = NO_FACTOR
+        # a transform of the user may have changed some of it, or taken it away
+        known = "n_id" in source and "n_id" in target
+        known = known and (sampler.labor is None or factor is not None)
+        edge = store.get("e_id", edges.new_empty(0))
+        count = edges.shape[1]
+        known = known and sum(store.get("num_sampled_edges", [count])) == count
+        if not known or edge.numel() != count:
+            refused = refused or CHANGED
+        ids = tuple(
+            nodes.get("n_id", torch.arange(nodes.num_nodes))
+            for nodes in (source, target)
+        )
         sample = Sample(
             full,
             ids[::-1] if backward else ids,
-            store.e_id,
+            edge,
             receiver=0 if backward else 1,
             drawn_by=name.get(kind) if isinstance(name, dict) else name,
             hops=list(store.num_sampled_edges) if sampler.layerwise else None,

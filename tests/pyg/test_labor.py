@@ -175,18 +175,6 @@ def test_factors_come_with_batches_that_pyg_joins(change):
     assert torch.equal(*seen)
 
 
-def test_unbiased_refuses_draws_whose_factors_were_taken_away():
-    def take(batch):
-        del batch.edge_factor
-        return batch
-
-    layer = unbiased(nn.GCNConv(8, 4))
-    how = {"labor": True, "transform": take}
-    batch = next(iter(GTTFLoader(crowd(), [5], batch_size=30, **how)))
-    with pytest.raises(ValueError, match="'transform' must leave the 'edge_factor'"):
-        layer(batch.x, batch.edge_index)
-
-
 def epoch(seed=0, workers=0, labor=None, **how):
     data, ids = crowd(), torch.arange(40).repeat(8)
     loader = GTTFLoader(

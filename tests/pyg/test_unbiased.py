@@ -8,12 +8,14 @@ import torch
 from torch_geometric import nn
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import DeepGraphInfomax
+from torch_geometric.transforms import AddSelfLoops, ToUndirected
 
 from gttf_pyg import (
     GTTFLinkLoader,
     GTTFLoader,
     GTTFSampler,
     check_unbiased,
+    fused,
     unbiased,
 )
 from gttf_pyg._sampled import SampledEdgeIndex
@@ -355,10 +357,50 @@ def test_sampled_edge_index_keeps_its_sample_only_where_it_may(data):
 )
 def test_unbiased_refuses_draws_it_has_no_estimate_for(options, message, data):
     """Also where a layer computes a mean, which uniform draws leave as it is."""
+    layers = unbiased(nn.GCNConv(8, 4)), unbiased(nn.SAGEConv(8, 4))
     batch = next(iter(GTTFLoader(data, [3], batch_size=9, **options)))
-    for layer in (nn.GCNConv(8, 4), nn.SAGEConv(8, 4)):
+    for layer in layers:
         with pytest.raises(ValueError, match=message):
-            call(unbiased(layer), batch)
+            call(layer, batch)
+
+
+def without(name):
+    def take(batch):
+        del batch[name]
+        return batch
+
+    return take
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        AddSelfLoops(),
+        ToUndirected(),
+        *(without(name) for name in ("e_id", "n_id", "edge_factor")),
+    ],
+    ids=["loops", "undirected", "e_id", "n_id", "edge_factor"],
+)
+def test_unbiased_refuses_edges_that_a_transform_has_changed(transform, data):
+    """A layer without hooks, and one that only adds up faster, take them as ever."""
+    how = {"labor": True, "transform": transform, "batch_size": 9}
+    plain, layer = nn.GCNConv(8, 4), unbiased(nn.GCNConv(8, 4))
+    quick = fused(copy.deepcopy(plain))
+    batch = next(iter(GTTFLoader(data, [3], **how)))
+    with pytest.raises(ValueError, match="'transform' must leave edges"):
+        layer(batch.x, batch.edge_index)
+    out, same = (one(batch.x, batch.edge_index)[:9] for one in (quick, plain))
+    assert torch.allclose(out, same, atol=1e-5)
+
+
+def test_unbiased_refuses_reversed_edges_of_types():
+    data, typed = graph(), HeteroData()
+    typed["a"].x, typed["a", "to", "a"].edge_index = data.x, data.edge_index
+    how = {"subgraph_type": "bidirectional", "batch_size": 9}
+    layer = unbiased(nn.SAGEConv(8, 4))
+    batch = next(iter(GTTFLoader(typed, [2], "a", **how)))
+    with pytest.raises(ValueError, match="'subgraph_type'"):
+        layer(batch["a"].x, batch["a", "to", "a"].edge_index)
 
 
 def test_unbiased_refuses_weights_that_it_does_not_know(data):

@@ -2,30 +2,30 @@
 
 Both give the same bits, so nobody has to wait for a compiler: until the kernels of an
 operation are on disk, the reference answers, and a child process compiles them without
-holding anybody's GIL. From then on, calls go to the kernels. Operations that add up
-floats do so in another order than the reference: their kernels are compiled where they
-are called, so that results do not depend on a compiler's pace.
+holding anybody's GIL. From then on, calls go to the kernels. Where they are on disk
+already, a thread imports numba, which takes longer than a first batch.
 
-Nothing here imports numba, which takes longer than a first batch.
+Operations that add up floats do so in another order than the reference: their kernels
+are compiled where they are called, unless `gttf warm` has compiled them ahead, so that
+results do not depend on a compiler's pace.
 """
 
 import os
-import platform
-import stat
 import subprocess
 import sys
-import tempfile
 import time
-import zlib
-from collections.abc import Callable, Iterable
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import suppress
+from importlib import import_module
 from logging import getLogger
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread, current_thread
+from typing import Any
+
+from gttf_sampler._backends.cache import is_compiled, kernel_folder
 
 GROUPS = {
     "build": ("both_ways", "group_by_row"),
+    "files": ("read_all",),
     "gather": ("gather",),
     "node2vec": ("draw_node2vec", "walk_node2vec", "weigh_node2vec"),
     "rooted": ("draw_for_remote", "rooted"),
@@ -33,16 +33,27 @@ GROUPS = {
         *("edge_filter", "has_edge", "relabel", "take_or_none"),
         *("upper_bound", "weight_table"),
     ),
-    "walks": ("draw_uniform", "draw_weighted", "walk_forest"),
+    "walks": ("draw_alias", "draw_uniform", "draw_weighted", "walk_forest"),
 }
 """Operations whose kernels are compiled together, by another process."""
+
+SUMS = {
+    "aggregate": (
+        *("additive_gradient", "additive_score", "edge_dot", "scatter_best"),
+        *("segment_best", "segment_softmax", "segment_sum", "softmax_gradient"),
+        "sound",
+    ),
+    "embed": ("as_gradient", "pair_pass", "pair_scores", "step_rows"),
+}
+"""Operations that add up floats, whose kernels only `gttf warm` compiles ahead."""
 
 REFERENCE_ONLY = {"rooted_padded"}
 """Operations without kernels for CPUs, for which numba is not worth importing."""
 
 HERE = "here"  # GTTF_COMPILE=here: compile in the process that calls, and wait
 RETRY = 1.0  # seconds until a process looks again whether another one still compiles
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
+BACKEND = "gttf_sampler._backends.numba"
+MANY = 1 << 22  # edges to build a graph of: the reference takes longer than an import
 
 _GROUP_OF = {op: group for group, ops in GROUPS.items() for op in ops}
 _HERE = Path(__file__).parent
@@ -52,25 +63,38 @@ _ready: set[str] = set()
 _failed: set[str] = set()
 _children: dict[str, "subprocess.Popen[bytes]"] = {}
 _asked: dict[str, float] = {}  # when a process was last asked for, by group
+_broken: set[str] = set()  # operations of which a kernel did not compile here
+_loading: Thread | None = None
+_held: list[Any] = []  # numba's lock, while a process forks
 
 
-def ready(op: str) -> bool:
-    """True if a call of `op` need not wait for a compiler; else has it compiled."""
+class CompileError(ImportError):
+    """A kernel that numba cannot compile here."""
+
+
+def ready(op: str, size: int = 0) -> bool:
+    """True if a call of `op` need not wait for a compiler; else has it compiled.
+
+    A large graph, of `size` edges, is worth waiting for numba's import.
+    """
+    if op in _broken or op in REFERENCE_ONLY:
+        return False
     group = _GROUP_OF.get(op)
-    if group is None:
-        return op not in REFERENCE_ONLY
-    if group in _ready:
+    if group is None or os.environ.get("GTTF_COMPILE") == HERE:
         return True
-    if os.environ.get("GTTF_COMPILE") == HERE:
-        return True
-    folder = kernel_folder()
-    if folder is not None and (folder / f"{group}.ready").exists():
+    if group in _ready or is_compiled(group):
         _ready.add(group)
-        return True
+        return _loaded() or (group == "build" and size >= MANY)
     if group not in _failed:
         with _lock:
-            _have_compiled(group, folder)
+            _have_compiled(group, kernel_folder())
     return False
+
+
+def give_up(op: str, why: object) -> None:
+    """Leaves an operation to the reference; the first one is told of."""
+    _warn(f"a kernel does not compile: {why}")
+    _broken.add(op)
 
 
 def _have_compiled(group: str, folder: Path | None) -> None:
@@ -80,7 +104,7 @@ def _have_compiled(group: str, folder: Path | None) -> None:
         return
     child = _children.get(group)
     ended = child is not None and child.poll() is not None
-    if ended and not (folder / f"{group}.ready").exists():
+    if ended and not is_compiled(group):
         _give_up(group, "kernels did not compile; see 'gttf warm'")
         return
     now = time.monotonic()
@@ -96,9 +120,14 @@ def _have_compiled(group: str, folder: Path | None) -> None:
 
 
 def _give_up(group: str, why: str) -> None:
-    if not _failed:
-        _log.warning("torch samples on the CPU, slower than numba would: %s", why)
+    _warn(why)
     _failed.add(group)
+
+
+def _warn(why: str) -> None:
+    """Tells once that there are no kernels, or not all of them."""
+    if not _failed and not _broken:
+        _log.warning("torch samples on the CPU, slower than numba would: %s", why)
 
 
 def _start(group: str, folder: Path) -> "subprocess.Popen[bytes] | None":
@@ -144,131 +173,65 @@ def _locked(file: int) -> bool:
     return True
 
 
-def mark_ready(group: str) -> None:
-    """Writes down that all kernels of a group are on disk."""
-    folder = kernel_folder()
-    if folder is not None:
-        (folder / f"{group}.ready").touch()
-
-
-def has_kernels() -> bool:
-    """True if an earlier process has left kernels on disk."""
-    folder = kernel_folder()
-    return folder is not None and any(folder.glob("*.nbi"))
-
-
 def pending() -> list[str]:
     """The groups that another process is compiling for this one."""
     return sorted(_asked.keys() - _ready - _failed)
 
 
-@cache
-def kernel_folder() -> Path | None:
-    """The folder of compiled kernels for this user, numba, Python, CPU and sources.
+def _loaded() -> bool:
+    """True once numba can be called; until then, has a thread import it.
 
-    In NUMBA_CACHE_DIR if that is set, else where the user has caches, else among
-    temporary files; None if none of these can be the user's alone.
+    The first kernel of a process has numba register its functions, which takes longer
+    than the import.
     """
-    own = os.environ.get("NUMBA_CACHE_DIR")
-    homes = [lambda: own] if own else [_user_cache, tempfile.gettempdir]
-    found = (_folder_in(home) for home in homes)
-    folder = next((folder for folder in found if folder is not None), None)
-    if folder is None:
-        return None
-    try:
-        about = "\n".join([version("numba"), sys.version, platform.machine(), _cpu()])
-    except PackageNotFoundError:
-        return None
-    folder /= f"{zlib.crc32(about.encode()):08x}-{source_stamp()}"
-    try:
-        folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
-    except OSError:
-        return None
-    return folder
+    global _loading
+    if _loading is None:
+        if BACKEND in sys.modules:
+            return True
+        loading = Thread(target=_load, name="gttf-load")
+        try:
+            loading.start()
+        except RuntimeError:  # the system or a closing interpreter starts none
+            return True
+        _loading = loading
+    return not _loading.is_alive()
 
 
-def _folder_in(home: Callable[[], str | Path]) -> Path | None:
-    """The user's own folder in what a function finds; None if it finds nothing."""
-    try:
-        return private_folder(Path(home()))
-    except (OSError, RuntimeError):  # no user of that number, no temporary files
-        return None
+def _load() -> None:
+    """Imports the backend and has a kernel read; `ops` tells of it if that fails."""
+    with suppress(Exception):
+        import_module(BACKEND)
+        rng = import_module(f"{BACKEND}.rng")
+        rng.mix(rng.ONE)
 
 
-def _user_cache() -> str | Path:
-    """The folder where this system's programs keep their caches."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    named = "LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME"
-    default = "AppData/Local" if os.name == "nt" else ".cache"
-    return os.environ.get(named) or Path.home() / default
+def _before_fork() -> None:
+    """Waits for threads that import or compile, whose locks a child would inherit."""
+    if _loading is not None and _loading is not current_thread():
+        _loading.join()
+    module = sys.modules.get("numba.core.compiler_lock")
+    lock = getattr(module, "global_compiler_lock", None)
+    if lock is not None:
+        lock.acquire()
+        _held.append(lock)
 
 
-def _cpu() -> str:
-    """The name and the abilities of the CPU, as far as the system tells."""
-    told = ("model name", "flags", "Features", "CPU part")
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return "\n".join(sorted({line for line in lines if line.startswith(told)}))
+def _after_fork() -> None:
+    while _held:
+        _held.pop().release()
 
 
-@cache
-def source_stamp() -> str:
-    """A checksum of all sources that kernels are compiled from."""
-    folders = (_HERE, _HERE / "numba")
-    files = [file for folder in folders for file in folder.glob("*.py")]
-    constants = [_HERE / "torch" / name for name in ("draw.py", "node2vec.py")]
-    return stamp_of([*files, *constants, _HERE.parent / "random.py"])
-
-
-def stamp_of(files: Iterable[Path]) -> str:
-    """A checksum of all files."""
-    total = zlib.crc32(b"")
-    for file in sorted(files):
-        total = zlib.crc32(file.read_bytes(), total)
-    return f"{total:08x}"
-
-
-def is_private(folder: Path) -> bool:
-    """True for a folder, no link to one, that the user alone has access to."""
-    try:
-        found = os.lstat(folder)
-    except OSError:
-        return False
-    if not stat.S_ISDIR(found.st_mode):
-        return False
-    if not hasattr(os, "geteuid"):  # on Windows, folders of a user are his own
-        return True
-    return found.st_uid == os.geteuid() and not found.st_mode & OTHERS
-
-
-def private_folder(home: Path) -> Path | None:
-    """The user's own folder in `home`, made if need be; None if there can be none.
-
-    Nor where others could put another one in its place: they may write to `home`, and
-    it has no sticky bit.
-    """
-    folder = home / f"gttf-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        mode = os.stat(home).st_mode
-        open_to_all = mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX
-        if open_to_all and os.name == "posix":
-            return None
-        folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
-    except OSError:
-        return None
-    return folder if is_private(folder) and os.access(folder, os.W_OK) else None
-
-
-def _forget_children() -> None:
-    """Leaves a forked child without the processes of its parent, nor a lock held."""
+def _after_fork_in_child() -> None:
+    """Leaves a child without the processes of its parent, nor a lock held."""
     global _lock
+    _after_fork()
     _lock = Lock()
     _children.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_children)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork,
+        after_in_child=_after_fork_in_child,
+    )

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends.compiling import has_kernels, pending, ready
+from gttf_sampler._backends.cache import has_kernels
+from gttf_sampler._backends.compiling import CompileError, give_up, pending, ready
 from gttf_sampler._backends.record import Batch, Padded, Plan, RemoteWalkers, Rooted
 from gttf_sampler._backends.torch import (
     aggregate,
@@ -108,16 +109,20 @@ def backend_info(device: str = "cpu") -> str:
     return f"{name} {version}{threads}: {why}{later}"
 
 
-def fast_backend(device: torch.device, op: str | None = None) -> ModuleType | None:
+def fast_backend(
+    device: torch.device, op: str | None = None, size: int = 0
+) -> ModuleType | None:
     """The module with compiled functions for tensors on `device`, if there is one.
 
     None for torch.compile, which fuses the reference, and while another process
-    compiles the kernels of `op`, unless numba was insisted on.
+    compiles the kernels of `op`, unless numba was insisted on. `size` is that of the
+    first argument.
     """
     if _wanted == "torch" or is_compiling():
         return None
     if device.type == "cpu":
-        if _wanted == "auto" and op is not None and _has_numba() and not ready(op):
+        gated = op if _wanted == "auto" and _has_numba() else None
+        if gated is not None and not ready(gated, size):
             return None
         return _triton_ops() if _wanted == "triton" and _interpreted() else _numba_ops()
     if device.type != "cuda" or _wanted == "numba":
@@ -202,11 +207,21 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(reference)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        device = getattr(args[0], "device", None)  # of a tensor or a record of them
-        fast = None if device is None else fast_backend(device, name)
+        first = args[0]
+        device = getattr(first, "device", None)  # of a tensor or a record of them
+        size = first.numel() if isinstance(first, Tensor) else 0
+        fast = None if device is None else fast_backend(device, name, size)
         found = getattr(fast, name, None)  # which may be a file of that name, too
-        chosen: Callable[P, T] = found if callable(found) else reference
-        return chosen(*args, **kwargs)
+        if not callable(found):
+            return reference(*args, **kwargs)
+        chosen: Callable[P, T] = found
+        try:
+            return chosen(*args, **kwargs)
+        except CompileError as error:
+            if _wanted == "numba":
+                raise
+            give_up(name, error)
+            return reference(*args, **kwargs)
 
     return call
 

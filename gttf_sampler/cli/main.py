@@ -29,7 +29,7 @@ COMMANDS = {
     "warm": "compile the CPU kernels ahead of their first use, as for an image",
 }
 MODULES = dict.fromkeys(("build", "convert", "features", "info", "partition"), "files")
-MODULES |= dict.fromkeys(("doctor", "verify", "warm"), "machine")
+MODULES |= dict.fromkeys(("doctor", "verify"), "machine")
 MODULES |= {"demo": "show"}  # the others have their own names
 FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 

@@ -8,6 +8,7 @@ import random
 import stat
 import subprocess
 import sys
+import tempfile
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from unittest import mock
@@ -16,7 +17,7 @@ import pytest
 
 numba = pytest.importorskip("numba")
 kernel_cache = import_module("gttf_sampler._backends.numba.rng")
-compiling = import_module("gttf_sampler._backends.compiling")
+folders = import_module("gttf_sampler._backends.cache")
 
 KERNEL = """
 import numba
@@ -28,11 +29,18 @@ twice = numba.njit(twice)
 
 @contextlib.contextmanager
 def kept_in(home: pathlib.Path):
-    """Kernels that are defined meanwhile are kept in `home`."""
-    with mock.patch.dict(os.environ, NUMBA_CACHE_DIR=str(home)):
-        compiling.kernel_folder.cache_clear()
+    """Kernels that are defined meanwhile are kept in `home`, or nowhere."""
+    nowhere = mock.patch.object(folders.tempfile, "gettempdir", side_effect=OSError)
+    with mock.patch.dict(os.environ, NUMBA_CACHE_DIR=str(home)), nowhere:
+        forget_folders()
         yield
-    compiling.kernel_folder.cache_clear()
+    forget_folders()
+
+
+def forget_folders():
+    """The next call looks for folders of kernels anew."""
+    folders.kernel_folder.cache_clear()
+    folders.kernel_folders.cache_clear()
 
 
 def run(folder: pathlib.Path, stamp: str = "1") -> str:
@@ -98,8 +106,8 @@ def test_folder_is_the_users_own(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="folders have no owners")
 def test_folder_of_another_user_is_not_read(tmp_path, monkeypatch):
-    folder = compiling.private_folder(tmp_path)
-    assert compiling.is_private(folder)
+    folder = folders.private_folder(tmp_path)
+    assert folders.is_safe(folder)
     lstat = os.lstat
 
     def of_another(path):
@@ -107,16 +115,91 @@ def test_folder_of_another_user_is_not_read(tmp_path, monkeypatch):
         found[stat.ST_UID] += 1
         return os.stat_result(found)
 
-    monkeypatch.setattr(compiling.os, "lstat", of_another)
-    assert not compiling.is_private(folder)
-    assert compiling.private_folder(tmp_path) is None
+    monkeypatch.setattr(folders.os, "lstat", of_another)
+    assert not folders.is_safe(folder)
+    assert folders.private_folder(tmp_path) is None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders have no modes")
 def test_link_in_the_place_of_the_folder_is_not_followed(tmp_path):
     (tmp_path / "other").mkdir(mode=0o700)
     (tmp_path / f"gttf-{os.geteuid()}").symlink_to(tmp_path / "other")
-    assert compiling.private_folder(tmp_path) is None
+    assert folders.private_folder(tmp_path) is None
+
+
+FOR_ALL = """
+import os, pathlib, sys, tempfile
+sys.path.insert(0, sys.argv[1])
+os.umask(0o077)
+import kernel
+from gttf_sampler._backends import cache
+from gttf_sampler._backends.numba import rng
+
+image = pathlib.Path(os.environ["NUMBA_CACHE_DIR"])
+own = image / "gttf-0"
+
+def twice():
+    made = kernel.numba.njit(kernel.twice.py_func)
+    rng.guard(made, "1")
+    assert made(21) == 42
+    return sum(made.stats.cache_hits.values())
+
+assert twice() == 0
+cache.mark_compiled("gather")
+image.chmod(0o555)
+cache.kernel_folder.cache_clear(), cache.kernel_folders.cache_clear()
+os.setgid(65534), os.setuid(65534)
+written, *read = cache.kernel_folders()
+assert written.parent.parent == pathlib.Path(tempfile.gettempdir()), written
+assert [folder.parent for folder in read] == [own], read
+assert cache.is_compiled("gather") and cache.has_kernels()
+assert twice() == 1
+assert not list(written.iterdir())
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root is two users"
+)
+@pytest.mark.parametrize("changed", ["", "folder", "file"])
+def test_kernels_that_root_has_compiled_are_read_by_all(changed):
+    """As those of an image; unless others could have written them."""
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        for name, mode in (("image", 0o755), ("temporary", 0o1777)):
+            os.mkdir(f"{place}/{name}")
+            os.chmod(f"{place}/{name}", mode)
+        pathlib.Path(place, "kernel.py").write_text(KERNEL)
+        os.chmod(f"{place}/kernel.py", 0o644)
+        code = FOR_ALL
+        if changed == "folder":
+            code = code.replace("image.chmod(0o555)", "own.chmod(0o777)")
+            code = code.replace("== [own]", "== []").split("assert cache.is_comp")[0]
+            code += "assert twice() == 0 and twice() == 1"
+        elif changed == "file":
+            change = "for file in own.rglob('*.nb*'): file.chmod(0o666)"
+            code = code.replace("image.chmod(0o555)", change)
+            code = code.split("assert twice() == 1")[0]
+            code += "assert twice() == 0 and twice() == 1"
+        environment = {**os.environ, "NUMBA_CACHE_DIR": f"{place}/image"}
+        environment |= {"TMPDIR": f"{place}/temporary"}
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
+        done = subprocess.run(
+            [sys.executable, "-c", code, place],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_disk_that_is_full_does_not_stop_a_kernel(tmp_path, monkeypatch):
+    def full(*about):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(kernel_cache.CheckedCacheFile, "save", full)
+    assert run(tmp_path) == "42 0"
 
 
 class Planted:
@@ -133,7 +216,7 @@ class Planted:
 @pytest.mark.parametrize("mode", [0o700, 0o777])
 def test_index_that_others_may_have_written_is_not_unpickled(tmp_path, mode):
     """Neither to load a kernel nor before one is added."""
-    folder = compiling.private_folder(tmp_path)
+    folder = folders.private_folder(tmp_path)
     (folder / "kernels").mkdir()
     made = kernel_cache.CheckedCacheFile(str(folder / "kernels"), "name", "stamp")
     planted = pickle.dumps(Planted(tmp_path / "ran"))
@@ -148,11 +231,11 @@ def test_home_that_cannot_be_written_has_no_folder(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError
 
-    monkeypatch.setattr(compiling.Path, "mkdir", refuse)
-    assert compiling.private_folder(tmp_path) is None
+    monkeypatch.setattr(folders.Path, "mkdir", refuse)
+    assert folders.private_folder(tmp_path) is None
     (tmp_path / "file").write_text("")
     monkeypatch.undo()
-    assert compiling.private_folder(tmp_path / "file") is None
+    assert folders.private_folder(tmp_path / "file") is None
 
 
 def test_kernels_run_where_none_can_be_kept(tmp_path):
@@ -175,9 +258,9 @@ def test_stamp_changes_with_any_file(tmp_path):
     files = [tmp_path / name for name in "ab"]
     for file in files:
         file.write_text("1")
-    before = compiling.stamp_of(files)
+    before = folders.stamp_of(files)
     files[1].write_text("2")
-    assert compiling.stamp_of(files) != before
+    assert folders.stamp_of(files) != before
 
 
 @pytest.mark.process
@@ -189,7 +272,8 @@ def test_kernels_say_once_that_they_are_compiled(tmp_path):
         "for _ in range(2):\n"
         "    ops.draw_uniform(torch.zeros(1).long(), torch.ones(1).long(), 1, True)\n"
     )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    own = dict.fromkeys(("NUMBA_CACHE_DIR", "TMPDIR"), str(tmp_path))
+    environment = {**os.environ, **own}
     environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
     environment["NUMBA_OPT"] = "0"  # compiles in less time
     told = []

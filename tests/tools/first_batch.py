@@ -5,21 +5,25 @@
     python tests/tools/first_batch.py --here     # in this environment, without pip
 
 In a new environment it installs this checkout with the extras "pyg" and "fast", as pip
-installs a release, and then runs a script of ten lines twice: the first run compiles
-the kernels, the second finds them. With --peer it installs PyG and what is named, such
-as pyg-lib, in a second environment, and asks PyG's own loader for the same batch.
+installs a release, and then runs a script of ten lines twice: the first run has another
+process compile the kernels, which the second finds. With --peer it installs PyG and
+what is named, such as pyg-lib, in a second environment, and asks PyG's own loader for
+the same batch.
 
 With --here it times what a process does, behind PyG's own import: the import of
 `gttf_pyg`, the loader, its first batch and its second; on an empty cache of kernels,
-and on a full one, without workers and with two; by a clock, and by the processor.
+and on a full one, in the thread that asks and with `num_workers=2`, which is a thread
+beside it; by a clock, and by the processor's time for the thread that asks.
 """
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +46,7 @@ data = Data(x=torch.rand({n}, 16), edge_index=torch.randint({n}, (2, 10 * {n})))
 clock = []
 
 def tick():
-    clock.append((time.perf_counter(), time.process_time()))
+    clock.append((time.perf_counter(), time.thread_time()))
 
 tick()
 import gttf_pyg
@@ -59,22 +63,41 @@ print(*(f"{{b[0] - a[0]:8.3f}} ({{b[1] - a[1]:.3f}})" for a, b in pairs))
 """
 
 
+@contextlib.contextmanager
+def kernels_in(folder: str) -> Iterator[dict[str, str]]:
+    """An environment whose kernels are in a folder; waits for who compiles there."""
+    names = ("PYTHONPATH", "GTTF_COMPILE")
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    try:
+        yield clean | {"NUMBA_CACHE_DIR": folder}
+    finally:
+        wait_for_compilers(folder)
+
+
+def wait_for_compilers(folder: str) -> None:
+    """Returns when no process that a script has left behind compiles any more."""
+    import fcntl
+
+    for path in Path(folder).rglob("*.lock"):
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+
 def measure_here(nodes: int) -> None:
     """The steps of a process on an empty cache of kernels and on a full one."""
     titles = ("import", "loader", "first batch", "second batch")
     print(" " * 22, *(f"{title:>16}" for title in titles))
-    for workers in (0, 2):
-        with tempfile.TemporaryDirectory() as folder:
-            own = os.environ | {"NUMBA_CACHE_DIR": folder}
+    code = {workers: STEPS.format(n=nodes, workers=workers) for workers in (0, 2)}
+    for workers, script in code.items():
+        with tempfile.TemporaryDirectory() as folder, kernels_in(folder) as own:
             own |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'adapters'}"}
-            own.pop("GTTF_COMPILE", None)
-            code = STEPS.format(n=nodes, workers=workers)
             for what in ("empty", "full"):
-                command = [sys.executable, "-W", "ignore", "-c", code]
+                command = [sys.executable, "-W", "ignore", "-c", script]
                 told = subprocess.run(
                     command, check=True, env=own, stdout=subprocess.PIPE, text=True
                 )
                 print(f"{what:>6}, {workers} workers     ", told.stdout.strip())
+                wait_for_compilers(folder)
                 warm = [sys.executable, "-m", "gttf_sampler.cli", "warm"]
                 subprocess.run(warm, check=True, env=own, capture_output=True)
 
@@ -89,28 +112,22 @@ def timed(what: str, command: list[str], environment: dict[str, str]) -> None:
 def measure(title: str, package: str, wanted: list[str], cold: bool) -> None:
     """One new environment, from nothing to its first batch and to its second."""
     print(title, flush=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        kernels_in(str(Path(folder, "kernels"))) as clean,
+    ):
         python = str(Path(folder, "bin", "python"))
-        names = ("PYTHONPATH", "NUMBA_CACHE_DIR")
-        clean = {key: v for key, v in os.environ.items() if key not in names}
-        clean |= {"NUMBA_CACHE_DIR": str(Path(folder, "kernels"))}
         timed("python -m venv", [sys.executable, "-m", "venv", folder], clean)
-        pip = [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "-c",
-            str(ROOT / "constraints.txt"),
-        ]
+        pip = [python, "-m", "pip", "install", "-q"]
+        pip += ["-c", str(ROOT / "constraints.txt")]
         pip += ["--no-cache-dir"] if cold else []
         told = " ".join(wanted).replace(str(ROOT), ".")
         timed(f"pip install {told}", [*pip, *wanted], clean)
         script = Path(folder, "script.py")
         script.write_text(SCRIPT.format(package=package))
-        for what in ("the first batch", "the same script again"):
-            timed(what, [python, str(script)], clean)
+        timed("the first batch", [python, str(script)], clean)
+        wait_for_compilers(clean["NUMBA_CACHE_DIR"])
+        timed("the same script again", [python, str(script)], clean)
 
 
 def main() -> None:

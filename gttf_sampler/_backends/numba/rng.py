@@ -8,14 +8,15 @@ vector instructions.
 
 Machine code is kept in numba's files, with checksums: a damaged one counts as missing.
 Numba itself raises whatever reading such a file ends in, at every start. Whoever writes
-one has his code run here. They are therefore in a folder of the user's own, mode 0700;
-one that others can write to, or have made, is not read. The names that start with `_`
-are numba's own; a test notices when they change.
+one has his code run here: `cache` says from whom files are read. The names that start
+with `_` are numba's own; a test notices when they change.
 """
 
 import os
 import pickle
 import zlib
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,11 +26,17 @@ from llvmlite import ir
 from numba import types
 from numba.core import caching
 from numba.core.caching import IndexDataCacheFile
-from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from gttf_sampler import random
-from gttf_sampler._backends.compiling import is_private, kernel_folder, source_stamp
+from gttf_sampler._backends.cache import (
+    is_private,
+    is_safe,
+    kernel_folders,
+    only_ours,
+    source_stamp,
+)
+from gttf_sampler._backends.compiling import CompileError
 
 CHECKSUM = 4  # bytes, behind what numba writes
 
@@ -45,10 +52,11 @@ class CheckedCacheFile(IndexDataCacheFile):
             return None
 
     def _load_index(self) -> Any:
-        if not is_private(Path(self._cache_path).parent):  # also before it writes
+        if not is_safe(Path(self._cache_path).parent):  # also before it writes
             return {}
         try:
             with open(self._index_path, "rb") as file:
+                self._trust(file.fileno())
                 pickle.load(file)  # the version
                 _checked(file.read())
             return super()._load_index()
@@ -57,7 +65,14 @@ class CheckedCacheFile(IndexDataCacheFile):
 
     def _load_data(self, name: str) -> Any:
         with open(self._data_path(name), "rb") as file:
+            self._trust(file.fileno())
             return pickle.loads(_checked(file.read()))
+
+    def _trust(self, file: int) -> None:
+        """Refuses a file that others may have written; there, they have no access."""
+        there = is_private(Path(self._cache_path).parent)
+        if not there and not only_ours(os.fstat(file)):
+            raise PermissionError("a file of machine code that others can write to")
 
     def _dump(self, obj: Any) -> bytes:
         data: bytes = super()._dump(obj)
@@ -77,9 +92,9 @@ class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
-        """A locator; None if there is no private folder."""
-        folder = kernel_folder()
-        return None if folder is None else cls(py_func, py_file, folder)
+        """A locator; None if there is no folder that can be trusted."""
+        folders = kernel_folders()
+        return cls(py_func, py_file, folders[0]) if folders else None
 
 
 class _Files(caching.CompileResultCacheImpl):
@@ -87,7 +102,7 @@ class _Files(caching.CompileResultCacheImpl):
 
 
 class _Cache(caching.FunctionCache):
-    """The files of one function, checked.
+    """The files of one function, checked: those of its own, and others to read.
 
     Numba compiles anew when the file of a kernel has changed; here, whenever `stamp`
     has, as what a kernel calls may be in another file.
@@ -97,8 +112,24 @@ class _Cache(caching.FunctionCache):
 
     def __init__(self, py_func: Any, stamp: str) -> None:
         super().__init__(py_func)
-        base = self._impl.filename_base
-        self._cache_file = CheckedCacheFile(self._cache_path, base, stamp)
+        self._all = [
+            CheckedCacheFile(str(folder), self._impl.filename_base, stamp)
+            for folder in kernel_folders()
+        ]
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = None
+        for file in self._all:
+            if found is None:
+                self._cache_file = file
+                found = super()._load_overload(sig, target_context)
+        self._cache_file = self._all[0]
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keeps a kernel, unless the disk is full or not to be written."""
+        with suppress(OSError):
+            super().save_overload(sig, data)
 
 
 def guard(kernel: Any, stamp: str) -> Any:
@@ -126,22 +157,22 @@ _LOW32 = np.uint64(random.LOW32)
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
-# A process that forks while one of its threads compiles would leave the child a lock
-# that nobody opens, and the child's first kernel would wait for ever.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=global_compiler_lock.acquire,
-        after_in_parent=global_compiler_lock.release,
-        after_in_child=global_compiler_lock.release,
-    )
-
-
 def compiled(function, **how):
     """The function as machine code, kept on disk where there is a place to keep it."""
+    kernel = numba.njit(nogil=True, **how)(function)
+    with suppress(RuntimeError):  # no folder of the user's own: compile every time
+        guard(kernel, source_stamp())
+    kernel._compile_for_args = partial(_compile, kernel._compile_for_args)
+    return kernel
+
+
+def _compile(compile_for, *args):
+    """Compiles for some arguments; one error says that this cannot be done here."""
     try:
-        return guard(numba.njit(nogil=True, **how)(function), source_stamp())
-    except RuntimeError:  # no folder of the user's own: compile anew in every process
-        return numba.njit(nogil=True, **how)(function)
+        return compile_for(*args)
+    except Exception as error:  # of numba, of LLVM or of the system
+        first = next(iter(str(error).splitlines()), "no reason")
+        raise CompileError(f"{type(error).__name__}: {first}") from error
 
 
 def _ask(context, builder, where):

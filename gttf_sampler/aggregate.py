@@ -21,6 +21,7 @@ from gttf_sampler._backends.memory import empty_rows
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+TOGETHER = 1024  # rows whose share of a matrix's gradient is added up at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,55 @@ def attend_to_sums(
             _check.fail(name, f"must be {list(shape)}", _what(value))
     mask = _ordered(mask, edges)
     return _AttendToSums.apply(x, query, vector, mask, edges, slope)  # type: ignore[no-untyped-call,no-any-return]
+
+
+def row_products(x: Tensor, index: Tensor, matrix: Tensor) -> Tensor:
+    """`x[index] @ matrix`: [k, m], for few columns, of rows read where they lie.
+
+    >>> from gttf_sampler.aggregate import row_products
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> row_products(x, torch.tensor([1, 1, 0]), torch.tensor([[1.0], [10.0]])).tolist()
+    [[43.0], [43.0], [21.0]]
+
+    Args:
+        x: [n, f], any floats; it gets no gradient.
+        index: int64 [k], rows of `x`.
+        matrix: [f, m], float64 if `x` is, else float32.
+
+    Returns:
+        [k, m] of the dtype of the matrix, with its gradient.
+    """
+    if _check.dense("x", x).dim() != 2 or x.dtype not in FLOATS:
+        _check.fail("x", "must be floats [n, f]", _what(x))
+    index = _check.within("index", _check.integers("index", index), len(x), "rows")
+    rule = f"must be {_wide(x.dtype)} [{x.shape[1]}, m]"
+    known = _check.dense("matrix", matrix).dtype == _wide(x.dtype)
+    if not known or matrix.dim() != 2 or len(matrix) != x.shape[1]:
+        _check.fail("matrix", rule, _what(matrix))
+    return _RowProducts.apply(matrix, x, index.long())  # type: ignore[no-untyped-call,no-any-return]
+
+
+class _RowProducts(Function):
+    """Forward and backward of `row_products`, some rows in a row by one thread."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, x: Tensor, index: Tensor) -> Tensor:
+        count, rows = len(index), -(-len(index) // TOGETHER)
+        ends = torch.arange(rows + 1, device=index.device) * TOGETHER
+        ptr = ends.clamp(max=count)
+        out = matrix.new_empty(count, matrix.shape[1])
+        ops.edge_dot(x, ptr, index, matrix.t().contiguous().expand(rows, -1, -1), out)
+        ctx.save_for_backward(x, ptr, index)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, ptr, index = ctx.saved_tensors
+        shape = ptr.numel() - 1, grad.shape[1], x.shape[1]
+        parts = _rows(shape, grad.dtype, grad.device)
+        ops.segment_sum(x, ptr, index, grad.contiguous(), False, parts)
+        return parts.sum(0).t(), None, None
 
 
 class _Aggregate(Function):

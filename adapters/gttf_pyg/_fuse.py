@@ -17,7 +17,15 @@ from torch.nn import functional
 from torch_geometric.nn import Linear, aggr
 
 from gttf_pyg._compat import has_message_hooks, plain
-from gttf_pyg._lazy import first_rows, in_place, product, reduce_rows
+from gttf_pyg._lazy import (
+    Sums,
+    first_rows,
+    in_place,
+    product,
+    reduce_rows,
+    side_by_side,
+    waits,
+)
 from gttf_pyg._propagate import PatchedPropagate
 from gttf_pyg._sampled import FullGraph, Levels, Sample, SampledEdgeIndex
 from gttf_pyg._table import overridden
@@ -148,8 +156,8 @@ class FusedSum(PatchedPropagate):
         self.pad_to: int | None = None
 
     def given(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The rows that the layer is given: those that it was called with."""
-        return source, target
+        """The rows that the layer is given: those of senders and of its receivers."""
+        return source, first_rows(target, self.part.rows)
 
     def arrange(self, source: Tensor) -> None:
         """Moves the layer's linear map behind the sum, where that is less work."""
@@ -208,24 +216,31 @@ class FusedPair(FusedSum):
         layer, names = self.layer, self.fusion.matrices
         self.matrices: list[Any] = [getattr(layer, name, None) for name in names]
         self.together = self.narrow = False
-        if not all(type(part) is Linear and plain(part) for part in self.matrices):
-            return source, target
-        if self.matrices[1].bias is not None:
-            return source, target
-        self.target, projects = target, getattr(layer, "project", False)
+        known = all(type(part) is Linear and plain(part) for part in self.matrices)
+        self.beside = known and self.matrices[1].bias is None and waits(target)
+        own = target if self.beside else first_rows(target, self.part.rows)
+        if not known or self.matrices[1].bias is not None:
+            return source, own
+        self.target, projects = own, getattr(layer, "project", False)
         linear = self.reduce in ("sum", "mean")
         self.narrow = linear and not self.sums_first(source, self.matrices[0])
-        self.together = not (self.narrow or projects) and _sliced(target, source)
+        self.together = not (self.narrow or projects) and _sliced(own, source)
         self.shadows.put(layer, names[0], self.multiply)
         return source, None
 
     def reduced(self, x: Tensor, receivers: Receivers, weight: Any) -> Tensor:
-        """Sums of rows, beside the receivers' own if both have one gradient."""
+        """Sums of rows, beside the receivers' own where these are copied anyway."""
         if self.narrow:
             x = functional.linear(x, self.matrices[0].weight)
-        if not self.together:
-            return super().reduced(x, receivers, weight)
-        return aggregate_and_own(x, receivers, None, weight, self.reduce)
+        if self.together:
+            return aggregate_and_own(x, receivers, None, weight, self.reduce)
+        if self.beside and not self.narrow and not _tracked(x, weight):
+            self.together = True
+            sums = Sums(x, receivers, weight, self.reduce)
+            return side_by_side([sums], self.target, self.part.rows)
+        if self.beside:
+            self.target = first_rows(self.target, self.part.rows)
+        return super().reduced(x, receivers, weight)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def multiply(self, sums: Tensor) -> Tensor:
@@ -286,7 +301,8 @@ class FusedAttention(FusedSum):
 
     def given(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """No rows; they are kept for later."""
-        self.source, self.target = source, target
+        self.source, target = source, first_rows(target, self.part.rows)
+        self.target = target
         layer, res = self.layer, getattr(self.layer, "res", None)
         if res is not None:
             self.shadows.put(layer, "res", lambda _: res(target))
@@ -362,6 +378,12 @@ def receiver_of(receivers: Receivers) -> Tensor:
     """[e], the receiver of each edge."""
     number = receivers.index.numel()
     return torch.repeat_interleave(receivers.ptr.diff(), output_size=number)
+
+
+def _tracked(*values: Tensor | None) -> bool:
+    """True if autograd follows some of these tensors."""
+    followed = any(value is not None and value.requires_grad for value in values)
+    return followed and torch.is_grad_enabled()
 
 
 def _sliced(rows: Tensor, x: Tensor) -> bool:

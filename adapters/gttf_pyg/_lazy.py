@@ -8,7 +8,7 @@ a tensor, gathered at the first look.
 from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 from weakref import WeakSet
 
 import torch
@@ -25,7 +25,7 @@ from gttf_pyg._compat import (
 )
 from gttf_sampler import gather_rows
 from gttf_sampler._backends.memory import empty_rows
-from gttf_sampler.aggregate import FLOATS, Receivers, aggregate
+from gttf_sampler.aggregate import FLOATS, Receivers, aggregate, row_products
 from gttf_sampler.gather import gathers_into
 
 # Fused layers, as long as they live, which read features where they lie.
@@ -52,6 +52,7 @@ METADATA = {
 }
 # What gives the same tensor, or one that shares its memory.
 SAME = {Tensor.detach, Tensor.contiguous, Tensor.cpu, torch.detach}
+WIDE = (torch.float32, torch.float64)
 NARROW = (torch.float16, torch.bfloat16)  # which are added up as float32
 CASTS = {
     Tensor.float: torch.float32,
@@ -315,16 +316,55 @@ def _moved(x: LazyRows, *args: Any, **kwargs: Any) -> Any:
 
 
 def reduce_rows(
-    x: Tensor, edges: Receivers, weight: Tensor | None, reduce: str
+    x: Tensor,
+    edges: Receivers,
+    weight: Tensor | None,
+    reduce: str,
+    out: Tensor | None = None,
 ) -> Tensor:
     """`aggregate` of rows wherever they are; narrow floats are read as they lie."""
     tracked = weight is not None and weight.requires_grad and torch.is_grad_enabled()
     wide = isinstance(x, LazyRows) and x.dtype == torch.float32 and not tracked
     matrix, edges = in_place(x, edges, wide)
-    if matrix.dtype == x.dtype:
-        return aggregate(matrix, edges, weight, reduce)
-    out = empty_rows((edges.num_receivers, matrix.shape[1]), x.dtype)
+    if matrix.dtype != x.dtype and out is None:
+        out = empty_rows((edges.num_receivers, matrix.shape[1]), x.dtype)
     return aggregate(matrix, edges, weight, reduce, out)
+
+
+class Sums(NamedTuple):
+    """The arguments of `reduce_rows`; without edges, all sums are zero."""
+
+    x: Tensor
+    edges: Receivers | None
+    weight: Tensor | None
+    reduce: str
+
+    def tensor(self, rows: int) -> Tensor:
+        """[rows, f], with gradients."""
+        x, edges, weight, reduce = self
+        if edges is None:
+            return torch.zeros(rows, x.size(1), dtype=x.dtype, device=x.device)
+        return reduce_rows(x, edges, weight, reduce)
+
+
+def side_by_side(terms: list[Sums], own: Tensor, rows: int) -> Tensor:
+    """[sums | … | first rows of `own`], written in one place; without gradients."""
+    widths = [*(term.x.size(1) for term in terms), own.size(1)]
+    together = empty_rows((rows, sum(widths)), own.dtype)
+    *places, last = together.split(widths, 1)
+    for (x, edges, weight, reduce), place in zip(terms, places, strict=True):
+        if edges is None:
+            place.zero_()
+        else:
+            reduce_rows(x, edges, weight, reduce, place)
+    every = torch.arange(rows + 1)
+    reduce_rows(own, Receivers(every, every[:rows]), None, "sum", last)
+    return together
+
+
+def waits(x: Tensor) -> TypeGuard[LazyRows]:
+    """True for rows in memory that nobody has gathered yet."""
+    return isinstance(x, LazyRows) and x.waiting and x.origin.in_memory
 
 
 def in_place(
@@ -360,6 +400,12 @@ def first_rows(x: Tensor, count: int) -> Tensor:
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """Rows times few columns of weights, without gathering all rows at once."""
+    alike = x.dtype == weight.dtype and x.dtype in WIDE
+    if waits(x) and alike and not torch.is_autocast_enabled("cpu"):
+        origin = x.origin
+        if origin.source.dtype in (x.dtype, torch.bfloat16):
+            origin.check()
+            return row_products(origin.source, origin.ids[: x.size(0)], weight)
     if isinstance(x, LazyRows) and x.waiting:
         return _Product.apply(weight, x.origin, x.size(0))  # type: ignore[no-untyped-call,no-any-return]
     return x @ weight

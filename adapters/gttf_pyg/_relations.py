@@ -6,7 +6,8 @@ which is Σᵣ Vᵣ.
 """
 
 from collections import Counter
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch_geometric.nn import Linear, SAGEConv
 
 from gttf_pyg._compat import plain, plain_but_for
 from gttf_pyg._fuse import REDUCTIONS, Part, part_of
-from gttf_pyg._lazy import first_rows, reduce_rows
+from gttf_pyg._lazy import Sums, first_rows, side_by_side
 from gttf_pyg._sampled import SampledEdgeIndex
 
 GIVEN = ("x_dict", "edge_index_dict")
@@ -56,20 +57,15 @@ class FusedHetero:
         called = {kind: conv for kind, conv in layer.convs.items() if kind in edges}
         if not self._known(called, x, edges):
             return None
-        parts = {
-            kind: self._part(conv, x[kind[2]], edges[kind])
+        terms = {
+            kind: Term(conv, x[kind[0]], self._part(conv, x[kind[2]], edges[kind]))
             for kind, conv in called.items()
         }
         self.found = {
             kind: _added(
-                [
-                    (called[key], x[key[0]], parts[key])
-                    for key in parts
-                    if key[2] == kind
-                ],
-                x[kind],
+                [term for key, term in terms.items() if key[2] == kind], x[kind]
             )
-            for kind in dict.fromkeys(key[2] for key in parts)
+            for kind in dict.fromkeys(key[2] for key in terms)
         }
         return (), {name: {} for name in GIVEN}
 
@@ -116,19 +112,34 @@ class FusedHetero:
         return part_of(edges, target.size(0), hop, 1)
 
 
-def _added(group: list[tuple[Any, Tensor, Part]], target: Tensor) -> Tensor:
+class Term(NamedTuple):
+    """A relation into a type of nodes: its SAGEConv, its senders' rows, its edges."""
+
+    conv: Any
+    x: Tensor
+    part: Part
+
+    @property
+    def sums(self) -> Sums:
+        """The sums or means per receiver."""
+        part, how = self.part, REDUCTIONS[type(self.conv.aggr_module)]
+        some = part.rows and part.num_edges
+        return Sums(self.x, part.receivers(part.rows) if some else None, None, how)
+
+
+def _added(terms: list[Term], target: Tensor) -> Tensor:
     """The sum of what several relations give the first rows of one type."""
-    rows = group[0][2].rows
-    beside = [
-        reduce_rows(x, part.receivers(rows), None, REDUCTIONS[type(conv.aggr_module)])
-        if rows and part.num_edges
-        else x.new_zeros(rows, x.size(1))
-        for conv, x, part in group
-    ]
-    near = [conv.lin_l for conv, _, _ in group]
-    own: Tensor = sum(conv.lin_r.weight for conv, _, _ in group)
+    rows, sums = terms[0].part.rows, [term.sums for term in terms]
+    near = [term.conv.lin_l for term in terms]
+    own = reduce(torch.add, [term.conv.lin_r.weight for term in terms])
     biases = [part.bias for part in near if part.bias is not None]
     weight = torch.cat([*(part.weight for part in near), own], 1)
-    bias = sum(biases) if biases else None
-    together = torch.cat([*beside, first_rows(target, rows)], 1)
+    bias = reduce(torch.add, biases) if biases else None
+    tracked = target.requires_grad or any(part.x.requires_grad for part in sums)
+    if target.device.type == "cpu" and not (tracked and torch.is_grad_enabled()):
+        together = side_by_side(sums, target, rows)
+    else:
+        together = torch.cat(
+            [*(part.tensor(rows) for part in sums), first_rows(target, rows)], 1
+        )
     return functional.linear(together, weight, bias)

@@ -11,7 +11,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from gttf_pyg._compat import forward_pre_hooks
 from gttf_pyg._fuse import FusedSum, fusion_of, part_of, why_not
-from gttf_pyg._lazy import READERS, first_rows
+from gttf_pyg._lazy import READERS
 from gttf_pyg._propagate import MatrixPropagate, PatchedPropagate
 from gttf_pyg._relations import FusedHetero
 from gttf_pyg._sampled import CORRECTED, SampledEdgeIndex
@@ -148,7 +148,7 @@ class FusedLayer:
                 patched.pad_to = target.size(0)
         patched.arrange(source)
         if fusion.pair:
-            named["x"] = patched.given(source, first_rows(target, part.rows))
+            named["x"] = patched.given(source, target)
         rule = rule_of(layer)
         if rule is None or rule.matrix is None:
             _shorten(named, edges, part.num_edges)

@@ -15,6 +15,7 @@ from gttf_sampler.aggregate import (
     attend,
     attend_to_sums,
     receivers_of,
+    row_products,
 )
 
 BACKENDS = ("numba", "torch")
@@ -199,6 +200,43 @@ def test_bits_do_not_depend_on_threads(reduce):
         torch.testing.assert_close(one, near, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("count", [0, 1, 5000])
+@pytest.mark.parametrize("columns", [1, 3, 4])
+def test_row_products(backend, count, columns):
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randint(7, (count,), generator=generator)
+    x, matrix = doubles(7, 21).detach(), doubles(21, columns, seed=2)
+    assert gradcheck(lambda m: row_products(x, index[:9], m), (matrix,))
+    by = torch.rand(count, columns, generator=generator).double()
+    wanted = x[index] @ matrix
+    theirs = torch.autograd.grad((wanted * by).sum(), matrix)
+    for dtype, near in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        rows, map_ = x.to(dtype), matrix.detach().to(dtype).requires_grad_()
+        bits, before = [], torch.get_num_threads()
+        for threads in (1, 2, 5):
+            try:
+                torch.set_num_threads(threads)
+                found = row_products(rows, index, map_)
+                ours = torch.autograd.grad((found * by).sum(), map_)
+            finally:
+                torch.set_num_threads(before)
+            bits.append((found.detach(), *ours))
+        size = wanted.detach().abs().max() if count else 1
+        assert not count or (bits[0][0] - wanted).abs().max() <= near * size
+        torch.testing.assert_close(bits[0][1].double(), *theirs, rtol=near, atol=1e-3)
+        if backend == "numba":
+            for other in bits[1:]:
+                assert all(map(torch.equal, other, bits[0]))
+
+
+def test_row_products_narrow(backend):
+    x, index = torch.randn(7, 21).bfloat16(), torch.tensor([6, 0, 3])
+    matrix = torch.randn(21, 4)
+    found = row_products(x, index, matrix)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, x.float()[index] @ matrix)
+
+
 def test_columns_have_names_of_their_own():
     """Kernels from the disk cache would otherwise share the machine code of one."""
     module = pytest.importorskip("gttf_sampler._backends.numba.aggregate")
@@ -246,6 +284,11 @@ def test_validate():
         attend_to_sums(rows, rows[:5], edges, vector, mask=torch.ones(12))
     with pytest.raises(ValueError, match=r"'x' must be floats \[n, heads, f\]"):
         attend_to_sums(x, rows[:5], edges, vector)
+    with pytest.raises(ValueError, match="'index' must hold ids below"):
+        row_products(rows[:, 0], torch.tensor([7]), torch.ones(3, 1))
+    for matrix in (torch.ones(3), torch.ones(2, 1), torch.ones(3, 1).double()):
+        with pytest.raises(ValueError, match=r"'matrix' must be torch.float32 .3, m"):
+            row_products(rows[:, 0], torch.tensor([6]), matrix)
     with pytest.raises(ValueError, match="'own' must have one entry per receivers"):
         aggregate_and_own(x, edges, torch.tensor([0]))
     with pytest.raises(ValueError, match="'x' must have a row for each of 5"):

@@ -27,7 +27,13 @@ from gttf_pyg._lazy import (
     waits,
 )
 from gttf_pyg._propagate import PatchedPropagate
-from gttf_pyg._sampled import FullGraph, Levels, Sample, SampledEdgeIndex
+from gttf_pyg._sampled import (
+    RECEIVED,
+    FullGraph,
+    Levels,
+    Sample,
+    SampledEdgeIndex,
+)
 from gttf_pyg._table import overridden
 from gttf_pyg._trim import Run
 from gttf_sampler import CompactAdj
@@ -39,6 +45,7 @@ from gttf_sampler.aggregate import (
     attend_to_sums,
     receivers_of,
 )
+from gttf_sampler.estimate import share
 
 REDUCTIONS = {
     aggr.SumAggregation: "sum",
@@ -80,26 +87,49 @@ class Part(NamedTuple):
         found: Receivers = made[key]
         return found
 
-    def with_loops(self) -> Receivers:
+    def with_loops(self) -> "Looped":
         """The same without loops of the graph, and with a loop for every receiver."""
         made = self.edges.sample.made
         key = "looped", self.rows, self.num_edges, self.edges.device
         if key not in made:
             found = self.receivers(self.rows)
             receiver = receiver_of(found)
-            other = found.index != receiver
-            sender, receiver = found.index[other], receiver[other]
+            kept = (found.index != receiver).nonzero().view(-1)
+            sender, receiver = found.index[kept], receiver[kept]
             every = torch.arange(self.rows, device=sender.device)
             number = torch.bincount(receiver, minlength=self.rows)
             ptr = torch.cat([number.new_zeros(1), (number + 1).cumsum(0)])
+            place = torch.arange(sender.numel(), device=sender.device) + receiver
             index = sender.new_empty(sender.numel() + self.rows)
-            index[torch.arange(sender.numel(), device=sender.device) + receiver] = (
-                sender
-            )
-            index[ptr[1:] - 1] = every
-            made[key] = Receivers(ptr, index)
-        looped: Receivers = made[key]
+            index[place], index[ptr[1:] - 1] = sender, every
+            kept = kept if found.edge is None else found.edge[kept]
+            made[key] = Looped(Receivers(ptr, index), kept, place)
+        looped: Looped = made[key]
         return looped
+
+
+class Looped(NamedTuple):
+    """Edges by receiver, each of which has a loop as its last one.
+
+    Attributes:
+        receivers: all of them.
+        kept: [k], which edges of the batch are among them: those that are no loops.
+        place: [k], their places.
+    """
+
+    receivers: Receivers
+    kept: Tensor
+    place: Tensor
+
+    def spread(self, value: Tensor, loop: Tensor | None = None) -> Tensor:
+        """[e + r, h]: values [e, h] of edges, and `loop` [r, h], or their mean."""
+        ptr, value = self.receivers.ptr, value[self.kept]
+        if loop is None:
+            before = torch.arange(ptr.numel(), device=ptr.device)
+            every = torch.arange(len(value), device=ptr.device)
+            loop = aggregate(value, Receivers(ptr - before, every), None, "mean")
+        out = value.new_zeros(self.receivers.index.numel(), value.shape[1])
+        return out.index_copy(0, self.place, value).index_copy(0, ptr[1:] - 1, loop)
 
 
 def whole(adj: CompactAdj) -> SampledEdgeIndex:
@@ -136,12 +166,15 @@ class FusedSum(PatchedPropagate):
         inputs: nodes of autograd's graph that have made the rows of the layer.
         others: those that have made weights and the like.
         hidden: whether rows have come that gradients do not follow.
+        stands: [e], how many edges each stands for; None for 1.
+        attr: [e, …], what attention reads of edges.
         sums: nodes of autograd's graph that have made its sums.
         pad_to: how many rows the output must have; None for those computed.
     """
 
     fused = True
     scores = False  # whether edges are weighed by attention
+    estimates = True  # whether edges may stand for others, as in an unbiased layer
 
     def __init__(self, layer: Any, fusion: "Fusion", part: Part) -> None:
         super().__init__(layer)
@@ -154,6 +187,28 @@ class FusedSum(PatchedPropagate):
         self.hidden = False
         self.sums: list[Any] = []
         self.pad_to: int | None = None
+        self.stands: Tensor | None = None
+        self.attr: Tensor | None = None
+
+    @staticmethod
+    def takes(layer: Any, edge_attr: Tensor | None) -> bool:
+        """True if a layer is fused on edges with such attributes."""
+        return True
+
+    def estimate(self, scale: str | None) -> None:
+        """Has edges stand for those that were not sampled, as `unbiased` asks for."""
+        part, sample = self.part, self.part.edges.sample
+        receiver = part.edges.plain[1, : part.num_edges]
+        total = sample.local(RECEIVED, None, 1, receiver.device)
+        if self.reduce == "mean" and sample.per_edge:  # the share of each in the mean
+            count = total.clamp(min=1).to(torch.float64)
+            stands = sample.stands_for(0, receiver, torch.float64)
+            self.stands, self.reduce = stands / count[receiver], "sum"
+        elif self.scores or (self.reduce == "sum" and scale == "sum"):
+            if sample.per_edge:
+                self.stands = sample.stands_for(0, receiver, torch.float64)
+            else:
+                self.stands = share(total.to(torch.float64), receiver)[receiver]
 
     def given(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
         """The rows that the layer is given: those of senders and of its receivers."""
@@ -197,6 +252,9 @@ class FusedSum(PatchedPropagate):
             if weight.numel() > self.edges:
                 own = weight[self.edges :][:rows]
             weight = weight[: receivers.index.numel()]
+        if self.stands is not None:
+            stands = self.stands[: receivers.index.numel()].to(x.dtype)
+            weight = stands if weight is None else stands * weight
         out = self.reduced(x, receivers, weight)
         if own is not None:
             own = own.unsqueeze(1).to(out.dtype)
@@ -272,14 +330,17 @@ class FusedMessages(FusedSum):
             at = every + begin if receivers.edge is None else receivers.edge
             x_j = x.index_select(0, receivers.index)
             message = self.layer.message(x_j, edge_attr=attr.index_select(0, at))
+            stands = None if self.stands is None else self.stands[at].to(message.dtype)
             edges = Receivers(receivers.ptr, every)
-            found.append(aggregate(message, edges, None, self.reduce))
+            found.append(aggregate(message, edges, stands, self.reduce))
             begin += number
         return found[0] if len(found) == 1 else torch.cat(found)
 
 
 class FusedRelations(FusedSum):
     """Sums or means over the edges of one relation after the other."""
+
+    estimates = False
 
     def sum(self, edge_index: Any, given: dict[str, Any]) -> Tensor:
         """Returns the result of `propagate` for its arguments."""
@@ -299,6 +360,14 @@ class FusedAttention(FusedSum):
 
     scores = True
 
+    @staticmethod
+    def takes(layer: Any, edge_attr: Tensor | None) -> bool:
+        """True without attributes, or if their scores are a product with them."""
+        if edge_attr is None or layer.lin_edge is None:
+            return True
+        mean = not layer.add_self_loops or layer.fill_value == "mean"
+        return mean and is_product(layer.lin_edge)
+
     def given(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """No rows; they are kept for later."""
         self.source, target = source, first_rows(target, self.part.rows)
@@ -312,7 +381,12 @@ class FusedAttention(FusedSum):
         """Returns the result of `propagate` for its arguments."""
         layer, part = self.layer, self.part
         receivers = _looped(layer, part)
-        by, to = _maps(layer, "lin_src"), _maps(layer, "lin_dst")
+        beside, log = self.per_edge(receivers)
+        shared = getattr(layer, "lin", None)
+        by, to = (
+            _maps(layer, getattr(layer, name) if shared is None else shared)
+            for name in ("lin_src", "lin_dst")
+        )
         first = self.target.size(0) >= self.source.size(0)  # as many rows either way
         if first:
             rows = functional.linear(self.source, by.flatten(0, 1)).unflatten(
@@ -326,7 +400,9 @@ class FusedAttention(FusedSum):
         query = product(self.target, into)
         score = score.index_select(0, receivers.index)
         score = score + query.index_select(0, receiver_of(receivers))
+        score = score if beside is None else score + beside
         score = functional.leaky_relu(score, layer.negative_slope)
+        score = score if log is None else score + log.to(score.dtype)
         mask = _dropped(layer, score)
         found = attend(*in_place(rows, receivers), score, mask)
         if first:
@@ -334,11 +410,37 @@ class FusedAttention(FusedSum):
         found = torch.bmm(found.transpose(0, 1), by.transpose(1, 2))
         return found.transpose(0, 1).contiguous()
 
+    def per_edge(self, receivers: Receivers) -> tuple[Tensor | None, Tensor | None]:
+        """Scores of attributes [e, heads]; the log [e, 1] of what edges stand for."""
+        layer, part, beside, log = self.layer, self.part, None, None
+        if self.attr is not None and layer.lin_edge is not None:
+            attr = self.attr[: part.num_edges].view(part.num_edges, -1)
+            by = _maps(layer, layer.lin_edge) * layer.att_edge[0].unsqueeze(-1)
+            beside = attr @ by.sum(1).t()
+        if self.stands is not None:
+            log = self.stands.log().unsqueeze(1)
+        if layer.add_self_loops:
+            looped = part.with_loops()
+            none = torch.zeros(
+                part.rows, 1, dtype=torch.float64, device=part.edges.device
+            )
+            beside = None if beside is None else looped.spread(beside)
+            log = None if log is None else looped.spread(log, none)
+        elif receivers.edge is not None:
+            beside = None if beside is None else beside[receivers.edge]
+            log = None if log is None else log[receivers.edge]
+        return beside, log
+
 
 class FusedAttentionV2(FusedSum):
     """Attention by scores of edges; rows and scores are those of the layer."""
 
-    scores = True
+    scores, estimates = True, False
+
+    @staticmethod
+    def takes(layer: Any, edge_attr: Tensor | None) -> bool:
+        """True without attributes."""
+        return edge_attr is None
 
     def __init__(self, layer: Any, fusion: "Fusion", part: Part) -> None:
         super().__init__(layer, fusion, part)
@@ -396,14 +498,14 @@ def _sliced(rows: Tensor, x: Tensor) -> bool:
 
 
 def _looped(layer: Any, part: Part) -> Receivers:
-    return part.with_loops() if layer.add_self_loops else part.receivers(part.rows)
+    if layer.add_self_loops:
+        return part.with_loops().receivers
+    return part.receivers(part.rows)
 
 
-def _maps(layer: Any, name: str) -> Tensor:
+def _maps(layer: Any, linear: Any) -> Tensor:
     """[heads, channels, features], the linear map of each head."""
-    linear = getattr(layer, "lin", None)
-    weight = (getattr(layer, name) if linear is None else linear).weight
-    found: Tensor = weight.view(layer.heads, layer.out_channels, -1)
+    found: Tensor = linear.weight.view(layer.heads, layer.out_channels, -1)
     return found
 
 
@@ -465,10 +567,6 @@ def _has_other_maps(layer: Any) -> str | None:
     return "its linear maps are watched, or not PyG's"
 
 
-def _drops(layer: Any) -> str | None:
-    return "it drops edges" if layer.dropout else None
-
-
 FUSIONS = {
     "SAGEConv": Fusion(FusedPair, pair=True, matrices=("lin_l", "lin_r")),
     "GraphConv": Fusion(FusedPair, pair=True, matrices=("lin_rel", "lin_root")),
@@ -483,7 +581,7 @@ FUSIONS = {
     "SGConv": Fusion(steps=_steps),
     "SSGConv": Fusion(steps=_steps, pads=True),
     "TAGConv": Fusion(steps=_powers, pads=True),
-    "APPNP": Fusion(steps=_steps, pads=True, trouble=_drops),
+    "APPNP": Fusion(steps=_steps, pads=True),
     "MixHopConv": Fusion(steps=_powers, pads=True),
 }
 

@@ -12,12 +12,17 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from gttf_pyg._compat import forward_pre_hooks
 from gttf_pyg._fuse import FusedSum, fusion_of, part_of, why_not
 from gttf_pyg._lazy import READERS
-from gttf_pyg._propagate import MatrixPropagate, PatchedPropagate
+from gttf_pyg._propagate import MatrixPropagate, PatchedPropagate, check_drawn_by
 from gttf_pyg._relations import FusedHetero
 from gttf_pyg._sampled import CORRECTED, SampledEdgeIndex
 from gttf_pyg._table import rule_of
 from gttf_pyg._trim import ALL, Call, Trimmer
-from gttf_pyg.unbiased import EDGE_ARGUMENTS, correction_of, parameters
+from gttf_pyg.unbiased import (
+    EDGE_ARGUMENTS,
+    check_draws,
+    correction_of,
+    parameters,
+)
 from gttf_sampler._check import mistyped, shown
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -147,6 +152,12 @@ class FusedLayer:
             if run.plan is not None and run.plan.padded:
                 patched.pad_to = target.size(0)
         patched.arrange(source)
+        correction = correction_of(layer)
+        if correction is not None and rule_of(layer) is not None:
+            check_draws(layer, edges)
+        if correction is not None and _weighed(layer, edges):
+            check_drawn_by(edges)
+            patched.estimate(correction.scale)
         if fusion.pair:
             named["x"] = patched.given(source, target)
         rule = rule_of(layer)
@@ -154,6 +165,8 @@ class FusedLayer:
             _shorten(named, edges, part.num_edges)
             seen = 0 if fusion.kind.scores else part.num_edges
             named["edge_index"] = edges.plain[:, :seen]
+            if fusion.kind.scores:
+                patched.attr = named.pop("edge_attr", None)
         elif correction_of(layer) is not None:  # whose hook comes next
             _shorten(named, edges, part.num_edges)
             named["edge_index"] = edges.narrow(1, 0, part.num_edges)
@@ -258,7 +271,7 @@ def _status(layer: Any, trimmer: Trimmer | None) -> tuple[str, str]:
     why = why_not(layer)
     if why is None and hooks is None:
         why = "'fused' was not called with a model that has it"
-    if why is None and _weighed(layer):
+    if why is None and not _estimates(layer) and _weighed(layer):
         why = "'unbiased' weighs its messages"
     if why is not None:
         return "as it was", why
@@ -275,6 +288,12 @@ def _status(layer: Any, trimmer: Trimmer | None) -> tuple[str, str]:
         return "fused", f"all its rows are read, by {by}"
     far = max(hop for hop in plan.hops[hooks] if hop < ALL)
     return "fused, trimmed", f"read up to hop {far}"
+
+
+def _estimates(layer: Any) -> bool:
+    """True if a layer is fused where its edges stand for others."""
+    fusion = fusion_of(layer)
+    return fusion is not None and fusion.kind.estimates
 
 
 def _weighed(layer: Any, edges: Any = None) -> bool:
@@ -303,10 +322,9 @@ def _left(layer: Any, edges: Any, named: dict[str, Any]) -> str | None:
         return "its edges are not in order"
     if named.get("size") is not None or named.get("return_attention_weights"):
         return "it was given more than features and edges"
-    scores = fusion is not None and fusion.kind.scores
-    if scores and named.get("edge_attr") is not None:
+    if fusion is not None and not fusion.kind.takes(layer, named.get("edge_attr")):
         return "its edges have features"
-    if _weighed(layer, edges):
+    if not _estimates(layer) and _weighed(layer, edges):
         return "'unbiased' weighs its messages"
     return why_not(layer)
 

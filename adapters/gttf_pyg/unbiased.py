@@ -157,7 +157,7 @@ class DegreeCorrection:
         if not edges.as_drawn:
             return None
         if rule is not None:
-            _check_draws(layer, edges)
+            check_draws(layer, edges)
         if rule is not None and rule.matrix is not None:
             if named.get("return_attention_weights") is not None:
                 name, cure = "return_attention_weights", "ask for it on the whole graph"
@@ -223,7 +223,7 @@ class DegreeCorrection:
                 refuse_weights(layer, edges.sample, "several tensors of edges")
         if rule is not None and rule.joined and drawn:
             for edges in drawn:
-                _check_draws(layer, edges)
+                check_draws(layer, edges)
             relations = named["edge_index_dict"].values()
             if all(isinstance(edges, SampledEdgeIndex) for edges in relations):
                 JoinedPropagate(layer, [*relations])
@@ -240,7 +240,8 @@ def parameters(kind: Any) -> list[str]:
     return list(inspect.signature(kind.forward).parameters)[1:]
 
 
-def _check_draws(layer: Any, edges: SampledEdgeIndex) -> None:
+def check_draws(layer: Any, edges: SampledEdgeIndex) -> None:
+    """Refuses draws that have no estimate, and a layer that goes against them."""
     sample = edges.sample
     if sample.refusal is not None:
         raise ValueError(sample.refusal)

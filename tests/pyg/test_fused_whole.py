@@ -238,9 +238,91 @@ def test_fused_unbiased_gradients(data, name, scale):
             torch.testing.assert_close(found, out)
             torch.testing.assert_close(gradients(twin, found), theirs)
     assert not [part for part in twins[0].modules() if "propagate" in part.__dict__]
-    weighs = name in ("gat", "gatv2") or (name == "gin" and scale == "sum")
     told = str(fused_layers(twins[1]))
-    assert ("'unbiased' weighs its messages" in told) == weighs
+    assert ("'unbiased' weighs its messages" in told) == (name == "gatv2")
+
+
+ESTIMATED = {
+    "mean": (lambda: nn.SAGEConv(WIDTH, 4), {}),
+    "sum": (lambda: nn.SAGEConv(WIDTH, 4, aggr="sum", project=True), {}),
+    "max": (lambda: nn.SAGEConv(WIDTH, 4, aggr="max"), {}),
+    "graph": (lambda: nn.GraphConv(WIDTH, 12), {"edge_weight": "w"}),
+    "gcn-plain": (lambda: nn.GCNConv(WIDTH, 4, normalize=False), {"edge_weight": "w"}),
+    "gine": (lambda: nn.GINEConv(torch.nn.Linear(WIDTH, 4)), {"edge_attr": "e"}),
+    "gat": (lambda: nn.GATConv(WIDTH, 4, heads=2), {}),
+    "gat-no-loops": (lambda: nn.GATConv(WIDTH, 4, add_self_loops=False), {}),
+    "gat-edges": (lambda: nn.GATConv(WIDTH, 4, 2, edge_dim=WIDTH), {"edge_attr": "e"}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::gttf_sampler.estimate.BiasedLayerWarning")
+@pytest.mark.parametrize("name", ESTIMATED)
+@pytest.mark.parametrize("scale", [None, "sum"])
+@pytest.mark.parametrize(
+    "options", [{}, {"labor": True}, {"weight_attr": "w", "replace": True}], ids=str
+)
+def test_fused_estimates(data, name, scale, options):
+    """Edges that stand for others are summed as `unbiased` says."""
+    torch.manual_seed(0)
+    data, (make, named) = copy.copy(data), ESTIMATED[name]
+    data.e = torch.randn(data.num_edges, WIDTH, generator=torch.Generator())
+    layer = unbiased(make(), scale)
+    twin = fused(copy.deepcopy(layer))
+    for batch in NeighborLoader(data, [3, 2], batch_size=30, **options):
+        size, more = batch.batch_size, {key: batch[at] for key, at in named.items()}
+        wanted = layer(batch.x, batch.edge_index, **more)[:size]
+        found = twin(batch.x, batch.edge_index, **more)
+        assert len(found) == size
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        ours, theirs = gradients(twin, found), gradients(layer, wanted)
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+    assert [row.status for row in fused_layers(twin).layers] == ["fused, trimmed"]
+
+
+def test_fused_refuses_what_unbiased_refuses(data):
+    layers = [kind(WIDTH, 4) for kind in (nn.SAGEConv, nn.GATConv, nn.GCNConv)]
+    twins = [fused(unbiased(layer)) for layer in layers]
+    batch = next(iter(NeighborLoader(data, [3], batch_size=9, weight_attr="w")))
+    for twin in twins:
+        with pytest.raises(ValueError, match="must come with replace=True"):
+            twin(batch.x, batch.edge_index)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("width", [None, 3])
+def test_fused_attention_with_attributes(data, loops, width):
+    torch.manual_seed(0)
+    dim = width or 1
+    layer = nn.GATConv(WIDTH, 4, 2, edge_dim=dim, add_self_loops=loops)
+    twin = fused(copy.deepcopy(layer))
+    for batch in NeighborLoader(data, [3, 2], batch_size=30):
+        shape = (batch.num_edges,) if width is None else (batch.num_edges, width)
+        attr = torch.randn(shape)
+        wanted = layer(batch.x, plain(batch.edge_index), attr)[: batch.batch_size]
+        found = twin(batch.x, batch.edge_index, attr)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        ours, theirs = gradients(twin, found), gradients(layer, wanted)
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+    filled = fused(nn.GATConv(WIDTH, 4, 2, edge_dim=dim, fill_value=2.0))
+    out = filled(batch.x, batch.edge_index, attr)
+    wanted = filled(batch.x, plain(batch.edge_index), attr)[: len(out)]
+    torch.testing.assert_close(out, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_fused_dropout_of_edges(data):
+    """Each edge is dropped with the same chance, whoever adds it up."""
+    torch.manual_seed(0)
+    layer = nn.APPNP(1, 0.1, dropout=0.5)
+    twin, size = fused(copy.deepcopy(layer)), 30
+    batch = next(iter(NeighborLoader(data, [3], batch_size=size)))
+    outs = torch.stack([twin(batch.x, batch.edge_index)[:size] for _ in range(2_000)])
+    hosts = torch.stack(
+        [layer(batch.x, plain(batch.edge_index))[:size] for _ in range(2_000)]
+    )
+    error = ((outs.var(0) + hosts.var(0)) / 2_000).sqrt() + 1e-7
+    assert ((outs.mean(0) - hosts.mean(0)).abs() <= 5 * error).all()
+    torch.testing.assert_close(outs.var(0), hosts.var(0), rtol=0.35, atol=1e-4)
+    assert [row.status for row in fused_layers(twin).layers] == ["fused, trimmed"]
 
 
 @pytest.mark.parametrize("jk", [None, "last", "cat", "max", "lstm"])

@@ -52,7 +52,7 @@ class _Drawable:
         return subgraph.draw(self, adj)
 
     def html(self, adj: Any = None, title: str = "") -> str:
-        """One page that needs no other file, to zoom, move and point at.
+        """The figure as one page that needs no other file, to zoom, drag and hover.
 
         Args:
             adj: as for `draw`.

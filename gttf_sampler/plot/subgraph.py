@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from importlib.resources import files
+from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -40,7 +40,6 @@ class Link(NamedTuple):
 
     sender: Any  # a `Key`, or the number of a spot
     receiver: Any
-    kind: int  # the number of its type
     time: float | None
 
 
@@ -50,7 +49,6 @@ class Layers(NamedTuple):
     spots: list[Spot]  # hop by hop
     links: list[Link]
     kinds: list[str]  # names of node types; one empty name if there are none
-    relations: list[str]  # names of edge types
     missing: list[int]  # per hop, how many nodes there was no room for
 
     @property
@@ -78,7 +76,7 @@ def layers(subgraph: Any, adj: Any, most: int) -> Layers:
         for kind, counts in _typed(subgraph, subgraph.num_sampled_nodes, "").items()
         for local, hop in enumerate(k for k, c in enumerate(counts) for _ in range(c))
     }
-    edges, relations = _edges(subgraph, rows)
+    edges = _edges(subgraph, rows)
     parents: dict[Key, list[Key]] = {}
     for edge in edges:
         if hops[edge.receiver] < hops[edge.sender]:
@@ -101,7 +99,7 @@ def layers(subgraph: Any, adj: Any, most: int) -> Layers:
         for edge in edges
         if edge.sender in order and edge.receiver in order
     ]
-    return Layers(spots, links, list(nodes), relations, missing)
+    return Layers(spots, links, list(nodes), missing)
 
 
 def _typed(subgraph: Any, value: Any, key: Any) -> Any:
@@ -109,46 +107,81 @@ def _typed(subgraph: Any, value: Any, key: Any) -> Any:
     return {key: value} if isinstance(subgraph.node, Tensor) else value
 
 
-def _edges(subgraph: Any, rows: Any) -> tuple[list[Link], list[str]]:
-    """The edges of all types, and the names of these types."""
+def _edges(subgraph: Any, rows: Any) -> list[Link]:
+    """The edges of all types."""
     parts = (subgraph.row, subgraph.col, subgraph.edge)
     row, col, edge = (_typed(subgraph, part, ONLY) for part in parts)
     found = []
-    for number, kind in enumerate(row):
+    for kind in row:
         adj, times = rows.get(kind), [None] * len(edge[kind])
         if adj is not None and adj.edge_time is not None:
             times = adj.edge_time[edge[kind]].to(torch.float64).tolist()
         ends = row[kind].tolist(), col[kind].tolist()
         for u, v, time in zip(*ends, times, strict=True):
-            found.append(Link((kind[0], u), (kind[2], v), number, time))
-    return found, ["" if kind == ONLY else " → ".join(kind) for kind in row]
+            found.append(Link((kind[0], u), (kind[2], v), time))
+    return found
 
 
 def draw(subgraph: Any, adj: Any = None) -> Figure:
     """The figure; edges are darker the later they are."""
     _check.library("matplotlib", "draw")
+    return figure(layers(subgraph, adj, ON_FIGURE))
+
+
+def page(subgraph: Any, adj: Any = None, title: str = "") -> str:
+    """The figure as a page, to zoom and to point at; it asks for no other file."""
+    _check.library("matplotlib", "html")
+    from matplotlib import rc_context
+
+    found = layers(subgraph, adj, ON_PAGE)
+    nodes = len(found.spots) + sum(found.missing)
+    title = title or f"{nodes:,} nodes sampled in {len(found.missing) - 1} hops"
+    told, picture = tips(found), StringIO()
+    unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with rc_context({"svg.fonttype": "none"}):
+        figure(found).savefig(picture, format="svg", metadata=unsaid)
+
+    def with_tip(mark: re.Match[str]) -> str:
+        return f"{mark[0]}<title>{html.escape(told[int(mark[1])])}</title>"
+
+    drawn = re.sub(r'<g id="spot_(\d+)">', with_tip, picture.getvalue())
+    text = files("gttf_sampler.plot").joinpath("page.html").read_text("utf-8")
+    # at once: a node may be called like one of the places
+    parts = {
+        "__TITLE__": html.escape(title),
+        "__FIGURE__": drawn[drawn.index("<svg") :],
+    }
+    return re.sub("__TITLE__|__FIGURE__", lambda place: parts[place[0]], text)
+
+
+def figure(found: Layers) -> Figure:
+    """A column per hop; nodes, names and edges are groups of their own in an SVG."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+    from matplotlib.patches import FancyArrowPatch
 
-    found = layers(subgraph, adj, ON_FIGURE)
     hops = [spot.hop for spot in found.spots]
     tallest = max((hops.count(hop) for hop in range(len(found.missing))), default=1)
     size = max(5.0, 2.4 * len(found.missing)), 0.38 * max(tallest, 3) + 1.0
-    figure = Figure(figsize=size, layout="constrained")
-    axes, times = figure.add_subplot(), found.times
+    drawn = Figure(figsize=size, layout="constrained")
+    axes, times = drawn.add_subplot(), found.times
     at = [(spot.hop, spot.place) for spot in found.spots]
-    for link in found.links:
-        flat = hops[link.sender] == hops[link.receiver]
-        how = {"arrowstyle": "-|>", "color": str(shade(link.time, times))}
-        how["connectionstyle"] = f"arc3,rad={0.45 if flat else 0.08}"
-        how |= {"shrinkA": 5, "shrinkB": 6}  # type: ignore[dict-item]
-        axes.annotate("", at[link.receiver], at[link.sender], arrowprops=how)
-    box = {"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 0.5}
+    for number, link in enumerate(found.links):
+        bend = 0.45 if hops[link.sender] == hops[link.receiver] else 0.08
+        ends = at[link.sender], at[link.receiver]
+        how: dict[str, Any] = {"shrinkA": 5, "shrinkB": 6, "mutation_scale": 10}
+        how |= {"color": str(shade(link.time, times)), "arrowstyle": "-|>"}
+        how |= {"gid": f"link_{link.sender}_{link.receiver}_{number}"}
+        how |= {"connectionstyle": f"arc3,rad={bend}", "clip_on": False}
+        axes.add_patch(FancyArrowPatch(*ends, **how))
     label: dict[str, Any] = {"textcoords": "offset points", "size": 8, "zorder": 4}
-    for spot, place in zip(found.spots, at, strict=True):
-        colour = COLOURS[spot.kind % len(COLOURS)]
-        axes.plot(*place, "o", ms=8 if spot.hop else 11, color=colour, zorder=3)
-        axes.annotate(short(spot.label), place, (7, 4), bbox=box, **label)
+    label |= {"bbox": {"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 0.5}}
+    for number, spot in enumerate(found.spots):
+        how = {"color": COLOURS[spot.kind % len(COLOURS)], "zorder": 3}
+        how |= {"ms": 8 if spot.hop else 11, "gid": f"spot_{number}"}
+        axes.plot(*at[number], "o", **how)
+        name = axes.annotate(short(spot.label), at[number], (7, 4), **label)
+        name.set(gid=f"name_{number}", parse_math=False)
     titles = [
         ("seeds" if hop == 0 else f"hop {hop}") + (f" (+{more:,})" if more else "")
         for hop, more in enumerate(found.missing)
@@ -167,34 +200,24 @@ def draw(subgraph: Any, adj: Any = None) -> Figure:
         colour = str(shade(time, times))
         marks.append(Line2D([], [], color=colour, label=f"time {time:g}"))
     if marks:
-        how = {"ncols": 6, "frameon": False, "fontsize": 8}  # type: ignore[dict-item]
-        figure.legend(handles=marks, loc="outside upper left", **how)
-    return figure
+        how = {"ncols": 6, "frameon": False, "fontsize": 8}
+        drawn.legend(handles=marks, loc="outside upper left", **how)
+    return drawn
 
 
-def page(subgraph: Any, adj: Any = None, title: str = "") -> str:
-    """The page as text, to zoom, to move and to point at; it asks for no other file."""
-    found = layers(subgraph, adj, ON_PAGE)
-    nodes = len(found.spots) + sum(found.missing)
-    title = title or f"{nodes:,} nodes sampled in {len(found.missing) - 1} hops"
-    times = found.times
-
-    def grey(time: float | None) -> str:
-        return "#" + f"{round(255 * shade(time, times)):02x}" * 3
-
-    data = {
-        **found._asdict(),
-        "links": [[*link, grey(link.time)] for link in found.links],
-        "times": times,
-        "ends": [grey(time) for time in times or ()],
-        "colours": COLOURS,
-    }
-    # no '<' may end the script early, whatever nodes are called
-    plain = json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
-    text = files("gttf_sampler.plot").joinpath("page.html").read_text("utf-8")
-    # at once: a node may be called like one of the places
-    parts = {"__TITLE__": html.escape(title), "__DATA__": plain}
-    return re.sub("__TITLE__|__DATA__", lambda place: parts[place[0]], text)
+def tips(found: Layers) -> list[str]:
+    """The words about every node: its whole name, type, hop, edges and times."""
+    words = []
+    for number, spot in enumerate(found.spots):
+        out = [link for link in found.links if link.sender == number]
+        into = sum(link.receiver == number for link in found.links)
+        times = [f"{link.time:g}" for link in out if link.time is not None]
+        parts = [spot.label, found.kinds[spot.kind]]
+        parts += [f"hop {spot.hop}" if spot.hop else "seed"]
+        parts += [f"{into} in, {len(out)} out"]
+        parts += [f"time {', '.join(times[:4])}"] if times else []
+        words.append(" · ".join(filter(None, parts)))
+    return words
 
 
 def shade(time: float | None, times: tuple[float, float] | None) -> float:

@@ -12,6 +12,7 @@ what these have written, and fills in their tables first:
     python examples/bench_embedding.py --edges EDGES --seeds 0 1 2 --json FILE
     gttf bench disk --features 128 --json FILE
     gttf bench disk --features 128 --scale 1 --tmp DIR --json FILE
+    python -m examples.bench.disk --what rows --features 128 --json FILE
     python -m examples.bench.disk --what sweep --features 128 --json FILE
     python -m examples.bench.chunks --scale 1 --tmp DIR --json FILE
 
@@ -57,6 +58,7 @@ PLACES = {
     "embedding scale": ("embeddings.md", "embedding_scale"),
     "disk": ("disk.md", "gttf bench disk"),
     "disk large": ("disk.md", "gttf bench disk --scale 1"),
+    "disk rows": ("disk.md", "disk rows"),
     "disk sweep": ("disk.md", "disk sweep"),
     "chunks": ("disk.md", "chunks"),
 }
@@ -287,8 +289,9 @@ def place_of(result: dict[str, Any]) -> str:
         return "step wide" if result["settings"]["features"] == WIDE else "step"
     if task != "disk":
         return task
-    if groups[0].get("columns") == "disk sweep":
-        return "disk sweep"
+    columns = groups[0].get("columns", task)
+    if columns != task:
+        return str(columns)
     first = groups[-1]["rows"][0]["peer"]
     return "disk" if first.endswith("in memory") else "disk large"
 

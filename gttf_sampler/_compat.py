@@ -32,6 +32,11 @@ PRIVATE_OF_ITERATOR = (
 )
 
 
+HOOKS = (
+    *("_forward_hooks", "_forward_pre_hooks"),
+    *("_backward_hooks", "_backward_pre_hooks"),
+)
+
 T = TypeVar("T")
 
 
@@ -48,6 +53,11 @@ def version_of(tensor: Tensor) -> int | None:
 def default_store() -> Any:
     """The key-value store at which the processes of `torch.distributed` have met."""
     return dist.distributed_c10d._get_default_store()
+
+
+def has_hooks(module: Any) -> bool:
+    """True if somebody else's code runs before or after a module's own."""
+    return any(getattr(module, name) for name in HOOKS)
 
 
 def hook_of(module: Any, kind: type[T]) -> T | None:

@@ -1,5 +1,6 @@
-"""Reads of a feature file by gaps and sizes, and epochs of GraphSAGE fed from it.
+"""Random rows of a feature file, by gaps and sizes of reads, and epochs fed from it.
 
+    python -m examples.bench.disk --what rows --scale 0.05 --features 128
     python -m examples.bench.disk --what sweep --scale 0.05 --features 128
     python -m examples.bench.disk --what epochs --scale 0.05 --features 128
 
@@ -24,13 +25,59 @@ from gttf_sampler import FeatureFile
 from gttf_sampler.bench import disk, graphs
 from gttf_sampler.bench.loader import CLASSES, HIDDEN, made_features
 from gttf_sampler.bench.machine import private
-from gttf_sampler.bench.measure import Options, Peer, compare, draw_seeds
+from gttf_sampler.bench.measure import Options, Peer, compare, draw_seeds, each
 from gttf_sampler.features import read
 
 GAPS = 0, 1 << 12, 1 << 13, 1 << 14, 1 << 15
 LONGEST = 1 << 15, 1 << 17, 1 << 19
 ROWS = 40_000, 120_000  # of a batch with most of them in a cache, or none
 AHEAD = 3  # batches
+RANDOM = 120_000  # rows that are read at random places
+SLOW = 8  # memmap reads fewer of them, by so much
+
+
+def readers(mapped):
+    """Readers of random rows by name, each with the number of rows it reads."""
+    count, path = min(RANDOM, len(mapped)), mapped.filename
+    few = max(1, count // SLOW)
+    return {
+        "np.memmap, one page after the other": (few, lambda ids: mapped[ids.numpy()]),
+        "gttf FeatureFile": (count, FeatureFile(path, direct=False).read),
+        "gttf FeatureFile, direct": (count, FeatureFile(path, direct=True).read),
+    }
+
+
+def random_rows(mapped, found, asked, report):
+    """Rows at random places of a file that the system has forgotten."""
+    count = max(count for count, _ in found.values())
+    generator = torch.Generator().manual_seed(asked.seed)
+    shape = asked.rounds + 1, 1, count
+    turns = torch.randint(len(mapped), shape, generator=generator)
+    peers = {
+        name: reader_of(read, some, lambda: disk.forget(mapped))
+        for name, (some, read) in found.items()
+    }
+    title = f"{count:,} rows of {mapped[:1].nbytes} bytes at random places, cold"
+    group = compare(title, peers, turns, asked.rounds, report)
+    for row in group["rows"]:
+        some, _ = found[row["peer"]]
+        row["rate"], row["median"] = (1e3 * some / row[k] for k in ("best", "median"))
+        row["ratio"] = row["rate"] / group["rows"][0]["rate"]
+    return {**group, "columns": "disk rows"}
+
+
+def reader_of(read, count, before):
+    """Reads the first `count` rows of those that are asked for."""
+    facts = {}
+
+    def run(ids):
+        start, cpu = disk.bytes_from_disk(), time.process_time()
+        read(ids[:count])
+        spent = 1e6 * (time.process_time() - cpu) / count  # µs of all threads
+        facts["cpu"] = min(spent, facts.get("cpu", spent))
+        facts["bytes"] = (disk.bytes_from_disk() - start) / count
+
+    return Peer(each(run), bound=True, before=before, facts=facts)
 
 
 def with_sizes(gap, longest, reader):
@@ -61,7 +108,7 @@ def sweep(mapped, options, report):
                 for gap in GAPS
                 for longest in LONGEST
             }
-            group = disk.random_rows(mapped, readers, options, report)
+            group = random_rows(mapped, readers, options, report)
             best = max(row["median"] for row in group["rows"])
             for row in group["rows"]:
                 row["share"] = row["median"] / best
@@ -150,7 +197,9 @@ def main(args, report=lambda what, share: None):
         path = str(Path(folder, "features.npy"))
         disk.made_file(path, size.nodes, options, None, report)
         mapped = np.load(path, mmap_mode="r")
-        if args.what == "sweep":
+        if args.what == "rows":
+            groups = [random_rows(mapped, readers(mapped), options, report)]
+        elif args.what == "sweep":
             groups = sweep(mapped, options, report)
         else:
             adj = graphs.plain(size.nodes, size.edges / size.nodes)
@@ -161,7 +210,7 @@ def main(args, report=lambda what, share: None):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--what", default="sweep", choices=["sweep", "epochs"])
+    add("--what", default="sweep", choices=["rows", "sweep", "epochs"])
     add("--scale", type=float, default=0.001)
     add("--features", type=int, default=128)
     add("--rounds", type=int, default=3)

@@ -14,6 +14,11 @@ report.TABLES |= {
         "peer: | edges | best: s | rate: M edges/s | peak: peak MB | MB: MB of rows",
         bar="rate",
     ),
+    "disk rows": Table.of(
+        "peer: | rate: best rows/s | median: median rows/s | cpu: CPU µs a row | "
+        "bytes: bytes a row | ratio: × first",
+        bar="rate",
+    ),
     "disk sweep": Table.of(
         "peer: | rate: best rows/s | median: median rows/s | cpu: CPU µs a row | "
         "bytes: bytes a row | share: of the best median",

@@ -3,13 +3,10 @@
 import mmap
 import os
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from gttf_sampler import CompactAdj, FeatureFile, gather_rows, sample_rooted
@@ -29,10 +26,6 @@ from gttf_sampler.features import most_reached
 
 PIECE = 1 << 16  # rows that are written at a time
 COUNTERS = Path("/proc/self/io")
-RANDOM = 120_000  # rows that are read at random places
-SLOW = 8  # memmap reads fewer of them, by so much
-
-Read = Callable[[Tensor], Any]  # ids → rows
 
 
 class Way(NamedTuple):
@@ -49,13 +42,11 @@ WAYS = (
     Way("gttf, all in memory", "memory", cold=False),
     Way("np.memmap, cold", "memmap"),
     Way("gttf FeatureFile, cold"),
-    Way("gttf FeatureFile, cold, direct", direct=True),
     Way("gttf FeatureFile, cold, 20 % cached", share=0.2),
-    Way("gttf FeatureFile, cold, direct, 20 % cached", direct=True, share=0.2),
     Way("np.memmap, warm", "memmap", cold=False),
     Way("gttf FeatureFile, warm", cold=False),
 )
-LARGE = (  # than the memory
+DIRECT = (  # also of a file that is larger than the memory
     Way("gttf FeatureFile, cold, direct", direct=True),
     Way("gttf FeatureFile, cold, direct, 5 % cached", direct=True, share=0.05),
     Way("gttf FeatureFile, cold, direct, 20 % cached", direct=True, share=0.2),
@@ -63,7 +54,7 @@ LARGE = (  # than the memory
 
 
 def run(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
-    """The job: random rows, and batches with the features of their nodes."""
+    """The job: batches with the features of their nodes."""
     asked, missing = Options(**options), Missing()
     adj = CompactAdj.open(graph, verify=False)
     room = free_memory() if asked.memory is None else round(asked.memory * 1e9)
@@ -71,13 +62,12 @@ def run(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
     path = str(Path(graph).parent / "features.npy")
     try:
         file = made_file(path, adj.num_rows, asked, None if fits else "float16", report)
-        ways = list(WAYS) if fits else _that_fit(file, room, missing)
+        ways = [*WAYS, *DIRECT] if fits else _that_fit(file, room, missing)
         mapped = np.load(path, mmap_mode="r")  # one for all: see `forget`
-        groups = [random_rows(mapped, readers(mapped), asked, report)]
-        groups.append(batches(adj, mapped, ways, asked, report))
+        group = batches(adj, mapped, ways, asked, report)
     finally:
         Path(path).unlink(missing_ok=True)
-    return {"groups": groups, "left_out": missing}
+    return {"groups": [group], "left_out": missing}
 
 
 def made_file(
@@ -105,52 +95,6 @@ def made_file(
     return FeatureFile.from_chunks(path, rows, stored=stored, report=tick)
 
 
-def readers(mapped: Any) -> dict[str, tuple[int, Read]]:
-    """Readers of random rows by name, each with the number of rows it reads."""
-    count, path = min(RANDOM, len(mapped)), mapped.filename
-    few = max(1, count // SLOW)
-    return {
-        "np.memmap, one page after the other": (few, lambda ids: mapped[ids.numpy()]),
-        "gttf FeatureFile": (count, FeatureFile(path, direct=False).read),
-        "gttf FeatureFile, direct": (count, FeatureFile(path, direct=True).read),
-    }
-
-
-def random_rows(
-    mapped: Any, found: dict[str, tuple[int, Read]], asked: Options, report: Report
-) -> Group:
-    """Rows at random places of a file that the system has forgotten."""
-    count = max(count for count, _ in found.values())
-    generator = torch.Generator().manual_seed(asked.seed)
-    shape = asked.rounds + 1, 1, count
-    turns = torch.randint(len(mapped), shape, generator=generator)
-    peers = {
-        name: _reader(read, some, lambda: forget(mapped))
-        for name, (some, read) in found.items()
-    }
-    title = f"{count:,} rows of {mapped[:1].nbytes} bytes at random places, cold"
-    group = compare(title, peers, turns, asked.rounds, report)
-    for row in group["rows"]:
-        some, _ = found[row["peer"]]
-        row["rate"], row["median"] = (1e3 * some / row[k] for k in ("best", "median"))
-        row["ratio"] = row["rate"] / group["rows"][0]["rate"]
-    return {**group, "columns": "disk rows"}
-
-
-def _reader(read: Read, count: int, before: Callable[[], None]) -> Peer:
-    """Reads the first `count` rows of those that are asked for."""
-    facts: dict[str, Any] = {}
-
-    def run(ids: Tensor) -> None:
-        start, cpu = bytes_from_disk(), time.process_time()
-        read(ids[:count])
-        spent = 1e6 * (time.process_time() - cpu) / count  # µs of all threads
-        facts["cpu"] = min(spent, facts.get("cpu", spent))
-        facts["bytes"] = (bytes_from_disk() - start) / count
-
-    return Peer(each(run), bound=True, before=before, facts=facts)
-
-
 def batches(
     adj: CompactAdj, mapped: Any, ways: list[Way], asked: Options, report: Report
 ) -> Group:
@@ -171,7 +115,7 @@ def batches(
     group = compare(title, peers, seeds, asked.rounds, report)
     for row in group["rows"]:
         row["rate"] = 1e3 * row["nodes"] / row["best"]
-    return {**group, "columns": "disk batches"}
+    return group
 
 
 def _batch_reader(
@@ -204,7 +148,7 @@ def _batch_reader(
 def _that_fit(file: FeatureFile, room: int | None, missing: Missing) -> list[Way]:
     """The ways whose caches leave half of the memory to others."""
     found, left = [], float("inf") if room is None else room / 2
-    for way in LARGE:
+    for way in DIRECT:
         need = way.share * file.nbytes + 4 * len(file) if way.share else 0.0
         if need <= left:
             found.append(way)

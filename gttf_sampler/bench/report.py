@@ -103,12 +103,7 @@ TABLES = {
     "distributed": Table.of(
         TIMES + "ratio: speed | messages | MB | cut: edges cut | share: held of all"
     ),
-    "disk rows": Table.of(
-        "peer: | rate: best rows/s | median: median rows/s | cpu: CPU µs a row | "
-        "bytes: bytes a row | ratio: × first",
-        bar="rate",
-    ),
-    "disk batches": Table.of(
+    "disk": Table.of(
         TIMES + "rate: rows/s | MB: MB read a batch | share: from the cache | "
         "ratio: × first"
     ),

@@ -1,4 +1,8 @@
-"""Link prediction and classification: edges to hide, and how well they are found."""
+"""Link prediction and classification: edges to hide, and how well they are found.
+
+By torch alone: scipy and scikit-learn, which have some of it, are no dependency, and
+splits have the same bits on every device.
+"""
 
 from __future__ import annotations
 

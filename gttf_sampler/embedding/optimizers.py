@@ -1,4 +1,10 @@
-"""Tables of vectors, in memory or in files, and optimizers of the rows in use."""
+"""Tables of vectors, in memory or in files, and optimizers of the rows in use.
+
+torch's own want a gradient as large as the table, or a sparse tensor that they sort and
+copy first; they keep their state in memory, and round bfloat16 to the nearest number,
+by which small steps are lost. So rows are changed here, in one compiled pass over those
+that have a gradient.
+"""
 
 from __future__ import annotations
 

@@ -21,16 +21,11 @@ from gttf_sampler._backends import ops
 from gttf_sampler._backends.ops import fast_backend
 from gttf_sampler._backends.pairs import Pairs, Rows, Terms, of_levels, scored
 from gttf_sampler._backends.torch import pairs as torch_pairs
-from gttf_sampler._compat import is_compiling
+from gttf_sampler._compat import has_hooks, is_compiling
 from gttf_sampler.objectives.base import Vectors
 
 SCORES = 1 << 24  # pairs that are scored together
 SOURCE, TARGET = range(2)
-HOOKS = (
-    *("_forward_hooks", "_forward_pre_hooks"),
-    *("_backward_hooks", "_backward_pre_hooks"),
-)
-
 
 _current: ContextVar[Collector | None] = ContextVar("gttf_collector", default=None)
 
@@ -91,7 +86,7 @@ def table_of(owner: object) -> Table | None:
     if type(owner) is nn.Embedding:
         if owner.padding_idx is not None or owner.max_norm is not None:
             return None
-        if owner.scale_grad_by_freq or any(getattr(owner, name) for name in HOOKS):
+        if owner.scale_grad_by_freq or has_hooks(owner):
             return None
         sparse, weight = owner.sparse, owner.weight
     if type(weight) not in (Tensor, nn.Parameter):
@@ -147,7 +142,7 @@ def level_scores(
 
 
 def _known(embedding: Vectors, pairs: Pairs, side: int) -> Table:
-    """The table of fused vectors, which must have a row for every node it is for."""
+    """The matrix of an embedding; refuses one without a row for every node of pairs."""
     found = table_of(embedding.owner)
     if found is None:
         _check.fail(embedding.name, "must be a matrix in memory", "a function")

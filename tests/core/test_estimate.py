@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gttf_sampler._compat import hook_of
+from gttf_sampler._compat import has_hooks, hook_of
 from gttf_sampler.estimate import LayerCheck, UnbiasedReport, assess, share
 
 
@@ -68,3 +68,12 @@ def test_hook_of_a_module():
     assert hook_of(module, Owner) is None
     module.register_forward_pre_hook(owner.hook)
     assert hook_of(module, Owner) is owner
+
+
+@pytest.mark.parametrize("when", ["forward", "forward_pre", "full_backward"])
+def test_hooks_of_a_module(when):
+    """Whose code would not run if its matrix were read."""
+    module = torch.nn.Embedding(2, 2)
+    assert not has_hooks(module)
+    getattr(module, f"register_{when}_hook")(lambda *args: None)
+    assert has_hooks(module)

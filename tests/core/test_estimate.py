@@ -72,7 +72,7 @@ def test_hook_of_a_module():
 
 @pytest.mark.parametrize("when", ["forward", "forward_pre", "full_backward"])
 def test_hooks_of_a_module(when):
-    """Whose code would not run if its matrix were read."""
+    """Code that would not run if a matrix were read directly."""
     module = torch.nn.Embedding(2, 2)
     assert not has_hooks(module)
     getattr(module, f"register_{when}_hook")(lambda *args: None)

@@ -308,7 +308,7 @@ class FusedPair(FusedSum):
             both = torch.cat([near.weight, own.weight], 1)
             return functional.linear(sums, both, near.bias)
         if self.narrow:
-            return sums.add_(functional.linear(self.target, own.weight, near.bias))
+            return functional.linear(self.target, own.weight, near.bias).add_(sums)
         out: Tensor = near(sums)
         if not out.dtype == self.target.dtype == own.weight.dtype:  # by autocast
             out = out + own(self.target)

@@ -21,6 +21,7 @@ from gttf_pyg import (
     inference,
 )
 from gttf_pyg._sampled import SampledEdgeIndex
+from gttf_sampler._backends import memory
 
 NODES, WIDTH = 80, 8
 
@@ -256,6 +257,20 @@ def test_fused_model(data, name, training):
     if training:
         assert states.count("fused, trimmed") == trimmed
     torch.testing.assert_close(model.state_dict(), twin.state_dict())
+
+
+@pytest.mark.parametrize("aggr", ["mean", "sum"])
+def test_fused_batch_of_all_nodes_sums_what_is_narrower(data, aggr, monkeypatch):
+    """No row is left out by the sum, so that rows are multiplied first.
+
+    Sums that are large enough are views of memory that is used again.
+    """
+    monkeypatch.setattr(memory.FEATURES, "small", 0)
+    model, twin = twins(lambda: nn.SAGEConv(WIDTH, WIDTH - 2, aggr=aggr))
+    size = data.num_nodes
+    (batch,) = NeighborLoader(data, [3], batch_size=size)
+    found = assert_same(model, twin, batch)
+    assert found.requires_grad
 
 
 def test_fused_trim(data):

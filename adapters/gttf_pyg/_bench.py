@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric import typing as pyg_typing
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import (
@@ -162,17 +163,23 @@ def _batches(
 
 
 def _read(batch: Any) -> StepBatch:
-    """The rows, edges and labels of a batch, and the sizes of its hops."""
-    typed = isinstance(batch, HeteroData)
-    end, seeds = ("_dict", batch[SEED_TYPE]) if typed else ("", batch)
-    names = "x", "edge_index", "num_sampled_nodes", "num_sampled_edges"
-    x, edges, *hops = (getattr(batch, name + end) for name in names)
-    return StepBatch(x, edges, seeds.y[: seeds.batch_size], hops)
+    """The rows, edges and labels of a batch."""
+    seeds = batch[SEED_TYPE] if isinstance(batch, HeteroData) else batch
+    labels = seeds.y[: seeds.batch_size]
+    return StepBatch(*_parts(batch, "x", "edge_index"), labels)
 
 
-def _trim(hops: Any, depth: int, x: Any, edges: Any) -> tuple[Any, Any]:
+def _trim(batch: Any, depth: int, x: Any, edges: Any) -> tuple[Any, Any]:
+    """The rows and edges that layer `depth` needs, by the sizes of hops."""
+    hops = _parts(batch, "num_sampled_nodes", "num_sampled_edges")
     x, edges, _ = trim_to_layer(depth, *hops, x, edges)
     return x, edges
+
+
+def _parts(batch: Any, *names: str) -> list[Any]:
+    """Attributes of a batch, of every type if there are types."""
+    end = "_dict" if isinstance(batch, HeteroData) else ""
+    return [getattr(batch, name + end) for name in names]
 
 
 def _fuse(model: Any) -> str:
@@ -220,7 +227,8 @@ STEP = StepModels(
     call=lambda layer, x, edges, depth: layer(x, edges),
     read=_read,
     fuse=_fuse,
-    trims={"trim_to_layer": _trim},
+    # torch-sparse does not tell the sizes of hops
+    trims={"trim_to_layer": _trim} if pyg_typing.WITH_PYG_LIB else {},
     tuned=True,
     inferences=_inferences,
 )

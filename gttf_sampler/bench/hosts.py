@@ -89,7 +89,6 @@ class StepBatch(NamedTuple):
     x: Any  # rows [n, d], of each type if there are types
     edges: Any  # as a layer of the host takes them
     labels: Tensor  # of the seeds, whose rows come first
-    hops: Any = None  # the numbers of nodes and edges per hop, to trim by
 
 
 class Stepper(NamedTuple):
@@ -115,7 +114,7 @@ class StepModels(NamedTuple):
     call: Callable[[Any, Any, Any, int], Any]  # (layer, x, edges, depth) → rows
     read: Callable[[Any], StepBatch]
     fuse: Callable[[Any], str]  # a model, in place; says why not, if nothing is fused
-    # by name of the row: (hops, depth, x, edges) → x and edges that the layer needs
+    # by name of the row: (batch, depth, x, edges) → x and edges that the layer needs
     trims: Mapping[str, Callable[[Any, int, Any, Any], tuple[Any, Any]]] = {}
     tuned: bool = False  # its own rows once more where the allocator keeps its memory
     inferences: Callable[[StepSetting, Missing], dict[str, Stepper]] = lambda *_: {}

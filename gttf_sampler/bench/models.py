@@ -105,7 +105,7 @@ def _stepper(
 
     def logits(batch: Any) -> Tensor:
         given = how.read(batch)
-        trimmed = () if trim is None else (partial(trim, given.hops),)
+        trimmed = () if trim is None else (partial(trim, batch),)
         out = model(given.x, given.edges, *trimmed)
         rows: Tensor = out[SEED_TYPE] if isinstance(out, dict) else out
         return rows[: len(given.labels)]

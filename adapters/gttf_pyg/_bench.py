@@ -165,8 +165,8 @@ def _batches(
 def _read(batch: Any) -> StepBatch:
     """The rows, edges and labels of a batch."""
     seeds = batch[SEED_TYPE] if isinstance(batch, HeteroData) else batch
-    labels = seeds.y[: seeds.batch_size]
-    return StepBatch(*_parts(batch, "x", "edge_index"), labels)
+    x, edges = _parts(batch, "x", "edge_index")
+    return StepBatch(x, edges, seeds.y[: seeds.batch_size])
 
 
 def _trim(batch: Any, depth: int, x: Any, edges: Any) -> tuple[Any, Any]:

@@ -1,19 +1,13 @@
-"""`gttf bench loader` and `modes`: batches with features, and every way to load them.
+"""`gttf bench loader` and `modes`: batches with features, in every way to load them."""
 
-Where there is no host, a loader needs torch alone.
-"""
-
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from gttf_sampler import CompactAdj, _check, gather_rows, sample_rooted
+from gttf_sampler import CompactAdj, _check
 from gttf_sampler.bench import graphs
 from gttf_sampler.bench.graphs import LINKS, Typed
 from gttf_sampler.bench.hosts import (
@@ -30,30 +24,21 @@ from gttf_sampler.bench.measure import (
     Options,
     Peer,
     Row,
-    Work,
     compare,
     draw_seeds,
 )
 
 CLASSES, HIDDEN = 47, 256
-PLAIN = "gttf sample_rooted, gather_rows"
 
 
 def load(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
-    """The job: a group per host, our loaders and its own, or one in plain torch."""
+    """The job: a group per host, our loaders and its own."""
     asked, missing, groups = Options(**options), Missing(), list[Group]()
     setting = read_setting(graph, asked)
-
-    def measure(name: str, peers: dict[str, Peer]) -> None:
-        title, seeds = f"{name} loaders", setting.seeds
-        groups.append(compare(title, peers, seeds, asked.rounds, report))
-
     for host in hosts(missing):  # one graph of a host in memory at a time
         if peers := peers_of(host, setting, missing):
-            measure(host.name, peers)
-    if not groups:
-        alone = Peer(over(plain_loader(setting)), of_batch, device=setting.device)
-        measure("plain torch", {PLAIN: alone})
+            how = setting.seeds, asked.rounds, report
+            groups.append(compare(f"{host.name} loaders", peers, *how))
     return {"groups": groups, "left_out": missing}
 
 
@@ -62,9 +47,14 @@ def peers_of(
 ) -> dict[str, Peer]:
     """The loaders of a host, by name and label."""
     return {
-        name + label: Peer(over(loader), host.work, device=setting.device)
+        name + label: Peer(partial(_batches, loader), host.work, device=setting.device)
         for name, loader in host.loaders(setting, missing).items()
     }
+
+
+def _batches(loader: Any, seeds: Tensor) -> Any:
+    """The batches of a loader, which has its seeds already."""
+    return loader
 
 
 def read_setting(graph: str, options: Options) -> LoaderSetting:
@@ -76,11 +66,6 @@ def read_setting(graph: str, options: Options) -> LoaderSetting:
     return LoaderSetting(adj, x, y, options.fanouts, seeds, options.workers, device)
 
 
-def over(loader: Any) -> Callable[[Tensor], Any]:
-    """A loader, which has its seeds already, as a function of seeds."""
-    return lambda seeds: loader
-
-
 def made_features(
     nodes: int, features: int, seed: int, classes: int = CLASSES
 ) -> tuple[Tensor, Tensor]:
@@ -88,27 +73,6 @@ def made_features(
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(nodes, features, generator=generator)
     return x, torch.randint(classes, (nodes,), generator=generator)
-
-
-def plain_loader(setting: LoaderSetting) -> Any:
-    """A loader that needs torch alone: torch's DataLoader over batches of seeds."""
-    device = setting.device
-    adj, x, y = setting.adj.to(device), setting.x.to(device), setting.y.to(device)
-    sample = partial(sample_rooted, adj, fanouts=setting.fanouts)
-
-    def batch(part: Any) -> Any:
-        sub = sample(part)
-        return SimpleNamespace(x=gather_rows(x, sub.node), y=y[part], sub=sub)
-
-    rows: Any = setting.seeds.to(device)  # an entry is the seeds of a batch
-    workers = setting.workers if device.type == "cpu" else 0
-    how: dict[str, Any] = {"batch_size": None, "num_workers": workers}
-    return DataLoader(rows, collate_fn=batch, **how)
-
-
-def of_batch(made: Any) -> Work:
-    """The edges of a batch of `plain_loader`, and the nodes whose features it has."""
-    return Work(made.sub.num_edges, made.x.shape[0])
 
 
 ALONE = "without workers"

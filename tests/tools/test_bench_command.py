@@ -244,17 +244,22 @@ def alone(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
 
-@pytest.mark.parametrize("task", ["loader", "memory"])
-def test_bench_alone(task, alone, capsys):
+def test_bench_alone(alone, capsys):
     """Without any peer our own rows are shown, and a line says how to get one."""
-    assert main(["bench", task, *SMALL]) == 0
+    assert main(["bench", "memory", *SMALL]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"^  *gttf\b.*\d", printed, re.MULTILINE)
     assert re.findall("^note: there is no peer .*$", printed, re.MULTILINE)
     left_out = re.findall("^left out: (gttf_\\w+): .*install", printed, re.MULTILINE)
     assert left_out == ["gttf_pyg", "gttf_dgl"]
     first = printed.splitlines()[0]
-    assert first.startswith(f"gttf bench {task}: reddit-like × 0.001, 233 nodes, ")
+    assert first.startswith("gttf bench memory: reddit-like × 0.001, 233 nodes, ")
+
+
+def test_bench_loader_needs_a_host(alone, capsys):
+    assert main(["bench", "loader", *SMALL]) == command.FAILED
+    told = capsys.readouterr().err
+    assert re.search("gttf_pyg: .*install.*; gttf_dgl: .*install", told)
 
 
 def test_hosts_are_registered():

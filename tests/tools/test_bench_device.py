@@ -77,14 +77,6 @@ def test_bench_task_on_a_device(device, task, graph):
         assert ours == wanted
 
 
-def test_bench_loader_alone_on_a_device(device, graph, monkeypatch):
-    """Without any host, torch's own loader does it."""
-    monkeypatch.setattr(loader, "hosts", lambda missing: [])
-    with device():
-        found = loader.load(graph, options(), silent)
-    assert names(found) == [loader.PLAIN]
-
-
 @pytest.mark.skipif(not PYG, reason="torch-geometric is not installed")
 @pytest.mark.parametrize(
     ("name", "graph"),

@@ -100,34 +100,9 @@ def test_missing_backend_of_pyg_says_how_to_install(graph, monkeypatch):
         assert said in entry["why"]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_loader_without_any_host(graph, nobody, workers):
-    """Our own way is measured, the same batches as those of the rooted sampler."""
-    found = loader.load(graph, small(workers=workers), silent)
-    assert check(found, 1) == [[loader.PLAIN]]
-    (row,) = found["groups"][0]["rows"]
-    seeds = loader.draw_seeds(4000, 6, 64, 0)
-    adj = CompactAdj.open(graph)
-    edges = [sample_rooted(adj, part, [5, 3]).num_edges for part in seeds]
-    assert row["edges"] == pytest.approx(np.mean(edges), rel=0.05)
-    assert row["best"] > 0
-
-
-def test_plain_loader_has_the_features_of_its_nodes(graph):
-    adj = CompactAdj.open(graph)
-    x = torch.arange(4000.0)[:, None].repeat(1, 3)
-    seeds = loader.draw_seeds(4000, 2, 16)
-    setting = LoaderSetting(adj, x, torch.arange(4000), [3, 2], seeds)
-    known = set(map(tuple, adj.to_edge_index().T.tolist()))
-    for part, made in zip(seeds, loader.plain_loader(setting), strict=True):
-        assert torch.equal(made.x[:16, 0].long(), part)
-        assert torch.equal(made.y[:16], part)
-        ends = made.x[made.sub.edge_index, 0].long()  # [2, edges]
-        assert set(map(tuple, ends.T.tolist())) <= known
-
-
-def test_step_without_any_host(graph, nobody):
+def test_tasks_without_any_host(graph, nobody):
     assert step.run(graph, small(only=["sage", "gcn"]), silent)["groups"] == []
+    assert loader.load(graph, small(), silent)["groups"] == []
 
 
 def test_loader_of_every_host(graph):

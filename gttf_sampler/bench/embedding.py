@@ -66,7 +66,7 @@ def walk(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
     stored = CompactAdj.open(graph, mmap=False)
     adj = CompactAdj(stored.rowptr, stored.col, stored.num_cols, "out")
     seeds = timing.draw_seeds(adj.num_rows, asked.batches, asked.batch, asked.seed)
-    present, groups = hosts(missing), list[Group]()
+    present, groups = list(hosts(missing)), list[Group]()
     for name, (p, q) in LAWS.items():
         law = "" if p == q == 1.0 else f", p = {p:g}, q = {q:g}"
         title = f"{name} walks of {asked.length} steps{law}"

@@ -10,7 +10,7 @@ the group `gttf.hosts`, in setup.cfg:
 It is imported when a task asks for hosts; one that cannot be imported is left out.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from gttf_sampler.bench.measure import CPU, Peer, Work
 from gttf_sampler.embedding import Epoch
 
 GROUP = "gttf.hosts"
-NOBODY = "no adapter is registered; install the package anew, so that its hosts are"
+NO_ADAPTER = "no adapter is registered; install the package anew, so that its hosts are"
 
 
 class Mode(NamedTuple):
@@ -65,7 +65,7 @@ class LoaderSetting(NamedTuple):
 
     adj: Any  # a CompactAdj with rows to sample from, on the CPU, or a `Typed` graph
     x: Any  # features [n, d], of each type if there are types
-    y: Any  # labels [n], of the first type if there are types; None if nobody asks
+    y: Any  # labels [n], of the first type if there are types; None where not needed
     fanouts: list[int]  # seeds first
     seeds: Tensor  # [batches, b], nodes, or positions of edges where these are seeds
     workers: int = 0  # worker processes; 0 where batches are made on a device
@@ -92,7 +92,7 @@ class StepBatch(NamedTuple):
 
 
 class Stepper(NamedTuple):
-    """Someone who takes training steps of a model."""
+    """A peer that takes training steps of a model."""
 
     loader: Iterable[Any]
     logits: Callable[[Any], Tensor]  # of a batch's seeds
@@ -142,7 +142,7 @@ class Trained(NamedTuple):
 
 
 class Embedder(NamedTuple):
-    """Someone who learns embeddings; those with the same method are compared."""
+    """A peer that learns embeddings; those with the same method are compared."""
 
     method: str
     train: Callable[[EmbeddingSetting], Trained]
@@ -176,18 +176,18 @@ class Host:
     saved: Callable[[str, str | None, str | None], Any] | None = None
 
 
-def hosts(missing: Missing) -> list[Host]:
-    """The hosts that can be imported here; notes the others."""
-    found: list[Host] = []
+def hosts(missing: Missing) -> Iterator[Host]:
+    """The hosts that can be imported here, one by one; notes the others."""
     points = entry_points(group=GROUP)
     if not points:
-        missing.add("all hosts", NOBODY)
+        missing.add("all hosts", NO_ADAPTER)
     for point in sorted(points, key=lambda point: point.name, reverse=True):
         try:
-            found.append(point.load())
+            host: Host = point.load()
         except (ImportError, OSError, RuntimeError, AttributeError) as error:
             missing.add(point.module.partition(".")[0], first_line(error))
-    return found
+        else:
+            yield host
 
 
 def unavailable() -> list[tuple[str, str]]:

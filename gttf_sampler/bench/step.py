@@ -161,7 +161,7 @@ class Stage:
     def rows(self, model: Model) -> list[Rows]:
         """The rows of every host, in the order of the table."""
         key = model.graph, model.fanouts, features_of(model, self.options)
-        there = hosts(self.missing)
+        there = list(hosts(self.missing))
         if self._key != key:
             self.loaders.clear()  # before the next graph is made
             self.counted.clear()

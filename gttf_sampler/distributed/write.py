@@ -208,8 +208,8 @@ def _typed_nodes(folder: Path, cut: Cut) -> list[dict[str, Any]]:
             entry["book"] = write_array(folder / f"book-{number}.bin", book.owner)
         entry["wanted"] = write_array(folder / f"wanted-{number}.bin", wanted)
         entry["names"] = {
-            array: write_array(folder / f"{array}-{number}.bin", told.numpy())
-            for array, told in cut.source.names[name].items()
+            array: write_array(folder / f"{array}-{number}.bin", packed_ids.numpy())
+            for array, packed_ids in cut.source.names[name].items()
         }
         entries.append(entry)
     return entries
@@ -326,7 +326,7 @@ def fingerprint(
     """A checksum of all that the parts are made of."""
     facts = [sorted(source.sizes.items()), list(source.adjs), parts, share]
     facts.append(source.stored)
-    if named := [(kind, list(told)) for kind, told in source.names.items() if told]:
+    if named := [(kind, list(own)) for kind, own in source.names.items() if own]:
         facts.append(named)
     crc = zlib.crc32(repr(facts).encode())
     arrays = [a.numpy() for adj in source.adjs.values() for a in adj.arrays().values()]
@@ -338,7 +338,7 @@ def fingerprint(
             arrays.append(values.view(torch.int16).numpy())
         else:
             arrays.append(values)
-    arrays += [a.numpy() for told in source.names.values() for a in told.values()]
+    arrays += [a.numpy() for own in source.names.values() for a in own.values()]
     for book in books.values():
         arrays.append(book.owner if book.bounds is None else book.bounds.numpy())
     for array in arrays:

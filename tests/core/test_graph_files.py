@@ -99,6 +99,7 @@ def test_heading_alone_is_no_graph(tmp_path, columns):
 SHOP = "from_account,to_account,timestamp,amount\n"
 HEADED = [
     (SHOP + "ann,bo,2024-01-01,5\nbo,cy,2024-01-02,6\n", ["ann", "bo", "cy"]),
+    ("Source,Target,time\na,b,3\nb,c,4\n", ["a", "b", "c"]),
     (SHOP + "7,8,3,5\n8,9,4,6\n", [7, 8, 9]),
     (",source,target\n0,a,b\n1,b,c\n", ["a", "b", "c"]),
     (",0,1\n0,5,6\n1,6,7\n", [5, 6, 7]),

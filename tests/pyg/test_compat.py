@@ -78,16 +78,11 @@ def test_stores_of_types_are_in_dictionaries():
     assert _compat.type_of(data["a", "to", "b"]) == ("a", "to", "b")
 
 
-def test_views_and_changes_of_tensors_are_known():
+def test_views_of_tensors_are_known():
     base = torch.zeros(4)
     view = base[1:3]
     assert _compat.base_of(view) is base
     assert _compat.base_of(base) is None
-    before = _compat.version_of(base)
-    base.add_(1)
-    assert _compat.version_of(base) == before + 1
-    with torch.inference_mode():
-        assert _compat.version_of(torch.zeros(1)) is None
 
 
 def test_subclasses_can_be_treated_as_plain_tensors():

@@ -274,8 +274,8 @@ def test_hosts_are_registered():
 def test_hosts_that_are_not_registered_are_told(monkeypatch):
     monkeypatch.setattr(hosts, "entry_points", lambda group: [])
     missing = Missing()
-    assert hosts.hosts(missing) == []
-    assert missing == [{"peer": "all hosts", "why": hosts.NOBODY}]
+    assert list(hosts.hosts(missing)) == []
+    assert missing == [{"peer": "all hosts", "why": hosts.NO_ADAPTER}]
 
 
 def test_hosts_that_are_not_installed(monkeypatch):

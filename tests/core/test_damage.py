@@ -122,19 +122,20 @@ FILES = ("/etc/hostname", "../outside.bin", "sub/inside.bin", "..", "", 5, None)
 ROWPTR = {"file": f"rowptr.{'0' * 12}.bin", "dtype": "<i8", "length": 7, "crc32": 0}
 FORGED = {
     ("graph", "graph"): [
-        *at("version", 2, "1"),
-        *at("direction", "up", None),
-        *at("num_cols", -1, None, "6", 6.5, [6]),
-        *at("arrays", None, [], {}, {"rowptr": 5, "col": 5}),
-        *at("arrays.password", {}),
-        *at("arrays.edge_weight", ROWPTR),
+        *at("version", 2, "1", match="have format"),
+        *at("direction", "up", None, match="describe the arrays"),
+        *at("num_cols", -1, None, "6", 6.5, [6], match="describe the arrays"),
+        *at("arrays", None, [], {}, match="describe the arrays"),
+        *at("arrays", {"rowptr": 5, "col": 5}, match="describe the arrays"),
+        *at("arrays.password", {}, match="describe the arrays"),
+        *at("arrays.edge_weight", ROWPTR, match="describe the arrays"),
         *at("arrays.col.file", *FILES),
         *at("arrays.col.dtype", *DTYPES, "<u4", "<f4"),  # as long as an int32
         *at("arrays.rowptr.dtype", "<f8"),
         *at("arrays.edge_id.dtype", "<f4"),
         *at("arrays.edge_weight.dtype", "<f16"),
         *at("arrays.col.length", -1, "5", None, 5.5, 4, True, 1 << 70),
-        *at("arrays.edge_time.length", 4),
+        *at("arrays.edge_time.length", 4, match="4 numbers in 'edge_time' for 5 edges"),
         *at("arrays.col.crc32", "0", None, 1),
         *at("arrays.col", GONE),
         *(case for fact in FACTS for case in at(f"arrays.col.{fact}", GONE)),

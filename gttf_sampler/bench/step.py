@@ -105,6 +105,8 @@ def run(graph: str, options: dict[str, Any], report: Report) -> dict[str, Any]:
     ask = None
     with ExitStack() as stack:
         for model in chosen(stage.options.only):
+            if model.features == stage.options.features and not stage.options.only:
+                continue  # its narrower twin is as wide
             report(f"{model.title}: loaders", 0.0)
             found = stage.rows(model)
             tuned = any(row.tuned for rows in found for row in rows.by_name.values())

@@ -71,7 +71,7 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
     The model is changed in place, by hooks on its layers: parameters, `state_dict` and
     class stay, copies and pickles keep the hooks, and edges that no `NeighborLoader` or
     `LinkNeighborLoader` of this package has sampled, such as those of the whole graph,
-    are computed as ever.
+    are computed as ever, as are those of batches from before there was such a model.
 
     Args:
         model: a layer or a model of PyG, or any module that contains some. What is done

@@ -94,13 +94,12 @@ def chunks(array: Array) -> Iterator[Array]:
 
 
 def as_numpy(name: str, array: Tensor) -> Array:
-    """The array in memory as numpy sees it."""
+    """The array in memory as numpy sees it, not copied."""
     try:
-        plain: Array = array.detach().cpu().contiguous().numpy()
+        plain: Array = array.detach().cpu().numpy()
     except TypeError:
-        cure = "convert it to float32"
-        rule = f"must have a dtype that numpy knows to be saved; {cure}"
-        _check.mistyped(name, rule, array.dtype)
+        rule, cure = "must have a dtype that numpy knows", "convert it to float32"
+        _check.mistyped(name, rule, array.dtype, cure)
     return plain
 
 

@@ -307,13 +307,7 @@ def _array(name: str, values: Any) -> Values:
             _check.mistyped(name, "must have a dtype that torch knows", array.dtype)
         return array
     here = _check.dense(name, values).detach().cpu()
-    if here.dtype == torch.bfloat16:
-        return here
-    try:
-        return here.numpy()
-    except TypeError:
-        rule, cure = "must have a dtype that numpy knows", "cut it as float16"
-        _check.fail(name, rule, values.dtype, cure)
+    return here if here.dtype == torch.bfloat16 else as_numpy(name, here)
 
 
 def fingerprint(

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler.bench import graphs, loader
-from gttf_sampler.bench.graphs import SEED_TYPE, database
+from gttf_sampler.bench import loader
+from gttf_sampler.bench.graphs import SEED_TYPE
 from gttf_sampler.bench.hosts import (
     LoaderSetting,
     ModeGraph,
@@ -206,23 +206,17 @@ def batches_of(model: Model, graph: str, options: Options) -> LoaderSetting:
         batch=model.batch or options.batch,
         batches=options.batches or model.batches,
         features=features_of(model, options),
+        scale=scale_of(model, options),
     )
     if model.graph == GIVEN:
         return loader.read_setting(graph, asked)
-    wanted, scale = GRAPHS[model.graph], scale_of(model, options)
-    made = partial(made_features, seed=asked.seed, classes=model.classes)
-    if wanted.types > 1:
-        rows: Any = database(scale, asked.seed)
-        nodes = rows.nodes[SEED_TYPE]
-        x: Any = {kind: made(n, wanted.features)[0] for kind, n in rows.nodes.items()}
-        y = made(nodes, 1)[1]
-    else:
-        nodes = graphs.sized(wanted.nodes, scale)
-        rows = graphs.plain(nodes, wanted.degree, asked.seed)
-        x, y = made(nodes, wanted.features)
+    wanted = GRAPHS[model.graph]
+    adj, x = loader.made_graph(model.graph, wanted, asked)
+    nodes = len(x[SEED_TYPE] if wanted.types > 1 else x)
+    _, y = made_features(nodes, 1, asked.seed, model.classes)
     seeds = draw_seeds(nodes, asked.batches, asked.batch, asked.seed)
     device = torch.device(asked.device)
-    return LoaderSetting(rows, x, y, asked.fanouts, seeds, asked.workers, device)
+    return LoaderSetting(adj, x, y, asked.fanouts, seeds, asked.workers, device)
 
 
 def scale_of(model: Model, options: Options) -> float:

@@ -110,7 +110,7 @@ def test_modes_refuse_other_work(pretend, capsys, monkeypatch):
     for group in found["groups"]:
         (row,) = group["rows"]
         assert row["ratio"] is None
-        assert "edges where" in row["differs"]
+        assert "edges a batch where" in row["differs"]
     monkeypatch.setattr(loader, "run_job", lambda job, report: found)
     assert main(["bench", "modes", "--only", "disjoint"]) == command.DISAGREEMENT
     assert "disjoint, [10, 5], batch 1,000: no ratio, " in capsys.readouterr().out

@@ -69,6 +69,14 @@ def hook_of(module: Any, kind: type[T]) -> T | None:
     return None
 
 
+def is_watched(module: Any, owner: Any = None) -> bool:
+    """True if anybody but the owner has hooks on a module or its gradients."""
+    if module._backward_pre_hooks or module._backward_hooks:
+        return True
+    every = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+    return any(getattr(hook, "__self__", module) is not owner for hook in every)
+
+
 class Shadows:
     """Attributes of modules that hide their own for a while.
 

@@ -47,12 +47,18 @@ PARTS = "parts"  # the layer is made of others, which have rows of their own
 SCALES = ("sum",)
 
 
-def row_of(table: Mapping[str, Row], layer: Any, host: str) -> Row | None:
-    """The row of a layer, by the first class of the host among its bases; or None."""
+def host_class(table: Mapping[str, Any], layer: Any, host: str) -> type | None:
+    """The first class of the host among the bases of a layer that the table has."""
     for kind in type(layer).__mro__:
         if kind.__module__.startswith(f"{host}.") and kind.__name__ in table:
-            return table[kind.__name__]
+            return kind
     return None
+
+
+def row_of(table: Mapping[str, Row], layer: Any, host: str) -> Row | None:
+    """The row of a layer in the table of a host; or None."""
+    kind = host_class(table, layer, host)
+    return None if kind is None else table[kind.__name__]
 
 
 def no_estimate(name: str) -> str:

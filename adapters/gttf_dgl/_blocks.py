@@ -20,9 +20,11 @@ from gttf_dgl._check import EdgeType
 from gttf_dgl._compat import (
     DGLBlock,
     LazyFeature,
+    columns_of,
     extract_edge_subframes,
     extract_node_subframes,
     extract_node_subframes_for_block,
+    frames_of,
     graph_index,
     heterograph_index,
     set_new_frames,
@@ -293,13 +295,14 @@ def fetch_marked(g: DGLGraph, batches: Sequence[DGLGraph]) -> None:
     """Replaces the marks of prefetched features by the features, in place."""
     places, columns = [], []
     for batch in batches:
-        types = [*g.ntypes * 2][: len(batch._node_frames)]  # senders, then receivers
-        nodes = zip(batch._node_frames, types, strict=True)
+        of_nodes, of_edges = frames_of(batch)
+        types = [*g.ntypes * 2][: len(of_nodes)]  # senders, then receivers
+        nodes = zip(of_nodes, types, strict=True)
         frames = [(frame, g.nodes, kind, NID) for frame, kind in nodes]
-        edges = zip(batch._edge_frames, g.canonical_etypes, strict=True)
+        edges = zip(of_edges, g.canonical_etypes, strict=True)
         frames += [(frame, g.edges, kind, EID) for frame, kind in edges]
         for frame, views, kind, ids in frames:
-            for key, column in frame._columns.items():
+            for key, column in columns_of(frame).items():
                 if not isinstance(column, LazyFeature) or column.id_ is not None:
                     continue
                 values = views[kind].data.get(column.name or key)

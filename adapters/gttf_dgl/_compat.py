@@ -3,8 +3,10 @@
 That test fails where DGL changes one of them, and says which.
 """
 
+from functools import cache
 from typing import Any
 
+from dgl import create_block
 from dgl import graph_index as graph_index
 from dgl import heterograph_index as heterograph_index
 from dgl.dataloading.base import EdgePredictionSampler as EdgePredictionSampler
@@ -23,6 +25,7 @@ from dgl.frame import LazyFeature as LazyFeature
 from dgl.heterograph import DGLBlock as DGLBlock
 from dgl.nn.pytorch.conv.pnaconv import AGGREGATORS as AGGREGATORS
 from dgl.nn.pytorch.conv.pnaconv import PNAConvTower as PNAConvTower
+from dgl.nn.pytorch.hetero import get_aggregate_fn
 from dgl.utils import extract_edge_subframes as extract_edge_subframes
 from dgl.utils import extract_node_subframes as extract_node_subframes
 from dgl.utils import (
@@ -41,6 +44,20 @@ OF_DATASETS = (
     *("_id_tensor", "_indices", "_mapping_keys"),
     *("_shuffle", "batch_size", "drop_last"),
 )
+
+OF_LAYERS = {
+    "EdgeWeightNorm": ("_norm",),
+    "GATConv": ("_num_heads", "_out_feats"),
+    "GATv2Conv": ("_num_heads", "_out_feats"),
+    "GINConv": ("_aggregator_type",),
+    "GMMConv": ("_reducer",),
+    "GraphConv": (
+        *("_norm", "_in_feats", "_out_feats", "_activation"),
+        "_allow_zero_in_degree",
+    ),
+    "SAGEConv": ("_aggre_type", "_in_src_feats", "_out_feats"),
+    "SGConv": ("_cached",),
+}
 
 
 def structure_of(graph: Any) -> Any:
@@ -70,3 +87,73 @@ def rebuilt(kind: Any, graph: Any) -> Any:
         "edge_frames": graph._edge_frames,
     }
     return kind(graph._graph, names, graph.etypes, **frames)
+
+
+def frames_of(graph: Any) -> tuple[list[Any], list[Any]]:
+    """The frames of a graph's nodes and edges, which hold their data by type."""
+    return graph._node_frames, graph._edge_frames
+
+
+def columns_of(frame: Any) -> dict[str, Any]:
+    """The columns of a frame, also those that are not fetched yet."""
+    columns: dict[str, Any] = frame._columns
+    return columns
+
+
+def aggregator_of(layer: Any) -> str:
+    """The name of a layer's aggregation."""
+    for name in ("_aggre_type", "_aggregator_type", "_reducer", "reducer"):
+        found = getattr(layer, name, None)
+        if found is not None:
+            return str(getattr(found, "__name__", found))
+    raise AttributeError(f"{type(layer).__name__} has no aggregation")
+
+
+def norm_of(layer: Any) -> str:
+    """The degrees that GraphConv and EdgeWeightNorm divide by."""
+    return str(layer._norm)
+
+
+def heads_of(layer: Any) -> tuple[int, int]:
+    """The number of heads, and the size of each."""
+    return layer._num_heads, layer._out_feats
+
+
+def sizes_of(layer: Any) -> tuple[int, int]:
+    """The sizes of a layer's rows of senders, and of its output."""
+    ins = getattr(layer, "_in_src_feats", None)
+    return layer._in_feats if ins is None else ins, layer._out_feats
+
+
+def activation_of(layer: Any) -> Any:
+    """The activation behind a layer, or None."""
+    return getattr(layer, "activation", None) or getattr(layer, "_activation", None)
+
+
+def takes_zero_in_degree(layer: Any) -> bool:
+    """True if a layer takes receivers without edges."""
+    return bool(layer._allow_zero_in_degree)
+
+
+def is_cached(layer: Any) -> bool:
+    """True if a layer keeps the features of its first call."""
+    return bool(getattr(layer, "_cached", False))
+
+
+def reduction_of(layer: Any) -> str:
+    """The reduction of HeteroGraphConv over relations; "" if not "sum" or "mean"."""
+    for name in ("sum", "mean"):
+        if getattr(layer.agg_fn, "keywords", None) == get_aggregate_fn(name).keywords:
+            return name
+    return ""
+
+
+def layer_of(layer: Any, kind: tuple[str, str, str]) -> Any:
+    """The layer that HeteroGraphConv has for an edge type."""
+    return layer._get_module(kind)
+
+
+@cache
+def no_edges() -> Any:
+    """A block of nothing; `edge_softmax` takes its index for that of a graph."""
+    return create_block(([], []), 0, 0)

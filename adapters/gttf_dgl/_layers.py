@@ -1,4 +1,4 @@
-"""One table of DGL's layers: how each is estimated from sampled edges, or why not.
+"""One table of DGL's layers: how each is estimated from a sample, and fused, or not.
 
 DGL's layers add no loops of their own: those of the graph are drawn as other edges. So
 means and attention are right as they are, up to the ratio's own bias; layers that read
@@ -6,13 +6,35 @@ degrees or add up messages see a view of their graph that answers for the whole.
 """
 
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from torch import nn
 
-from gttf_sampler.estimate import EXACT, PARTS, RATIO, WARNED, no_estimate, row_of
+from gttf_dgl._compat import aggregator_of, norm_of
+from gttf_dgl._fuse import SUMS, Fusion
+from gttf_dgl._sums import (
+    edges_with_relations,
+    gat_conv,
+    gatv2_conv,
+    gin_conv,
+    graph_conv,
+    graph_terms,
+    rel_graph_conv,
+    sage_conv,
+    sage_terms,
+    sage_whole,
+)
+from gttf_sampler._compat import is_watched
+from gttf_sampler.estimate import (
+    EXACT,
+    PARTS,
+    RATIO,
+    WARNED,
+    host_class,
+    no_estimate,
+    row_of,
+)
 
 
 def _no(layer: Any) -> bool:
@@ -38,6 +60,7 @@ class Rule(NamedTuple):
         after: the parts of a layer behind its sum that are not linear.
         weighted: whether its degrees count edges, so that weights do not change them.
         trouble: of a layer, why there is no estimate with its arguments, or None.
+        fusion: how `fused` adds up its messages; None leaves it as it is.
     """
 
     status: str
@@ -47,26 +70,22 @@ class Rule(NamedTuple):
     after: tuple[str, ...] = ()
     weighted: bool = True
     trouble: Callable[[Any], str | None] = _none
+    fusion: Fusion | None = None
 
 
 def _warned(why: str) -> Rule:
     return Rule(WARNED, why, trouble=lambda layer: why)
 
 
-def _aggregates(how: Callable[[Any], str]) -> dict[str, Any]:
-    """The fields of a layer that aggregates as `how` tells of it."""
-
-    def odd(layer: Any) -> str | None:
-        name = how(layer)
-        return None if name in ("sum", "mean", "gcn") else no_estimate(name)
-
-    return {"sums": lambda layer: how(layer) == "sum", "trouble": odd}
+def _adds(layer: Any) -> bool:
+    """True if a layer's aggregation is a sum."""
+    return aggregator_of(layer) == "sum"
 
 
-def _reducer(layer: Any) -> str:
-    """The name of the aggregation of NNConv and GMMConv."""
-    reducer = layer.reducer if hasattr(layer, "reducer") else layer._reducer
-    return str(getattr(reducer, "__name__", reducer))
+def _odd(layer: Any) -> str | None:
+    """The reason why there is no estimate of a layer's aggregation, or None."""
+    name = aggregator_of(layer)
+    return None if name in ("sum", "mean", "gcn") else no_estimate(name)
 
 
 def _towers(layer: Any) -> str | None:
@@ -77,7 +96,7 @@ def _towers(layer: Any) -> str | None:
 
 def _edge_weights(layer: Any) -> str | None:
     """EdgeWeightNorm that divides."""
-    return None if layer._norm == "none" else SUMS_OF_WEIGHTS
+    return None if norm_of(layer) == "none" else SUMS_OF_WEIGHTS
 
 
 SUMS_OF_WEIGHTS = (
@@ -88,6 +107,7 @@ BATCH_SIZE = "it divides by the number of nodes in the batch; its degrees are cu
 DEGREES = "degrees of the graph, sums times δ/|S|"
 SUM = "sums times δ/|S|"
 MEAN = "means as they are, sums times δ/|S|"
+WEIGHED = "ratio of sums, as it is"
 FUSED = "its fused kernel adds up the edges of the block"
 STEPS = "it solves for the degrees of the batch in many steps"
 DENSE = "it takes a dense matrix, which knows nothing of a sample"
@@ -97,24 +117,51 @@ TABLE: dict[str, Rule] = {
     "GraphConv": Rule(
         EXACT,
         DEGREES,
-        degrees=lambda layer: layer._norm != "none",
-        sums=lambda layer: layer._norm == "none",
+        degrees=lambda layer: norm_of(layer) != "none",
+        sums=lambda layer: norm_of(layer) == "none",
+        fusion=Fusion(graph_conv, terms=graph_terms),
     ),
     "SAGEConv": Rule(
         EXACT,
         "means as they are; gcn: degrees of the graph",
-        degrees=lambda layer: layer._aggre_type == "gcn",
-        trouble=_aggregates(attrgetter("_aggre_type"))["trouble"],
+        degrees=lambda layer: aggregator_of(layer) == "gcn",
+        trouble=_odd,
+        fusion=Fusion(
+            sage_conv,
+            lambda layer: (
+                "the maximum of rows of its 'fc_pool'"
+                if aggregator_of(layer) == "pool"
+                else SUMS
+            ),
+            whole=sage_whole,
+            terms=sage_terms,
+            matrices=("fc_neigh", "fc_self"),
+        ),
     ),
     **dict.fromkeys(
         ("SGConv", "TAGConv", "APPNPConv", "GCN2Conv", "ChebConv"),
         Rule(EXACT, DEGREES, degrees=_yes, weighted=False),
     ),
-    "GINConv": Rule(EXACT, MEAN, **_aggregates(attrgetter("_aggregator_type"))),
+    "GINConv": Rule(
+        EXACT,
+        MEAN,
+        sums=_adds,
+        trouble=_odd,
+        fusion=Fusion(gin_conv, lambda layer: f"the {aggregator_of(layer)} of rows"),
+    ),
     "GINEConv": Rule(EXACT, SUM, sums=_yes),
-    "NNConv": Rule(EXACT, MEAN, **_aggregates(_reducer)),
-    "GMMConv": Rule(EXACT, MEAN, **_aggregates(_reducer)),
-    "RelGraphConv": Rule(EXACT, SUM, sums=_yes),
+    **dict.fromkeys(("NNConv", "GMMConv"), Rule(EXACT, MEAN, sums=_adds, trouble=_odd)),
+    "RelGraphConv": Rule(
+        EXACT,
+        SUM,
+        sums=_yes,
+        fusion=Fusion(
+            rel_graph_conv,
+            lambda layer: "sums of rows per relation, before their matrices",
+            edges_with_relations,
+            "norm",
+        ),
+    ),
     "GatedGraphConv": Rule(EXACT, SUM, sums=_yes, after=("gru",)),
     "AtomicConv": Rule(EXACT, SUM, sums=_yes),
     "CFConv": Rule(EXACT, SUM, sums=_yes, after=("project_out",)),
@@ -126,12 +173,20 @@ TABLE: dict[str, Rule] = {
         after=("mixing_layer",),
         trouble=_towers,
     ),
-    **dict.fromkeys(
-        (
-            *("GATConv", "GATv2Conv", "EGATConv", "EdgeGATConv", "DotGatConv"),
-            *("AGNNConv", "HGTConv"),
+    "GATConv": Rule(
+        *(RATIO, WEIGHED),
+        fusion=Fusion(
+            gat_conv,
+            lambda layer: "attention, before or after its matrix",
+            matrices=("fc", "fc_src", "fc_dst"),
         ),
-        Rule(RATIO, "ratio of sums, as it is"),
+    ),
+    "GATv2Conv": Rule(
+        *(RATIO, WEIGHED), fusion=Fusion(gatv2_conv, lambda layer: "attention")
+    ),
+    **dict.fromkeys(
+        ("EGATConv", "EdgeGATConv", "DotGatConv", "AGNNConv", "HGTConv"),
+        Rule(RATIO, WEIGHED),
     ),
     "GroupRevRes": Rule(PARTS, "as its layer"),
     "HeteroGraphConv": Rule(PARTS, "as its layers"),
@@ -160,7 +215,7 @@ def rule_of(layer: Any) -> Rule | None:
 
 
 def trouble_of(layer: Any, scale: str | None) -> str | None:
-    """Why any module stays biased in spite of `unbiased(scale=scale)`, or None."""
+    """The reason why a module stays biased after `unbiased(scale=scale)`, or None."""
     rule = rule_of(layer)
     own = passes_messages(layer)
     if rule is None:
@@ -171,6 +226,34 @@ def trouble_of(layer: Any, scale: str | None) -> str | None:
     if why is None and scale is None and rule.sums(layer):
         why = "it adds up messages; use 'scale=\"sum\"'"
     return why
+
+
+def fusion_of(layer: Any) -> Fusion | None:
+    """The way `fused` computes a layer, or None."""
+    rule = rule_of(layer)
+    return None if rule is None else rule.fusion
+
+
+def not_fused(layer: Any) -> str | None:
+    """The reason why `fused` leaves a layer as it is, or None."""
+    host, fusion = host_class(TABLE, layer, "dgl"), fusion_of(layer)
+    if fusion is None:
+        return "'fused' does not know this layer"
+    if type(layer).forward is not getattr(host, "forward", None):
+        return "it has a forward of its own"
+    if getattr(type(layer), "message", None) is not getattr(host, "message", None):
+        return "it has a message of its own"
+    if fusion.sums is sage_conv and aggregator_of(layer) == "lstm":
+        return "its aggregator 'lstm' reads neighbours one after the other"
+    for name in fusion.matrices:
+        matrix = getattr(layer, name, None)
+        if matrix is None:
+            continue
+        if type(matrix) is not nn.Linear or is_watched(matrix):
+            return f"its '{name}' is no Linear without hooks"
+        if matrix.bias is not None and name != "fc_self":
+            return f"its '{name}' has a bias"
+    return None
 
 
 def passes_messages(layer: Any) -> bool:

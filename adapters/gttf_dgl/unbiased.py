@@ -13,7 +13,13 @@ from torch import Tensor, nn
 
 from gttf_dgl import _check
 from gttf_dgl._blocks import Degrees
-from gttf_dgl._compat import AGGREGATORS, DGLBlock, PNAConvTower, rebuilt
+from gttf_dgl._compat import (
+    AGGREGATORS,
+    DGLBlock,
+    PNAConvTower,
+    is_cached,
+    rebuilt,
+)
 from gttf_dgl._layers import aggregating, rule_of, trouble_of
 from gttf_sampler._check import shown
 from gttf_sampler._compat import hook_of
@@ -70,8 +76,7 @@ def unbiased(model: Model, scale: str | None = None) -> Model:
     left: dict[str, str] = {}
     for layer in model.modules():
         rule = rule_of(layer)
-        cached = getattr(layer, "_cached", False)
-        if cached and rule is not None and rule.degrees(layer):
+        if is_cached(layer) and rule is not None and rule.degrees(layer):
             must = "must not cache its features, as every batch has others"
             got = f"{type(layer).__name__}(cached=True)"
             _check.fail("model", must, got, "make it with cached=False")

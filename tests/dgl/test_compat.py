@@ -3,6 +3,7 @@
 import dgl
 import pytest
 import torch
+from dgl import nn
 
 from gttf_dgl import _compat
 
@@ -17,8 +18,11 @@ def g():
 def test_graphs_and_frames(g):
     for name in _compat.OF_GRAPHS:
         assert hasattr(g, name), name
+    nodes, edges = _compat.frames_of(g)
+    assert (len(nodes), len(edges)) == (1, 1)
     for name in _compat.OF_FRAMES:
-        assert hasattr(g._node_frames[0], name), name
+        assert hasattr(nodes[0], name), name
+    assert list(_compat.columns_of(nodes[0])) == ["x"]
 
 
 @pytest.mark.parametrize("typed", [False, True])
@@ -56,3 +60,56 @@ def test_graphs_are_rebuilt(g):
         assert again.num_edges() == 2
         again.dstdata["y"] = torch.ones(again.num_dst_nodes())
         assert "y" in graph.dstdata  # they share their data
+
+
+MADE = {
+    "EdgeWeightNorm": lambda: nn.EdgeWeightNorm("both"),
+    "GATConv": lambda: nn.GATConv(2, 3, 4),
+    "GATv2Conv": lambda: nn.GATv2Conv(2, 3, 4),
+    "GINConv": lambda: nn.GINConv(None, "mean"),
+    "GMMConv": lambda: nn.GMMConv(2, 3, 4, 5, "mean"),
+    "GraphConv": lambda: nn.GraphConv(2, 3, activation=torch.tanh),
+    "NNConv": lambda: nn.NNConv(2, 3, torch.nn.Linear(1, 6), "mean"),
+    "SAGEConv": lambda: nn.SAGEConv((2, 5), 3, "mean", activation=torch.tanh),
+    "SGConv": lambda: nn.SGConv(2, 3, cached=True),
+}
+READS = {
+    _compat.activation_of: {"GraphConv": torch.tanh, "SAGEConv": torch.tanh},
+    _compat.aggregator_of: dict.fromkeys(
+        ("GINConv", "GMMConv", "NNConv", "SAGEConv"), "mean"
+    ),
+    _compat.heads_of: {"GATConv": (4, 3), "GATv2Conv": (4, 3)},
+    _compat.is_cached: {"SGConv": True, "GraphConv": False},
+    _compat.norm_of: {"EdgeWeightNorm": "both", "GraphConv": "both"},
+    _compat.sizes_of: {"GraphConv": (2, 3), "SAGEConv": (2, 3)},
+    _compat.takes_zero_in_degree: {"GraphConv": False},
+}
+
+
+@pytest.mark.parametrize("read", READS, ids=lambda read: read.__name__)
+def test_layers(read):
+    for name, value in READS[read].items():
+        assert read(MADE[name]()) == value, name
+    for name, attributes in _compat.OF_LAYERS.items():
+        for attribute in attributes:
+            assert hasattr(MADE[name](), attribute), (name, attribute)
+
+
+def test_typed_layers():
+    layers = {"r": nn.SAGEConv(2, 3, "mean"), ("a", "s", "b"): nn.GraphConv(2, 3)}
+    for reduce in ("sum", "mean", "max", "stack", lambda parts, kind: parts[0]):
+        model = nn.HeteroGraphConv(layers, reduce)
+        expected = reduce if reduce in ("sum", "mean") else ""
+        assert _compat.reduction_of(model) == expected
+    for kind in (("a", "r", "b"), ("a", "s", "b")):
+        name = kind if kind in layers else kind[1]
+        assert _compat.layer_of(model, kind) is layers[name]
+    assert model(_compat.no_edges(), {}) == {}  # as `FusedHetero` has it do nothing
+
+
+def test_softmax_asks_for_the_index_of_a_graph():
+    class Lone:
+        _graph = _compat.structure_of(_compat.no_edges())
+
+    found = dgl.ops.edge_softmax(Lone(), torch.empty(0, 2, 1))
+    assert found.shape == (0, 2, 1)

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from all_pairs import all_pairs
 from gttf_dgl import NeighborSampler, fused, fused_layers, unbiased
 
 IN = 20
@@ -91,7 +92,8 @@ def test_fused_layers_agree(graph, name, out):
     _, _, (block,) = NeighborSampler([4]).sample(graph, seeds.unique())
     own = fused(copy.deepcopy(layer))
     assert str(fused_layers(own)).split()[2] == "fused:"
-    for there in (block, graph, graph.int()):
+    small = graph.int() if "gat" in name else graph.int().formats(["coo"])
+    for there in (block, graph, small):  # DGL's own attention needs a CSC
         x = features(there.num_src_nodes(), dtype=torch.float64)
         weight = torch.rand(there.num_edges(), dtype=torch.float64)
         assert_same(outcome(own, there, x), outcome(layer, there, x))
@@ -169,19 +171,99 @@ def test_fused_unbiased(graph, name, fused_first):
     assert_same(outcome(both, block, x), expected)
 
 
-def test_fused_typed():
-    follows = torch.tensor([0, 1, 2, 2]), torch.tensor([1, 1, 0, 2])
-    buys = torch.tensor([0, 2, 2]), torch.tensor([0, 0, 3])
-    relations = {("user", "follows", "user"): follows, ("user", "buys", "item"): buys}
-    graph = dgl.heterograph(relations, {"user": 3, "item": 4})
-    layers = {"follows": GraphConv(IN, 6, norm="right", allow_zero_in_degree=True)}
-    model = HeteroGraphConv({**layers, "buys": SAGEConv(IN, 6, "mean")})
-    x = {"user": features(3), "item": features(4, 2)}
-    expected = model(graph, x)
-    found = fused(model)(graph, x)
-    for kind, value in expected.items():
-        torch.testing.assert_close(found[kind], value)
-    assert str(fused_layers(model)).count("fused") == 2
+KINDS = [("a", "r", "a"), ("b", "s", "a"), ("a", "t", "b"), ("c", "u", "a")]
+MIXED = {
+    "means": lambda: [SAGEConv(IN, 6, "mean") for _ in KINDS],
+    "means of less": lambda: [SAGEConv(IN, 30, "mean", bias=False) for _ in KINDS],
+    "graph": lambda: [
+        GraphConv(IN, out, norm=norm)
+        for out, norm in ((6, "both"), (6, "right"), (6, "left"), (6, "none"))
+    ],
+    "wide graph": lambda: [GraphConv(IN, 30, norm="right") for _ in KINDS],
+    "mixed": lambda: [
+        SAGEConv(IN, 6, "pool"),
+        SAGEConv(IN, 6, "mean", activation=torch.tanh),
+        SAGEConv(IN, 6, "gcn"),
+        GraphConv(IN, 6, norm="right", weight=True, bias=False),
+    ],
+    "no sums": lambda: [
+        GINConv(nn.Linear(IN, 6), "sum"),
+        SAGEConv(IN, 6, "mean", norm=nn.LayerNorm(6)),
+        SAGEConv(IN, 6, "mean", feat_drop=0.5),
+        GraphConv(IN, 6, activation=torch.tanh),
+    ],
+    "attention": lambda: [GATConv(IN, 3, 2) for _ in KINDS],
+}
+
+
+@pytest.fixture
+def typed():
+    """Types with many edges, with few, and one that nobody sends to."""
+    generator = torch.Generator().manual_seed(0)
+    ends = {kind: torch.randint(9, (2, 30), generator=generator) for kind in KINDS[:3]}
+    ends[KINDS[3]] = torch.empty(2, 0, dtype=torch.int64)
+    sizes = {"a": 10, "b": 11, "c": 4}
+    return dgl.heterograph({kind: tuple(pair) for kind, pair in ends.items()}, sizes)
+
+
+def typed_outcome(model, graph, x, **more):
+    """Outputs by type, and the gradients that there are, of rows and parameters."""
+    model.zero_grad()
+    for rows in x.values():
+        rows.grad = None
+    torch.manual_seed(0)
+    out = model(graph, {name: rows * 2 for name, rows in x.items()}, **more)
+    sum(rows.sin().sum() for rows in out.values()).backward()
+    grads = {name: part.grad for name, part in [*x.items(), *model.named_parameters()]}
+    return {**out, **{f"gradient of {name}": part for name, part in grads.items()}}
+
+
+@all_pairs
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("where", ["block", "whole", "some types"])
+@pytest.mark.parametrize("name", MIXED)
+def test_fused_typed(typed, name, where, weighted, reduce):
+    """Also of receivers that have no edges, and of none at all."""
+    layers = dict(zip([kind[1] for kind in KINDS], MIXED[name](), strict=True))
+    model = HeteroGraphConv(layers, reduce).double()
+    graph = typed
+    if where != "whole":
+        seeds = {"a": torch.tensor([9, 1, 2])}
+        _, _, (graph,) = NeighborSampler([3]).sample(typed, seeds)
+    x = {
+        kind: features(graph.num_nodes(f"SRC/{kind}" if graph.is_block else kind), i)
+        for i, kind in enumerate(graph.srctypes)
+        if where != "some types" or kind != "c"
+    }
+    x = {kind: rows.detach().double().requires_grad_() for kind, rows in x.items()}
+    more = {}
+    if weighted and name != "attention":
+        weight = torch.rand(graph.num_edges("r"), dtype=torch.float64)
+        more["mod_kwargs"] = {"r": {"edge_weight": weight}}
+    expected = typed_outcome(model, graph, x, **more)
+    found = typed_outcome(fused(copy.deepcopy(model)), graph, x, **more)
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert (found[key] is None) == (value is None), key
+        if value is not None:
+            torch.testing.assert_close(found[key], value, rtol=1e-10, atol=1e-10)
+    verdicts = fused_layers(fused(model)).layers
+    assert all(verdict.startswith("fused") for *_, verdict in verdicts)
+
+
+def test_fused_typed_multiplies_once_per_type(typed, monkeypatch):
+    model = HeteroGraphConv({kind[1]: SAGEConv(IN, 30, "mean") for kind in KINDS})
+    x = {kind: features(typed.num_nodes(kind)) for kind in typed.ntypes}
+    calls, linear = [], nn.functional.linear
+    monkeypatch.setattr(
+        nn.functional, "linear", lambda *args: (calls.append(args), linear(*args))[1]
+    )
+    expected, plain = model(typed, x), len(calls)
+    calls.clear()
+    found = fused(model)(typed, x)
+    assert (plain, len(calls)) == (2 * len(KINDS), 2)  # types that receive
+    torch.testing.assert_close(found, expected)
 
 
 def test_fused_keeps_the_model(graph):

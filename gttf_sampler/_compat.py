@@ -55,9 +55,10 @@ def default_store() -> Any:
     return dist.distributed_c10d._get_default_store()
 
 
-def has_hooks(module: Any) -> bool:
-    """True if somebody else's code runs before or after a module's own."""
-    return any(getattr(module, name) for name in HOOKS)
+def has_hooks(module: Any, owner: Any = None) -> bool:
+    """True if code of anybody but the owner runs before or after a module's own."""
+    every = [hook for name in HOOKS for hook in getattr(module, name).values()]
+    return any(getattr(hook, "__self__", module) is not owner for hook in every)
 
 
 def hook_of(module: Any, kind: type[T]) -> T | None:
@@ -67,14 +68,6 @@ def hook_of(module: Any, kind: type[T]) -> T | None:
         if isinstance(owner, kind):
             return owner
     return None
-
-
-def is_watched(module: Any, owner: Any = None) -> bool:
-    """True if anybody but the owner has hooks on a module or its gradients."""
-    if module._backward_pre_hooks or module._backward_hooks:
-        return True
-    every = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
-    return any(getattr(hook, "__self__", module) is not owner for hook in every)
 
 
 class Shadows:

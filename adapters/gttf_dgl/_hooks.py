@@ -23,7 +23,7 @@ from gttf_dgl._compat import (
 )
 from gttf_dgl._fuse import Call, Sum, Term, drops_inputs, joined
 from gttf_dgl._layers import fusion_of, not_fused
-from gttf_sampler._compat import hook_of, is_watched
+from gttf_sampler._compat import has_hooks, hook_of
 from gttf_sampler.estimate import arguments
 
 Rows = dict[str, Tensor]  # by node type
@@ -154,7 +154,7 @@ def _is_sum(layer: Any) -> bool:
     fusion, hooks = fusion_of(layer), hook_of(layer, FusedLayer)
     if fusion is None or fusion.terms is None or hooks is None:
         return False
-    if is_watched(layer, hooks) or not_fused(layer) is not None:
+    if has_hooks(layer, hooks) or not_fused(layer) is not None:
         return False
     return activation_of(layer) is None and not drops_inputs(layer)
 
@@ -183,6 +183,7 @@ class AggregatedGraph:
 
     def __init__(self, graph: Any, sums: Tensor | None) -> None:
         self._of, self._sums = graph, sums
+        self._graph = structure_of(no_edges())  # which `edge_softmax` asks for
         self.srcdata: dict[str, Tensor] = {}
         self.dstdata: dict[str, Tensor] = {}
         self.edata: dict[str, Tensor] = {}
@@ -202,6 +203,7 @@ class AggregatedGraph:
 
     number_of_dst_nodes = num_dst_nodes
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def in_degrees(self) -> Tensor:
         """The in-degrees of the graph, or of the whole graph where it says so."""
         found: Tensor = self._of.in_degrees()
@@ -219,8 +221,3 @@ class AggregatedGraph:
         """The sums."""
         sums = self.srcdata[message.in_field] if self._sums is None else self._sums
         self.dstdata[reduce.out_field] = sums
-
-    @property
-    def _graph(self) -> Any:
-        """For `edge_softmax`, which asks for the index of a graph."""
-        return structure_of(no_edges())

@@ -25,7 +25,7 @@ from gttf_dgl._sums import (
     sage_terms,
     sage_whole,
 )
-from gttf_sampler._compat import is_watched
+from gttf_sampler._compat import has_hooks
 from gttf_sampler.estimate import (
     EXACT,
     PARTS,
@@ -249,7 +249,7 @@ def not_fused(layer: Any) -> str | None:
         matrix = getattr(layer, name, None)
         if matrix is None:
             continue
-        if type(matrix) is not nn.Linear or is_watched(matrix):
+        if type(matrix) is not nn.Linear or has_hooks(matrix):
             return f"its '{name}' is no Linear without hooks"
         if matrix.bias is not None and name != "fc_self":
             return f"its '{name}' has a bias"

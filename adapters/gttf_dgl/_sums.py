@@ -113,7 +113,7 @@ def sage_whole(layer: Any, call: Call) -> Tensor | None:
     near, out = found.terms[0], own(call.own)
     if near.weight is None:
         out = out + near.rows
-    elif out.dtype != near.rows.dtype:  # by autocast
+    elif not out.dtype == near.rows.dtype == weight.dtype:  # by autocast
         out = out + layer.fc_neigh(near.rows)
     else:
         out = out.addmm_(near.rows, weight.t())

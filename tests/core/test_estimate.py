@@ -77,3 +77,16 @@ def test_hooks_of_a_module(when):
     assert not has_hooks(module)
     getattr(module, f"register_{when}_hook")(lambda *args: None)
     assert has_hooks(module)
+
+
+def test_hooks_of_a_module_and_its_owner():
+    class Owner:
+        def hook(self, module, args):
+            pass
+
+    module, owner = torch.nn.Linear(1, 1), Owner()
+    module.register_forward_pre_hook(owner.hook)
+    assert has_hooks(module)
+    assert not has_hooks(module, owner)
+    module.register_forward_hook(lambda module, args, out: None)
+    assert has_hooks(module, owner)

@@ -22,6 +22,8 @@ from torch import nn
 
 from all_pairs import all_pairs
 from gttf_dgl import NeighborSampler, fused, fused_layers, unbiased
+from gttf_dgl._fuse import Call
+from gttf_dgl._layers import fusion_of
 
 IN = 20
 ANY = {"allow_zero_in_degree": True}
@@ -102,19 +104,117 @@ def test_fused_layers_agree(graph, name, out):
             assert_same(outcome(own, there, x, weight), expected)
 
 
+def errors(found, exact):
+    """The errors [outcomes] of an outcome, each relative to the size of its own."""
+    pairs = zip(found, exact, strict=True)
+    off = [(one - right).norm() / right.norm() for one, right in pairs]
+    return torch.stack(off).nan_to_num(0)
+
+
 @pytest.mark.parametrize("name", MAKERS)
-def test_fused_rounds_no_worse(graph, name):
-    """Outputs and gradients in float32 are as near to those in float64 as DGL's."""
+def test_fused_rounds_no_worse(name):
+    """Errors in float32, over outputs, gradients and graphs, are no larger than DGL's.
+
+    Which of two sums is luckier differs from number to number: alone, each is at most
+    twice as far off. In the mean they differ by less than luck in 4 graphs does.
+    """
+    ours, theirs = [], []
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        ends = torch.randint(50, (2, 400), generator=generator)
+        graph = dgl.graph(tuple(ends), num_nodes=60)
+        torch.manual_seed(seed)
+        layer = MAKERS[name](30)
+        x = features(60, seed, torch.float64)
+        exact = outcome(copy.deepcopy(layer).double(), graph, x)
+        x = features(60, seed)
+        plain = outcome(layer, graph, x)
+        found = outcome(fused(layer), graph, x)
+        for one, host, right in zip(found, plain, exact, strict=True):
+            slack = 1e-6 * right.abs().max()
+            worst = (host - right).abs().max()
+            assert (one - right).abs().max() <= 2 * worst + slack
+        ours.append(errors(found, exact))
+        theirs.append(errors(plain, exact))
+    assert torch.stack(ours).norm() <= 1.15 * torch.stack(theirs).norm()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("mode", ["bfloat16", "autocast"])
+def test_fused_in_bfloat16(graph, name, mode):
+    """DGL has no attention by autocast, and fused layers have."""
     layer, x = MAKERS[name](30), features(60, dtype=torch.float64)
     exact = outcome(copy.deepcopy(layer).double(), graph, x)
+    dtype = torch.bfloat16 if mode == "bfloat16" else torch.float32
+    layer, x = layer.to(dtype), features(60, dtype=dtype)
+    with torch.autocast("cpu", torch.bfloat16, enabled=mode == "autocast"):
+        found = outcome(fused(copy.deepcopy(layer)), graph, x)
+        if mode == "autocast" and "gat" in name:
+            assert (errors(found, exact) < 0.15).all()
+            return
+        theirs = outcome(layer, graph, x)
+    assert [part.dtype for part in found] == [part.dtype for part in theirs]
+    ours, host = errors(found, exact), errors(theirs, exact)
+    if name == "gin max":  # rows that are alike when rounded: any may get the gradient
+        ours[1], host[1] = ours[1] > 0.05, 0
+    assert ours.norm() <= 1.15 * host.norm()
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if "gat" not in name])
+def test_fused_in_float16(graph, name):
+    """DGL itself has none on a CPU, nor the softmax that attention calls."""
+    layer, x = MAKERS[name](7), features(60, dtype=torch.float64)
+    exact = outcome(copy.deepcopy(layer).double(), graph, x)
+    found = outcome(fused(layer.half()), graph, features(60, dtype=torch.float16))
+    assert found[0].dtype == torch.float16
+    assert (errors(found, exact) < 0.01).all()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_fused_bits_do_not_depend_on_threads(name):
+    """Of the sums of a layer; torch's products, exact here, differ by rounding."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(3000, (2, 30_000), generator=generator)
+    graph, layer = dgl.graph(tuple(ends), num_nodes=3000), MAKERS[name](30).eval()
+    multiplied = "gat" in name or "relations" in name or name == "pool"
+    x = features(3000)
+    with torch.no_grad():
+        for part in [*layer.parameters(), *[x] * multiplied]:
+            part.mul_(4).round_().div_(4)
+    named = {"feat": x, "etypes": torch.arange(graph.num_edges()) * 7 % 4}
+    before, found = torch.get_num_threads(), {}
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            fusion = fusion_of(layer)
+            sums = fusion.sums(layer, Call.of(layer, fusion, graph, dict(named)))
+            grad = torch.autograd.grad(sums.sin().sum(), x)[0]
+            found[threads] = [sums] if multiplied else [sums, grad]
+    finally:
+        torch.set_num_threads(before)
+    for threads in (2, 5):
+        assert all(map(torch.equal, found[1], found[threads]))
+
+
+@pytest.mark.compile
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("name", ["mean", "both"])
+def test_fused_compiled(graph, name):
+    """torch.compile leaves the sums alone, and compiles what is around them.
+
+    DGL's own softmax, which attention calls, has it warn, fused or not.
+    """
+    model = fused(nn.ModuleList([MAKERS[name](IN), nn.Linear(IN, 3)])).eval()
+
+    def call(x):
+        rows = model[0](graph, x.tanh())
+        return model[1](rows.flatten(1)[:, :IN].relu())
+
     x = features(60)
-    theirs = outcome(layer, graph, x)
-    ours = outcome(fused(layer), graph, x)
-    for found, host, right in zip(ours, theirs, exact, strict=True):
-        size = right.abs().max()
-        assert (found - right).abs().max() <= 2 * (
-            host - right
-        ).abs().max() + 1e-6 * size
+    expected = torch.autograd.grad(call(x).sin().sum(), x)[0]
+    compiled = torch.compile(call, backend="aot_eager")
+    found = torch.autograd.grad(compiled(x).sin().sum(), x)[0]
+    torch.testing.assert_close(found, expected)
 
 
 @settings(max_examples=40, deadline=None)

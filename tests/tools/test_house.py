@@ -26,7 +26,7 @@ FOR_ADAPTERS = {
         "real shown size steps weights within yes_or_no"
     ),
     "gttf_sampler._backends.memory": "IDS empty_rows",
-    "gttf_sampler._compat": "Shadows fetcher_of hook_of version_of",
+    "gttf_sampler._compat": "Shadows fetcher_of has_hooks hook_of version_of",
     "gttf_sampler._loading.prefetch": "PrefetchIterator is_thread_safe",
     "gttf_sampler._loading.seeded": (
         "BatchKey KeyedDataset KeyedIndex SeededLoader copied draw_key"
@@ -56,7 +56,8 @@ FOR_ADAPTERS = {
     "gttf_sampler.gather": "gather_columns gathers_into",
     "gttf_sampler.estimate": (
         "EXACT PARTS RATIO REFUSED WARNED Passes Trial UnbiasedReport arguments "
-        "checked_model evaluating no_estimate replaced row_of share warn_of_biased"
+        "checked_model evaluating host_class no_estimate replaced row_of share "
+        "warn_of_biased"
     ),
     "gttf_sampler.random": "NEGATIVE WORD new_key",
 }

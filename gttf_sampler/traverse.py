@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gttf_sampler import _check, random
 from gttf_sampler._backends import ops
-from gttf_sampler._backends.torch.draw import ForestSpec
+from gttf_sampler._backends.torch.forest import ForestSpec
 from gttf_sampler._compat import is_compiling
 from gttf_sampler.bias.base import Bias, as_bias
 from gttf_sampler.draw import BiasFn, Walkers, draw_edges

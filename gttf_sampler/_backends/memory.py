@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -268,27 +268,35 @@ class TreeTable:
 NO_TREES = TreeTable()
 
 
+class Room(NamedTuple):
+    """The room for edges, for walkers of a hop, and for nodes of each type."""
+
+    edges: int = 0
+    walkers: int = 0
+    cells: int = 0
+
+
 class Workspace:
     """Memory that small batches are drawn in, one after the other.
 
     Attributes:
         space: int64; what is in it is for the kernels to say.
-        room: for edges, for walkers of a hop, and for nodes of each type.
+        room: that there is.
         table: of nodes, or of (tree, node) pairs.
     """
 
     def __init__(self, kinds: int) -> None:
         self._kinds = kinds
-        self.space, self.room = np.empty(0, np.int64), [0, 0, 0]
+        self.space, self.room = np.empty(0, np.int64), Room()
         self.table = TreeTable()
 
-    def make_room(self, asked: list[int], nodes: int) -> None:
+    def make_room(self, asked: Room, nodes: int) -> None:
         """Makes room for what is asked, and some more where it was too little."""
         self.table.make_room(nodes)
         pairs = zip(asked, self.room, strict=True)
-        self.room = [now + now // 4 if now > had else had for now, had in pairs]
-        edges, walkers, cells = self.room
-        size = 3 * (edges + walkers) + 2 * self._kinds * cells
+        room = Room(*(now + now // 4 if now > had else had for now, had in pairs))
+        self.room = room
+        size = 3 * (room.edges + room.walkers) + 2 * self._kinds * room.cells
         _check.fits("fanouts", 8 * size)
         if size > self.space.size:
             self.space = np.empty(size, np.int64)

@@ -25,12 +25,16 @@ from gttf_sampler._backends.record import Batch, Padded, Plan, RemoteWalkers, Ro
 from gttf_sampler._backends.torch import (
     aggregate,
     draw,
+    forest,
     node2vec,
     pairs,
     rows,
 )
 from gttf_sampler._backends.torch import (
     gather as gathers,
+)
+from gttf_sampler._backends.torch import (
+    relabel as labels,
 )
 from gttf_sampler._backends.torch.node2vec import SecondOrder
 from gttf_sampler._compat import is_compiling
@@ -227,7 +231,7 @@ def _door(reference: Callable[P, T]) -> Callable[P, T]:
 
 
 # what no backend has faster
-arrive, compress, expand = draw.arrive, rows.compress, rows.expand
+arrive, compress, expand = forest.arrive, rows.compress, rows.expand
 id_dtype, row_range, take = rows.id_dtype, rows.row_range, rows.take
 
 additive_gradient = _door(aggregate.additive_gradient)
@@ -246,7 +250,7 @@ has_edge = _door(rows.has_edge)
 pair_pass = _door(pairs.pair_pass)
 pair_scores = _door(pairs.pair_scores)
 read_all = _door(gathers.read_all)
-relabel = _door(rows.relabel)
+relabel = _door(labels.relabel)
 scatter_best = _door(aggregate.scatter_best)
 segment_best = _door(aggregate.segment_best)
 segment_softmax = _door(aggregate.segment_softmax)
@@ -256,7 +260,7 @@ sound = _door(aggregate.sound)
 step_rows = _door(pairs.step_rows)
 take_or_none = _door(rows.take_or_none)
 upper_bound = _door(rows.upper_bound)
-walk_forest = _door(draw.walk_forest)
+walk_forest = _door(forest.walk_forest)
 weigh_node2vec = _door(node2vec.weigh_node2vec)
 weight_table = _door(draw.weight_table)
 

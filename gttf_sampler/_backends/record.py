@@ -213,11 +213,6 @@ class RelationRow(NamedTuple):
         )
 
 
-# Places of the fields, by which kernels read them.
-ROWPTR, COL, WIDE_COL, CUMULATIVE_WEIGHT, HAS_ZERO_WEIGHT = range(5)
-TIME, TIME_KIND, TIME_MAX, TIME_MIN, MOST_RECENT = range(5, 10)
-EXCLUDED, NUM_EXCLUDED, DST_TYPE, SRC_TYPE, EDGE_ID, WIDE_EDGE_ID = range(10, 16)
-
 WIDE = {torch.int32: 0, torch.int64: 1}
 INT32, INT64, FLOAT32, FLOAT64 = range(1, 5)
 TIME_KINDS = {

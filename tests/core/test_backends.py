@@ -30,7 +30,8 @@ from gttf_sampler._backends.memory import NodeTable
 from gttf_sampler._backends.torch import draw as torch_draw
 from gttf_sampler._backends.torch import gather as torch_gather
 from gttf_sampler._backends.torch import rows as torch_rows
-from gttf_sampler._backends.torch.draw import ForestSpec, WeightedRows
+from gttf_sampler._backends.torch.draw import WeightedRows
+from gttf_sampler._backends.torch.forest import ForestSpec
 from gttf_sampler._backends.torch.gather import Move, Moves, Reads
 from gttf_sampler._backends.torch.node2vec import Envelope, SecondOrder
 from gttf_sampler.graph import tables

@@ -19,9 +19,9 @@ from gttf_sampler._backends.numba.batch import draw_for_remote, rooted
 from gttf_sampler._backends.numba.draw import (
     draw_uniform,
     draw_weighted,
-    walk_forest,
     weight_table,
 )
+from gttf_sampler._backends.numba.forest import walk_forest
 from gttf_sampler._backends.numba.gather import gather, read_all, read_runs
 from gttf_sampler._backends.numba.node2vec import (
     draw_node2vec,

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends import record
 from gttf_sampler._backends.memory import (
     NO_TREES,
     TREES,
@@ -26,11 +25,13 @@ from gttf_sampler._backends.memory import (
     give_back,
     lend,
 )
-from gttf_sampler._backends.numba import hop as tt
 from gttf_sampler._backends.numba.hop import (
+    NODE,
+    RELATION,
+    Sizes,
+    admit,
     draw,
-    gather,
-    measure,
+    gather_runs,
     note_hop,
     open_hop,
     reach,
@@ -53,7 +54,7 @@ from gttf_sampler.random import fold
 
 
 def relation_table(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | None:
-    """The table that kernels read, and tensors that must outlive it.
+    """The numbers of the table that kernels read, and tensors that must outlive it.
 
     None if there is a relation that they cannot read.
     """
@@ -68,8 +69,8 @@ def relation_table(plan: Plan, batch: Batch) -> tuple[Array, list[Tensor]] | Non
         names = adj.edge_id if batch.original_edge_ids else None
         if names is not None or law is not UNIFORM:
             edges = _shortest(edges, names, law)
-        guarded.append((*row, adj.rowptr.numel() - 1, edges, adj.num_cols, 0))
-    shape = (len(rows), tt.RELATION_COLUMNS)
+        guarded.append(row + Sizes(adj.rowptr.numel() - 1, edges, adj.num_cols))
+    shape = len(rows), RELATION.itemsize // 8
     return np.array(guarded, np.int64).reshape(shape), held.tensors
 
 
@@ -81,7 +82,7 @@ def _shortest(edges: int, names: Tensor | None, law: Law | None) -> int:
 
 def check_relations(relations: Array) -> None:
     """Refuses a batch of a graph that was edited to lead out of itself."""
-    if relations[:, tt.CHANGED].any():
+    if relations["changed"].any():
         _check.changed()
 
 
@@ -102,7 +103,7 @@ def rooted(plan: Plan, batch: Batch) -> Rooted | None:
         if small is not None:
             return small
     plan.ensure_nodes(batch)
-    run = Run(plan, batch, relations, kept)
+    run = Run(plan, batch, relations.view(RELATION)[:, 0], kept)
     for hop in range(plan.depth):
         run.hop(hop)
     return run.result()
@@ -133,12 +134,12 @@ class Run:
         counts = [seeds.numel() for seeds in batch.seeds]
         self.known, self.begin, self.more = np.zeros((3, len(counts)), np.int64)
         self.known[:] = self.form.hops[:, 0] = counts
-        self.used = self.moved = 0
-        starts = {tt.IDS: [seeds.numpy() for seeds in batch.seeds]}
+        self.used = self.runs = 0
+        starts = {"ids": [seeds.numpy() for seeds in batch.seeds]}
         if batch.disjoint:
             pairs = zip(batch.first_root, counts, strict=True)
-            starts[tt.ROOTS] = [np.arange(first, first + size) for first, size in pairs]
-        self.nodes: dict[int, list[Array]] = starts
+            starts["roots"] = [np.arange(first, first + size) for first, size in pairs]
+        self.nodes: dict[str, list[Array]] = starts
         usual = self.hints.get("nodes", counts)
         for kind, (count, likely) in enumerate(zip(counts, usual, strict=True)):
             self._make_room_for(kind, max(count + 1, likely))
@@ -158,11 +159,11 @@ class Run:
         most = self.plan.most_edges(self.batch.seeds) + 1
         rows = zip(self.form.nodes, self.batch.seeds, self.cells, strict=True)
         for row, seeds, own in rows:
-            numbers = seeds.numel() + min(int(row[tt.SIZE]), most)
+            numbers = seeds.numel() + min(int(row["size"]), most)
             floor = own.reserve(numbers)
-            row[tt.CELL] = own.cell.data_ptr()
-            row[tt.WIDE_CELL] = WIDE[own.cell.dtype]
-            row[tt.FLOOR], row[tt.LIMIT] = floor, floor + numbers
+            row["cell"] = own.cell.data_ptr()
+            row["wide_cell"] = WIDE[own.cell.dtype]
+            row["floor"], row["limit"] = floor, floor + numbers
 
     def _enter(self, needed: int, anew: bool = False) -> None:
         """Enters the nodes; for trees, wherever their table has to be larger."""
@@ -175,29 +176,31 @@ class Run:
         """Makes room for so many nodes of a type."""
         for column, arrays in self.nodes.items():
             arrays[kind] = _with_room(arrays[kind], int(self.known[kind]), needed)
-            self.form.nodes[kind, column] = _address(arrays[kind])
+            self.form.nodes[column][kind] = _address(arrays[kind])
 
     def hop(self, hop: int) -> None:
         """Draws for all frontiers and numbers what they reach."""
         plan, batch, form = self.plan, self.batch, self.form
-        frontier = form.fanouts, self.known, self.begin, form.segments
-        width, parts = open_hop(hop, self.relations, *frontier)
+        width, parts = open_hop(
+            hop, self.relations, form.fanouts, self.known, self.begin, form.segments
+        )
         self.begin[:] = self.known
         if width == 0:
             return
         scratch = [borrow(width) for _ in range(3)]
         rows = tuple(array[:width] for array in scratch)  # start, count, end
         end, table = rows[2], (self.relations, form.segments[:parts], form.nodes)
-        drawn = _measure(table, plan.replace, rows, self)
+        drawn = _admit(table, plan.replace, rows, self)
         _check.fits("fanouts", 24 * drawn)
         new = self._room_for_edges(hop, table[1], end)
         parts = cut(width, min(PARTS, drawn // PART))
         how = word(fold(batch.key, hop)), plan.replace
-        calls = [partial(draw, *part, table, how, rows, new) for part in parts]
+        calls = [partial(draw, lo, hi, table, how, rows, new) for lo, hi in parts]
         with Calls(calls, owners=self) as drawing:
             for part, (lo, hi) in enumerate(parts):
                 drawing.wait(part)  # the next ones are drawn while it is numbered
-                relabel_edges(lo, hi, table, *self.tree, self.known, end, *new[1:])
+                _, to, by = new
+                relabel_edges(lo, hi, table, *self.tree, self.known, end, to, by)
         for array in scratch:
             give_back(array)
         form.hops[:, hop + 1] = self.known - self.begin
@@ -205,8 +208,17 @@ class Run:
     def _room_for_edges(self, hop: int, segments: Array, end: Array) -> tuple[Any, ...]:
         """Room for the edges of a hop (edge, to, by), and for the nodes they reach."""
         used, form = self.used, self.form
-        now = end, used, self.moved, form.moves, form.taken, self.more
-        self.used, self.moved = note_hop(hop, self.relations, segments, *now)
+        self.used, self.runs = note_hop(
+            hop,
+            self.relations,
+            segments,
+            end,
+            used,
+            self.runs,
+            form.runs,
+            form.taken,
+            self.more,
+        )
         self.edges = [_with_room(array, used, self.used) for array in self.edges]
         known, more = self.known.tolist(), self.more.tolist()
         for kind, size in enumerate(more):
@@ -230,8 +242,8 @@ class Run:
             for column, own in self.nodes.items()
         }
         return Rooted(
-            node=nodes[tt.IDS],
-            root=nodes.get(tt.ROOTS),
+            node=nodes["ids"],
+            root=nodes.get("roots"),
             row=row,
             col=col,
             edge=edge,
@@ -244,13 +256,14 @@ class Run:
         used, sizes, relations = self.used, self.form.taken.sum(1), self.relations
         self.hints["edges"] = used + used // 8
         if len(sizes) == 1:  # it is in order already
-            names = relations[0, record.EDGE_ID], relations[0, record.WIDE_EDGE_ID]
+            names, wide = relations["edge_id"][0], relations["wide_edge_id"][0]
             edge, to, by = self.edges
-            if names[0]:
-                parallel(reach, used, used, *names, edge, edge, owners=self)
+            if names:
+                parallel(reach, used, used, names, wide, edge, edge, owners=self)
             return [lend(by, used)], [lend(to, used)], [lend(edge, used)]
         index, edge = borrow(2 * used), borrow(used)
-        gather(self.form.moves[: self.moved], relations, *self.edges, index, edge)
+        runs, (taken, to, by) = self.form.runs[: self.runs], self.edges
+        gather_runs(runs, relations, taken, to, by, index, edge)
         for array in self.edges:
             give_back(array)
         both = lend(index, 2 * used).split(sizes.repeat(2).tolist())
@@ -258,18 +271,17 @@ class Run:
         return list(both[::2]), list(both[1::2]), list(edges)
 
 
-def _measure(
+def _admit(
     table: tuple[Array, Array, Array], replace: bool, rows: Any, owners: Any
 ) -> int:
-    """Finds the admissible part of every walker's row; returns how many edges it takes.
+    """Finds the admissible range of every walker's row; returns the edges it takes.
 
     `rows` get the start, the length, and the number of edges up to each walker;
     `owners` have the memory that is read by its address.
     """
     end = rows[2]
-    searches = 4 if table[0][:, record.TIME_KIND].any() else 1
-    work = end.size, searches * end.size
-    parallel(measure, *work, table, replace, rows, owners=owners)
+    work = end.size * (4 if table[0]["time_kind"].any() else 1)
+    parallel(admit, end.size, work, table, replace, rows, owners=owners)
     np.cumsum(end, out=end)
     return int(end[-1]) if end.size else 0
 
@@ -296,33 +308,35 @@ def draw_for_remote(
     found = relation_table(plan, batch)
     if found is None:
         return None
-    relations, kept = found
+    numbers, kept = found
+    relations = numbers.view(RELATION)[:, 0]
     form, none = Form(plan), np.zeros(len(walkers), np.int64)
     counts = np.array([some.row.numel() for some in walkers], np.int64)
     width, parts = open_hop(0, relations, form.fanouts, counts, none, form.segments)
     segments = form.segments[:parts]
     rows = tuple(np.empty(width, np.int64) for _ in range(3))  # start, count, end
     end = rows[2]
-    nodes = np.zeros((len(walkers), tt.NODE_COLUMNS), np.int64)
-    for own, some in zip(nodes, walkers, strict=True):
-        own[tt.IDS] = some.row.data_ptr()
-        own[tt.ROOTS] = some.root.data_ptr()
+    nodes = np.zeros(len(walkers), NODE)
+    nodes["ids"] = [some.row.data_ptr() for some in walkers]
+    nodes["roots"] = [some.root.data_ptr() for some in walkers]
     owners = plan, batch, kept, list(walkers)
-    drawn = _measure((relations, segments, nodes), plan.replace, rows, owners)
+    drawn = _admit((relations, segments, nodes), plan.replace, rows, owners)
     edge, to, by = (np.empty(drawn, np.int64) for _ in range(3))
     # kernels give walker i the stream of ids[i] + roots[i] · SIZE, which is to be `who`
     nodes, rest = nodes.copy(), [some.who - some.row for some in walkers]
-    nodes[:, tt.SIZE] = 1
-    for own, shift in zip(nodes, rest, strict=True):
-        own[tt.ROOTS] = shift.data_ptr()
-    how = (relations, segments, nodes), (word(batch.key), plan.replace)
-    parallel(draw, width, drawn, *how, rows, (edge, to, by), owners=(owners, rest))
+    nodes["size"], nodes["roots"] = 1, [shift.data_ptr() for shift in rest]
+    table, how = (relations, segments, nodes), (word(batch.key), plan.replace)
+    out, owned = (edge, to, by), (owners, rest)
+    parallel(draw, width, drawn, table, how, rows, out, owners=owned)
     check_relations(relations)
     sizes = np.diff(end, prepend=0)
     taken: list[tuple[Tensor, Tensor, Tensor] | None] = [None] * len(plan.relations)
-    for number, first, stop, _, _ in segments.tolist():
+    for segment in segments:
+        first, stop = int(segment["first"]), int(segment["stop"])
         head, tail = int(end[first - 1]) if first else 0, int(end[stop - 1])
-        parts = sizes[first:stop], edge[head:tail], by[head:tail]
-        counted, edges, nodes_reached = (torch.from_numpy(x) for x in parts)
-        taken[number] = counted, edges, nodes_reached
+        taken[segment["relation"]] = (
+            torch.from_numpy(sizes[first:stop]),
+            torch.from_numpy(edge[head:tail]),
+            torch.from_numpy(by[head:tail]),
+        )
     return taken

@@ -1,10 +1,7 @@
 """Rows of features: of many tensors in one call, and from files.
 
-A column is a row of `columns`: which tensors its rows are in, counted end to end, the
-addresses of the index into them, of the places that rows go to and of what is to be
-written, with their sizes; 0 stands for an index that counts from zero. A tensor is a
-row of `pieces`: its address, and the number of its first row. Threads share the bytes
-of all columns.
+Tables have declared records as their rows: a `Column` is gathered from one or more
+tensors, a `Piece` each. Threads share the bytes of all columns.
 
 Of files, as many reads are in flight as a disk serves. Reads around the system's cache
 can be handed to Linux in bursts, and are collected in bursts when they are done
@@ -20,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,12 +27,47 @@ from torch import Tensor
 from gttf_sampler._backends import threads
 from gttf_sampler._backends.memory import Array, Idle
 from gttf_sampler._backends.numba.rng import compiled, prefetch_address
-from gttf_sampler._backends.numba.rows import longs
+from gttf_sampler._backends.numba.rows import as_table, longs, table_of
 from gttf_sampler._backends.torch import gather as reference
 from gttf_sampler._backends.torch.gather import Moves, Reads
 
-PIECE, PIECES, ROWS, WIDTH, INDEX, TO, COUNT, GAPS, OUT, FIRST, COLUMNS = range(11)
-ADDRESS, FIRST_ROW = range(2)
+
+class Column(NamedTuple):
+    """One column of a gather, as the kernel reads it.
+
+    Attributes:
+        piece: the number of the first tensor that its rows are in.
+        pieces: how many those are, counted end to end.
+        rows: how many rows they have.
+        width: bytes of a row.
+        row: the address of int64 [written], which rows; 0 for the first ones.
+        to: the address of int64 [written], what rows they become; 0 for the first ones.
+        written: how many are written.
+        gaps: whether negative rows are left out.
+        out: the address of what is written.
+        first: bytes of all columns before it.
+    """
+
+    piece: int
+    pieces: int
+    rows: int
+    width: int
+    row: int
+    to: int
+    written: int
+    gaps: int
+    out: int
+    first: int
+
+
+class Piece(NamedTuple):
+    """A tensor with rows: its address, and the number of its first row."""
+
+    address: int
+    first: int
+
+
+COLUMN, PIECE = table_of(Column), table_of(Piece)
 _LINE = 64  # bytes that memory hands out at once
 _AHEAD = 1 << 12  # bytes that are asked for ahead, as the hardware cannot guess rows
 
@@ -48,9 +80,9 @@ _memcpy = types.ExternalFunction(
 @compiled
 def _address(pieces, piece, stop, row, width):
     """The address of a row, in one of the tensors from `piece` on."""
-    while piece + 1 < stop and row >= pieces[piece + 1, FIRST_ROW]:
+    while piece + 1 < stop and row >= pieces[piece + 1].first:
         piece += 1
-    return pieces[piece, ADDRESS] + (row - pieces[piece, FIRST_ROW]) * width
+    return pieces[piece].address + (row - pieces[piece].first) * width
 
 
 @compiled
@@ -59,15 +91,17 @@ def gather_kernel(lo, hi, columns, pieces, wrong):
 
     Notes in `wrong` if a row is not there.
     """
+    columns, pieces = as_table(columns, COLUMN), as_table(pieces, PIECE)
     for c in range(columns.shape[0]):
-        width, rows, before = columns[c, WIDTH], columns[c, ROWS], columns[c, FIRST]
+        own = columns[c]
+        width, rows, before = own.width, own.rows, own.first
         first = max(int64(0), (lo - before + width - 1) // width)
-        stop = min(columns[c, COUNT], (hi - before + width - 1) // width)
-        piece, out = columns[c, PIECE], columns[c, OUT]
-        last = piece + columns[c, PIECES]
-        index, ahead = longs(columns[c, INDEX]), max(1, _AHEAD // width)
-        to = longs(columns[c, TO])
-        chosen, placed = columns[c, INDEX] != 0, columns[c, TO] != 0
+        stop = min(own.written, (hi - before + width - 1) // width)
+        piece, out = own.piece, own.out
+        last = piece + own.pieces
+        index, ahead = longs(own.row), max(1, _AHEAD // width)
+        to = longs(own.to)
+        chosen, placed = own.row != 0, own.to != 0
         for i in range(first, stop):
             if chosen:
                 row = index[min(i + ahead, stop - 1)]
@@ -76,7 +110,7 @@ def gather_kernel(lo, hi, columns, pieces, wrong):
                     prefetch_address(soon + byte)
             row = index[i] if chosen else i
             if row < 0 or row >= rows:
-                wrong[0] |= row >= rows or columns[c, GAPS] == 0
+                wrong[0] |= row >= rows or own.gaps == 0
                 continue
             target = out + (to[i] if placed else i) * width
             _memcpy(target, _address(pieces, piece, last, row, width), width)
@@ -87,28 +121,39 @@ SHARE_BYTES = 1 << 16  # bytes of features, fewer are not worth another thread
 
 def gather(moves: Moves) -> list[Tensor]:
     """Rows of all columns, with memory asked ahead of time; see `torch.gather`."""
-    table, total = [], 0
-    pieces: list[tuple[int, int]] = []  # address, number of the first row
+    columns: list[Column] = []
+    total = 0
+    pieces: list[Piece] = []
     for move in moves.columns:
         index, out = move.row, move.out
         known, first = len(pieces), 0
         for some in move.values:
-            pieces.append((some.data_ptr(), first))
+            pieces.append(Piece(some.data_ptr(), first))
             first += some.shape[0]
         count = first if index is None else index.numel()
         size = count * (out.nbytes // max(out.shape[0], 1))
         if size:
-            places = (0 if x is None else x.data_ptr() for x in (index, move.to))
-            about = known, len(move.values), first, size // count, *places, count
-            table.append((*about, move.gaps, out.data_ptr(), total))
+            column = Column(
+                piece=known,
+                pieces=len(move.values),
+                rows=first,
+                width=size // count,
+                row=0 if index is None else index.data_ptr(),
+                to=0 if move.to is None else move.to.data_ptr(),
+                written=count,
+                gaps=move.gaps,
+                out=out.data_ptr(),
+                first=total,
+            )
+            columns.append(column)
             total += size
     outs = [move.out for move in moves.columns]
-    if not table:
+    if not columns:
         return outs
     wrong = np.zeros(1, np.bool_)
-    args = np.array(table, np.int64), np.array(pieces, np.int64), wrong
+    tables = np.array(columns, np.int64), np.array(pieces, np.int64)
     parts = threads.cut(total, min(2 * torch.get_num_threads(), total // SHARE_BYTES))
-    calls = [partial(gather_kernel, *part, *args) for part in parts]
+    calls = [partial(gather_kernel, lo, hi, *tables, wrong) for lo, hi in parts]
     threads.run(calls, owners=moves)
     if wrong[0]:
         raise IndexError("an index is out of range")  # `gather_rows` words it
@@ -128,7 +173,7 @@ class Queue:
 
     Attributes:
         number: the system's name of it.
-        calls: int64 [2], the numbers of io_submit and io_getevents.
+        submit, collect: the numbers of io_submit and io_getevents.
         blocks: uint64 [depth, 8], a read each.
         waiting: uint64 [depth], addresses of those that are to be asked for.
         events: uint64 [depth, 4].
@@ -138,7 +183,7 @@ class Queue:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.calls = np.array(CALLS[platform.machine()][1:], np.int64)
+        _, self.submit, self.collect = CALLS[platform.machine()]
         self.blocks = np.zeros((DEPTH, BLOCK), np.uint64)
         self.waiting = np.zeros(DEPTH, np.uint64)
         self.events = np.zeros((DEPTH, EVENT), np.uint64)
@@ -205,9 +250,41 @@ _BURST = 32  # reads that are asked for, and collected, with one call
 _WORD, _HALF = 8, uint64(32)  # bytes of a word, bits of half of it
 
 
+class ReadArguments(NamedTuple):
+    """Reads as the kernels need them; what is not told here is told by `Reads`.
+
+    Attributes:
+        spare: the address of memory to read to, a multiple of `align`.
+        out: the address of the rows.
+    """
+
+    handle: int
+    base: int
+    stride: int
+    align: int
+    spare: int
+    ids: Array
+    place: Array
+    start: Array
+    out: int
+    failed: Array
+
+
+class QueueArguments(NamedTuple):
+    """A `Queue` as the kernel needs it: its number, those of its calls, its arrays."""
+
+    number: int
+    submit: int
+    collect: int
+    blocks: Array
+    waiting: Array
+    events: Array
+
+
 @compiled
-def _together(a, b, ids, place):
+def _together(a, b, reads):
     """True if rows are written in the order of the file, without gaps."""
+    ids, place = reads.ids, reads.place
     for i in range(a + 1, b):
         if ids[i] - ids[a] != i - a or place[i] - place[a] != i - a:
             return False
@@ -215,40 +292,39 @@ def _together(a, b, ids, place):
 
 
 @compiled
-def _extent(run, base, stride, ids, start):
+def _extent(run, reads):
     """Offsets in the file at which a run begins and ends."""
-    first, last = ids[start[run]], ids[start[run + 1] - 1]
-    return base + first * stride, base + (last + 1) * stride
+    first, last = reads.ids[reads.start[run]], reads.ids[reads.start[run + 1] - 1]
+    return reads.base + first * reads.stride, reads.base + (last + 1) * reads.stride
 
 
 @compiled
-def _hand_out(a, b, zero, base, stride, ids, place, out):
+def _hand_out(a, b, zero, reads):
     """Copies the rows of a run to their places; `zero` is where byte 0 would be."""
+    base, stride, out = reads.base, reads.stride, reads.out
     for i in range(a, b):
-        _memcpy(out + place[i] * stride, zero + base + ids[i] * stride, stride)
+        row = zero + base + reads.ids[i] * stride
+        _memcpy(out + reads.place[i] * stride, row, stride)
 
 
 @compiled
 def read_runs_kernel(lo, hi, reads):
-    """Reads runs lo to hi, as `_arguments` describes them.
-
-    `spare` is the address of memory for the longest of them, with what aligns it.
-    """
-    handle, base, stride, align, spare, ids, place, start, out, failed = reads
+    """Reads runs lo to hi; `spare` has room for the longest, with what aligns it."""
+    align, spare, handle = reads.align, reads.spare, np.int32(reads.handle)
     for run in range(lo, hi):
-        a, b = start[run], start[run + 1]
-        begin, end = _extent(run, base, stride, ids, start)
-        if align == 1 and _together(a, b, ids, place):
-            target = out + place[a] * stride
+        a, b = reads.start[run], reads.start[run + 1]
+        begin, end = _extent(run, reads)
+        if align == 1 and _together(a, b, reads):
+            target = reads.out + reads.place[a] * reads.stride
             if _pread(handle, target, end - begin, begin) != end - begin:
-                failed[run] = 1
+                reads.failed[run] = 1
             continue
         first = begin // align * align
         size = (end - first + align - 1) // align * align
         if _pread(handle, spare, size, first) < end - first:
-            failed[run] = 1
+            reads.failed[run] = 1
         else:
-            _hand_out(a, b, spare - first, base, stride, ids, place, out)
+            _hand_out(a, b, spare - first, reads)
 
 
 @compiled
@@ -257,25 +333,23 @@ def read_ahead_kernel(ahead, lo, hi, reads):
 
     So all of these are read at once, and a single thread waits for the first alone.
     """
-    handle, base, stride, _, _, ids, _, start, _, _ = reads
     for run in range(lo, hi + ahead):
         if run < hi:
-            begin, end = _extent(run, base, stride, ids, start)
-            _advise(handle, begin, end - begin, _WILL_NEED)
+            begin, end = _extent(run, reads)
+            _advise(np.int32(reads.handle), begin, end - begin, _WILL_NEED)
         due = run - ahead
         if due >= lo:
             read_runs_kernel(due, due + 1, reads)
 
 
 @compiled
-def read_queued_kernel(lo, hi, own, room, reads):
+def read_queued_kernel(lo, hi, queue, room, reads):
     """Reads runs lo to hi with the help of a `Queue`; returns when it is empty.
 
-    `own` has the numbers of its calls, `submit` and `collect`. `spare` is the address
-    of memory for each read in flight, `room` bytes, with what aligns it.
+    `spare` has `room` bytes for each read in flight.
     """
-    queue, submit, collect, blocks, waiting, events = own
-    handle, base, stride, align, spare, ids, place, start, out, failed = reads
+    blocks, waiting, events = queue.blocks, queue.waiting, queue.events
+    align, spare, failed = reads.align, reads.spare, reads.failed
     depth = blocks.shape[0]
     free, idle = np.arange(depth), depth  # which blocks ask for nothing
     runs = np.empty(depth, np.int64)
@@ -286,10 +360,10 @@ def read_queued_kernel(lo, hi, own, room, reads):
             while run < hi and idle > 0 and ready < _BURST:
                 idle -= 1
                 block = free[idle]
-                begin, end = _extent(run, base, stride, ids, start)
+                begin, end = _extent(run, reads)
                 first = begin // align * align
                 blocks[block, 0], runs[block] = block, run
-                blocks[block, 2] = uint64(handle) << _HALF
+                blocks[block, 2] = uint64(np.int32(reads.handle)) << _HALF
                 blocks[block, 3] = spare + block * room
                 blocks[block, 4] = (end - first + align - 1) // align * align
                 blocks[block, 5] = first
@@ -297,7 +371,7 @@ def read_queued_kernel(lo, hi, own, room, reads):
                 run, ready = run + 1, ready + 1
         if sent < ready:
             where = waiting.ctypes.data + sent * _WORD
-            taken = _syscall(submit, queue, ready - sent, where, 0, 0)
+            taken = _syscall(queue.submit, queue.number, ready - sent, where, 0, 0)
             if taken > 0:
                 sent, flying = sent + taken, flying + taken
             elif flying == 0:  # it will not have this one
@@ -310,18 +384,18 @@ def read_queued_kernel(lo, hi, own, room, reads):
         if flying == 0 or (sent == ready and run < hi and idle >= _BURST):
             continue
         least = min(flying, _BURST)
-        done = _syscall(collect, queue, least, depth, events.ctypes.data, 0)
+        at = events.ctypes.data
+        done = _syscall(queue.collect, queue.number, least, depth, at, 0)
         for event in range(done):  # none after a signal
             block = int64(events[event, 0])
             number = runs[block]
-            begin, end = _extent(number, base, stride, ids, start)
+            begin, end = _extent(number, reads)
             first = begin // align * align
             if int64(events[event, 2]) < end - first:
                 failed[number] = 1
             else:
-                a, b = start[number], start[number + 1]
-                zero = spare + block * room - first
-                _hand_out(a, b, zero, base, stride, ids, place, out)
+                a, b = reads.start[number], reads.start[number + 1]
+                _hand_out(a, b, spare + block * room - first, reads)
             free[idle] = block
             idle += 1
         flying -= max(done, 0)
@@ -380,7 +454,14 @@ def _read_queued(own: Queue, reads: Reads, lo: int, hi: int) -> None:
     if own.spare.size < flying * room + reads.align:
         own.spare = np.empty(flying * room + reads.align, np.uint8)
     spare = _aligned(own.spare, reads.align)
-    given = own.number, *own.calls, own.blocks[:flying], own.waiting, own.events
+    given = QueueArguments(
+        number=own.number,
+        submit=own.submit,
+        collect=own.collect,
+        blocks=own.blocks[:flying],
+        waiting=own.waiting,
+        events=own.events,
+    )
     read_queued_kernel(lo, hi, given, room, _arguments(reads, spare))
 
 
@@ -403,8 +484,17 @@ def _aligned(memory: Array, align: int) -> int:
     return -(-address // align) * align
 
 
-def _arguments(reads: Reads, spare: int) -> tuple[Any, ...]:
+def _arguments(reads: Reads, spare: int) -> ReadArguments:
     """The arguments that all kernels share."""
-    how = np.int32(reads.handle), reads.base, reads.stride, reads.align, spare
-    arrays = reads.ids, reads.place, reads.start, reads.out.data_ptr(), reads.failed
-    return *how, *arrays
+    return ReadArguments(
+        handle=reads.handle,
+        base=reads.base,
+        stride=reads.stride,
+        align=reads.align,
+        spare=spare,
+        ids=reads.ids,
+        place=reads.place,
+        start=reads.start,
+        out=reads.out.data_ptr(),
+        failed=reads.failed,
+    )

@@ -4,17 +4,17 @@ Walkers of all segments are numbered through, and so are the edges they take; ke
 work on walkers lo to hi, so that threads can share them. What a relation is not asked
 for is decided once per segment and costs nothing in the loops.
 
-Every row of `relations` holds the addresses of one relation's arrays and what is to be
-done with them, every row of `nodes` those of one node type, and every row of `segments`
-a part of the walkers: the frontier of one relation. Where a row or an edge leads out of
-the graph, CHANGED of its relation is set, and the batch goes on with node 0 until
-somebody looks.
+Tables have declared records as their rows: `relations` a `RelationRow` and the `Sizes`
+of its arrays, `nodes` a `NodeRow` per type, `segments` a `Segment`. Where a row or an
+edge leads out of the graph, `changed` of its relation is set, and the batch goes on
+with node 0 until somebody looks.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import int64, uint64
 
-from gttf_sampler._backends import record as rel
 from gttf_sampler._backends.numba.draw import draw_row, draw_row_weighted, scratch_cells
 from gttf_sampler._backends.numba.rng import GOLDEN, ONE, compiled, mix, prefetch
 from gttf_sampler._backends.numba.rows import (
@@ -26,15 +26,83 @@ from gttf_sampler._backends.numba.rows import (
     longs,
     prefetch_row,
     replace_outside,
+    table_of,
 )
+from gttf_sampler._backends.record import FLOAT32, INT32, INT64, RelationRow
 
-# columns of `relations`, behind those of `record.RelationRow`
-_OWN = len(rel.RelationRow._fields)
-ROWS, EDGES, COLS, CHANGED, RELATION_COLUMNS = range(_OWN, _OWN + 5)
-# columns of `nodes`
-IDS, ROOTS, CELL, WIDE_CELL, SIZE, FLOOR, LIMIT, NODE_COLUMNS = range(8)
-# columns of `segments`
-RELATION, FIRST, STOP, BEGIN, FANOUT, SEGMENT_COLUMNS = range(6)
+
+class Sizes(NamedTuple):
+    """The sizes of a relation's arrays, and whether an entry has led out of them.
+
+    Attributes:
+        rows: of them.
+        edges: that all arrays of edges have.
+        cols: ids of neighbours are below it.
+        changed: 1 once a row or an edge has led out of these.
+    """
+
+    rows: int
+    edges: int
+    cols: int
+    changed: int = 0
+
+
+class NodeRow(NamedTuple):
+    """The nodes of one type that a batch has reached, and how they are numbered.
+
+    Attributes:
+        ids: the address of int64 [n], in the order of discovery.
+        roots: the address of int64 [n], their trees; 0 unless trees are disjoint.
+        cell: the address of [size + 1], a cell per node.
+        wide_cell: whether those are int64, not int32.
+        size: how many nodes of the type the graph has.
+        floor: a cell of a node holds `floor` and its local id, in sum,
+        limit: if that is below `limit`; else something old.
+    """
+
+    ids: int
+    roots: int
+    cell: int
+    wide_cell: int
+    size: int
+    floor: int
+    limit: int
+
+
+class Segment(NamedTuple):
+    """The frontier of one relation among the walkers of a hop.
+
+    Attributes:
+        relation: its number.
+        first: the first of its walkers.
+        stop: the walker behind the last one.
+        begin: the local id of the node where the first one stands.
+        fanout: edges per walker; -1 takes all.
+    """
+
+    relation: int
+    first: int
+    stop: int
+    begin: int
+    fanout: int
+
+
+class EdgeRun(NamedTuple):
+    """The edges that one relation has taken in one hop, among all of the batch.
+
+    Attributes:
+        relation: its number.
+        start: where they begin.
+        size: how many there are.
+    """
+
+    relation: int
+    start: int
+    size: int
+
+
+RELATION = table_of(RelationRow, Sizes)
+NODE, SEGMENT, EDGE_RUN = table_of(NodeRow), table_of(Segment), table_of(EdgeRun)
 
 _EVERY = 1 << 31  # longer than any row
 _ROWS_AHEAD = 16  # how many rows ahead memory is asked for the times in a row
@@ -48,50 +116,51 @@ def open_hop(hop, relations, fanouts, known, begin, segments):
     """
     width, parts = int64(0), 0
     for relation in range(relations.shape[0]):
-        kind, fanout = relations[relation, rel.DST_TYPE], fanouts[relation, hop]
+        kind, fanout = relations[relation].dst_type, fanouts[relation, hop]
         size = known[kind] - begin[kind]
         if size and fanout:
             row = segments[parts]
-            row[RELATION], row[FANOUT] = relation, fanout
-            row[FIRST], row[STOP] = width, width + size
-            row[BEGIN] = begin[kind]
+            row.relation, row.fanout = relation, fanout
+            row.first, row.stop = width, width + size
+            row.begin = begin[kind]
             width += size
             parts += 1
     return width, parts
 
 
 @compiled
-def note_hop(hop, relations, segments, end, used, moved, moves, taken, more):
+def note_hop(hop, relations, segments, end, used, count, runs, taken, more):
     """Notes how many edges every relation takes, and where they are among all.
 
-    Returns the edges and the moves so far; `more` gets the edges to nodes of each type.
+    Returns the edges and the runs so far; `more` gets the edges to nodes of each type.
     """
     more[:] = 0
     for s in range(segments.shape[0]):
-        first, relation = segments[s, FIRST], segments[s, RELATION]
-        size = end[segments[s, STOP] - 1] - (end[first - 1] if first else 0)
+        first, relation = segments[s].first, segments[s].relation
+        size = end[segments[s].stop - 1] - (end[first - 1] if first else 0)
         taken[relation, hop] = size
-        moves[moved, 0], moves[moved, 1], moves[moved, 2] = relation, used, size
-        more[relations[relation, rel.SRC_TYPE]] += size
-        moved, used = moved + 1, used + size
-    return used, moved
+        run = runs[count]
+        run.relation, run.start, run.size = relation, used, size
+        more[relations[relation].src_type] += size
+        count, used = count + 1, used + size
+    return used, count
 
 
 @compiled
-def measure(lo, hi, table, replace, rows):
-    """The admitted part of every walker's row, and how many edges it will take."""
+def admit(lo, hi, table, replace, rows):
+    """The admissible range of every walker's row, and how many edges it will take."""
     relations, segments, nodes = table
     start, count, size = rows
     for s in range(segments.shape[0]):
-        first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
+        first, stop = max(lo, segments[s].first), min(hi, segments[s].stop)
         if first >= stop:
             continue
-        own, fanout = relations[segments[s, RELATION]], segments[s, FANOUT]
-        begin = segments[s, BEGIN] - segments[s, FIRST]  # of i is node i + begin
-        ids, rowptr = longs(nodes[own[rel.DST_TYPE], IDS]), longs(own[rel.ROWPTR])
-        if own[ROWS] < nodes[own[rel.DST_TYPE], SIZE]:
+        own, fanout = relations[segments[s].relation], segments[s].fanout
+        begin = segments[s].begin - segments[s].first  # of i is node i + begin
+        ids, rowptr = longs(nodes[own.dst_type].ids), longs(own.rowptr)
+        if own.rows < nodes[own.dst_type].size:
             start[first:stop], count[first:stop], size[first:stop] = 0, 0, 0
-            own[CHANGED] = 1
+            own.changed = 1
             continue
         for i in range(first, stop):
             soon = uint64(min(i + _ROWS_AHEAD, stop - 1) + begin)
@@ -99,14 +168,14 @@ def measure(lo, hi, table, replace, rows):
             here = uint64(ids[uint64(i + begin)])
             start[i] = rowptr[here]
             count[i] = rowptr[here + ONE] - start[i]
-        if not empty_if_outside(start[first:stop], count[first:stop], own[EDGES]):
-            own[CHANGED] = 1
-        if own[rel.TIME_KIND]:
-            roots = longs(nodes[own[rel.DST_TYPE], ROOTS])
-            _admit(first, stop, own, roots, begin, start, count)
-        if own[rel.NUM_EXCLUDED]:
-            _hide(first, stop, own, start, count)
-        if own[rel.MOST_RECENT] and fanout >= 0:
+        if not empty_if_outside(start[first:stop], count[first:stop], own.edges):
+            own.changed = 1
+        if own.time_kind:
+            roots = longs(nodes[own.dst_type].roots)
+            _admit_times(first, stop, own, roots, begin, start, count)
+        if own.num_excluded:
+            _exclude(first, stop, own, start, count)
+        if own.most_recent and fanout >= 0:
             for i in range(first, stop):
                 skipped = max(count[i] - fanout, 0)
                 start[i] += skipped
@@ -118,8 +187,8 @@ def measure(lo, hi, table, replace, rows):
                 size[i] = fanout if count[i] > 0 else 0
             else:
                 size[i] = min(count[i], fanout)
-        if own[rel.HAS_ZERO_WEIGHT]:
-            table, again = longs(own[rel.CUMULATIVE_WEIGHT]), replace and fanout >= 0
+        if own.has_zero_weight:
+            table, again = longs(own.cumulative_weight), replace and fanout >= 0
             for i in range(first, stop):
                 base = mass_before(table, rowptr, ids[uint64(i + begin)], start[i])
                 wanted = min(size[i], 1) if again else size[i]
@@ -128,18 +197,18 @@ def measure(lo, hi, table, replace, rows):
 
 
 @compiled
-def _admit(first, stop, own, roots, begin, start, count):
+def _admit_times(first, stop, own, roots, begin, start, count):
     """Narrows rows to the times that are admitted, of whatever type they are."""
-    rows, time, low = (roots, begin, start, count), own[rel.TIME], own[rel.TIME_MIN]
-    if own[rel.TIME_KIND] in (rel.INT32, rel.INT64):
-        whole = longs(own[rel.TIME_MAX]), longs(low), low != 0
-        if own[rel.TIME_KIND] == rel.INT32:
+    rows, time, low = (roots, begin, start, count), own.time, own.time_min
+    if own.time_kind in (INT32, INT64):
+        whole = longs(own.time_max), longs(low), low != 0
+        if own.time_kind == INT32:
             _narrow(first, stop, ints(time), *whole, *rows)
         else:
             _narrow(first, stop, longs(time), *whole, *rows)
     else:
-        real = doubles(own[rel.TIME_MAX]), doubles(low), low != 0
-        if own[rel.TIME_KIND] == rel.FLOAT32:
+        real = doubles(own.time_max), doubles(low), low != 0
+        if own.time_kind == FLOAT32:
             _narrow(first, stop, floats(time), *real, *rows)
         else:
             _narrow(first, stop, doubles(time), *real, *rows)
@@ -160,9 +229,9 @@ def _narrow(first, stop, time, latest, before, window, roots, begin, start, coun
 
 
 @compiled
-def _hide(first, stop, own, start, count):
+def _exclude(first, stop, own, start, count):
     """Rows as they would stand if all hidden edges were gone from the graph."""
-    hidden, hides = longs(own[rel.EXCLUDED]), own[rel.NUM_EXCLUDED]
+    hidden, hides = longs(own.excluded), own.num_excluded
     for i in range(first, stop):
         low = bisect(hidden, 0, hides, start[i] - 1)
         high = bisect(hidden, low, hides, start[i] + count[i] - 1)
@@ -205,31 +274,31 @@ def draw(lo, hi, table, how, rows, out):
     start, count, end = rows
     edge, to, by = out
     for s in range(segments.shape[0]):
-        first, stop = max(lo, segments[s, FIRST]), min(hi, segments[s, STOP])
+        first, stop = max(lo, segments[s].first), min(hi, segments[s].stop)
         if first >= stop:
             continue
-        relation = segments[s, RELATION]
-        own, fanout, again = relations[relation], segments[s, FANOUT], replace
+        relation = segments[s].relation
+        own, fanout, again = relations[relation], segments[s].fanout, replace
         if fanout < 0:
             fanout, again = int64(_EVERY), False
         stem = mix(key + uint64(relation + 1) * GOLDEN)
-        begin = segments[s, BEGIN] - segments[s, FIRST]
-        here = nodes[own[rel.DST_TYPE]]
-        ids, roots, size = longs(here[IDS]), longs(here[ROOTS]), here[SIZE]
-        rowptr, table = longs(own[rel.ROWPTR]), longs(own[rel.CUMULATIVE_WEIGHT])
-        by_mass = own[rel.CUMULATIVE_WEIGHT] and not again and fanout < _EVERY
+        begin = segments[s].begin - segments[s].first
+        here = nodes[own.dst_type]
+        ids, roots, size = longs(here.ids), longs(here.roots), here.size
+        rowptr, table = longs(own.rowptr), longs(own.cumulative_weight)
+        by_mass = own.cumulative_weight and not again and fanout < _EVERY
         gone = np.empty((2, scratch_cells(fanout) if by_mass else 0), np.int64)
         for i in range(first, stop):
             at, local = end[i - 1] if i else 0, uint64(i + begin)
             who = ids[local]
-            if here[ROOTS]:  # trees are apart
+            if here.roots:  # trees are apart
                 who += roots[local] * size
             stream = mix(stem + uint64(who) * GOLDEN)
-            if own[rel.CUMULATIVE_WEIGHT]:
+            if own.cumulative_weight:
                 soon = min(i + 2, stop - 1)
                 prefetch_row(table, start[soon], start[soon] + count[soon])
-            whole = not again and count[i] <= fanout and own[rel.HAS_ZERO_WEIGHT] == 0
-            if own[rel.CUMULATIVE_WEIGHT] == 0 or whole:
+            whole = not again and count[i] <= fanout and own.has_zero_weight == 0
+            if own.cumulative_weight == 0 or whole:
                 draw_row(stream, start[i], count[i], fanout, again, edge, at)
             elif end[i] > at:
                 base = mass_before(table, rowptr, ids[local], start[i])
@@ -242,19 +311,19 @@ def draw(lo, hi, table, how, rows, out):
             for e in range(uint64(at), uint64(end[i])):
                 to[e] = int64(local)
         head, tail = end[first - 1] if first else 0, end[stop - 1]
-        if own[rel.NUM_EXCLUDED]:
+        if own.num_excluded:
             _step_over(head, tail, own, edge)
-        sound = replace_outside(edge[head:tail], 0, own[EDGES], 0)
-        reach(head, tail, own[rel.COL], own[rel.WIDE_COL], edge, by)
-        sound &= replace_outside(by[head:tail], 0, own[COLS], 0)
+        sound = replace_outside(edge[head:tail], 0, own.edges, 0)
+        reach(head, tail, own.col, own.wide_col, edge, by)
+        sound &= replace_outside(by[head:tail], 0, own.cols, 0)
         if not sound:
-            own[CHANGED] = 1
+            own.changed = 1
 
 
 @compiled
 def _step_over(first, stop, own, edge):
     """Turns positions among the edges that stay into positions among all of them."""
-    hidden, hides = longs(own[rel.EXCLUDED]), own[rel.NUM_EXCLUDED]
+    hidden, hides = longs(own.excluded), own.num_excluded
     for e in range(uint64(first), uint64(stop)):
         low, high = int64(0), int64(hides)
         while low < high:
@@ -294,27 +363,27 @@ def reach(head, tail, address, wide, edge, out):
 
 
 @compiled
-def gather(moves, relations, edge, to, by, index, ids):
-    """Brings the edges of every relation together.
+def gather_runs(runs, relations, edge, to, by, index, ids):
+    """Brings the edges of every relation together; `runs` has an `EdgeRun` per row.
 
-    A move is a relation, where its edges are and how many. `index` gets the senders of
+    `index` gets the senders of
     a relation, then its receivers, then those of the next; `ids` the edges, by the
     caller's numbers where relations have an address of them.
     """
     at = int64(0)
     for relation in range(relations.shape[0]):
         total = int64(0)
-        for m in range(moves.shape[0]):
-            total += moves[m, 2] if moves[m, 0] == relation else 0
+        for r in range(runs.shape[0]):
+            total += runs[r].size if runs[r].relation == relation else 0
         senders, receivers, first = 2 * at, 2 * at + total, at
-        for m in range(moves.shape[0]):
-            if moves[m, 0] != relation:
+        for r in range(runs.shape[0]):
+            if runs[r].relation != relation:
                 continue
-            source, size = moves[m, 1], moves[m, 2]
+            source, size = runs[r].start, runs[r].size
             index[senders : senders + size] = by[source : source + size]
             index[receivers : receivers + size] = to[source : source + size]
             ids[at : at + size] = edge[source : source + size]
             senders, receivers, at = senders + size, receivers + size, at + size
         own = relations[relation]
-        if own[rel.EDGE_ID]:
-            reach(first, at, own[rel.EDGE_ID], own[rel.WIDE_EDGE_ID], ids, ids)
+        if own.edge_id:
+            reach(first, at, own.edge_id, own.wide_edge_id, ids, ids)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -59,10 +60,30 @@ def copy_rows(lo, hi, rows, at, total, scale, size, out):
 _divides = partial(compiled, error_model="numpy")
 
 
+class Numbers(NamedTuple):
+    """The numbers of a `Rule`, as floats of the width that is computed with.
+
+    Attributes:
+        rate: of learning.
+        new1, new2: how much of a new value enters an average.
+        eps: added to roots.
+        scale: what gradients are multiplied by first.
+        decay: how much of the row its gradient gets.
+    """
+
+    rate: Any
+    new1: Any
+    new2: Any
+    eps: Any
+    scale: Any
+    decay: Any
+
+
 @_divides
 def _step_row(kind, numbers, gradient, row, first, second):
     """One rule on one row, in place; `first` and `second` are what it keeps."""
-    rate, keep1, keep2, eps, scale, decay = numbers
+    rate, eps = numbers.rate, numbers.eps
+    scale, decay = numbers.scale, numbers.decay
     if kind == SGD:
         for i in range(row.size):
             row[i] -= rate * (scale * gradient[i] + decay * row[i])
@@ -74,8 +95,8 @@ def _step_row(kind, numbers, gradient, row, first, second):
     else:
         for i in range(row.size):
             g = scale * gradient[i] + decay * row[i]
-            first[i] += keep1 * (g - first[i])
-            second[i] += keep2 * (g * g - second[i])
+            first[i] += numbers.new1 * (g - first[i])
+            second[i] += numbers.new2 * (g * g - second[i])
             row[i] -= rate * first[i] / (np.sqrt(second[i]) + eps)
 
 
@@ -88,7 +109,7 @@ def _ask_row(table, start, size):
 
 @compiled
 def step_rows_kernel(lo, hi, kind, numbers, rows, at, arrays, size, key):
-    """Changes a part of the rows, each there once; `numbers` as in `_step_row`."""
+    """Changes a part of the rows, each there once, by `Numbers`."""
     gradient, table, first, second = arrays
     size = uint64(size)
     for i in range(lo, hi):
@@ -132,16 +153,30 @@ def step_rows_half(lo, hi, kind, numbers, rows, at, arrays, size, key):
 
 def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) -> None:
     """Changes the rows of a table by their gradients; see `torch.pairs`."""
-    keeps = 1 - rule.beta1, 1 - rule.beta2
-    numbers = rule.rate, *keeps, rule.eps, rule.scale, rule.decay
     wide = np.float64 if rows.total.dtype == torch.float64 else np.float32
     kept = [*map(flat, state), *[np.empty(0, wide)] * 2][:2]
     kernel = step_rows_half if table.itemsize == 2 else step_rows_kernel
     count, size = rows.row.numel(), table.shape[1]
-    how = RULES.index(rule.kind), tuple(map(wide, numbers))
-    arrays = flat(rows.total), flat(table), *kept
-    where = rows.row.numpy(), rows.at.numpy(), arrays, size, word(rule.key)
-    parallel(kernel, count, count * size, *how, *where)
+    numbers = Numbers(
+        rate=wide(rule.rate),
+        new1=wide(1 - rule.beta1),
+        new2=wide(1 - rule.beta2),
+        eps=wide(rule.eps),
+        scale=wide(rule.scale),
+        decay=wide(rule.decay),
+    )
+    parallel(
+        kernel,
+        count,
+        count * size,
+        RULES.index(rule.kind),
+        numbers,
+        rows.row.numpy(),
+        rows.at.numpy(),
+        (flat(rows.total), flat(table), *kept),
+        size,
+        word(rule.key),
+    )
 
 
 def as_gradient(rows: Rows, table: Tensor, sparse: bool, scale: float) -> Tensor:

@@ -8,12 +8,10 @@ from numba import int64, uint64
 from torch import Tensor
 
 from gttf_sampler import _check
-from gttf_sampler._backends import record as rel
 from gttf_sampler._backends.memory import NodeTable
-from gttf_sampler._backends.numba import hop as tt
 from gttf_sampler._backends.numba.rng import AHEAD, GOLDEN, ONE, compiled, prefetch
 from gttf_sampler._backends.numba.rows import ints, longs
-from gttf_sampler._backends.torch import rows as reference
+from gttf_sampler._backends.torch import relabel as reference
 
 _TREES_AHEAD = np.uint64(16)  # how many slots ahead memory is asked for those of trees
 
@@ -23,29 +21,29 @@ def relabel_edges(lo, hi, table, slots, base, known, end, to, by):
     """Gives what walkers lo to hi have reached local ids, in `by`; counts in `known`.
 
     With `slots`, nodes are looked up in that hash table, (tree, node) pairs where nodes
-    have roots, as trees are apart; else in a table with a cell per node.
+    have roots, as trees are disjoint; else in a table with a cell per node.
     """
     relations, segments, nodes = table
     for s in range(segments.shape[0]):
-        first, stop = max(lo, segments[s, tt.FIRST]), min(hi, segments[s, tt.STOP])
+        first, stop = max(lo, segments[s].first), min(hi, segments[s].stop)
         if first >= stop:
             continue
-        own = relations[segments[s, tt.RELATION]]
+        own = relations[segments[s].relation]
         head, tail = end[first - 1] if first else 0, end[stop - 1]
-        kind = own[rel.SRC_TYPE]
-        there, ids = nodes[kind], longs(nodes[kind, tt.IDS])
+        kind = own.src_type
+        there, ids = nodes[kind], longs(nodes[kind].ids)
         new = by[head:tail]
         if slots.size:
-            trees = longs(nodes[own[rel.DST_TYPE], tt.ROOTS]), longs(there[tt.ROOTS])
-            code = there[tt.ROOTS] != 0, there[tt.SIZE], nodes.shape[0], kind
+            trees = longs(nodes[own.dst_type].roots), longs(there.roots)
+            code = there.roots != 0, there.size, nodes.shape[0], kind
             known[kind] = _number_hashed(
                 new, to[head:tail], ids, trees, code, slots, base, known[kind]
             )
-        elif there[tt.WIDE_CELL]:
-            cells = longs(there[tt.CELL])
+        elif there.wide_cell:
+            cells = longs(there.cell)
             known[kind] = _number_nodes(new, cells, there, known[kind], ids)
         else:
-            narrow = ints(there[tt.CELL])
+            narrow = ints(there.cell)
             known[kind] = _number_nodes(new, narrow, there, known[kind], ids)
 
 
@@ -53,10 +51,10 @@ def relabel_edges(lo, hi, table, slots, base, known, end, to, by):
 def _number_nodes(ids, cell, own, known, nodes):
     """Replaces ids by local ones in place, appends new nodes; returns their number.
 
-    A cell holds FLOOR + local id if it is below LIMIT, else something old. There is
+    A cell holds `floor` + local id if it is below `limit`, else something old. There is
     no branch on whether a node is new, which nobody could predict.
     """
-    floor, limit = own[tt.FLOOR], own[tt.LIMIT]
+    floor, limit = own.floor, own.limit
     count, last = int64(known), uint64(ids.size - 1)
     for e in range(uint64(ids.size)):
         prefetch(cell, uint64(ids[min(e + AHEAD, last)]))
@@ -101,12 +99,12 @@ def _number_hashed(ids, to, nodes, trees, code, slots, base, known):
     and which of so many types they are of.
     """
     root_of, roots = trees
-    apart, size, kinds, kind = code
+    disjoint, size, kinds, kind = code
     count, last, root = int64(known), uint64(ids.size - 1), int64(0)
     for e in range(uint64(ids.size)):
         soon = min(e + _TREES_AHEAD, last)
         ahead, id_ = ids[soon], ids[e]
-        if apart:
+        if disjoint:
             root = root_of[uint64(to[e])]
             roots[uint64(count)] = root
             ahead += root_of[uint64(to[soon])] * size
@@ -124,19 +122,19 @@ def insert_nodes(nodes, known, slots, base):
     """Enters all nodes that are known into their tables; of equal ones the first."""
     kinds = nodes.shape[0]
     for kind in range(kinds):
-        own, ids = nodes[kind], longs(nodes[kind, tt.IDS])
+        own, ids = nodes[kind], longs(nodes[kind].ids)
         if slots.size:
-            roots = longs(own[tt.ROOTS])
+            roots = longs(own.roots)
             for i in range(known[kind]):
                 code = uint64(ids[i])
-                if own[tt.ROOTS]:
-                    code += uint64(roots[i] * own[tt.SIZE])
+                if own.roots:
+                    code += uint64(roots[i] * own.size)
                 code = code * uint64(kinds) + uint64(kind)
                 _enter(code, base + i, slots, base)
-        elif own[tt.WIDE_CELL]:
-            _mark_nodes(ids, longs(own[tt.CELL]), own[tt.FLOOR], known[kind])
+        elif own.wide_cell:
+            _mark_nodes(ids, longs(own.cell), own.floor, known[kind])
         else:
-            _mark_nodes(ids, ints(own[tt.CELL]), own[tt.FLOOR], known[kind])
+            _mark_nodes(ids, ints(own.cell), own.floor, known[kind])
 
 
 @compiled
@@ -148,7 +146,7 @@ def _mark_nodes(ids, cell, floor, known):
 
 @compiled
 def relabel_kernel(known, ids, cell, floor, local, new):
-    """See `torch.rows`; False if an id has no cell, of which the last is for none."""
+    """See `torch.relabel`; False if an id has no cell; the last cell is for none."""
     limit, size = floor + known.size + ids.size, uint64(cell.size - 1)
     for i in range(known.size - 1, -1, -1):
         at = uint64(known[i])
@@ -179,7 +177,7 @@ def relabel(
     table: NodeTable | None,
     count: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Local ids [e], and which of them are new; see `torch.rows`."""
+    """Local ids [e], and which of them are new; see `torch.relabel`."""
     if table is None:
         return reference.relabel(known, ids, table, count)
     local = torch.empty(ids.numel(), dtype=torch.int64, device="cpu")

@@ -1,13 +1,14 @@
 """The compiled loop of small batches: all hops in one call, on one thread.
 
 A batch is drawn in memory that the last one was drawn in, so that nothing is allocated
-but the result. Numbers go both ways in `request`, as numba takes microseconds for every
-array that it hands back.
+but the result. Numbers go both ways in a `Request`, as numba takes microseconds for
+every array that it hands back.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,36 +16,97 @@ from numba import int64, uint64
 
 from gttf_sampler import _check
 from gttf_sampler._backends import memory
-from gttf_sampler._backends.memory import TREES, Array, Workspace
-from gttf_sampler._backends.numba import hop as tt
-from gttf_sampler._backends.numba.hop import draw, gather, measure, note_hop, open_hop
+from gttf_sampler._backends.memory import TREES, Array, Room, Workspace
+from gttf_sampler._backends.numba.hop import (
+    EDGE_RUN,
+    NODE,
+    RELATION,
+    SEGMENT,
+    admit,
+    draw,
+    gather_runs,
+    note_hop,
+    open_hop,
+)
 from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import GOLDEN, compiled, mix
-from gttf_sampler._backends.numba.rows import longs
+from gttf_sampler._backends.numba.rows import as_table, longs, table_of
 from gttf_sampler._backends.record import Batch, Plan, Rooted
-from gttf_sampler.random import WORD
+from gttf_sampler.random import signed
 
-# what `request` asks, what room there is, and what was found
-KEY, REPLACE, APART, BASE, MOST, EDGES, WALKERS, CELLS, NODES = range(9)
-OUT_NODES, OUT_ENDS, OUT_EDGES, USED, MOVED, REQUEST_SIZE = range(9, 15)
-# columns of `starts`
-COUNT, SEEDS, ROOT, START_COLUMNS = range(4)
+
+class Request(NamedTuple):
+    """What a batch asks, how much room there is, and what was found.
+
+    Attributes:
+        key: of the batch, its bits as they are.
+        replace: as in `Plan`.
+        disjoint: as in `Batch`.
+        base: the first value of the table of nodes that is of this batch.
+        most: edges or walkers of a hop, beyond which the batch is not small.
+        edges: room for edges, of the batch.
+        walkers: room for walkers, of a hop.
+        cells: room for nodes, of each type.
+        nodes: how many the table of nodes must have room for.
+        out_nodes: the address that nodes are copied to, types end to end.
+        out_ends: that of senders and receivers.
+        out_edges: that of edges.
+        used: edges that were taken.
+        runs: how many `EdgeRun` there are.
+    """
+
+    key: int
+    replace: int
+    disjoint: int
+    base: int
+    most: int
+    edges: int
+    walkers: int
+    cells: int
+    nodes: int
+    out_nodes: int
+    out_ends: int
+    out_edges: int
+    used: int
+    runs: int
+
+
+class Start(NamedTuple):
+    """The seeds of one node type.
+
+    Attributes:
+        num_seeds: how many there are.
+        seeds: the address of int64 [num_seeds].
+        root: the number of the tree of the first.
+    """
+
+    num_seeds: int
+    seeds: int
+    root: int
+
+
+REQUEST, START = table_of(Request), table_of(Start)
+AT = Request(*range(len(Request._fields)))
+ROOM = slice(AT.edges, AT.cells + 1)  # the fields of a `Room`
 # how it ended
 DONE, TOO_MANY, NO_ROOM, NO_NODE, EDITED = range(5)
 
 
 @compiled
-def sample(request, relations, fanouts, starts, slots, space, form):
+def sample(form, relations, fanouts, slots, space, hops, taken):
     """Draws a batch into `space`; returns how it ended.
 
-    Where room in `space` or `slots` is too little, `request` gets what is needed. The
-    arrays of `form` are those of `Form`.
+    Where room in `space` or `slots` is too little, the request gets what is needed.
+    `form` is `Form.numbers`.
     """
-    nodes, segments, moves, hops, taken = form
+    requests, starts, nodes, segments, runs = form
+    request, starts = as_table(requests, REQUEST)[0], as_table(starts, START)
+    nodes, segments = as_table(nodes, NODE), as_table(segments, SEGMENT)
+    runs, relations = as_table(runs, EDGE_RUN), as_table(relations, RELATION)
     kinds, depth = nodes.shape[0], fanouts.shape[1]
-    apart, replace = request[APART] != 0, request[REPLACE] != 0
-    edges, walkers, cells = request[EDGES], request[WALKERS], request[CELLS]
-    key, base = uint64(request[KEY]), request[BASE]
+    disjoint, replace = request.disjoint != 0, request.replace != 0
+    edges, walkers, cells = request.edges, request.walkers, request.cells
+    key, base = uint64(request.key), request.base
     rest = space[3 * edges :]
     end = rest[2 * walkers : 3 * walkers]
     rows = rest[:walkers], rest[walkers : 2 * walkers], end
@@ -52,51 +114,50 @@ def sample(request, relations, fanouts, starts, slots, space, form):
     known, begin = np.zeros(kinds, np.int64), np.zeros(kinds, np.int64)
     more = np.zeros(kinds, np.int64)
     for kind in range(kinds):
-        nodes[kind, tt.IDS] = place + 8 * kind * cells
-        nodes[kind, tt.ROOTS] = place + 8 * (kinds + kind) * cells if apart else 0
-        known[kind] = starts[kind, COUNT]
-        request[CELLS] = max(request[CELLS], known[kind] + 1)
+        nodes[kind].ids = place + 8 * kind * cells
+        nodes[kind].roots = place + 8 * (kinds + kind) * cells if disjoint else 0
+        known[kind] = starts[kind].num_seeds
+        request.cells = max(request.cells, known[kind] + 1)
     total = known.sum()
-    if total > request[MOST]:
+    if total > request.most:
         return TOO_MANY
-    if request[CELLS] > cells or slots.size < 4 * total:
-        request[NODES] = total
+    if request.cells > cells or slots.size < 4 * total:
+        request.nodes = total
         return NO_ROOM
     for kind in range(kinds):
-        seeds, ids = longs(starts[kind, SEEDS]), longs(nodes[kind, tt.IDS])
+        seeds, ids = longs(starts[kind].seeds), longs(nodes[kind].ids)
         for i in range(known[kind]):
-            if seeds[i] < 0 or seeds[i] >= nodes[kind, tt.SIZE]:
+            if seeds[i] < 0 or seeds[i] >= nodes[kind].size:
                 return NO_NODE
             ids[i] = seeds[i]
-        if apart:
-            roots = longs(nodes[kind, tt.ROOTS])
+        if disjoint:
+            roots = longs(nodes[kind].roots)
             for i in range(known[kind]):
-                roots[i] = starts[kind, ROOT] + i
+                roots[i] = starts[kind].root + i
         hops[kind, 0] = known[kind]
     insert_nodes(nodes, known, slots, base)
     taken[:] = 0
-    used, moved = int64(0), 0
+    used, count = int64(0), 0
     for hop in range(depth):
         width, parts = open_hop(hop, relations, fanouts, known, begin, segments)
-        if width > request[MOST]:
+        if width > request.most:
             return TOO_MANY
         if width > walkers:
-            request[WALKERS] = width
+            request.walkers = width
             return NO_ROOM
         own, head, total = segments[:parts], used, int64(0)
         table = relations, own, nodes
-        measure(0, width, table, replace, rows)
+        admit(0, width, table, replace, rows)
         for i in range(width):
             total += end[i]
             end[i] = total
-        noted = moves, taken, more
-        used, moved = note_hop(hop, relations, own, end, used, moved, *noted)
-        if used > request[MOST]:
+        used, count = note_hop(hop, relations, own, end, used, count, runs, taken, more)
+        if used > request.most:
             return TOO_MANY
         most = (known + more).max() + 1
         if used > edges or most > cells or slots.size < 4 * (known.sum() + total):
-            request[EDGES], request[CELLS] = max(used, edges), max(most, cells)
-            request[NODES] = known.sum() + total
+            request.edges, request.cells = max(used, edges), max(most, cells)
+            request.nodes = known.sum() + total
             return NO_ROOM
         edge, to = space[head:used], space[edges + head : edges + used]
         by = space[2 * edges + head : 2 * edges + used]
@@ -105,31 +166,34 @@ def sample(request, relations, fanouts, starts, slots, space, form):
         begin[:] = known
         relabel_edges(0, width, table, slots, base, known, end, to, by)
         hops[:, hop + 1] = known - begin
-    if relations[:, tt.CHANGED].any():
-        return EDITED
-    request[USED], request[MOVED] = used, moved
+    for relation in range(relations.shape[0]):
+        if relations[relation].changed:
+            return EDITED
+    request.used, request.runs = used, count
     return DONE
 
 
 @compiled
-def export(request, relations, nodes, space, moves, hops):
-    """Copies what was drawn to the addresses in `request`: nodes, ends and edges."""
-    out, at, kinds = longs(request[OUT_NODES]), 0, nodes.shape[0]
-    for part in range(2 if request[APART] else 1):
+def export(form, relations, space, hops):
+    """Copies what was drawn to the addresses of the request: nodes, ends and edges."""
+    requests, _, nodes, _, runs = form
+    request, nodes = as_table(requests, REQUEST)[0], as_table(nodes, NODE)
+    runs, relations = as_table(runs, EDGE_RUN), as_table(relations, RELATION)
+    out, at, kinds = longs(request.out_nodes), 0, nodes.shape[0]
+    for part in range(2 if request.disjoint else 1):
         for kind in range(kinds):
-            source = longs(nodes[kind, tt.ROOTS if part else tt.IDS])
+            source = longs(nodes[kind].roots if part else nodes[kind].ids)
             size = hops[kind].sum()
             for i in range(uint64(size)):
                 out[uint64(at) + i] = source[i]
             at += size
-    edges = request[EDGES]
+    edges = request.edges
     edge, to, by = space[:edges], space[edges : 2 * edges], space[2 * edges :]
-    index, names = longs(request[OUT_ENDS]), longs(request[OUT_EDGES])
-    gather(moves[: request[MOVED]], relations, edge, to, by, index, names)
+    index, names = longs(request.out_ends), longs(request.out_edges)
+    gather_runs(runs[: request.runs], relations, edge, to, by, index, names)
 
 
 FEW_EDGES = 1 << 15  # fewer are not worth waking a thread for
-ROOM = slice(EDGES, CELLS + 1)
 MOST_EDGES = 4 * FEW_EDGES  # where so many are met after all, threads begin again
 
 
@@ -152,58 +216,61 @@ class Form:
 
     Attributes:
         fanouts: [relations, hops].
-        request: the key, how to draw, what room there is; and what was found.
-        nodes: [types], a row each; see `numba.hop`.
-        starts: [types]: how many seeds, where they are, and the number of the first.
-        segments: [relations], scratch.
-        moves: [relations · hops, 3], where edges of a hop and a relation are.
+        request: the words of a `Request`, at the places that `AT` names.
+        nodes: `NodeRow` [types].
+        starts: `Start` [types].
+        segments: `Segment` [relations], scratch.
+        runs: `EdgeRun` [relations · hops].
         hops: [types, hops + 1], numbers of new nodes.
         taken: [relations, hops], numbers of edges.
+        numbers: all tables as plain numbers: request, starts, nodes, segments, runs.
     """
 
     def __init__(self, plan: Plan) -> None:
         kinds, relations = len(plan.sizes), len(plan.relations)
         every = [relation.fanouts for relation in plan.relations]
         self.fanouts = np.array(every, np.int64).reshape(relations, plan.depth)
-        self.request = np.zeros(REQUEST_SIZE, np.int64)
-        self.words = self.request.view(np.uint64)
-        self.nodes = np.zeros((kinds, tt.NODE_COLUMNS), np.int64)
-        self.nodes[:, tt.SIZE] = plan.sizes
-        self.starts = np.zeros((kinds, START_COLUMNS), np.int64)
-        self.segments = np.empty((relations, tt.SEGMENT_COLUMNS), np.int64)
-        self.moves = np.empty((relations * plan.depth, 3), np.int64)
+        self.request = np.zeros(len(AT), np.int64)
+        self.nodes = np.zeros(kinds, NODE)
+        self.nodes["size"] = plan.sizes
+        self.starts = np.zeros(kinds, START)
+        self.segments = np.empty(relations, SEGMENT)
+        self.runs = np.empty(relations * plan.depth, EDGE_RUN)
         self.hops = np.zeros((kinds, plan.depth + 1), np.int64)
         self.taken = np.zeros((relations, plan.depth), np.int64)
-        about = self.nodes, self.segments, self.moves
-        self.arrays = *about, self.hops, self.taken
+        tables = self.starts, self.nodes, self.segments, self.runs
+        plain = (x.view(np.int64).reshape(x.size, -1) for x in tables)
+        self.numbers = (self.request[None], *plain)
 
     def sample(
         self, plan: Plan, batch: Batch, relations: Array, workspace: Workspace
     ) -> Rooted | None:
         """Draws a batch; None if it is too large."""
-        request, starts, room = self.request, self.starts, ROOM
-        request[room] = workspace.room
-        self.words[KEY] = int(batch.key) & WORD
-        request[REPLACE] = plan.replace
-        request[APART] = batch.disjoint
-        request[MOST] = MOST_EDGES
+        request, starts = self.request, self.starts
+        request[AT.key] = signed(int(batch.key))
+        request[AT.replace] = plan.replace
+        request[AT.disjoint] = batch.disjoint
+        request[AT.most] = MOST_EDGES
         seeds = [part.contiguous() for part in batch.seeds]
         for kind, part in enumerate(seeds):
-            starts[kind] = part.numel(), part.data_ptr(), batch.first_root[kind]
+            first = batch.first_root[kind]
+            starts[kind] = Start(part.numel(), part.data_ptr(), first)
         while True:
-            slots, request[BASE] = workspace.table.begin()
-            given = request, relations, self.fanouts, starts, slots
-            ended = sample(*given, workspace.space, self.arrays)
+            request[ROOM] = workspace.room
+            slots, request[AT.base] = workspace.table.begin()
+            tables, fanouts, space = self.numbers, self.fanouts, workspace.space
+            hops, taken = self.hops, self.taken
+            ended = sample(tables, relations, fanouts, slots, space, hops, taken)
             if ended == DONE:
-                return self._result(plan, batch, relations, workspace.space)
+                return self._result(plan, batch, relations, space)
             if ended == TOO_MANY:
                 return None
             if ended == NO_NODE:
                 raise IndexError("a seed is out of range")  # the caller words it
             if ended == EDITED:
                 _check.changed()
-            workspace.make_room(request[room].tolist(), int(request[NODES]))
-            request[room] = workspace.room
+            asked = Room(*request[ROOM].tolist())
+            workspace.make_room(asked, int(request[AT.nodes]))
 
     def _result(
         self, plan: Plan, batch: Batch, relations: Array, space: Array
@@ -216,13 +283,13 @@ class Form:
         request, parts = self.request, 2 if batch.disjoint else 1
         num_nodes, num_edges = self.hops.tolist(), self.taken.tolist()
         known, taken = [sum(own) for own in num_nodes], [sum(own) for own in num_edges]
-        used = int(request[USED])
+        used = int(request[AT.used])
         nodes, edges = memory.IDS.make(parts * sum(known)), memory.IDS.make(used)
         ends = memory.IDS.make(2 * used)
-        request[OUT_NODES] = nodes.data_ptr()
-        request[OUT_ENDS] = ends.data_ptr()
-        request[OUT_EDGES] = edges.data_ptr()
-        export(request, relations, self.nodes, space, self.moves, self.hops)
+        request[AT.out_nodes] = nodes.data_ptr()
+        request[AT.out_ends] = ends.data_ptr()
+        request[AT.out_edges] = edges.data_ptr()
+        export(self.numbers, relations, space, self.hops)
         if used:  # a batch without edges, as to warm up, says nothing of others
             plan.size_hints["edges"] = used + used // 8
         per_kind = torch.split_with_sizes(nodes, parts * known)

@@ -1,4 +1,4 @@
-"""Draws from rows, uniform ones and by mass, and walks of uniform draws.
+"""Draws from rows, uniform ones and by mass.
 
 A search costs operations for every bit of a row's length, and draws without replacement
 depend on each other: each is made from the mass that is left. So where asking a device
@@ -7,7 +7,6 @@ is a running sum and one search.
 """
 
 import sys
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,22 +16,17 @@ from torch import Tensor
 from gttf_sampler._backends.torch.rows import (
     is_free_to_ask,
     positions,
-    row_range,
     take,
-    take_or_none,
     upper_bound,
 )
 from gttf_sampler.random import (
     LOW32,
-    Key,
     below,
     below_wide,
     bits,
-    folds,
     limbs,
     multiply_high,
 )
-from gttf_sampler.random import stream as streams
 
 MASS_BITS = 62  # the integer mass of one row of weights stays below 2**MASS_BITS
 WHOLE_ROWS = 1 << 22  # entries, of all walkers, that are looked at side by side
@@ -234,70 +228,3 @@ def _below_bytes(parts: Tensor, bound: Tensor) -> Tensor:
     sums = (parts * bound.view(torch.uint8)[:, None]).sum(2)  # [w, 3], none has 2⁴⁴
     carried = sums[:, 1:2] + sums[:, 2:].view(torch.int32)[:, HIGH, None]
     return sums[:, :1] + carried.view(torch.int32)[:, HIGH, None]
-
-
-def arrive(
-    col: Tensor,
-    node: Tensor,
-    degree: Tensor,
-    edge: Tensor,
-    replace: bool,
-    stays: bool,
-) -> Tensor:
-    """The nodes that edges [w, f] lead to; at a dead end a walker may stay."""
-    arrived = take_or_none(col, edge)
-    if not stays:
-        return arrived
-    stay = node.where((degree == 0) & (node >= 0), -1)[:, None]
-    if not replace:  # one edge to itself gives one walker, the other draws find none
-        stay = torch.cat([stay, stay.new_full((1, 1), -1).expand_as(edge[:, 1:])], 1)
-    return torch.maximum(arrived, stay)
-
-
-Levels = list[tuple[Tensor, Tensor]]
-
-
-class ForestSpec(NamedTuple):
-    """Walk forests on a graph: where walkers may go, and how many they become.
-
-    Attributes:
-        rowptr: [n + 1].
-        col: [m].
-        mass: int64 [m], cumulative mass of every row's entries; None if all are alike.
-        fanouts: per depth.
-        replace: whether an edge can be drawn twice.
-        stays: whether walkers without neighbours stay where they are.
-    """
-
-    rowptr: Tensor
-    col: Tensor
-    mass: Tensor | None
-    fanouts: Sequence[int]
-    replace: bool
-    stays: bool
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the arrays."""
-        return self.rowptr.device
-
-
-def walk_forest(spec: ForestSpec, seeds: Tensor, key: Key) -> Levels | None:
-    """(edges, nodes) [w, f] of every depth of walks from the seeds [b].
-
-    None where a backend has no such call, as here by mass: walks are taken step by step
-    then, and come out the same.
-    """
-    if spec.mass is not None:
-        return None
-    node, levels, replace = seeds, [], spec.replace
-    for fanout, own in zip(spec.fanouts, folds(key, len(spec.fanouts)), strict=True):
-        slot = torch.arange(node.numel(), device=node.device)
-        start, count = row_range(spec.rowptr, node)
-        stream = streams(own, slot)
-        offset = draw_uniform(stream, count, fanout, replace)
-        edge = offset.add(start[:, None]).masked_fill_(offset < 0, -1)
-        arrived = arrive(spec.col, node, count, edge, replace, spec.stays)
-        levels.append((edge, arrived))
-        node = levels[-1][1].view(-1)
-    return levels

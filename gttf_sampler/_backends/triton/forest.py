@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gttf_sampler._backends.torch.draw import ForestSpec, Levels
+from gttf_sampler._backends.torch.forest import ForestSpec, Levels
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.draw import (
     draw_again,
@@ -210,7 +210,7 @@ def walk(
 
 
 def walk_forest(spec: ForestSpec, seeds: Tensor, key: Key) -> Levels | None:
-    """(edges, nodes) of every depth, by mass if there is one; see `torch.draw`."""
+    """(edges, nodes) of every depth, by mass if there is one; see `torch.forest`."""
     mass, fanouts, replace = spec.mass, spec.fanouts, spec.replace
     if mass is not None and not replace and max(fanouts, default=0) > how.WIDEST:
         return None

@@ -12,7 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gttf_sampler._backends.torch.draw import MASS_BITS, Levels
+from gttf_sampler._backends.torch.draw import MASS_BITS
+from gttf_sampler._backends.torch.forest import Levels
 from gttf_sampler._backends.torch.node2vec import SecondOrder
 from gttf_sampler._backends.triton import launch as how
 from gttf_sampler._backends.triton.forest import (

@@ -235,7 +235,7 @@ class Terms(NamedTuple):
     symmetric: bool = False
 
 
-class Rows(NamedTuple):
+class RowGradients(NamedTuple):
     """Gradients of some rows of a table, none of them twice.
 
     Attributes:
@@ -267,7 +267,7 @@ class Passed(NamedTuple):
 
     value: Tensor
     unit: Tensor | None
-    gradients: list[Rows]
+    gradients: list[RowGradients]
 
 
 def terms(

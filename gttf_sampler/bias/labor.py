@@ -183,7 +183,7 @@ class LABORBias(Bias):
     ) -> Tensor:
         """p, float64 [e]: how likely each entry is taken, zero if it weighs nothing."""
         weight = weights_of(self.weights, path, node, hood).to(torch.float64)
-        rows = _Rows.of(weight, hood.walker, node.numel(), fanout)
+        rows = _WeighedRows.of(weight, hood.walker, node.numel(), fanout)
         chance = rows.chances(weight, solve=self.weights is not None)
         if self.importance == 0 or not weight.numel():
             return chance
@@ -208,7 +208,7 @@ class LABORBias(Bias):
         return f"LABORBias({', '.join(shown)})"
 
 
-class _Rows(NamedTuple):
+class _WeighedRows(NamedTuple):
     """The rows in front of the walkers, and what their samples have to achieve.
 
     Attributes:
@@ -228,7 +228,7 @@ class _Rows(NamedTuple):
     fanout: int
 
     @classmethod
-    def of(cls, weight: Tensor, walker: Tensor, rows: int, fanout: int) -> _Rows:
+    def of(cls, weight: Tensor, walker: Tensor, rows: int, fanout: int) -> _WeighedRows:
         """The rows with these weights."""
         none = torch.zeros(rows, dtype=torch.float64, device=weight.device)
         degree = none.scatter_add(0, walker, (weight > 0).to(weight))

@@ -23,7 +23,7 @@ from torch import Tensor
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.memory import empty
-from gttf_sampler._backends.pairs import Rows, Rule
+from gttf_sampler._backends.pairs import RowGradients, Rule
 from gttf_sampler._backends.torch.pairs import join
 from gttf_sampler.objectives.scores import Owed
 from gttf_sampler.random import fold
@@ -151,9 +151,9 @@ class RowOptimizer:
             self.dense.load_state_dict(saved["dense"])
 
 
-def _by_table(owed: Sequence[Owed]) -> dict[int, tuple[Rows, float]]:
+def _by_table(owed: Sequence[Owed]) -> dict[int, tuple[RowGradients, float]]:
     """The gradient of every table, and what to multiply it by."""
-    found: dict[int, list[tuple[Rows, float]]] = {}
+    found: dict[int, list[tuple[RowGradients, float]]] = {}
     for table, rows, scale in owed:
         found.setdefault(table, []).append((rows, scale))
     return {

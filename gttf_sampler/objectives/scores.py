@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from gttf_sampler import _check
 from gttf_sampler._backends import ops
 from gttf_sampler._backends.ops import fast_backend
-from gttf_sampler._backends.pairs import Pairs, Rows, Terms, of_levels, scored
+from gttf_sampler._backends.pairs import Pairs, RowGradients, Terms, of_levels, scored
 from gttf_sampler._backends.torch import pairs as torch_pairs
 from gttf_sampler._compat import has_hooks, is_compiling
 from gttf_sampler.objectives.base import Vectors
@@ -34,7 +34,7 @@ class Owed(NamedTuple):
     """Gradients of some rows of a table, found by one pass over pairs."""
 
     table: int  # its number
-    rows: Rows
+    rows: RowGradients
     scale: float  # what they are multiplied by
 
 
@@ -227,12 +227,14 @@ class _PairLoss(torch.autograd.Function):
             if other is None:
                 made.insert(1, None)
             return *made, *nothing
-        rows = [Rows(*parts[i : i + 3]) for i in range(0, len(parts), 3)]
+        rows = [RowGradients(*parts[i : i + 3]) for i in range(0, len(parts), 3)]
         found = _gradients(rows, (left, right), ctx.sparse, float(slope))
         return *found, None if unit is None else unit.to(weight) * slope, *nothing
 
 
-def _owed(pairs: Pairs, left: Tensor, right: Tensor, slope: Tensor) -> list[Rows]:
+def _owed(
+    pairs: Pairs, left: Tensor, right: Tensor, slope: Tensor
+) -> list[RowGradients]:
     """Gradients of both tables, or of the one for both, by slopes [scores] of pairs."""
     how = scored(pairs), slope, left, right, True, False
     return ops.pair_pass(pairs, *how).gradients
@@ -275,7 +277,7 @@ class _PairScores(torch.autograd.Function):
 
 
 def _gradients(
-    rows: Sequence[Rows],
+    rows: Sequence[RowGradients],
     tables: tuple[Tensor, Tensor],
     sparse: tuple[bool, bool],
     scale: float,

@@ -15,7 +15,7 @@ import torch
 from all_pairs import all_pairs
 from exact import graph
 from gttf_sampler import CompactAdj, use_backend
-from gttf_sampler._backends.pairs import Rows, Rule
+from gttf_sampler._backends.pairs import RowGradients, Rule
 from gttf_sampler._backends.torch import pairs as torch_pairs
 from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep, split_links
 from gttf_sampler.embedding import fit as fitting
@@ -421,7 +421,7 @@ def test_steps_of_the_kernel_are_those_of_the_reference(kind, dtype):
         kept_rows = [torch.rand(40, 21, dtype=wide) for _ in range(kept.get(kind, 2))]
         gradient = torch.randn(4, 21, dtype=wide)
         rule = Rule(kind, 0.01, key=12345, scale=0.5, decay=0.1)
-        rows = Rows(row, torch.tensor([3, 0, 1, 2]), gradient)
+        rows = RowGradients(row, torch.tensor([3, 0, 1, 2]), gradient)
         backend.step_rows(rows, table, kept_rows, rule)
         found.append([table, *kept_rows])
     for reference, fast in zip(*found, strict=True):

@@ -50,7 +50,7 @@ class Graph(NamedTuple):
 
 
 class Exact(NamedTuple):
-    """What draws by exact weights need beside the graph.
+    """The arrays that draws by exact weights need beside the graph.
 
     Attributes:
         rowptr, col: the reversed graph, rows sorted; empty if there is none.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gttf_sampler._backends.memory import Array, empty_rows
 from gttf_sampler._backends.numba.rng import GOLDEN, compiled, mix, prefetch, word
-from gttf_sampler._backends.pairs import RULES, Rows, Rule
+from gttf_sampler._backends.pairs import RULES, RowGradients, Rule
 from gttf_sampler._backends.threads import parallel
 
 SGD, ADAGRAD, ADAM = range(3)
@@ -151,7 +151,9 @@ def step_rows_half(lo, hi, kind, numbers, rows, at, arrays, size, key):
             table[place + j] = (uint64(bits[j]) + coin) >> _16
 
 
-def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) -> None:
+def step_rows(
+    rows: RowGradients, table: Tensor, state: Sequence[Tensor], rule: Rule
+) -> None:
     """Changes the rows of a table by their gradients; see `torch.pairs`."""
     wide = np.float64 if rows.total.dtype == torch.float64 else np.float32
     kept = [*map(flat, state), *[np.empty(0, wide)] * 2][:2]
@@ -179,7 +181,9 @@ def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) ->
     )
 
 
-def as_gradient(rows: Rows, table: Tensor, sparse: bool, scale: float) -> Tensor:
+def as_gradient(
+    rows: RowGradients, table: Tensor, sparse: bool, scale: float
+) -> Tensor:
     """A gradient of a table, dense, or sparse and coalesced; see `torch.pairs`."""
     size, row, at = table.shape[1], rows.row.numpy(), rows.at.numpy()
     if sparse:

@@ -40,7 +40,7 @@ from gttf_sampler._backends.pairs import (
     WIDTH,
     Pairs,
     Passed,
-    Rows,
+    RowGradients,
     Terms,
     scored,
 )
@@ -296,7 +296,7 @@ class Side:
         count = self.count[number : number + 1]
         return self.places[number], self.rows, count, self.flat
 
-    def joined(self) -> Rows:
+    def joined(self) -> RowGradients:
         """The gradients, when all chunks are done."""
         ends = list(zip(self.begin.tolist(), self.count.tolist(), strict=False))
         for chunk, (low, high) in enumerate(ends[1:], 1):
@@ -309,7 +309,7 @@ class Side:
         parts = [low + np.flatnonzero(self.rows[low:high] >= 0) for low, high in ends]
         at = np.concatenate(parts)
         row = torch.from_numpy(self.rows[at])
-        return Rows(row, torch.from_numpy(at), self.total)
+        return RowGradients(row, torch.from_numpy(at), self.total)
 
 
 def pair_scores(pairs: Pairs, left: Tensor, right: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ from gttf_sampler.random import signed
 
 
 class Request(NamedTuple):
-    """What a batch asks, how much room there is, and what was found.
+    """The numbers of a batch: what it asks, its room, and what was found.
 
     Attributes:
         key: of the batch, its bits as they are.

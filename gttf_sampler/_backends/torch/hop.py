@@ -83,7 +83,7 @@ class NodeSet(_Nodes):
         """Local ids [e] of identities, and which of them are new."""
         return ops.relabel(self.identity(self.node, self.root), reached, self.table)
 
-    def append(self, arrivals: _Arrivals, count: int) -> None:
+    def append(self, arrivals: _Reached, count: int) -> None:
         """Appends the `count` new nodes of a hop."""
         chosen, root = ops.compress(arrivals.new, count), self.root
         self.node = torch.cat([self.node, ops.take(arrivals.node, chosen)])
@@ -149,7 +149,7 @@ class PaddedNodeSet(_Nodes):
         known = self.identity(self.node[: self.known], self.root[: self.known])
         return ops.relabel(known, reached, None, self.first + self.hops[-1])
 
-    def append(self, arrivals: _Arrivals, width: int) -> None:
+    def append(self, arrivals: _Reached, width: int) -> None:
         """Writes the new nodes of a hop to their places, at most `width` of them."""
         place = arrivals.local.masked_fill(~arrivals.new, self.node.numel() - 1)
         self.node.scatter_(0, place, arrivals.node)
@@ -161,7 +161,7 @@ class PaddedNodeSet(_Nodes):
         self._front = None
 
 
-class _Arrivals(NamedTuple):
+class _Reached(NamedTuple):
     """The nodes of one type that a hop has reached, of all relations end to end.
 
     Attributes:
@@ -336,13 +336,13 @@ def _padded_seeds(
 
 def _number(
     plan: Plan, nodes: Sequence[NodeSet | PaddedNodeSet], draws: list[Draw]
-) -> tuple[list[_Edges], list[_Arrivals]]:
+) -> tuple[list[_Edges], list[_Reached]]:
     """The edges that each relation takes and the nodes of each type that they reach."""
     row: list[Tensor] = [draw.edge for draw in draws]
     arrivals = []
     for kind, some in enumerate(nodes):
         own = [n for n, r in enumerate(plan.relations) if r.src_type == kind]
-        arrivals.append(_arrive(some, [draws[n] for n in own]))
+        arrivals.append(_relabel_reached(some, [draws[n] for n in own]))
         sizes = [draws[n].edge.numel() for n in own]
         for n, part in zip(own, arrivals[kind].local.split(sizes), strict=True):
             row[n] = part
@@ -353,12 +353,12 @@ def _number(
     return taken, arrivals
 
 
-def _arrive(nodes: NodeSet | PaddedNodeSet, draws: list[Draw]) -> _Arrivals:
+def _relabel_reached(nodes: NodeSet | PaddedNodeSet, draws: list[Draw]) -> _Reached:
     """Numbers what the draws have reached, in their order."""
     if not draws:
         none = nodes.node.new_empty(0)
         way = none.new_empty(0, nodes.path.shape[1] + nodes.biased)
-        return _Arrivals(none, none, none.to(torch.bool), none, none, way)
+        return _Reached(none, none, none.to(torch.bool), none, none, way)
     parent, width = [], 0
     for draw in draws:
         parent.append(draw.to + width if width else draw.to)
@@ -376,7 +376,7 @@ def _arrive(nodes: NodeSet | PaddedNodeSet, draws: list[Draw]) -> _Arrivals:
     if nodes.disjoint:
         reached = nodes.identity(node, ops.take(root, owner))
     local, new = nodes.relabel(reached)
-    return _Arrivals(node, local, new, owner, root, path)
+    return _Reached(node, local, new, owner, root, path)
 
 
 def _join_hops(hops: list[_Edges], device: torch.device) -> _Edges:
@@ -399,14 +399,14 @@ def _compact(edges: _Edges, there: Tensor, dummies: tuple[int, int, int]) -> _Ed
     )
 
 
-def _totals(plan: Plan, hop: int, front: Sequence[Tensor | _Arrivals]) -> list[Tensor]:
+def _totals(plan: Plan, hop: int, front: Sequence[Tensor | _Reached]) -> list[Tensor]:
     """Sums [] of the edges in front of new nodes, for relations that take them all."""
     if hop >= plan.depth or all(r.fanouts[hop] >= 0 for r in plan.relations):
         return []  # nobody will ask
     sums = []
     for relation in plan.relations:
         node = front[relation.dst_type]
-        if isinstance(node, _Arrivals):
+        if isinstance(node, _Reached):
             node = node.node.masked_fill(~node.new, -1)
         takes_all = relation.fanouts[hop] < 0
         count = relation.adj.row_range(node)[1] if takes_all else node[:0]

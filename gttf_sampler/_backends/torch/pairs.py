@@ -21,7 +21,7 @@ from gttf_sampler._backends.pairs import (
     WIDTH,
     Pairs,
     Passed,
-    Rows,
+    RowGradients,
     Rule,
     Terms,
 )
@@ -102,7 +102,9 @@ def pair_pass(
     return Passed(value.detach(), unit, made)
 
 
-def as_gradient(rows: Rows, table: Tensor, sparse: bool, scale: float) -> Tensor:
+def as_gradient(
+    rows: RowGradients, table: Tensor, sparse: bool, scale: float
+) -> Tensor:
     """`scale` times a gradient of a table [n, d], dense, or sparse and coalesced."""
     value = scale * rows.total[rows.at]
     if not sparse:
@@ -113,17 +115,19 @@ def as_gradient(rows: Rows, table: Tensor, sparse: bool, scale: float) -> Tensor
     )
 
 
-def join(several: Sequence[tuple[Rows, float]]) -> Rows:
+def join(several: Sequence[tuple[RowGradients, float]]) -> RowGradients:
     """The sum of gradients of one table, each times a number."""
     row, where = torch.cat([rows.row for rows, _ in several]).unique(
         return_inverse=True
     )
     value = torch.cat([scale * rows.total[rows.at] for rows, scale in several])
     total = value.new_zeros(row.numel(), value.shape[1]).index_add_(0, where, value)
-    return Rows(row, torch.arange(row.numel(), device=row.device), total)
+    return RowGradients(row, torch.arange(row.numel(), device=row.device), total)
 
 
-def step_rows(rows: Rows, table: Tensor, state: Sequence[Tensor], rule: Rule) -> None:
+def step_rows(
+    rows: RowGradients, table: Tensor, state: Sequence[Tensor], rule: Rule
+) -> None:
     """Changes some rows of a table [n, d] by their gradients.
 
     `state` [n, d] is s of "adagrad", m and s of "adam", and changes in these rows.
@@ -179,12 +183,12 @@ def draw_alias(
     return row.where(own, alias.index_select(0, row))
 
 
-def _touched(pairs: Pairs, gradient: Tensor, sides: Iterable[int]) -> Rows:
+def _touched(pairs: Pairs, gradient: Tensor, sides: Iterable[int]) -> RowGradients:
     """The rows of a gradient that belong to sources (0), targets (1), or both."""
     ends = [pairs.ends(block) for block in range(len(pairs.blocks))]
     nodes = [end[side].reshape(-1) for end in ends for side in sides]
     row = torch.cat([pairs.nodes[:0], *nodes]).unique()
-    return Rows(row, row, gradient)
+    return RowGradients(row, row, gradient)
 
 
 def precise(table: Tensor) -> torch.dtype:

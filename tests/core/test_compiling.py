@@ -2,6 +2,7 @@
 
 import errno
 import inspect
+import json
 import multiprocessing
 import os
 import subprocess
@@ -14,6 +15,7 @@ from threading import Event
 import pytest
 import torch
 
+import digests
 from gttf_sampler import CompactAdj, sample_rooted, use_backend
 from gttf_sampler._backends import cache, compiling, ops
 from gttf_sampler.aggregate import aggregate, receivers_of
@@ -101,6 +103,29 @@ def test_warm_calls_every_operation(monkeypatch):
         for work in warm.WORK.values():
             work()
     assert not any(left.values()), left
+
+
+KNOWN = json.loads(digests.FILE.read_text())
+CALLS = {name: call for name, call in digests.calls().items() if name[:5] != "large"}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_backend_changes_over_at_any_operation(monkeypatch, name):
+    """At the first one, in the middle and at the last one, in loaders of both hosts."""
+    gated = {op for group in compiling.GROUPS.values() for op in group}
+    expected = {each: KNOWN[each] for each in (name, f"{name} floats") if each in KNOWN}
+    asked, change = 0, 1 << 62
+
+    def ready(op, size=0):
+        nonlocal asked
+        asked += op in gated
+        return op not in gated or asked > change
+
+    monkeypatch.setattr(ops, "ready", ready)
+    assert digests.digests_of(name, CALLS[name]()) == expected
+    for number in {1, asked // 2, asked - 1}:
+        asked, change = 0, number
+        assert digests.digests_of(name, CALLS[name]()) == expected
 
 
 @pytest.mark.parametrize("change", range(7))

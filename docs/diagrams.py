@@ -31,7 +31,7 @@ TREE = (
         "Deep model, few hops of context?",
         "ShaDowKHopSampler, ClusterLoader, GraphSAINT…",
     ),
-    ("Batches reach too many nodes?", "LaborSampler (DGL), max_nodes= (PyG)"),
+    ("Batches reach too many nodes?", "labor=True (PyG), LaborSampler (DGL)"),
     ("A rule of your own?", "traverse(…, bias=your_function)"),
     ("Anything else", "NeighborLoader; GCN: unbiased(model)"),
 )

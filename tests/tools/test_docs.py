@@ -5,9 +5,12 @@ import configparser
 import contextlib
 import doctest
 import io
+import os
 import pathlib
 import re
 import shlex
+import subprocess
+import sys
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +18,7 @@ from importlib.util import find_spec
 import pytest
 
 import gttf_sampler
-from gttf_sampler.cli.main import COMMANDS, Parser, functions
+from gttf_sampler.cli.main import COMMANDS, Parser, functions, main
 
 ROOT = pathlib.Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs").glob("*.md"))
@@ -33,6 +36,7 @@ WHOLE_PAGE = {
     "relational.md": "relbench",
     "lightning.md": "lightning",
 }
+SHELL = ("cookbook.md",)  # whose commands run, too, with the files that blocks made
 COMPILED = {  # packages that few have, by the line that imports them
     "torch_cluster": "from torch_cluster import",
     "torch_sparse": "from torch_sparse import",
@@ -91,6 +95,18 @@ def run_beside(code, text, names):
         exec(code, dict(names) if before else names)
 
 
+def run_commands(text):
+    """Runs the lines of a block that a reader of the page would run at this point."""
+    for line in text.splitlines():
+        command, *words = shlex.split(line, comments=True)
+        if command == "gttf":
+            assert main(words) == 0, line
+        else:
+            command = [sys.executable, *words]
+            paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            subprocess.run(command, env=paths, check=True, capture_output=True)
+
+
 def importable(name):
     """True if a module can be imported."""
     try:
@@ -115,6 +131,8 @@ def run(page):
                 else:
                     exec(code, names)
             printed, tested = out.getvalue(), tested + 1
+        elif language == "sh" and page.name in SHELL:
+            run_commands(text)
         elif language == "pycon":
             test = doctest.DocTestParser().get_doctest(text, names, "", None, line)
             runner = doctest.DocTestRunner(optionflags=FLAGS)

@@ -342,8 +342,8 @@ class Sums(NamedTuple):
     def tensor(self, rows: int) -> Tensor:
         """[rows, f], with gradients."""
         x, edges, weight, reduce = self
-        if edges is None:
-            return torch.zeros(rows, x.size(1), dtype=x.dtype, device=x.device)
+        if edges is None:  # gradients are zero then, not None
+            return functional.pad(x[:0], (0, 0, 0, rows))
         return reduce_rows(x, edges, weight, reduce)
 
 

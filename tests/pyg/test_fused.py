@@ -154,13 +154,14 @@ def test_fused_layer(data, kind, fanouts):
     seed=st.integers(0, 1000),
     kind=st.sampled_from(sorted(LAYERS)),
     edges=st.integers(0, 60),
-    fanouts=st.lists(st.sampled_from([-1, 1, 3]), min_size=1, max_size=3),
+    fanouts=st.lists(st.sampled_from([-1, 0, 1, 3]), min_size=1, max_size=3),
     options=st.fixed_dictionaries(
         {"disjoint": st.booleans(), "replace": st.booleans()}
     ),
+    until=st.sampled_from([None, 0, 5, 20]),
 )
 @settings(deadline=None, max_examples=60)
-def test_fused_property(seed, kind, edges, fanouts, options):
+def test_fused_property(seed, kind, edges, fanouts, options, until):
     generator = torch.Generator().manual_seed(seed)
     index = torch.randint(0, 12, (2, edges), generator=generator)
     data = Data(
@@ -172,10 +173,44 @@ def test_fused_property(seed, kind, edges, fanouts, options):
     )
     seeds = torch.randint(0, 14, (9,), generator=generator)  # some twice
     options["replace"] = options["replace"] and -1 not in fanouts
+    if until is not None:
+        data.time = torch.randint(0, 20, (14,), generator=generator)
+        options["disjoint"] = True
+        options |= {"time_attr": "time", "input_time": torch.full((9,), until)}
     model, twin = twins(lambda: Two(kind))
     loader = NeighborLoader(data, fanouts, input_nodes=seeds, batch_size=4, **options)
     for batch in loader:
         assert_same(model, twin, batch, *arguments(batch, seed % 2 == 0))
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_fused_bits_do_not_depend_on_threads(kind, monkeypatch):
+    """Products of matrices, which are torch's, are left to one thread throughout."""
+    generator = torch.Generator().manual_seed(0)
+    nodes, edges = 600, 20_000
+    data = Data(
+        x=torch.randn(nodes, WIDTH, generator=generator),
+        edge_index=torch.randint(0, nodes, (2, edges), generator=generator),
+        edge_weight=torch.rand(edges, generator=generator) + 0.1,
+        edge_attr=torch.randn(edges, 3, generator=generator),
+        edge_type=torch.randint(0, 3, (edges,), generator=generator),
+    )
+    torch.manual_seed(0)
+    model = fused(Two(kind))
+    batch = next(iter(NeighborLoader(data, [20, 20], batch_size=400)))
+    more = arguments(batch, weighted=True)
+    before, found = torch.get_num_threads(), []
+    torch.set_num_threads(1)
+    try:
+        model(batch.x, batch.edge_index, *more)  # from now on it is trimmed
+        for threads in (1, 2, 5):
+            monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)
+            out = model(batch.x, batch.edge_index, *more)
+            found.append([out.detach(), *gradients(model, out)])
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(map(torch.equal, other, found[0]))
 
 
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gatv2", "gine"])
@@ -293,6 +328,19 @@ RELATIONS = [
     ("shop", "sells", "item"),
     ("item", "in", "shop"),
 ]
+
+
+class Typed(torch.nn.Module):
+    """Layers of several types, with an activation behind each."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self, x, edge_index):
+        for layer in self.layers:
+            x = {kind: rows.tanh() for kind, rows in layer(x, edge_index).items()}
+        return x
 
 
 def typed():
@@ -510,6 +558,53 @@ def test_fused_copies(data, copies, first):
     for batch in loader:
         assert len(assert_same(model, twin, batch)) == batch.batch_size
     assert type(twin) is type(model)
+
+
+@given(
+    seed=st.integers(0, 1000),
+    edges=st.lists(st.integers(0, 25), min_size=5, max_size=5),
+    fanouts=st.lists(st.sampled_from([-1, 0, 2]), min_size=2, max_size=2),
+    how=st.sampled_from(["mean", "max"]),
+    until=st.sampled_from([None, 0, 10]),
+)
+@settings(deadline=None, max_examples=25)
+def test_fused_typed_property(seed, edges, fanouts, how, until):
+    generator = torch.Generator().manual_seed(seed)
+    data, sizes, options = HeteroData(), {"user": 9, "item": 6, "shop": 2}, {}
+    for kind, size in sizes.items():
+        shape = size, WIDTH
+        data[kind].x = torch.randn(shape, generator=generator, dtype=torch.float64)
+        data[kind].time = torch.randint(0, 20, (size,), generator=generator)
+    for kind, number in zip(RELATIONS, edges, strict=True):
+        ends = kind[0], kind[2]
+        data[kind].edge_index = torch.stack(
+            [
+                torch.randint(0, sizes[end], (number,), generator=generator)
+                for end in ends
+            ]
+        )
+    if until is not None:
+        options = {"time_attr": "time", "input_time": torch.full((9,), until)}
+    torch.manual_seed(seed)
+    layers = [
+        nn.HeteroConv(
+            {kind: nn.SAGEConv(WIDTH, WIDTH, aggr=how) for kind in RELATIONS}
+        ).double()
+        for _ in range(2)
+    ]
+    model = Typed(layers)
+    twin = fused(copy.deepcopy(model))
+    for batch in NeighborLoader(
+        data, fanouts, input_nodes="user", batch_size=4, **options
+    ):
+        edges = {k: plain(e) for k, e in batch.edge_index_dict.items()}
+        size = batch["user"].batch_size
+        wanted = model(batch.x_dict, edges)["user"][:size]
+        found = twin(batch.x_dict, batch.edge_index_dict)["user"][:size]
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+        if wanted.requires_grad:
+            ours, theirs = gradients(twin, found), gradients(model, wanted)
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gatv2", "gine", "rgcn"])

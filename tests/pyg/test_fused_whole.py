@@ -136,27 +136,33 @@ def test_fused_threads_bits(kind):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_fused_float32(data, name):
-    """As near to float64 as the host is."""
-    torch.manual_seed(0)
-    exact = MODELS[name]().double()
-    for part in exact.modules():  # whose kinks make errors meaningless
-        if isinstance(part, torch.nn.ReLU):
-            part.forward = torch.tanh
-    model = copy.deepcopy(exact).float()
-    twin = fused(copy.deepcopy(model))
-    worst = [0.0, 0.0]
-    for batch in NeighborLoader(data, [5, 5], batch_size=45):
-        size, edges = batch.batch_size, batch.edge_index
-        wanted = exact(batch.x.double(), plain(edges))[:size]
-        truth = gradients(exact, wanted)
-        outs = twin(batch.x, edges), model(batch.x, plain(edges))[:size]
-        assert (outs[0] - wanted).abs().max() < 1e-5 * wanted.abs().max()
-        for i, (one, out) in enumerate(zip((twin, model), outs, strict=True)):
-            found = zip(gradients(one, out), truth, strict=True)
-            errors = [(a.double() - b).abs().max().item() for a, b in found]
-            worst[i] = max(worst[i], *errors)
-    assert worst[0] < 2 * worst[1]
+def test_fused_float32(name):
+    """As near to float64 as the host is, over many gradients: rounding is chance."""
+    square, ratios = [0.0, 0.0], []
+    for seed in range(8):
+        data = make_data(seed=seed)
+        torch.manual_seed(seed)
+        exact = MODELS[name]().double()
+        for part in exact.modules():  # whose kinks make errors meaningless
+            if isinstance(part, torch.nn.ReLU):
+                part.forward = torch.tanh
+        model = copy.deepcopy(exact).float()
+        twin = fused(copy.deepcopy(model))
+        worst = [0.0, 0.0]
+        for batch in NeighborLoader(data, [5, 5], batch_size=45):
+            size, edges = batch.batch_size, batch.edge_index
+            wanted = exact(batch.x.double(), plain(edges))[:size]
+            truth = gradients(exact, wanted)
+            outs = twin(batch.x, edges), model(batch.x, plain(edges))[:size]
+            assert (outs[0] - wanted).abs().max() < 1e-5 * wanted.abs().max()
+            for i, (one, out) in enumerate(zip((twin, model), outs, strict=True)):
+                found = zip(gradients(one, out), truth, strict=True)
+                errors = torch.cat([(a.double() - b).flatten() for a, b in found])
+                worst[i] = max(worst[i], errors.abs().max().item())
+                square[i] += errors.square().sum().item()
+        ratios.append(worst[0] / worst[1])
+    assert ratios[0] < 2
+    assert square[0] ** 0.5 < 1.1 * square[1] ** 0.5
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
@@ -465,6 +471,57 @@ def test_inference_sums_what_is_narrower(data, kind, how, size, monkeypatch):
     if kind is not nn.GCNConv or how == "sum":
         widths = [x.shape[1] for x, *_ in calls]
         assert widths == [WIDTH if how == "max" else min(WIDTH, size)]
+
+
+def test_fused_infomax(data):
+    """Whose corruption calls the encoder again, with its rows in another order."""
+    torch.manual_seed(0)
+
+    def infomax(encoder):
+        return nn.DeepGraphInfomax(
+            4,
+            encoder=encoder,
+            summary=lambda z, *args, **kwargs: z[:30].mean(dim=0).sigmoid(),
+            corruption=lambda x, edge_index: (x.flip(0), edge_index),
+        )
+
+    encoder = nn.GraphSAGE(WIDTH, 16, 2, 4)
+    model = infomax(encoder).double()
+    twin = fused(copy.deepcopy(model))
+    for batch in NeighborLoader(data, [3, 2], batch_size=30):
+        x, size = batch.x.double(), batch.batch_size
+        wanted = model(x, plain(batch.edge_index))
+        found = twin(x, batch.edge_index)
+        for ours, theirs in zip(found[:2], wanted[:2], strict=True):
+            torch.testing.assert_close(ours[:size], theirs[:size])
+        if size == 30:  # else the summary would be of other rows
+            torch.testing.assert_close(found[2], wanted[2])
+
+
+def test_fused_pairs_are_trimmed(data):
+    """conv((x, x[:size])), as examples of PyG call their layers."""
+
+    class Pairs(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.SAGEConv(WIDTH, WIDTH), nn.GATConv((WIDTH,) * 2, 4)
+
+        def forward(self, x, edge_index, size, count):
+            x = self.a((x, x), edge_index).relu()
+            return self.b((x, x[:size]), edge_index.narrow(1, 0, count))
+
+    torch.manual_seed(0)
+    for loops in (True, False):
+        model = Pairs()
+        model.b.add_self_loops = loops
+        twin = fused(copy.deepcopy(model))
+        for batch in NeighborLoader(data, [3, 2], batch_size=30):
+            more = batch.batch_size, batch.num_sampled_edges[0]
+            wanted = model(batch.x, plain(batch.edge_index), *more)
+            found = twin(batch.x, batch.edge_index, *more)
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        states = [layer.status for layer in fused_layers(twin).layers]
+        assert states == ["fused, trimmed"] * 2
 
 
 def test_fused_typed_draws():

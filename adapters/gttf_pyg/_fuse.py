@@ -168,6 +168,7 @@ class FusedSum(PatchedPropagate):
         hidden: whether rows have come that gradients do not follow.
         stands: [e], how many edges each stands for; None for 1.
         attr: [e, …], what attention reads of edges.
+        by_host: whether the layer has added up by itself in spite of all.
         sums: nodes of autograd's graph that have made its sums.
         pad_to: how many rows the output must have; None for those computed.
     """
@@ -189,6 +190,7 @@ class FusedSum(PatchedPropagate):
         self.pad_to: int | None = None
         self.stands: Tensor | None = None
         self.attr: Tensor | None = None
+        self.by_host = False
 
     @staticmethod
     def takes(layer: Any, edge_attr: Tensor | None) -> bool:
@@ -345,6 +347,7 @@ class FusedRelations(FusedSum):
     def sum(self, edge_index: Any, given: dict[str, Any]) -> Tensor:
         """Returns the result of `propagate` for its arguments."""
         if given.get("edge_type_ptr") is not None:  # pyg-lib takes them all at once
+            self.by_host = True
             size = given["x"].size(0), self.part.rows
             found: Tensor = self.propagate(edge_index, size=size, **given)
             return found

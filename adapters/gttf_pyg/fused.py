@@ -113,6 +113,7 @@ class FusedLayer:
     """
 
     def __init__(self) -> None:
+        self.by_host = False  # on its last batch
         CORRECTED.add(self)
         READERS.add(self)
 
@@ -187,7 +188,7 @@ class FusedLayer:
             found.shadows.restore()
         if not isinstance(patched, FusedSum) or not isinstance(out, Tensor):
             return None
-        rows, run = patched.part.rows, patched.run
+        rows, run, self.by_host = patched.part.rows, patched.run, patched.by_host
         if out.size(0) > rows:  # of steps that had to have as many rows as the first
             out = out[:rows]
         if run is not None:
@@ -273,6 +274,8 @@ def _status(layer: Any, trimmer: Trimmer | None) -> tuple[str, str]:
         why = "'fused' was not called with a model that has it"
     if why is None and not _estimates(layer) and _weighed(layer):
         why = "'unbiased' weighs its messages"
+    if why is None and hooks is not None and hooks.by_host:
+        why = "pyg-lib multiplies its messages, relation by relation"
     if why is not None:
         return "as it was", why
     if trimmer is None:

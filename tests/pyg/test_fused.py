@@ -2,10 +2,13 @@
 
 import copy
 import pickle
+import sys
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 import torch
+import torch_geometric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric import nn
@@ -705,6 +708,25 @@ def test_fused_errors(data):
         fused(3)
     with pytest.raises(TypeError, match="'trim' must be None, True or False"):
         fused(twin, trim="yes")
+
+
+def test_fused_relations_of_pyg_lib(data, monkeypatch):
+    """Which multiplies a row per edge: its sums are no longer ours."""
+
+    def segment_matmul(x, ptr, weight):
+        cuts = ptr.diff().tolist()
+        parts = zip(x.split(cuts), weight, strict=True)
+        return torch.cat([rows @ by for rows, by in parts])
+
+    made_up = SimpleNamespace(ops=SimpleNamespace(segment_matmul=segment_matmul))
+    module = sys.modules["torch_geometric.nn.conv.rgcn_conv"]
+    monkeypatch.setattr(module, "pyg_lib", made_up)
+    monkeypatch.setattr(torch_geometric.typing, "WITH_SEGMM", True)
+    monkeypatch.setattr(torch_geometric.backend, "use_segment_matmul", True)
+    model, twin = twins(lambda: Two("rgcn"))
+    for batch in NeighborLoader(data, [3, 2], batch_size=27):
+        assert_same(model, twin, batch, *arguments(batch, weighted=False))
+    assert str(fused_layers(twin)).count("pyg-lib multiplies its messages") == 2
 
 
 def test_fused_layers_text():

@@ -711,7 +711,7 @@ def test_fused_errors(data):
 
 
 def test_fused_relations_of_pyg_lib(data, monkeypatch):
-    """Which multiplies a row per edge: its sums are no longer ours."""
+    """pyg-lib multiplies a row per edge: the sums are no longer ours."""
 
     def segment_matmul(x, ptr, weight):
         cuts = ptr.diff().tolist()

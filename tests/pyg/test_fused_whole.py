@@ -474,7 +474,7 @@ def test_inference_sums_what_is_narrower(data, kind, how, size, monkeypatch):
 
 
 def test_fused_infomax(data):
-    """Whose corruption calls the encoder again, with its rows in another order."""
+    """The corruption calls the encoder again, with its rows in another order."""
     torch.manual_seed(0)
 
     def infomax(encoder):

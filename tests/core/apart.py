@@ -13,9 +13,11 @@ import subprocess
 import sys
 import tempfile
 from importlib.util import find_spec
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -31,6 +33,9 @@ def forks() -> Any:
     hosts = {"torch_geometric": "gttf_pyg", "dgl": "gttf_dgl"}
     found = [adapter for host, adapter in hosts.items() if find_spec(host)]
     context.set_forkserver_preload(["torch.distributed", "gttf_sampler", *found])
+    # it looks for them where pytest does, and not where another checkout is installed
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))):
+        forkserver.ensure_running()
     return context
 
 

@@ -53,7 +53,7 @@ from gttf_sampler.distributed.write import key_of
 
 __all__, __getattr__ = host_names(theirs, __name__)
 
-NOT_DRAWN = {"features", "fused", "thread_workers", "output_device", "generator"}
+NOT_DRAWN = {"features", "fused", "output_device", "seed", "thread_workers"}
 PLAIN = [("_N", "_E", "_N")]  # the edge types of a graph without types
 
 
@@ -212,7 +212,7 @@ class DataLoader(theirs.DataLoader, SeedPositions):
         """The key of an epoch: by the sampler's seed, or torch's next number."""
         draws, key = self._draws, None
         if isinstance(draws, KeyedSampler):
-            key = draws._keys.epoch_key(epoch)
+            key = draws.epoch_key(epoch)
         if key is None:
             base = torch.empty((), dtype=torch.int64, device="cpu")
             key = fold(int(base.random_(generator=copied(self.generator))), 0)
@@ -262,7 +262,7 @@ class DataLoader(theirs.DataLoader, SeedPositions):
         return {
             "batch_size": batches.batch_size,
             "drop_last": batches.drop_last,
-            "seed": draws._keys.seed,
+            "seed": draws.seed,
             **found,
             "graph": [count() for count in counts if callable(count)],
             "seeds": described(self.collate_fn.seeds.ids, SPOT),

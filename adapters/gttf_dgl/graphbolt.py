@@ -31,7 +31,7 @@ except (ImportError, OSError) as err:
 
 from gttf_dgl import _check
 from gttf_dgl._source import Rows
-from gttf_dgl.sampler import BatchKeys
+from gttf_dgl.sampler import KeyedSampler
 from gttf_sampler import BiasFn, CompactAdj, EdgeWeightBias, random
 from gttf_sampler.graph.tables import kept_of
 
@@ -101,7 +101,8 @@ class GTTFNeighborSampler(SubgraphSampler):
         self.replace = _check.yes_or_no("replace", replace)
         self.fanouts = _fanouts(graph, fanouts)
         self.bias = _check.bias(bias, False, prob_name)
-        self._keys = BatchKeys(None, seed)
+        self._keys = KeyedSampler()
+        self._keys.use_keys(seed=seed)
 
     def sample_subgraphs(
         self, seeds: Any, seeds_timestamp: Any = None
@@ -111,7 +112,7 @@ class GTTFNeighborSampler(SubgraphSampler):
             rule = "must be absent, as the draws do not look at times"
             _check.fail("timestamp", rule, "timestamps of the seeds")
         frontier = _joined(self.graph, seeds)
-        key = self._keys.next()
+        key = self._keys.next_key()
         root = random.new_key(key, frontier.device, random.BATCH)
         subgraphs: list[Any] = []
         for hop, fanouts in enumerate(reversed(self.fanouts)):

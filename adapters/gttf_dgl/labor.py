@@ -14,7 +14,7 @@ from gttf_dgl import _check
 from gttf_dgl._blocks import block_of, frontier_of
 from gttf_dgl._check import EdgeType, Nodes
 from gttf_dgl._source import Choice, Source
-from gttf_dgl.sampler import BatchKeys, GTTFSampler, one_hop
+from gttf_dgl.sampler import GTTFSampler, one_hop
 from gttf_sampler import HeteroSubgraph, LABORBias, random
 from gttf_sampler._check import integers
 from gttf_sampler.bias import Variates
@@ -91,18 +91,18 @@ class LaborSampler(GTTFSampler, theirs.LaborSampler):
 
         Samplers with the same number, for parts of one batch, share its variates.
         """
-        self._keys = BatchKeys(None, random_seed)
+        self.use_keys(None, random_seed, self.thread_workers)
         if self.batch_dependency <= 0:
             self._lasting = random.draw(None)
 
     def _batch_key(self, device: torch.device) -> Variates:
         """The numbers of the next batch."""
         if self.batch_dependency == 1:
-            return Variates.of(self._keys.next())
+            return Variates.of(self.next_key())
         if self.batch_dependency <= 0:
-            given = self._keys.seed
+            given = self.seed
             return Variates.of(self._lasting if given is None else given)
-        epoch, number = self._keys.next_in_epoch()
+        epoch, number = self.next_in_epoch()
         return Variates.of_run(epoch, number, self.batch_dependency)
 
     def _layer(

@@ -41,21 +41,48 @@ from gttf_sampler.random import WORD
 CPU = torch.device("cpu")
 
 
-class BatchKeys:
-    """The keys of the batches that a sampler is asked for, one call after the other.
+def fold(key: int, number: int) -> int:
+    """The key of sub-task `number`, from any integer."""
+    return int(random.fold(key & WORD, number))
 
-    A `gttf_dgl.DataLoader` gives a copy of its sampler the key of a batch; calls of
-    that copy are views of the batch, each with a key of its own. Anywhere else calls
-    are counted: without a seed, each takes a number from torch's default generator,
-    which torch seeds in every worker; with one, the first has the seed itself and the
-    others what follows from it, in a worker together with the worker's seed.
 
-    Args:
-        generator: a torch.Generator, an integer, or None.
-        seed: an integer instead of it, or None.
+class KeyedSampler:
+    """The base of all samplers of this package, which draw by keys.
+
+    A `gttf_dgl.DataLoader` has every batch drawn by a copy of its sampler, with the key
+    of the batch; calls of that copy are views of the batch, each with a key of its own.
+    Anywhere else calls are counted: without a seed, each takes a number from torch's
+    default generator, which torch seeds in every worker; with one, the first has the
+    seed itself and the others what follows from it, in a worker together with the
+    worker's seed.
+
+    Attributes:
+        bias: what neighbours are drawn by; a loader asks whether a thread may.
+        thread_workers: see `DataLoader`.
+        seed: what keys follow from; None for torch's default generator.
     """
 
-    def __init__(self, generator: Any, seed: Any) -> None:
+    bias: Any = None
+    thread_workers: bool | None = None
+    seed: int | None = None
+    _root = 0
+    _calls = 0
+    _lone: int | None = None  # the only epoch of calls without a loader
+    _index: KeyedIndex | None = None  # of the batch of a loader
+
+    def use_keys(
+        self, generator: Any = None, seed: Any = None, thread_workers: Any = None
+    ) -> None:
+        """Has batches drawn by keys; for the end of a constructor.
+
+        Args:
+            generator: a torch.Generator, an integer, or None.
+            seed: an integer instead of it, or None.
+            thread_workers: see `DataLoader`.
+        """
+        if thread_workers is not None:
+            _check.yes_or_no("thread_workers", thread_workers)
+        self.thread_workers = thread_workers
         if seed is not None:
             if generator is not None:
                 _check.fail("seed", "must not be given beside 'generator'", seed)
@@ -65,28 +92,26 @@ class BatchKeys:
             # generator would repeat itself in every worker
             device = given.device
             given = int(torch.randint(1 << 62, (), generator=given, device=device))
-        self.seed, self._root = given, 0
+        self.seed, self._calls, self._lone = given, 0, None
+        self._root = 0
         if given is not None:
             self._root = int(random.new_key(given, CPU, random.BATCH))
-        self._calls = 0
-        self._lone: int | None = None
-        self._batch: KeyedIndex | None = None
 
-    def of_batch(self, index: KeyedIndex) -> BatchKeys:
-        """A copy whose keys are those of one batch of a loader."""
+    def for_batch(self, index: KeyedIndex) -> Any:
+        """A copy that draws one batch of a loader, which fetches the rows of files."""
         found = copy.copy(self)
-        found._batch, found._calls = index, 0
+        found._index, found._calls = index, 0
         return found
 
     def epoch_key(self, epoch: int) -> int | None:
         """The key of an epoch of a loader; None without a seed."""
         return None if self.seed is None else fold(self._root, epoch)
 
-    def next(self) -> int:
+    def next_key(self) -> int:
         """The key of the next call."""
         self._calls += 1
-        if self._batch is not None:
-            return fold(self._batch.key or 0, self._calls)
+        if self._index is not None:
+            return fold(self._index.key or 0, self._calls)
         if self.seed is None:
             return random.draw(None)
         worker = get_worker_info()
@@ -99,45 +124,13 @@ class BatchKeys:
 
         Outside a DataLoader of this package all calls are one epoch.
         """
-        key = None if self._batch is None else self._batch.key
+        key = None if self._index is None else self._index.key
         if isinstance(key, BatchKey):
             return key.epoch, key.number
         if self._lone is None:
             self._lone = random.draw(None) if self.seed is None else self._root
         self._calls += 1
         return self._lone, self._calls - 1
-
-
-def fold(key: int, number: int) -> int:
-    """The key of sub-task `number`, from any integer."""
-    return int(random.fold(key & WORD, number))
-
-
-class KeyedSampler:
-    """The base of all samplers of this package, which draw by keys.
-
-    Attributes:
-        bias: what neighbours are drawn by; a loader asks whether a thread may.
-        thread_workers: see `DataLoader`.
-    """
-
-    bias: Any = None
-    thread_workers: bool | None = None
-    _keys: BatchKeys
-    _in_loader = False
-
-    def use_keys(self, generator: Any, seed: Any, thread_workers: Any) -> None:
-        """Has batches drawn by keys; for the end of a constructor."""
-        if thread_workers is not None:
-            _check.yes_or_no("thread_workers", thread_workers)
-        self.thread_workers = thread_workers
-        self._keys = BatchKeys(generator, seed)
-
-    def for_batch(self, index: KeyedIndex) -> Any:
-        """A copy that draws one batch of a loader, which fetches the rows of files."""
-        found = copy.copy(self)
-        found._keys, found._in_loader = self._keys.of_batch(index), True
-        return found
 
     @property
     def fetches(self) -> bool:
@@ -323,7 +316,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
         """
         result: tuple[Any, Any, list[DGLBlock]]
         result = super().sample(g, seed_nodes, exclude_eids)
-        if self.fetches and not self._in_loader:
+        if self.fetches and self._index is None:
             self.fetch(result)
         return result
 
@@ -363,7 +356,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
 
     def _batch_key(self, device: torch.device) -> Any:
         """The key of the next batch, from which those of its layers follow."""
-        return random.new_key(self._keys.next(), device, random.BATCH)
+        return random.new_key(self.next_key(), device, random.BATCH)
 
     def _layer(
         self, source: Source, frontier: Nodes, fanouts: list[int], root: Any, layer: int
@@ -377,7 +370,7 @@ class GTTFSampler(NeighborChoice, BlockSampler):
         self, source: Source, seeds: Nodes, hops: list[list[int]]
     ) -> list[DGLBlock]:
         """Blocks of one sample: the layer h steps from the seeds sees h hops of it."""
-        drawn = source.draw(seeds, hops, self._keys.next())
+        drawn = source.draw(seeds, hops, self.next_key())
         counts = drawn.num_sampled_nodes or {}
         blocks = []
         for depth in range(len(hops), 0, -1):

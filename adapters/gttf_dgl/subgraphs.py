@@ -99,7 +99,7 @@ class GTTFSubgraphSampler(NeighborChoice, theirs.Sampler):
         return input_nodes, seed_nodes, batch
 
     def _batch(self, source: Source, seeds: Nodes, hops: list[list[int]]) -> DGLGraph:
-        drawn = source.draw(seeds, hops, self._keys.next())
+        drawn = source.draw(seeds, hops, self.next_key())
         return graph_of(source, drawn, self.normalize)
 
 
@@ -126,7 +126,7 @@ class ShaDowKHopSampler(GTTFSubgraphSampler, theirs.ShaDowKHopSampler):
         super().__init__(fanouts, *args, **kwargs)
 
     def _batch(self, source: Source, seeds: Nodes, hops: list[list[int]]) -> DGLGraph:
-        root = random.new_key(self._keys.next(), source.device, random.BATCH)
+        root = random.new_key(self.next_key(), source.device, random.BATCH)
         nodes = seeds
         for layer, fanouts in enumerate(hops):
             drawn = source.draw(nodes, [fanouts], int(random.fold(root, layer)))
@@ -269,7 +269,7 @@ class SAINTSampler(KeyedSampler, theirs.SAINTSampler):
 
     def walk_sampler(self, g: DGLGraph) -> Tensor:
         """Ids of nodes on walks from nodes drawn uniformly, ascending."""
-        key, (walks, steps) = self._keys.next(), self.budget
+        key, (walks, steps) = self.next_key(), self.budget
         if not g.num_nodes():
             return torch.empty(0, dtype=torch.int64, device=g.device)
         own = random.new_key(key, g.device, random.BATCH)
@@ -291,7 +291,7 @@ class SAINTSampler(KeyedSampler, theirs.SAINTSampler):
             return WeightedDraw(weight, count)
 
         kept = kept_of(structure_of(g))
-        return kept.get(("saint", mode, count), make)(self._keys.next())
+        return kept.get(("saint", mode, count), make)(self.next_key())
 
 
 def _budget(mode: str, value: Any) -> tuple[int, ...]:

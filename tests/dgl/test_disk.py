@@ -23,7 +23,13 @@ def graph():
 
 @pytest.mark.parametrize(
     "how",
-    [{}, {"num_workers": 2}, {"num_workers": 2, "thread_workers": False}],
+    [
+        {},
+        {"num_workers": 2},
+        pytest.param(
+            {"num_workers": 2, "thread_workers": False}, marks=pytest.mark.process
+        ),
+    ],
     ids=str,
 )
 def test_blocks_have_rows_of_files(graph, tmp_path, how):

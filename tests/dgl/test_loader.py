@@ -297,7 +297,10 @@ def first_batch(g, workers, thread):
     return next(iter(loader))[2][0]
 
 
-@pytest.mark.parametrize(("workers", "thread"), [(0, None), (1, None), (1, False)])
+@pytest.mark.parametrize(
+    ("workers", "thread"),
+    [(0, None), (1, None), pytest.param(1, False, marks=pytest.mark.process)],
+)
 def test_turned_edges_have_the_data_of_their_own(workers, thread):
     g = typed_graph()
     block = first_batch(g, workers, thread)
@@ -488,7 +491,7 @@ def test_ddp_splits_the_seeds(tmp_path):
             assert receivers["_N"] == batch
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 @pytest.mark.parametrize("given_as", [{}, {"seed": 3}])
 def test_loader_of_dgl_follows_torch(given_as, workers):
     """Calls are counted in every worker, with the worker's seed."""

@@ -78,7 +78,11 @@ def test_full_blocks_give_the_output_of_the_full_graph(kind, rooted):
 
 @pytest.mark.filterwarnings("ignore::gttf_dgl.BiasedLayerWarning")
 @pytest.mark.parametrize(
-    ("kind", "workers"), [*((kind, 0) for kind in KINDS), ("sage", 2)]
+    ("kind", "workers"),
+    [
+        *((kind, 0) for kind in KINDS),
+        pytest.param("sage", 2, marks=pytest.mark.process),
+    ],
 )
 def test_layers_train_on_blocks(kind, workers):
     torch.manual_seed(0)

@@ -66,7 +66,7 @@ print(*(f"{{b[0] - a[0]:8.3f}} ({{b[1] - a[1]:.3f}})" for a, b in pairs))
 @contextlib.contextmanager
 def kernels_in(folder: str) -> Iterator[dict[str, str]]:
     """An environment whose kernels are in a folder; waits for who compiles there."""
-    names = ("PYTHONPATH", "GTTF_COMPILE")
+    names = ("PYTHONPATH", "GTTF_COMPILE", "PYTHONDONTWRITEBYTECODE")
     clean = {name: value for name, value in os.environ.items() if name not in names}
     try:
         yield clean | {"NUMBA_CACHE_DIR": folder}

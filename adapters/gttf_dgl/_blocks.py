@@ -96,8 +96,8 @@ class Origin:
         )
         return Degrees(degree, drawable, leave.index_select(0, senders))
 
-    def apart(self, batch: Any) -> Origin:
-        """A copy for another process, with the degrees of a batch and no rows."""
+    def without_rows(self, batch: Any) -> Origin:
+        """A copy for another process, which has the degrees of a batch instead."""
         found = copy.copy(self)
         found._source = None
         if self._source is not None and self.uniform and self.known:
@@ -118,7 +118,10 @@ class Sampled:
 
     def __getstate__(self) -> dict[str, Any]:
         origin = self.origin
-        return {**vars(self), "origin": None if origin is None else origin.apart(self)}
+        return {
+            **vars(self),
+            "origin": None if origin is None else origin.without_rows(self),
+        }
 
 
 class SampledBlock(Sampled, DGLBlock):

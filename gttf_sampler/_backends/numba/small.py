@@ -239,7 +239,7 @@ class Form:
         self.hops = np.zeros((kinds, plan.depth + 1), np.int64)
         self.taken = np.zeros((relations, plan.depth), np.int64)
         tables = self.starts, self.nodes, self.segments, self.runs
-        plain = (x.view(np.int64).reshape(x.size, -1) for x in tables)
+        plain = (x.view(np.int64).reshape(x.size, x.itemsize // 8) for x in tables)
         self.numbers = (self.request[None], *plain)
 
     def sample(

@@ -4,6 +4,7 @@ tests/core/test_compat.py fails where torch changes one, and says which.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -108,3 +109,33 @@ def fetcher_of(loader: Any) -> Callable[[Any], Any]:
     create: Any = dataloader._DatasetKind.create_fetcher
     fetcher = create(loader._dataset_kind, loader.dataset, *how)
     return fetcher.fetch  # type: ignore[no-any-return]
+
+
+def onednn_linear() -> Callable[..., Tensor] | None:
+    """Torch's product of float32 by oneDNN, which it keeps for compiled code; or None.
+
+    It takes x, weight, bias, and the name, the numbers and the variant of a function
+    that is applied to the result: "none", [], "".
+    """
+    return _onednn_linear() if getattr(torch.backends.mkldnn, "enabled", True) else None
+
+
+@cache
+def _onednn_linear() -> Callable[..., Tensor] | None:
+    if not torch.backends.mkldnn.is_available():
+        return None
+    try:
+        found: Callable[..., Tensor] = torch.ops.mkldnn._linear_pointwise.default
+    except (AttributeError, RuntimeError):
+        return None
+    return found
+
+
+def is_watched() -> bool:
+    """True if operations on the CPU are cast, transformed or looked at on their way."""
+    new = hasattr(torch, "get_autocast_dtype")  # from torch 2.4 on
+    if torch.is_autocast_enabled("cpu") if new else torch.is_autocast_cpu_enabled():
+        return True
+    if torch._C._len_torch_dispatch_stack():
+        return True
+    return torch._C._functorch.peek_interpreter_stack() is not None

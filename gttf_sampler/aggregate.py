@@ -72,6 +72,7 @@ def aggregate(
     weight: Tensor | None = None,
     reduce: str = "sum",
     out: Tensor | None = None,
+    scale: Tensor | None = None,
 ) -> Tensor:
     """Reduces the rows that each receiver is sent: [r, f].
 
@@ -81,20 +82,25 @@ def aggregate(
     [[1.5], [0.0], [4.0]]
 
     Args:
-        x: [n, f], any floats, read in place; float16 and bfloat16 are added up as
-            float32.
+        x: [n, f], any floats or int8, read in place; float16, bfloat16 and int8 are
+            added up as float32.
         receivers: who sends what to whom.
         weight: [e], what each row is multiplied by; None for 1.
         reduce: "sum", "mean", "max" or "min". A mean divides by the number of edges. An
             extreme sends its gradient to the first row that has it.
         out: [r, f], where to write: any rows whose numbers stand side by side, such as
             columns of a wider tensor. Without gradients alone.
+        scale: [n], floats that the rows of an int8 `x` are multiplied by, as a
+            `FeatureFile` has one per row.
 
     Returns:
-        [r, f] of the dtype of `x` (or `out`); 0 where nobody sends. It has gradients of
-        `x` and `weight`.
+        [r, f] of the dtype of `x` (or `out`), float32 for int8; 0 where nobody sends.
+        It has gradients of `x`, `weight` and `scale`.
     """
-    edges, weight = _checked(x, receivers, weight, reduce)
+    edges, weight = _checked(x, receivers, weight, reduce, (*FLOATS, torch.int8))
+    if scale is not None:
+        by = _scale_of(x, scale).index_select(0, edges.index)
+        weight = by if weight is None else by * weight
     if out is None:
         return _Aggregate.apply(x, weight, edges, reduce, None)  # type: ignore[no-untyped-call,no-any-return]
     _check_out(out, (edges.num_receivers, x.shape[1]), x, weight)
@@ -279,14 +285,14 @@ class _Aggregate(Function):
         extreme = reduce in ("max", "min")
         tracked = extreme and any(ctx.needs_input_grad[:2])
         small = torch.int32 if len(edges.index) < 1 << 31 else torch.int64
-        best = edges.index.new_empty(rows, size, dtype=small) if tracked else None
+        best = _rows((rows, size), small, x.device) if tracked else None
         _reduce(x, weight, edges, reduce, found[:, :size], best)
         if own is not None:
             found[:, size:] = x.index_select(0, own)
         kept = x if weight is not None and ctx.needs_input_grad[1] else None
         ctx.save_for_backward(kept, weight, edges.ptr, edges.index, best, own)
         ctx.about = x.shape, x.dtype, reduce
-        return found.to(x.dtype)
+        return found.to(x.dtype if x.is_floating_point() else wide)
 
     @staticmethod
     @once_differentiable
@@ -302,7 +308,7 @@ class _Aggregate(Function):
             else:
                 back = _transposed(ptr, index, count)
                 by = _shares(ptr, weight, reduce, of_x.dtype)
-                by = None if by is None else by[back.edge].unsqueeze(1)
+                by = None if by is None else _taken(by, back).unsqueeze(1)
                 to = of_x.unsqueeze(1)
                 ops.segment_sum(grad, back.ptr, back.index, by, False, to)
             if own is not None:
@@ -383,11 +389,11 @@ class _AttendToSums(Function):
         of_x = None
         if ctx.needs_input_grad[0]:
             back = _transposed(ptr, index, len(x))
-            by = (share if mask is None else share * mask)[back.edge]
+            by = _taken(share if mask is None else share * mask, back)
             of_x = _rows(x.shape, share.dtype, x.device)
             at = back.ptr, back.index
             ops.segment_sum(grad, *at, by, False, of_x)
-            there = of_score[back.edge]
+            there = _taken(of_score, back)
             ops.additive_gradient(query, *at, there, x, vector, ctx.slope, of_x)
         first, second, third = ctx.dtypes
         of_x = None if of_x is None else of_x.to(first)
@@ -424,7 +430,7 @@ def _score_gradient(
     grad: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
     """The gradients [e, heads] of scores and of the mask of their softmax."""
-    along = torch.empty_like(share)
+    along = _rows(share.shape, share.dtype, share.device)
     ops.edge_dot(x, ptr, index, grad, along)
     of_mask = None
     if mask is not None:
@@ -438,7 +444,7 @@ def _heads_back(
 ) -> None:
     """Writes the gradient of rows [n, f] or [n, heads, f] to `out`."""
     back, heads = _transposed(ptr, index, len(out)), by.shape[1]
-    by = by[back.edge]
+    by = _taken(by, back)
     if out.dim() == 3:
         ops.segment_sum(grad, back.ptr, back.index, by, False, out)
         return
@@ -487,9 +493,7 @@ def _transposed(ptr: Tensor, index: Tensor, rows: int) -> Receivers:
     """The same edges by who sends, in the order of receivers."""
     receiver = torch.repeat_interleave(ptr.diff(), output_size=index.numel())
     back, to, edge = ops.group_by_row(index, receiver, rows, ptr.numel() - 1)
-    if edge is None:
-        edge = torch.arange(index.numel(), device=index.device)
-    return Receivers(back, to.long(), edge.long())
+    return Receivers(back, to.long(), None if edge is None else edge.long())
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -504,11 +508,32 @@ def _rows(shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.empty(shape, dtype=dtype, device=device)
 
 
+def _scale_of(x: Tensor, scale: Tensor) -> Tensor:
+    """The factors [n] of rows, which must be int8."""
+    if x.dtype != torch.int8:
+        _check.fail("scale", "must be None for floats", _what(scale))
+    if _check.floats("scale", scale).shape != x.shape[:1]:
+        _check.fail("scale", f"must be [{len(x)}], one per row of 'x'", _what(scale))
+    return scale
+
+
+def _taken(value: Tensor, edges: Receivers) -> Tensor:
+    """Numbers of edges [e, ...] in the order of `edges`."""
+    if edges.edge is None:
+        return value
+    out = _rows(value.shape, value.dtype, value.device)
+    return torch.index_select(value, 0, edges.edge, out=out)
+
+
 def _checked(
-    x: Tensor, receivers: Receivers, weight: Tensor | None, reduce: str
+    x: Tensor,
+    receivers: Receivers,
+    weight: Tensor | None,
+    reduce: str,
+    dtypes: tuple[torch.dtype, ...] = FLOATS,
 ) -> tuple[Receivers, Tensor | None]:
     """The edges without their order, and their weights in it."""
-    if _check.dense("x", x).dim() != 2 or x.dtype not in FLOATS:
+    if _check.dense("x", x).dim() != 2 or x.dtype not in dtypes:
         _check.fail("x", "must be floats [n, f]", _what(x))
     _check.one_of("reduce", reduce, REDUCTIONS)
     _check.of_type("receivers", receivers, Receivers)

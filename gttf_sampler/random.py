@@ -39,7 +39,7 @@ MULTIPLIERS = signed(0xBF58476D1CE4E5B9), signed(0x94D049BB133111EB)
 LOW32 = 0xFFFFFFFF
 
 # families of draws; see `new_key`
-FOREST, ROOTED, NEGATIVE, SPLIT, RANK, COMMUNITY, BATCH, WALK, FIT = range(9)
+FOREST, ROOTED, NEGATIVE, SPLIT, RANK, COMMUNITY, BATCH, WALK, FIT, DROPOUT = range(10)
 
 
 def new_key(generator: Randomness, device: torch.device, family: int) -> Key:

@@ -45,7 +45,9 @@ from gttf_sampler.aggregate import (
     attend_to_sums,
     receivers_of,
 )
+from gttf_sampler.dropout import dropout
 from gttf_sampler.estimate import share
+from gttf_sampler.linear import linear
 
 REDUCTIONS = {
     aggr.SumAggregation: "sum",
@@ -282,8 +284,8 @@ class FusedPair(FusedSum):
         if not known or self.matrices[1].bias is not None:
             return source, own
         self.target, projects = own, getattr(layer, "project", False)
-        linear = self.reduce in ("sum", "mean")
-        self.narrow = linear and not self.sums_first(source, self.matrices[0])
+        sums = self.reduce in ("sum", "mean")
+        self.narrow = sums and not self.sums_first(source, self.matrices[0])
         self.together = not (self.narrow or projects) and _sliced(own, source)
         self.shadows.put(layer, names[0], self.multiply)
         return source, None
@@ -291,7 +293,7 @@ class FusedPair(FusedSum):
     def reduced(self, x: Tensor, receivers: Receivers, weight: Any) -> Tensor:
         """Sums of rows, beside the receivers' own where these are copied anyway."""
         if self.narrow:
-            x = functional.linear(x, self.matrices[0].weight)
+            x = linear(x, self.matrices[0].weight)
         if self.together:
             return aggregate_and_own(x, receivers, None, weight, self.reduce)
         if self.beside and not self.narrow and not _tracked(x, weight):
@@ -308,14 +310,14 @@ class FusedPair(FusedSum):
         near, own = self.matrices
         if self.together:
             both = torch.cat([near.weight, own.weight], 1)
-            return functional.linear(sums, both, near.bias)
+            return linear(sums, both, near.bias)
         if self.narrow:
-            return functional.linear(self.target, own.weight, near.bias).add_(sums)
+            return linear(self.target, own.weight, near.bias).add_(sums)
         out: Tensor = near(sums)
         if not out.dtype == self.target.dtype == own.weight.dtype:  # by autocast
             out = out + own(self.target)
         else:
-            out.addmm_(self.target, own.weight.t())
+            out += linear(self.target, own.weight)
         return out
 
 
@@ -392,9 +394,7 @@ class FusedAttention(FusedSum):
         )
         first = self.target.size(0) >= self.source.size(0)  # as many rows either way
         if first:
-            rows = functional.linear(self.source, by.flatten(0, 1)).unflatten(
-                1, by.shape[:2]
-            )
+            rows = linear(self.source, by.flatten(0, 1)).unflatten(1, by.shape[:2])
             score = (rows * layer.att_src).sum(dim=-1)
         else:
             rows = self.source
@@ -516,7 +516,7 @@ def _dropped(layer: Any, score: Tensor) -> Tensor | None:
     """[e, heads], the dropout of attention as factors; None where nothing drops."""
     if not layer.training or not layer.dropout:
         return None
-    return functional.dropout(torch.ones_like(score), layer.dropout)
+    return dropout(torch.ones_like(score), layer.dropout)
 
 
 def _same(x: Any) -> Any:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.nn.parameter import is_lazy
 from torch_geometric.nn import Linear, SAGEConv
 
@@ -19,6 +18,7 @@ from gttf_pyg._compat import plain, plain_but_for
 from gttf_pyg._fuse import REDUCTIONS, Part, part_of
 from gttf_pyg._lazy import Sums, first_rows, side_by_side
 from gttf_pyg._sampled import SampledEdgeIndex
+from gttf_sampler.linear import linear
 
 GIVEN = ("x_dict", "edge_index_dict")
 
@@ -142,4 +142,4 @@ def _added(terms: list[Term], target: Tensor) -> Tensor:
         together = torch.cat(
             [*(part.tensor(rows) for part in sums), first_rows(target, rows)], 1
         )
-    return functional.linear(together, weight, bias)
+    return linear(together, weight, bias)

@@ -26,7 +26,7 @@ _BY_ROW = """
     FusedDropout Gelu Hardsigmoid Hardswish Hardtanh LeakyRelu Log Log1P LogSigmoid
     MaskedFill Maximum Minimum Mish Mul NativeDropout NativeLayerNorm Neg Pow
     PreluKernel Reciprocal Relu ReshapeAlias Rsqrt Rsub Selu Sigmoid Silu Sin Softplus
-    Sqrt Sub Tanh Threshold ToCopy UnsafeView Unsqueeze View Where
+    Sqrt Sub Tanh Threshold ToCopy UnsafeView Unsqueeze View Where _Dropout
 """
 BY_ROW = frozenset(_BY_ROW.split())
 # The same, if they go along another dimension than that of rows.
@@ -36,7 +36,7 @@ _BY_DIM = """
 """
 BY_DIM = frozenset(_BY_DIM.split())
 # Products, by the operand whose rows become rows.
-PRODUCTS = {"Mm": (0,), "Addmm": (0, 1)}
+PRODUCTS = {"Mm": (0,), "Addmm": (0, 1), "_Linear": (0,)}
 # Those of them that may move rows to another dimension.
 RESHAPES = frozenset(["Expand", "ReshapeAlias", "UnsafeView", "Unsqueeze", "View"])
 LAST = (1 << 64) - 1  # -1, as autograd keeps it

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch_geometric.nn import HeteroConv, JumpingKnowledge, MessagePassing, norm
+from torch_geometric.nn import (
+    HeteroConv,
+    JumpingKnowledge,
+    Linear,
+    MessagePassing,
+    norm,
+)
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from gttf_pyg._compat import forward_pre_hooks
@@ -24,6 +30,8 @@ from gttf_pyg.unbiased import (
     parameters,
 )
 from gttf_sampler._check import mistyped, shown
+from gttf_sampler.dropout import replace_dropout
+from gttf_sampler.linear import replace_linear
 
 Model = TypeVar("Model", bound=nn.Module)
 Hooks = TypeVar("Hooks")
@@ -52,7 +60,8 @@ def fused(model: Model, trim: bool | None = None) -> Model:
     The model is changed in place, by hooks on its layers: parameters, `state_dict` and
     class stay, copies and pickles keep the hooks, and edges that no loader of this
     package has sampled are computed as ever. `fused_layers` says what became of each
-    layer. It may be combined with `unbiased` in any order.
+    layer. It may be combined with `unbiased` in any order. Modules of
+    `torch.nn.Dropout` draw other random numbers, in a tenth of the time.
 
     Args:
         model: a layer or a model of PyG, or any module that contains some. To be
@@ -80,6 +89,8 @@ def fused(model: Model, trim: bool | None = None) -> Model:
                 hetero.before, with_kwargs=True, prepend=True
             )
             layer.register_forward_hook(hetero.after, always_call=True)
+    replace_dropout(model)
+    replace_linear(model, (nn.Linear, Linear))
     known = hooks_of(model, Trimmer)
     if known is not None:
         known.trim = trim

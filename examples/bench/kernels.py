@@ -19,6 +19,7 @@ from gttf_sampler import (
     traverse,
     use_backend,
 )
+from gttf_sampler.aggregate import Receivers, aggregate, receivers_of
 from gttf_sampler.bench import embedding, graphs
 from gttf_sampler.bench.hosts import hosts
 from gttf_sampler.bench.machine import Missing
@@ -124,6 +125,27 @@ def builders(edge_index, nodes, missing):
     return found
 
 
+def sums(adj, seeds, width):
+    """Means of sampled neighbours' rows, beside reads of as many rows in order."""
+    sampled = sample_rooted(adj, seeds, FANOUTS)
+    x = torch.randn(adj.num_cols, width)
+    sender, count = sampled.node[sampled.col], int(sampled.row.max()) + 1
+    near = receivers_of(sender, sampled.row, count)
+    number = min(len(x), sampled.num_edges)
+    ptr = torch.arange(0, number + 1, 10)
+    order = Receivers(ptr, torch.arange(int(ptr[-1])))
+    return {
+        "gttf aggregate": summing(near, lambda: aggregate(x, near, reduce="mean")),
+        "gttf aggregate, rows in order": summing(order, lambda: aggregate(x, order)),
+        "torch sum, rows in order": summing(order, x[: len(order.index)].sum),
+    }
+
+
+def summing(edges, call):
+    """A peer that reads the rows of edges; what it makes of them is another thing."""
+    return Peer(each(lambda _: call()), lambda _: Work(len(edges.index)), bound=True)
+
+
 def main(args, report=lambda what, share: None):
     size = graphs.scaled("reddit-like", args.scale)
     adj = graphs.plain(size.nodes, size.edges / size.nodes)
@@ -149,6 +171,12 @@ def main(args, report=lambda what, share: None):
     groups.append(compare("unsorted edges to rows", made, ONCE, args.rounds, report))
     for row in (row for group in groups for row in group["rows"]):
         row["rate"] = row["edges"] / row["best"] / 1e3
+    for width in (100, 602):
+        title, peers = f"rows of {width} float32", sums(adj, seeds[0], width)
+        groups.append(compare(title, peers, ONCE, args.rounds, report))
+        groups[-1]["columns"] = "sums"
+        for row in groups[-1]["rows"]:
+            row["rate"] = 4e-6 * width * row["edges"] / row["best"]
     show("kernels", groups, missing, args)
 
 

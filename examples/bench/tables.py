@@ -10,6 +10,7 @@ from gttf_sampler.bench.report import EPOCHS, TIMES, Table
 
 report.TABLES |= {
     "kernels": Table.of(TIMES + "edges | rate: M / s | ratio: × first"),
+    "sums": Table.of(TIMES + "edges: rows | rate: GB/s | ratio: × first"),
     "chunks": Table.of(
         "peer: | edges | best: s | rate: M edges/s | peak: peak MB | MB: MB of rows",
         bar="rate",

@@ -25,6 +25,7 @@ from gttf_sampler._backends.cache import is_compiled, kernel_folder
 
 GROUPS = {
     "build": ("both_ways", "group_by_row"),
+    "dropout": ("drop",),
     "files": ("read_all",),
     "gather": ("gather",),
     "node2vec": ("draw_node2vec", "walk_node2vec", "weigh_node2vec"),

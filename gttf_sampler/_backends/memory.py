@@ -173,8 +173,8 @@ class Pool:
 IDS = Pool(torch.int64, small=1 << 13, large=1 << 22, kept=16)
 borrow, give_back, lend = IDS.borrow, IDS.give_back, IDS.lend
 
-# Two batches of features and labels.
-FEATURES = Pool(torch.uint8, small=1 << 18, large=1 << 28, kept=4)
+# Two batches of features and labels, and what a training step makes at once.
+FEATURES = Pool(torch.uint8, small=1 << 18, large=1 << 28, kept=8)
 
 
 def empty_rows(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -182,7 +182,9 @@ def empty_rows(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     size = math.prod(shape) * dtype.itemsize
     if size < FEATURES.small:
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")
-    return FEATURES.make(size).view(dtype).view(tuple(shape))
+    memory = FEATURES.make(size).untyped_storage()
+    # no view to autograd, which forbids to change those of a Function in place
+    return torch.empty(0, dtype=dtype).set_(memory).resize_(tuple(shape))
 
 
 FEW_NODES = 1 << 10  # no table of trees is smaller

@@ -25,6 +25,7 @@ from gttf_sampler._backends.record import Batch, Padded, Plan, RemoteWalkers, Ro
 from gttf_sampler._backends.torch import (
     aggregate,
     draw,
+    dropout,
     forest,
     node2vec,
     pairs,
@@ -242,6 +243,7 @@ draw_alias = _door(pairs.draw_alias)
 draw_node2vec = _door(node2vec.draw_node2vec)
 draw_uniform = _door(draw.draw_uniform)
 draw_weighted = _door(draw.draw_weighted)
+drop = _door(dropout.drop)
 edge_dot = _door(aggregate.edge_dot)
 edge_filter = _door(rows.edge_filter)
 gather = _door(gathers.gather)

@@ -34,6 +34,7 @@ from gttf_sampler.aggregate import (
     receivers_of,
 )
 from gttf_sampler.cli.reading import progress
+from gttf_sampler.dropout import dropout
 from gttf_sampler.embedding import DeepWalk, Node2Vec, WatchYourStep
 from gttf_sampler.objectives import NegativeSampler
 
@@ -77,7 +78,8 @@ def _aggregate() -> None:
     ends = torch.randint(NODES, (2, EDGES))
     for count, edges in ((FEW, ends[:, :99]), (NODES, ends)):
         to = receivers_of(edges[0], edges[1] % count, count)
-        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        aggregate(torch.zeros(NODES, 32, dtype=torch.int8), to)
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
             _reduce(torch.zeros(NODES, 32, dtype=dtype), to)
             _attend(torch.zeros(NODES, 4, 8, dtype=dtype), to)
 
@@ -98,6 +100,11 @@ def _attend(x: torch.Tensor, to: Receivers) -> None:
     query = x[: to.num_receivers].detach().requires_grad_()
     vector = torch.ones(x.shape[1:], dtype=x.dtype, requires_grad=True)
     attend_to_sums(x, query, to, vector).sum().backward()
+
+
+def _dropout() -> None:
+    for dtype in (torch.float32, torch.float64):
+        dropout(torch.zeros(NODES, 32, dtype=dtype))
 
 
 def _embed() -> None:
@@ -197,6 +204,7 @@ def _rows() -> None:
 WORK: dict[str, Callable[[], None]] = {
     "aggregate": _aggregate,
     "build": _build,
+    "dropout": _dropout,
     "embed": _embed,
     "files": _files,
     "gather": _gather,

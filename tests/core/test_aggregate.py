@@ -70,7 +70,9 @@ def test_attend_to_sums_gradients(backend, width):
     edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=30),
     heads=st.integers(1, 4),
     width=st.integers(1, 45) | st.sampled_from([64, 150]),
-    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    dtype=st.sampled_from(
+        [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+    ),
     slope=st.sampled_from([0.0, 0.2, 1.5]),
     dropped=st.booleans(),
     gaps=st.booleans(),
@@ -104,7 +106,8 @@ def test_attend_to_sums_dense(
         factor = factor[receivers.edge]
     wanted = attend(exact[0], Receivers(receivers.ptr, at[0]), score, factor)
     wanted.square().sum().backward()
-    close = {torch.bfloat16: 5e-2, torch.float32: 1e-3}.get(dtype, 1e-10)
+    narrow = {torch.bfloat16: 5e-2, torch.float16: 1e-2}
+    close = {**narrow, torch.float32: 1e-3}.get(dtype, 1e-10)
     torch.testing.assert_close(out.double(), wanted, rtol=close, atol=close)
     for one, near in zip(given, exact, strict=True):
         scale = max(1.0, float(near.grad.abs().max()))
@@ -130,7 +133,9 @@ def dense(x, sender, receiver, weight, reduce, count):
     edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=30),
     width=st.integers(1, 45) | st.sampled_from([100, 389, 602]),
     reduce=st.sampled_from(REDUCTIONS),
-    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    dtype=st.sampled_from(
+        [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8]
+    ),
     ids=st.sampled_from([torch.int32, torch.int64]),
     weighted=st.booleans(),
     gaps=st.booleans(),
@@ -141,20 +146,62 @@ def test_aggregate_dense(edges, width, reduce, dtype, ids, weighted, gaps, backe
     if backend == "numba":
         pytest.importorskip("numba", reason="numba is optional")
     sender, receiver = torch.tensor(edges, dtype=ids).view(-1, 2).unbind(1)
-    x = torch.randn(6, 2 * width, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x = torch.randn(6, 2 * width, generator=torch.Generator().manual_seed(0))
+    scale = torch.linspace(0.01, 0.02, 6) if dtype == torch.int8 else None
+    x = (x * 40 if dtype == torch.int8 else x).to(dtype)
     x = x[:, ::2] if gaps else x[:, width:]
     weight = torch.linspace(0.5, 2, len(edges)) if weighted else None
+    how = {"reduce": reduce, "scale": scale}
     with use_backend(backend):
-        found = aggregate(x, receivers_of(sender, receiver, 5), weight, reduce)
+        found = aggregate(x, receivers_of(sender, receiver, 5), weight, **how)
         wide = torch.zeros(5, width + 3, dtype=found.dtype)
         receivers = receivers_of(sender, receiver, 5)
-        aggregate(x, receivers, weight, reduce, out=wide[:, 2:-1])
+        aggregate(x, receivers, weight, **how, out=wide[:, 2:-1])
     exact = torch.ones(len(edges)) if weight is None else weight
-    exact = dense(x, sender, receiver, exact, reduce, 5)
-    close = {torch.bfloat16: 1e-2, torch.float32: 1e-5}.get(dtype, 1e-12)
+    rows = x.double() if scale is None else x.double() * scale.double().unsqueeze(1)
+    exact = dense(rows, sender, receiver, exact, reduce, 5)
+    narrow = {torch.bfloat16: 1e-2, torch.float16: 2e-3}
+    close = {**narrow, torch.float64: 1e-12}.get(dtype, 1e-5)
     torch.testing.assert_close(found.double(), exact, rtol=close, atol=close)
     assert torch.equal(wide[:, 2:-1], found)
     assert not wide[:, [0, 1, -1]].any()
+
+
+NARROW = (torch.float16, torch.bfloat16, torch.int8)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_narrow_rows_are_read_as_they_are(monkeypatch, reduce, dtype):
+    """Every number there is, and the bits of rows that were widened first."""
+    numba = pytest.importorskip("gttf_sampler._backends.numba.aggregate")
+    monkeypatch.setattr(numba, "reference", None)
+    kind, size = (torch.int8, 8) if dtype == torch.int8 else (torch.int16, 16)
+    x = torch.arange(-(1 << size - 1), 1 << size - 1).to(kind).view(-1, 32).view(dtype)
+    every = torch.arange(len(x))
+    wide, own = torch.empty(2, *x.shape)
+    edges = Receivers(torch.arange(len(x) + 1), every)
+    aggregate(x, edges, None, reduce, own)
+    torch.testing.assert_close(own, x.float(), rtol=0, atol=0, equal_nan=True)
+    pairs = Receivers(edges.ptr[::2].contiguous(), every.flip(0))
+    for weight in (None, torch.linspace(1, 2, len(x))):
+        own, wide = torch.empty(2, len(x) // 2, 32)
+        aggregate(x, pairs, weight, reduce, own)
+        aggregate(x.float(), pairs, weight, reduce, wide)
+        torch.testing.assert_close(own, wide, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_scale_of_rows_has_a_gradient(backend, reduce):
+    edges, x = receivers_of(*edges_of(), 5), torch.arange(21).view(7, 3).to(torch.int8)
+    scale, weight = torch.rand(7, requires_grad=True), torch.rand(12) + 0.5
+    out = aggregate(x, edges, weight, reduce, scale=scale)
+    assert out.dtype == torch.float32
+    out.square().sum().backward()
+    exact = scale.detach().clone().requires_grad_()
+    rows = x.float() * exact.unsqueeze(1)
+    aggregate(rows, edges, weight, reduce).square().sum().backward()
+    torch.testing.assert_close(scale.grad, exact.grad)
 
 
 @pytest.mark.parametrize("reduce", [*REDUCTIONS, "attend", "attend_to_sums"])
@@ -237,6 +284,16 @@ def test_row_products_narrow(backend):
     torch.testing.assert_close(found, x.float()[index] @ matrix)
 
 
+def test_result_can_be_changed_in_place(backend):
+    """Memory that is used again is no view to autograd."""
+    x = torch.randn(10, 600, requires_grad=True)
+    edges = receivers_of(torch.arange(800) % 10, torch.arange(800) // 4, 200)
+    aggregate(x, edges).add_(1).square().sum().backward()
+    exact = x.detach().clone().requires_grad_()
+    (aggregate(exact, edges) + 1).square().sum().backward()
+    assert x.grad.equal(exact.grad)
+
+
 def test_columns_have_names_of_their_own():
     """Kernels from the disk cache would otherwise share the machine code of one."""
     module = pytest.importorskip("gttf_sampler._backends.numba.aggregate")
@@ -252,6 +309,10 @@ def test_validate():
     edges, x = receivers_of(*edges_of(), 5), torch.ones(7, 3)
     with pytest.raises(ValueError, match="'x' must be floats"):
         aggregate(x.long(), edges)
+    with pytest.raises(ValueError, match="'scale' must be None for floats"):
+        aggregate(x, edges, scale=torch.ones(7))
+    with pytest.raises(ValueError, match=r"'scale' must be \[7\], one per row"):
+        aggregate(x.to(torch.int8), edges, scale=torch.ones(12))
     with pytest.raises(ValueError, match="'reduce' must be one of"):
         aggregate(x, edges, reduce="median")
     with pytest.raises(ValueError, match=r"'weight' must be \[12\], one per edge"):

@@ -311,6 +311,22 @@ def test_fused_batch_of_all_nodes_sums_what_is_narrower(data, aggr, monkeypatch)
     assert found.requires_grad
 
 
+def test_fused_dropout(data, monkeypatch):
+    """Trimmed rows have the masks of all, from modules that stay what they are."""
+    model = fused(nn.GAT(WIDTH, 512, 2, 4, dropout=0.5).double())
+    monkeypatch.setattr(torch.nn.functional, "dropout", None)
+    for batch in NeighborLoader(data, [3, 2], batch_size=27):
+        found = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            found.append(model(batch.x, batch.edge_index))
+            found[-1].sum().backward()
+        torch.testing.assert_close(found[1], found[0])  # trimmed, and before
+        assert not found[1].equal(found[2])
+    assert type(model.dropout) is torch.nn.Dropout
+    assert str(fused_layers(model)).count("fused, trimmed") == 2
+
+
 def test_fused_trim(data):
     _, twin = twins(lambda: nn.GraphSAGE(WIDTH, 16, 2, 4, norm="batch_norm"))
     fused(twin, trim=True)

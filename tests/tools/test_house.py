@@ -74,7 +74,9 @@ MAY_IMPORT = {
     "_backends": BASE,
     "graph": {*BASE, "_arrays", "_files"},
     "aggregate": BASE,
+    "dropout": BASE,
     "gather": BASE,
+    "linear": {"_compat"},
     "features": {*BASE, "_arrays", "_files", "graph"},
     "draw": {*BASE, "graph"},
     "forest": {*BASE, "graph", "subgraph", "plot"},  # to draw itself, when asked to
@@ -282,7 +284,7 @@ def test_engine_names_no_adapter():
 
 def test_adapters_use_the_names_they_may():
     walks = ["graph", "bias", "rooted", "objectives", "embedding", "plot"]
-    rooms = [*walks, "aggregate", "distributed", "features"]
+    rooms = [*walks, "aggregate", "distributed", "dropout", "features", "linear"]
     public = {f"gttf_sampler.{room}" for room in rooms}
     used = {}
     for package in PACKAGES[1:]:

@@ -21,6 +21,7 @@ from gttf_sampler._backends.numba.draw import (
     draw_weighted,
     weight_table,
 )
+from gttf_sampler._backends.numba.dropout import drop
 from gttf_sampler._backends.numba.forest import walk_forest
 from gttf_sampler._backends.numba.gather import gather, read_all, read_runs
 from gttf_sampler._backends.numba.node2vec import (

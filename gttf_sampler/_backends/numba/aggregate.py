@@ -19,15 +19,17 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
-from gttf_sampler._backends.memory import Array
+from gttf_sampler._backends.memory import Array, empty_rows
 from gttf_sampler._backends.numba.rng import compiled, prefetch
 from gttf_sampler._backends.numba.vectors import (
     _array,
     _filled,
     _kind,
+    _lanes,
     _leaky,
     _load,
     _multiply_add,
+    _pointer,
     _spread,
     _store,
     dot,
@@ -42,12 +44,8 @@ _WIDE = 384  # numbers of a row that one block does not hold
 _WORK = 1 << 16  # multiply-adds, fewer are not worth another thread
 _TOGETHER = 256  # receivers whose gradients of a parameter are added up by one thread
 
-FLOATS = (torch.float32, torch.float64, torch.bfloat16)
-
-
-def _lanes(number, lanes):
-    """The type of so many numbers."""
-    return ir.VectorType(number, lanes) if lanes > 1 else number
+WIDE = (torch.float32, torch.float64)
+READ = (*WIDE, torch.bfloat16, torch.float16, torch.int8)  # the latter as float32
 
 
 def _ask(builder, pointer, at):
@@ -225,7 +223,7 @@ def _bending(vectors, halved=0):
                 cgutils.unpack_tuple(builder, args[9]),
             )
             own, vector, total = (
-                context.make_array(kind)(context, builder, value).data
+                _pointer(context, builder, kind, value)
                 for kind, value in zip(kinds, values, strict=True)
             )
             lanes = max(1, loop.full >> halved)
@@ -557,10 +555,10 @@ def segment_best(
 ) -> None:
     """The largest or least rows per receiver and column; see `torch.aggregate`."""
     most = 1 << 31  # edges are noted as int32
-    if x.dtype != torch.float32 or not _known(x, out) or index.numel() >= most:
+    if not _known(x, out) or index.numel() >= most:
         reference.segment_best(x, ptr, index, weight, largest, out, best)
         return
-    x, sign = _side_by_side(x), np.float32(1 if largest else -1)
+    x, sign = _side_by_side(x), out.numpy().dtype.type(1 if largest else -1)
     weight, step = _weights(weight, out)
     noted = torch.empty(0, dtype=torch.int32) if best is None else best
     if noted.dtype != torch.int32:
@@ -583,9 +581,10 @@ def scatter_best(
     out: Tensor,
 ) -> None:
     """Adds the gradient of each extreme to its row; see `torch.aggregate`."""
-    if not _known(grad, out) or grad.dtype == torch.bfloat16:
+    if not _known(grad, out):
         reference.scatter_best(grad, best, ptr, index, weight, out)
         return
+    grad = grad.to(out.dtype)
     weight, step = _weights(weight, out)
     args = grad.numpy(), best.numpy(), index.numpy(), _flat(weight), step, out.numpy()
     size = out.shape[1]
@@ -641,7 +640,7 @@ def additive_gradient(
 ) -> Tensor:
     """Gradients of `additive_score`; see `torch.aggregate`."""
     heads, width = vector.shape
-    known = _known(x, out) and own.dtype in FLOATS and out.is_contiguous()
+    known = _known(x, out) and own.dtype in READ and out.is_contiguous()
     if not known or not grad.numel():
         given = x, ptr, index, grad, own, vector, slope, out
         return reference.additive_gradient(*given)
@@ -660,9 +659,9 @@ def additive_gradient(
 
 def segment_softmax(score: Tensor, ptr: Tensor) -> Tensor:
     """The softmax over the edges of each receiver; see `torch.aggregate`."""
-    if score.dtype not in FLOATS[:2]:
+    if score.dtype not in WIDE:
         return reference.segment_softmax(score, ptr)
-    out = torch.empty(score.shape, dtype=score.dtype)
+    out = empty_rows(score.shape, score.dtype)
     args = ptr.numpy(), score.detach().numpy(), out.numpy()
     _over_edges(softmax_kernel, ptr, 16 * score.numel(), *args)
     return out
@@ -670,9 +669,9 @@ def segment_softmax(score: Tensor, ptr: Tensor) -> Tensor:
 
 def softmax_gradient(share: Tensor, grad: Tensor, ptr: Tensor) -> Tensor:
     """The gradient of scores, from that of their softmax; see `torch.aggregate`."""
-    if share.dtype not in FLOATS[:2] or grad.dtype != share.dtype:
+    if share.dtype not in WIDE or grad.dtype != share.dtype:
         return reference.softmax_gradient(share, grad, ptr)
-    out = torch.empty(share.shape, dtype=share.dtype)
+    out = empty_rows(share.shape, share.dtype)
     args = ptr.numpy(), share.numpy(), grad.numpy(), out.numpy()
     _over_edges(softmax_gradient_kernel, ptr, 4 * share.numel(), *args)
     return out
@@ -700,7 +699,7 @@ def _over_edges(
 def _known(x: Tensor, out: Tensor) -> bool:
     """True if kernels compute with these numbers, and write where they are wanted."""
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    here = x.dtype in FLOATS and out.dtype == wide and x.shape[-1] > 0
+    here = x.dtype in READ and out.dtype == wide and x.shape[-1] > 0
     return here and (out.shape[-1] == 1 or out.stride(-1) == 1)
 
 
@@ -732,11 +731,12 @@ def _full(out: Tensor) -> int:
 
 
 def _flat(x: Tensor) -> Array:
-    """The memory from the first to the last number of a tensor; bfloat16 as uint16."""
+    """The memory from the first to the last number of a tensor; see `vectors`."""
     last = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
     flat = x.detach().as_strided((last + 1 if x.numel() else 0,), (1,))
     if x.dtype == torch.bfloat16:
         bits: Array = flat.view(torch.int16).numpy().view(np.uint16)
         return bits
-    found: Array = flat.numpy()
+    half = x.dtype == torch.float16
+    found: Array = flat.view(torch.int16).numpy() if half else flat.numpy()
     return found

@@ -6,7 +6,8 @@ the other. LLVM would have to prove that the arrays do not overlap, and to reord
 here the order is written down. Every number of a gradient is a chain of multiply-adds
 in the order of the pairs.
 
-Tables hold float32 or float64, or bfloat16 as uint16, which is widened when loaded.
+Tables hold float32 or float64, or what is widened when loaded: bfloat16 as uint16,
+float16 as int16, which LLVM is told is a half, and int8.
 """
 
 from functools import partial
@@ -17,6 +18,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 _WORD, _LANE, _SINGLE = ir.IntType(64), ir.IntType(32), ir.FloatType()
+_PAIR, _BYTE, _HALF = ir.IntType(16), ir.IntType(8), ir.HalfType()
+_ALIGNED = {_SINGLE: 4, _PAIR: 2, _BYTE: 1}
 _UNROLLED = 4  # vectors in flight: as long as one waits, the others go on
 
 
@@ -27,8 +30,14 @@ def _kind(pointer):
 
 
 def _array(context, builder, signature, args, number):
-    kind = signature.args[number]
-    return context.make_array(kind)(context, builder, args[number]).data
+    return _pointer(context, builder, signature.args[number], args[number])
+
+
+def _pointer(context, builder, kind, value):
+    """A pointer to the numbers of an array; those of int16 are float16's."""
+    found = context.make_array(kind)(context, builder, value).data
+    half = kind.dtype == types.int16
+    return builder.bitcast(found, _HALF.as_pointer()) if half else found
 
 
 def _unpacked(context, builder, signature, args, number):
@@ -36,7 +45,7 @@ def _unpacked(context, builder, signature, args, number):
     kinds = signature.args[number].types
     values = cgutils.unpack_tuple(builder, args[number])
     return [
-        context.make_array(kind)(context, builder, value).data
+        _pointer(context, builder, kind, value)
         if isinstance(kind, types.Array)
         else value
         for kind, value in zip(kinds, values, strict=True)
@@ -52,18 +61,46 @@ def _place(builder, pointer, index, lanes):
 
 
 def _load(builder, pointer, index, lanes):
-    """Numbers from `index` on; those of bfloat16 are the upper half of a float32."""
+    """Numbers from `index` on, as float32 or float64."""
     stored = pointer.type.pointee
+    if stored == _HALF:
+        pointer = builder.bitcast(pointer, _PAIR.as_pointer())
     found = builder.load(_place(builder, pointer, index, lanes))
-    found.align = {_SINGLE: 4, ir.IntType(16): 2}.get(stored, 8)
-    if stored != ir.IntType(16):
-        return found
-    wide, number = _LANE, _SINGLE
-    sixteen = ir.Constant(_LANE, 16)
-    if lanes > 1:
-        wide, number = ir.VectorType(_LANE, lanes), ir.VectorType(_SINGLE, lanes)
-        sixteen = ir.Constant(wide, [16] * lanes)
-    return builder.bitcast(builder.shl(builder.zext(found, wide), sixteen), number)
+    found.align = _ALIGNED.get(pointer.type.pointee, 8)
+    wide, number = _lanes(_LANE, lanes), _lanes(_SINGLE, lanes)
+    if stored == _BYTE:
+        return builder.sitofp(builder.sext(found, wide), number)
+    if stored == _PAIR:  # of bfloat16: the upper half of a float32
+        upper = builder.shl(builder.zext(found, wide), _filled(wide, 16))
+        return builder.bitcast(upper, number)
+    return _from_half(builder, found, wide, number) if stored == _HALF else found
+
+
+def _from_half(builder, bits, wide, number):
+    """The float32 of each float16, by its bits: not every processor can.
+
+    An exponent of 5 bits becomes one of 8 by an offset, and twice that for infinity and
+    NaN; what has no leading 1 is found as the difference to a number that has.
+    """
+    bits = builder.zext(bits, wide)
+    sign = builder.shl(builder.and_(bits, _filled(wide, 0x8000)), _filled(wide, 16))
+    size = builder.shl(builder.and_(bits, _filled(wide, 0x7FFF)), _filled(wide, 13))
+    offset, least = _filled(wide, 112 << 23), _filled(wide, 113 << 23)
+    usual = builder.add(size, offset)
+    endless = builder.icmp_unsigned(">=", size, _filled(wide, 31 << 23))
+    usual = builder.select(endless, builder.add(usual, offset), usual)
+    small = builder.fsub(
+        builder.bitcast(builder.add(size, least), number),
+        builder.bitcast(least, number),
+    )
+    tiny = builder.icmp_unsigned("<", size, _filled(wide, 1 << 23))
+    found = builder.select(tiny, builder.bitcast(small, wide), usual)
+    return builder.bitcast(builder.or_(found, sign), number)
+
+
+def _lanes(number, lanes):
+    """The type of so many numbers."""
+    return ir.VectorType(number, lanes) if lanes > 1 else number
 
 
 def _store(builder, value, pointer, index, lanes):

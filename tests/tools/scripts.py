@@ -75,6 +75,9 @@ CHANGES = [  # fewer epochs, workers and parts, and no GPU; nothing else is touc
 ]
 
 
+FAULT = {"finished": "", "host alone": "ours", "neither": "not ours: so on the host"}
+
+
 def rewritten(text: str) -> str:
     """A script that trains for two epochs."""
     for pattern, put in CHANGES:
@@ -204,7 +207,9 @@ def main() -> None:
             end = "finished" if ours == "finished" else "neither"
             end = "host alone" if end == "neither" and own == "finished" else end
             counts[end] += 1
-            print(f"| {name} | {ours} | {took:.0f} s | {own} |", flush=True)
+            print(
+                f"| {name} | {ours} | {took:.0f} s | {own} | {FAULT[end]} |", flush=True
+            )
     print(", ".join(f"{number} {end}" for end, number in counts.items()))
 
 

@@ -80,7 +80,7 @@ class FusedLayers:
 def fused_layers(model: nn.Module) -> FusedLayers:
     """The layers of a model that aggregate: fused and how, or left as they are and why.
 
-    >>> import dgl
+    >>> import dgl, torch
     >>> from gttf_dgl import fused, fused_layers
     >>> layers = [dgl.nn.SAGEConv(8, 8, "mean"), dgl.nn.DotGatConv(8, 8, 2)]
     >>> print(fused_layers(fused(torch.nn.Sequential(*layers))))

@@ -429,7 +429,7 @@ def test_command_compiles_a_group_and_refuses_others(aside, capsys):
     assert compiling.ready("gather")
     assert main(["warm", "tea"]) == 2
     assert (
-        "'group' must be one of 'aggregate', 'build', 'embed'"
+        "'group' must be one of 'aggregate', 'build', 'dropout'"
         in capsys.readouterr().err
     )
 

@@ -116,8 +116,8 @@ MOST = {
     plain_pyg: (18, 54),
     typed_temporal_pyg: (24, 97),
     node2vec_pyg: (21, 69),
-    plain_dgl: (21, 94),
-    embedding_step: (26, 125),
+    plain_dgl: (21, 99),
+    embedding_step: (27, 129),
 }
 
 

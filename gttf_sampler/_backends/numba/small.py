@@ -32,7 +32,7 @@ from gttf_sampler._backends.numba.relabel import insert_nodes, relabel_edges
 from gttf_sampler._backends.numba.rng import GOLDEN, compiled, mix
 from gttf_sampler._backends.numba.rows import as_table, longs, table_of
 from gttf_sampler._backends.record import Batch, Plan, Rooted
-from gttf_sampler.random import signed
+from gttf_sampler.random import WORD
 
 
 class Request(NamedTuple):
@@ -217,6 +217,7 @@ class Form:
     Attributes:
         fanouts: [relations, hops].
         request: the words of a `Request`, at the places that `AT` names.
+        words: the same memory, unsigned.
         nodes: `NodeRow` [types].
         starts: `Start` [types].
         segments: `Segment` [relations], scratch.
@@ -231,6 +232,8 @@ class Form:
         every = [relation.fanouts for relation in plan.relations]
         self.fanouts = np.array(every, np.int64).reshape(relations, plan.depth)
         self.request = np.zeros(len(AT), np.int64)
+        self.request[AT.replace], self.request[AT.most] = plan.replace, MOST_EDGES
+        self.words = self.request.view(np.uint64)
         self.nodes = np.zeros(kinds, NODE)
         self.nodes["size"] = plan.sizes
         self.starts = np.zeros(kinds, START)
@@ -247,10 +250,8 @@ class Form:
     ) -> Rooted | None:
         """Draws a batch; None if it is too large."""
         request, starts = self.request, self.starts
-        request[AT.key] = signed(int(batch.key))
-        request[AT.replace] = plan.replace
+        self.words[AT.key] = int(batch.key) & WORD
         request[AT.disjoint] = batch.disjoint
-        request[AT.most] = MOST_EDGES
         seeds = [part.contiguous() for part in batch.seeds]
         for kind, part in enumerate(seeds):
             first = batch.first_root[kind]

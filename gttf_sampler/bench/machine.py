@@ -197,6 +197,7 @@ def _from_status(field: str) -> int:
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive"}
 CODE = "from gttf_sampler.bench.machine import main; main()"
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+ENDING = signal.SIGINT, signal.SIGTERM
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 TAIL = 12  # lines of a failed child's stderr that are repeated
 LOG_EVERY = 20  # seconds between two lines of progress in a log
@@ -236,19 +237,36 @@ def conversation(
         # what libraries leave in the place for temporary files goes with it
         places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), scratch)
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-        child = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", CODE, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=words,
-            encoding="utf-8",
-            env={**os.environ, **ENVIRONMENT, **places, **path, **(environment or {})},
-            start_new_session=True,  # its own workers end with it, by their group
-        )
+        own = {**ENVIRONMENT, **places, **path, **(environment or {})}
+        child = None
         try:
+            with _signals_blocked():  # else nobody knows of it who is to end it
+                child = subprocess.Popen(
+                    [sys.executable, "-W", "ignore", "-c", CODE, str(os.getpid())],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=words,
+                    encoding="utf-8",
+                    env={**os.environ, **own},
+                    start_new_session=True,  # its workers end with it, by their group
+                )
             yield partial(_ask, child, words)
         finally:
-            _end(child)
+            if child is not None:
+                _end(child)
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Keeps the signals that end a command until the block is left."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run_jobs(
@@ -328,6 +346,8 @@ def main() -> None:
     """Does the job on the first line of stdin, and answers questions on later ones."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # libraries print to stderr from now on
+    if hasattr(signal, "pthread_sigmask"):  # whoever started this has blocked them
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     job: Job = json.loads(sys.stdin.readline())
     if sys.platform == "linux":  # ends with its parent, even if that is killed
         ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)

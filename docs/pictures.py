@@ -6,7 +6,6 @@ what these have written, and fills in their tables first:
 
     gttf bench modes --json FILE
     gttf bench step --json FILE
-    gttf bench step --features 602 --only sage gcn gin max gat gatv2 --json FILE
     gttf bench embedding --graph ca-HepTh.txt --rounds 2 --json FILE
     python -m examples.bench.embedding_scale --scale 1 --rounds 1 --json FILE
     python examples/bench_embedding.py --edges EDGES --seeds 0 1 2 --json FILE
@@ -16,7 +15,7 @@ what these have written, and fills in their tables first:
     python -m examples.bench.disk --what sweep --features 128 --json FILE
     python -m examples.bench.chunks --scale 1 --tmp DIR --json FILE
 
-The sixth takes both of its files, of PPI and of ca-HepTh, at once, and draws AUC
+The fifth takes both of its files, of PPI and of ca-HepTh, at once, and draws AUC
 against seconds as well. paper.md is filled in from what is kept of the
 first, reproduce.md and the README from what is kept of the second:
 
@@ -53,7 +52,6 @@ MODES, EPOCHS, AUC = "gttf bench modes", "gttf bench embedding", "bench_embeddin
 PLACES = {
     "modes": ("benchmarks.md", MODES),
     "step": ("benchmarks.md", "gttf bench step"),
-    "step wide": ("benchmarks.md", "gttf bench step --features 602"),
     "embedding": ("embeddings.md", EPOCHS),
     "embedding scale": ("embeddings.md", "embedding_scale"),
     "disk": ("disk.md", "gttf bench disk"),
@@ -67,7 +65,6 @@ DRAWN = {
     "disk": ("disk.svg", "Rows and batches from a disk"),
     "disk large": ("disk_large.svg", "Rows and batches from a disk"),
 }
-WIDE = 602  # features of Reddit
 PAPER = {"DeepWalk, f = 1": "87.9 / 89.9", "Watch Your Step": "90.5 / 93.5"}
 
 
@@ -285,8 +282,6 @@ def propositions() -> None:
 def place_of(result: dict[str, Any]) -> str:
     """The key of `PLACES` where a result belongs."""
     task, groups = str(result["task"]), result["groups"]
-    if task == "step":
-        return "step wide" if result["settings"]["features"] == WIDE else "step"
     if task != "disk":
         return task
     columns = groups[0].get("columns", task)

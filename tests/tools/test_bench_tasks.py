@@ -376,17 +376,16 @@ def test_docs_show_what_was_measured(tmp_path, monkeypatch):
     pages = {page for page, _ in pictures.PLACES.values()}
     for page in pages:
         (tmp_path / page).write_text((ROOT / "docs" / page).read_text("utf-8"), "utf-8")
-    columns = {"disk large": "disk", "step wide": "step"}
+    columns = {"disk large": "disk"}
     files = []
     for place in pictures.PLACES:
         kind = columns.get(place, place)
         row = {column.key: 2.0 for column in report.TABLES[kind].columns}
         row |= {"peer": "gttf, all in memory" if place == "disk" else "gttf there"}
         group = {"title": "PyG: t", "columns": kind, "rows": [row | {"mode": "gttf m"}]}
-        task = place.split()[0] if place.startswith(("disk", "step")) else place
+        task = place.split()[0] if place.startswith("disk") else place
         found = {"task": task, "groups": [group], "left_out": [], "notes": []}
         found |= {"command": f"gttf bench {place}", "machine": machine.describe()}
-        found["settings"] = {"features": 602 if place == "step wide" else 100}
         files.append(tmp_path / f"{len(files)}.json")
         files[-1].write_text(json.dumps(found))
     curve = {"Watch Your Step": [[[1.0, 1, 80.0]], [[1.0, 1, 82.0]]]}

@@ -176,7 +176,8 @@ def _locked(file: int) -> bool:
 
 def pending() -> list[str]:
     """The groups that another process is compiling for this one."""
-    return sorted(_asked.keys() - _ready - _failed)
+    asked = _asked.keys() - _ready - _failed
+    return sorted(group for group in asked if not is_compiled(group))
 
 
 def _loaded() -> bool:

@@ -47,6 +47,15 @@ def forget_folders():
     cache.kernel_folders.cache_clear()
 
 
+def test_groups_are_pending_until_they_are_on_disk(aside, monkeypatch):
+    """Also those that nobody asks for again."""
+    monkeypatch.setattr(compiling, "_start", lambda group, folder: None)
+    assert not compiling.ready("relabel")
+    assert compiling.pending() == ["rows"]
+    cache.mark_compiled("rows")
+    assert compiling.pending() == []
+
+
 def graph():
     generator = torch.Generator().manual_seed(0)
     ends = torch.randint(600, (2, 6000), generator=generator)

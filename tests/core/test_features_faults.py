@@ -249,9 +249,10 @@ def test_interpreter_may_exit_in_the_middle_of_a_read(path):
     import sys, threading, time, torch
     from gttf_sampler import FeatureFile
     file = FeatureFile(sys.argv[1])
+    ids = torch.randint(0, 5000, (4000,))  # torch's own work may abort at exit
     def work():
         while True:
-            file.read(torch.randint(0, 5000, (4000,)))
+            file.read(ids)
     for _ in range(3):
         threading.Thread(target=work, daemon=True).start()
     time.sleep(0.5)

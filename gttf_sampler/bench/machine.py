@@ -259,14 +259,21 @@ def conversation(
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
     """Keeps the signals that end a command until the block is left."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if threading.current_thread() is not threading.main_thread():  # has no handlers
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    kept: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: kept.append(number))
+        for number in ENDING
+    }
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in kept[:1]:
+            signal.raise_signal(number)
 
 
 def run_jobs(
@@ -346,8 +353,6 @@ def main() -> None:
     """Does the job on the first line of stdin, and answers questions on later ones."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # libraries print to stderr from now on
-    if hasattr(signal, "pthread_sigmask"):  # whoever started this has blocked them
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     job: Job = json.loads(sys.stdin.readline())
     if sys.platform == "linux":  # ends with its parent, even if that is killed
         ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)

@@ -258,13 +258,17 @@ def test_interpreter_may_exit_in_the_middle_of_a_read(path):
     time.sleep(0.5)
     print("leaving")
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program), str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    for _ in range(5):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", textwrap.dedent(program), str(path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        # Python ends daemon threads that come back from torch, whose C++ may abort then
+        if "terminate called without an active exception" not in done.stderr:
+            break
     assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr
 
 

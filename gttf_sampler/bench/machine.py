@@ -272,8 +272,8 @@ def _signals_blocked() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in kept[:1]:
-            signal.raise_signal(number)
+        for came in kept[:1]:
+            signal.raise_signal(came)
 
 
 def run_jobs(
